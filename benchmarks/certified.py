@@ -41,9 +41,9 @@ STUDY = SimulationStudy()
 FIGURES = dict(zip(SERIES, ("hios_fig7", "hios_fig8", "hios_fig9", "hios_fig10", "hios_fig11"), strict=True))
 
 
-def staged_bound(found: Schedule) -> float:
+def staged_bound(schedule: Schedule) -> float:
     """The better of the bounds that hold for staged schedules, in which a device runs one task after another."""
-    return max(found.lower_bound_ms, found.staged_lower_bound_ms)
+    return max(schedule.lower_bound_ms, schedule.staged_lower_bound_ms)
 
 
 def percent(value: float) -> str:
@@ -120,12 +120,12 @@ def stg(folder: Path, limit: float, again: float) -> None:
             continue
         subject = problem(standard_task_graph(path))
         began = time.perf_counter()
-        found = solved(subject, "hios-opt", devices, time_limit=limit)
+        schedule = solved(subject, "hios-opt", devices, time_limit=limit)
         spent = time.perf_counter() - began
-        bound = staged_bound(found)
-        if found.latency_ms < high - 1e-6 or bound > low + 1e-6:
-            print(f"{path.name} on {devices}: {bound} to {found.latency_ms}, published {high}")
-        rows[devices].append((found.latency_ms / high, bound >= found.latency_ms - 1e-6, spent))
+        bound = staged_bound(schedule)
+        if schedule.latency_ms < high - 1e-6 or bound > low + 1e-6:
+            print(f"{path.name} on {devices}: {bound} to {schedule.latency_ms}, published {high}")
+        rows[devices].append((schedule.latency_ms / high, bound >= schedule.latency_ms - 1e-6, spent))
     for devices, found_rows in rows.items():
         _stg_row(line, str(devices), found_rows)
     _stg_row(line, "all", [row for found_rows in rows.values() for row in found_rows])
@@ -155,8 +155,8 @@ def _open(instances: list[tuple[Path, int, int, int]], limit: float) -> None:
     print(f"\n{len(instances)} instances of which an interval is published, {limit:g} s each; for staged schedules")
     narrowed, closed = 0, 0
     for path, devices, low, high in instances:
-        found = solved(problem(standard_task_graph(path)), "hios-opt", devices, time_limit=limit)
-        least, most = max(low, round(staged_bound(found))), min(high, round(found.latency_ms))
+        schedule = solved(problem(standard_task_graph(path)), "hios-opt", devices, time_limit=limit)
+        least, most = max(low, round(staged_bound(schedule))), min(high, round(schedule.latency_ms))
         narrowed += (least, most) != (low, high)
         closed += least == most
         if (least, most) != (low, high):

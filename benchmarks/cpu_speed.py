@@ -59,10 +59,10 @@ def _beyond(result: dict[str, Any]) -> str:
     return f"; drift {result['drift']['value'] - 1:+.1%}, error beyond it {result['error_beyond_drift']:+.1%}"
 
 
-def _goal(found: float, goal: float | None) -> str:
+def _goal(ratio: float, goal: float | None) -> str:
     if goal is None:
         return ""
-    return f" (goal {goal:g}: {'reached' if found >= goal else 'missed'})"
+    return f" (goal {goal:g}: {'reached' if ratio >= goal else 'missed'})"
 
 
 def main(results: str = "") -> None:

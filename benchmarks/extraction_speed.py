@@ -47,23 +47,26 @@ def measure(*arguments: str) -> tuple[float, float]:
 def main() -> None:
     """Print counts, seconds and megabytes of each network."""
     models = sys.argv[1:] or list(MODELS)
-    found: dict[tuple[str, str], list[tuple[float, float]]] = {(m, s): [] for m in models for s in STAGES}
+    measurements: dict[tuple[str, str], list[tuple[float, float]]] = {(m, s): [] for m in models for s in STAGES}
     graphs: dict[str, Graph] = {}
     with tempfile.TemporaryDirectory() as name:
         program, output, weights = (str(Path(name) / f) for f in ("program.pt2", "graph.json", "weights.safetensors"))
         for _ in range(RUNS):
             for model in models:
-                found[model, "export"].append(measure("export", model, "--output", program))
-                found[model, "extract"].append(measure("extract", program, "--output", output, "--weights", weights))
+                measurements[model, "export"].append(measure("export", model, "--output", program))
+                measurements[model, "extract"].append(
+                    measure("extract", program, "--output", output, "--weights", weights)
+                )
                 graphs[model] = Graph.read(output)
     heads = ("operators", "edges", "blocks", "export s", "extract s", "together s", "peak MB")
     print(f"{'network':<14}{'units':<14}" + "".join(f"{head:>11}" for head in heads))
     for model in models:
-        seconds = {stage: statistics.median(time for time, _ in found[model, stage]) for stage in STAGES}
+        seconds = {stage: statistics.median(time for time, _ in measurements[model, stage]) for stage in STAGES}
         together = statistics.median(
-            sum(times) for times in zip(*([time for time, _ in found[model, stage]] for stage in STAGES), strict=True)
+            sum(times)
+            for times in zip(*([time for time, _ in measurements[model, stage]] for stage in STAGES), strict=True)
         )
-        peak = max(memory for stage in STAGES for _, memory in found[model, stage])
+        peak = max(memory for stage in STAGES for _, memory in measurements[model, stage])
         graph = graphs[model]
         counts = "".join(f"{len(part):>11}" for part in (graph.operators, graph.edges, graph.blocks))
         times = f"{seconds['export']:>11.1f}{seconds['extract']:>11.1f}{together:>11.1f}"

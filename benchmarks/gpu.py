@@ -222,8 +222,8 @@ def compared(network: str, medians: dict[tuple[str, str], float]) -> Iterator[st
     yield f"sequential over {best}: {_ratio(sequential / schedules[best], GAIN.get(network))}"
 
 
-def _ratio(found: float, goal: float | None) -> str:
-    return f"{found:.3f}" + ("" if goal is None else f" (goal {goal:g}: {'reached' if found >= goal else 'missed'})")
+def _ratio(ratio: float, goal: float | None) -> str:
+    return f"{ratio:.3f}" + ("" if goal is None else f" (goal {goal:g}: {'reached' if ratio >= goal else 'missed'})")
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -91,8 +91,8 @@ def curves(
         rows.append(
             (launcher.facts["deployed"], {name: (good, mean) for name, good, mean in launcher.facts["candidates"]})
         )
-    found = compare(scenario, lambda name, _: outcomes_of(scenario, name, scenario.file.launcher, JUDGING))
-    print(f"  best policy without learning: {found[0].policy} {found[0].goodput_per_s:.2f}")
+    ranking = compare(scenario, lambda name, _: outcomes_of(scenario, name, scenario.file.launcher, JUDGING))
+    print(f"  best policy without learning: {ranking[0].policy} {ranking[0].goodput_per_s:.2f}")
     return rows
 
 
@@ -101,8 +101,8 @@ def table(rows: Sequence[tuple[str, dict[str, tuple[float, float]]]]) -> None:
     print(f"  {'policy':<16} {'goodput/s':>10} {'mean ms':>9}   held-out traces")
     names = sorted(rows[0][1], key=lambda name: -rows[0][1][name][0])
     for name in names:
-        goods = [found[name][0] for _, found in rows]
-        means = [found[name][1] for _, found in rows if found[name][1] is not None]
+        goods = [by_policy[name][0] for _, by_policy in rows]
+        means = [by_policy[name][1] for _, by_policy in rows if by_policy[name][1] is not None]
         mean = f"{statistics.mean(means):9.1f}" if means else f"{'-':>9}"
         over = f"   {min(goods):.2f} to {max(goods):.2f}" if name in (LEARNED, LEARNED_STATIC) else ""
         print(f"  {name:<16} {statistics.mean(goods):>10.2f} {mean}{over}")
@@ -111,8 +111,8 @@ def table(rows: Sequence[tuple[str, dict[str, tuple[float, float]]]]) -> None:
 
 def water_filling(scenario: Scenario) -> None:
     """Print the best policy without learning whose launcher shares the device evenly, on the same traces."""
-    found = compare(scenario, lambda name, repeats: outcomes_of(scenario, name, "water-filling", repeats))
-    print(f"  with launcher water-filling: {found[0].policy} {found[0].goodput_per_s:.2f}", flush=True)
+    ranking = compare(scenario, lambda name, repeats: outcomes_of(scenario, name, "water-filling", repeats))
+    print(f"  with launcher water-filling: {ranking[0].policy} {ranking[0].goodput_per_s:.2f}", flush=True)
 
 
 def main() -> None:

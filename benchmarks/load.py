@@ -86,9 +86,9 @@ def dag(models: int, folder: Path) -> None:
 def write_results(models: int, results: Path) -> None:
     """The results folder of the study."""
     drawn = hios_simulation(operators=40, edges=80, layers=8)
-    subject = problem(drawn)
+    instance = problem(drawn)
     made = {
-        f"{name}-{devices}": schedule(subject, name, devices, _parameters(name))
+        f"{name}-{devices}": schedule(instance, name, devices, _parameters(name))
         for name, algorithm in ALGORITHMS.items()
         for devices in DEVICES
         if name not in LEFT_OUT and (devices == 1 or algorithm.several_devices)
@@ -151,9 +151,9 @@ def scheduled(algorithm: str, devices: int, without_numba: bool) -> tuple[float,
 
     if without_numba:
         sys.modules["numba"] = None  # type: ignore[assignment]  # as if it were not installed
-    subject = problem(hios_simulation(operators=50_000, edges=100_000, layers=500))
+    instance = problem(hios_simulation(operators=50_000, edges=100_000, layers=500))
     began = time.perf_counter()
-    schedule(subject, algorithm, devices)
+    schedule(instance, algorithm, devices)
     return time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
 
 

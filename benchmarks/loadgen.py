@@ -88,13 +88,13 @@ def by_loadgen(
         summary = Path(folder, "mlperf_log_summary.txt").read_text(encoding="utf-8")
     if failures:
         raise SystemExit(f"{len(failures)} queries failed, the first: {failures[0]}; allowed: none")
-    found = {}
+    values = {}
     for name, (line, scale) in LINES.items():
         match = re.search(rf"^{re.escape(line)}\s*:\s*([\d.]+)", summary, re.MULTILINE)
         if match is None:
             raise SystemExit(f"LoadGen's summary has no line {line}:\n{summary}")
-        found[name] = float(match[1]) / scale
-    return found
+        values[name] = float(match[1]) / scale
+    return values
 
 
 def by_hios(server: Server, label: str, inputs: list[Tensor], duration_s: float, number: int) -> dict[str, float]:
@@ -136,14 +136,14 @@ def main() -> None:
     with Server(scenario, options.policy, virtual=options.virtual) as server:
         for _ in range(10):
             server.infer(model.label, inputs)
-        turns = {
+        generators = {
             "theirs": functools.partial(by_loadgen, server, model.label, inputs, model.rate, scenario.duration_s),
             "ours": functools.partial(by_hios, server, model.label, inputs, scenario.duration_s),
         }
         rounds = []
         for number in range(options.rounds):
-            order = sorted(turns, reverse=bool(number % 2))
-            rounds.append({who: turns[who](number) for who in order})
+            order = sorted(generators, reverse=bool(number % 2))
+            rounds.append({who: generators[who](number) for who in order})
     print(f"{'':12}{'LoadGen':>10}{'hios load':>11}{'gap':>9}{'least':>9}{'largest':>9}")
     for name in LINES:
         theirs, ours = (statistics.median(row[who][name] for row in rounds) for who in ("theirs", "ours"))

@@ -116,7 +116,9 @@ class Predictor:
         if (network, batch) not in self._kernels:
             document = json.loads((self._folder / network / "graph.json").read_text(encoding="utf-8"))
             graph = Graph.from_json(_with_batch(document, batch))
-            self._kernels[network, batch] = Counter(kernel for found in kernels(graph).values() for kernel in found)
+            self._kernels[network, batch] = Counter(
+                kernel for launched in kernels(graph).values() for kernel in launched
+            )
         return self._kernels[network, batch]
 
 
@@ -147,8 +149,8 @@ def fit(predictor: Predictor, rows: Sequence[Row], start: Efficiency = DEFAULT_E
         for name in FITTED:
             for factor in (step, 1 / step):
                 candidate = replace(best, **{name: getattr(best, name) * factor})
-                if candidate.memory_share <= 1 and (found := loss(candidate)) < least:
-                    best, least = candidate, found
+                if candidate.memory_share <= 1 and (its_loss := loss(candidate)) < least:
+                    best, least = candidate, its_loss
         if least > before * _LEAST_GAIN:
             step = 1 + (step - 1) * _SHRINK
     return best
@@ -156,12 +158,12 @@ def fit(predictor: Predictor, rows: Sequence[Row], start: Efficiency = DEFAULT_E
 
 def held_out(predictor: Predictor, rows: Sequence[Row], key: Callable[[Row], str]) -> dict[Row, float]:
     """Error of every row with parameters fitted to the rows of other keys."""
-    found: dict[Row, float] = {}
+    error_of: dict[Row, float] = {}
     for group in dict.fromkeys(map(key, rows)):
         own = [row for row in rows if key(row) == group]
         fitted = fit(predictor, [row for row in rows if key(row) != group])
-        found.update(zip(own, errors(predictor, own, fitted), strict=True))
-    return found
+        error_of.update(zip(own, errors(predictor, own, fitted), strict=True))
+    return error_of
 
 
 def extracted(networks: Iterable[str], folder: Path) -> None:
@@ -205,10 +207,10 @@ def print_table(predictor: Predictor, rows: Sequence[Row]) -> None:
         "all rows": shipped,
         "rows of batch 1": {row: error for row, error in shipped.items() if row.batch == 1},
         "fitted rows": {row: shipped[row] for row in fitted},
-        **{f"fitted rows, {what} held out": found for what, found in without.items()},
+        **{f"fitted rows, {what} held out": by_row for what, by_row in without.items()},
     }
-    for what, found in named.items():
-        sizes = [abs(error) for error in found.values()]
+    for what, by_row in named.items():
+        sizes = [abs(error) for error in by_row.values()]
         verdict = "within" if statistics.median(sizes) <= GOAL else "beyond"
         print(
             f"{what}: median error {statistics.median(sizes):.0%} ({verdict} the goal of {GOAL:.0%}), "

@@ -170,12 +170,12 @@ def measure(folder: Path, runs: int) -> tuple[Times, Times]:
         values = [_values(entry.shape, torch_dtype(entry.dtype)) for entry in graph.inputs]
         pool.call(1, primitive_times.load_onnx, path=str(path), values=[value.numpy() for value in values])
         engine = Ours(pool, arena, layout, folder, values)
-        turns = [lambda: ours.append(engine.run()), lambda: calls.append(pool.call(1, primitive_times.time_onnx))]
+        engines = [lambda: ours.append(engine.run()), lambda: calls.append(pool.call(1, primitive_times.time_onnx))]
         for _ in range(WARMUP + runs):
-            random.shuffle(turns)
-            for turn in turns:
+            random.shuffle(engines)
+            for run_once in engines:
                 time.sleep(SETTLE_S)
-                turn()
+                run_once()
         said = [engine.primitives() for _ in range(runs)]
         nodes = medians(pool.call(1, primitive_times.profile_onnx, runs=runs, warmup=WARMUP))
     operators = sum(time_ms for kind, time_ms in nodes.items() if kind != BETWEEN)

@@ -60,12 +60,12 @@ def by_the_printed_line_11(subject: Problem, plan: StagedPlan, window: int) -> S
             merged = tuple(group for k in touched for group in grouped[device][k])
             candidate = list(grouped)
             candidate[device] = [*grouped[device][: touched[0]], merged, *grouped[device][touched[-1] + 1 :]]
-            found = latency(subject, candidate)
-            if found is None:
+            latency_ms = latency(subject, candidate)
+            if latency_ms is None:
                 continue
             grouped = candidate
-            if found < least:
-                least, best = found, candidate
+            if latency_ms < least:
+                least, best = latency_ms, candidate
     return StagedPlan(tuple(map(tuple, best)))
 
 
@@ -83,7 +83,7 @@ def main() -> None:
                 for seed in range(seeds)
             ]
             for reading in compared[0]:
-                pairs = [found[reading] for found in compared]
+                pairs = [latencies[reading] for latencies in compared]
                 differing = f"{sum(ours != other for ours, other, _ in pairs)} of {len(pairs)}"
                 ratio = statistics.mean(ratio for _, _, ratio in pairs)
                 print(f"{reading:<44} {operators:>9} {devices:>7} {differing:>18} {ratio:>14.4f}")
@@ -108,10 +108,10 @@ def readings(instance: Instance, devices: int) -> dict[str, tuple[StagedPlan, St
 
 def possible_latency(subject: Problem, plan: StagedPlan) -> float:
     """Latency of a plan that can run, in milliseconds."""
-    found = latency(subject, [list(row) for row in plan.devices])
-    if found is None:
+    latency_ms = latency(subject, [list(row) for row in plan.devices])
+    if latency_ms is None:
         raise SystemExit("found a plan that deadlocks")
-    return found
+    return latency_ms
 
 
 if __name__ == "__main__":

@@ -53,8 +53,8 @@ def measured(network: str, folder: Path, devices: int, algorithms: Sequence[str]
         schedules.append(folder / f"{algorithm}-{several}.json")
         hios("schedule", graph, costs, "--algorithm", algorithm, "--devices", several, "--output", schedules[-1])
     hios("execute", graph, weights, *schedules, "--devices", devices, "--runs", RUNS, "--output", folder / "run.json")
-    found: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    return found
+    run: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    return run
 
 
 def report(run: dict[str, Any]) -> list[tuple[float, float]]:

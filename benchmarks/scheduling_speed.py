@@ -88,10 +88,10 @@ def measured(row: Row, folder: str) -> tuple[int, int, float, float]:
     """Operators, runs, median time in seconds and peak memory of this process in megabytes."""
     times: list[float] = []
     while len(times) < RUNS and sum(times) < ENOUGH_S:
-        subject = INSTANCES[row.instance][1](folder)
-        times.append(schedule(subject, row.algorithm, row.devices).scheduling_time_s)
+        instance = INSTANCES[row.instance][1](folder)
+        times.append(schedule(instance, row.algorithm, row.devices).scheduling_time_s)
     peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return len(subject), len(times), statistics.median(times), peak_kb / 1000
+    return len(instance), len(times), statistics.median(times), peak_kb / 1000
 
 
 def _seconds(value: float) -> str:

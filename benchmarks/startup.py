@@ -19,12 +19,12 @@ RUNS = 15
 
 def seconds(arguments: list[str]) -> list[float]:
     """Wall-clock seconds of a command, run after run, after one to warm up."""
-    found = []
+    times = []
     for _ in range(RUNS + 1):
         began = time.perf_counter()
         subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
-        found.append(time.perf_counter() - began)
-    return sorted(found[1:])
+        times.append(time.perf_counter() - began)
+    return sorted(times[1:])
 
 
 def main() -> None:
@@ -40,9 +40,9 @@ def main() -> None:
             "hios schedule hios-lp, 200 operators, 4 devices": [*schedule, "hios-lp"],
         }
         for label, arguments in commands.items():
-            found = seconds(arguments)
-            p20, _, _, p80 = statistics.quantiles(found, n=5)
-            print(f"{label:<55} {statistics.median(found):.3f} s  (p20 {p20:.3f}, p80 {p80:.3f}, {RUNS} runs)")
+            times = seconds(arguments)
+            p20, _, _, p80 = statistics.quantiles(times, n=5)
+            print(f"{label:<55} {statistics.median(times):.3f} s  (p20 {p20:.3f}, p80 {p80:.3f}, {RUNS} runs)")
 
 
 if __name__ == "__main__":

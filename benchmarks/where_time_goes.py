@@ -59,7 +59,7 @@ def _schedule(result: Mapping[str, Any], problem: hios.Problem, folder: Path) ->
         )
     crossing = [edge for edge in problem.graph.edges if home[edge.source] != home[edge.target]]
     values = {edge.source: edge.bytes or 0 for edge in crossing}
-    yield f"    {len(values)} values handed over, {sum(values.values()) / 1e6:.1f} MB"
+    yield f"    {len(values)} values transferred, {sum(values.values()) / 1e6:.1f} MB"
 
 
 def _longest_path(problem: hios.Problem) -> float:
@@ -73,11 +73,11 @@ def _longest_path(problem: hios.Problem) -> float:
 
 def _pauses(rows: Sequence[Mapping[str, Any]]) -> list[float]:
     """Times in which nothing ran on a device before its last operator had finished, longest first."""
-    end, found = 0.0, []
+    end, gaps = 0.0, []
     for row in sorted(rows, key=lambda row: row["start_ms"]):
-        found.append(max(0.0, row["start_ms"] - end))
+        gaps.append(max(0.0, row["start_ms"] - end))
         end = max(end, row["finish_ms"])
-    return sorted(found, reverse=True)
+    return sorted(gaps, reverse=True)
 
 
 def _threads(sequential: Mapping[str, Any], chosen: Mapping[str, Any], graph: hios.Graph) -> Iterator[str]:

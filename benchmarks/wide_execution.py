@@ -48,7 +48,7 @@ def plans(graph: Graph) -> dict[str, Plan]:
     }
 
 
-class Contest:
+class Comparison:
     """Workers of all ways to run the network, and what was measured of each."""
 
     def __init__(self, folder: Path) -> None:
@@ -58,7 +58,7 @@ class Contest:
         pair = device_cores(2)
         cores = [pair[0], [core for own in pair for core in own]]
         environment: dict[int, dict[str, str]] = {}
-        self._ways: dict[str, tuple[str, dict[int, DeviceProgram]]] = {
+        self._competitors: dict[str, tuple[str, dict[int, DeviceProgram]]] = {
             "one core": ("sequential", {0: programs["sequential"][0]}),
             "one device of two cores": ("sequential", {1: programs["sequential"][0]}),
         }
@@ -68,13 +68,13 @@ class Contest:
             environment |= {key: {"GOMP_SPINCOUNT": str(spins)} for key in (first, first + 1)}
             for name in ("wide", "narrow between"):
                 parts = {first + part.device: part for part in programs[name]}
-                self._ways[f"{name}, {spins} looks"] = name, parts
+                self._competitors[f"{name}, {spins} looks"] = name, parts
         self._epoch = 0
         self.pool = WorkerPool(cores, Arena(layout.flags, layout.size), TIMEOUT_S, environment=environment)
         files = {"graph": str(folder / "graph.json"), "weights": str(folder / "weights.safetensors")}
         given = {**files, "inputs": layout.inputs, "timeout_s": TIMEOUT_S}
         self.pool.call_each(cpu_worker.load, dict.fromkeys(range(len(cores)), given))
-        for name, parts in self._ways.values():
+        for name, parts in self._competitors.values():
             arguments = {
                 w: {"name": name, "program": part, "cores": dict(enumerate(pair))} for w, part in parts.items()
             }
@@ -84,34 +84,36 @@ class Contest:
         self.pauses: dict[tuple[str, str], list[float]] = defaultdict(list)
 
     def round(self) -> None:
-        """Run every way once."""
-        ways = list(self._ways)
-        random.shuffle(ways)
-        for way in ways:
-            name, parts = self._ways[way]
+        """Run every competitor once."""
+        competitors = list(self._competitors)
+        random.shuffle(competitors)
+        for competitor in competitors:
+            name, parts = self._competitors[competitor]
             self._epoch += 1
-            found: dict[int, Any] = self.pool.call_each(
+            answers: dict[int, Any] = self.pool.call_each(
                 cpu_worker.run, {key: {"name": name, "epoch": self._epoch} for key in parts}
             )
-            began = min(start for start, _, _ in found.values())
-            self.latencies[way].append((max(end for _, end, _ in found.values()) - began) / 1e6)
+            began = min(start for start, _, _ in answers.values())
+            self.latencies[competitor].append((max(end for _, end, _ in answers.values()) - began) / 1e6)
             before = began
-            for operator, _, _, start, end in sorted((row for _, _, own in found.values() for row in own), key=_start):
-                self.operators[way, operator].append((end - start) / 1e6)
-                self.pauses[way, operator].append((start - before) / 1e6)
+            for operator, _, _, start, end in sorted(
+                (row for _, _, own in answers.values() for row in own), key=_start
+            ):
+                self.operators[competitor, operator].append((end - start) / 1e6)
+                self.pauses[competitor, operator].append((start - before) / 1e6)
                 before = end
             time.sleep(SETTLE_S)
 
     def report(self) -> None:
-        """Print a row a way."""
+        """Print a row for each competitor."""
         print(f"{'':28}{'median':>9}{'p20':>9}{'operators':>11}{'pauses':>9}  ms")
-        for way, own in self.latencies.items():
+        for competitor, own in self.latencies.items():
             quantile = statistics.quantiles(own, n=5)[0]
             sums = [
-                sum(min(samples) for (name, _), samples in kept.items() if name == way)
+                sum(min(samples) for (name, _), samples in kept.items() if name == competitor)
                 for kept in (self.operators, self.pauses)
             ]
-            print(f"{way:28}{statistics.median(own):9.1f}{quantile:9.1f}{sums[0]:11.1f}{sums[1]:9.2f}")
+            print(f"{competitor:28}{statistics.median(own):9.1f}{quantile:9.1f}{sums[0]:11.1f}{sums[1]:9.2f}")
 
 
 def _start(row: tuple[Any, ...]) -> int:
@@ -124,11 +126,11 @@ def main(folder: str, runs: str = str(RUNS)) -> None:
     if len(usable_cores()) < 2:
         sys.exit("wide_execution: found one core; required: two")
     print(f"{busy_share(usable_cores()):.0%} of the cores' time goes to other work")
-    contest = Contest(Path(folder))
-    with contest.pool:
+    comparison = Comparison(Path(folder))
+    with comparison.pool:
         for _ in range(int(runs)):
-            contest.round()
-    contest.report()
+            comparison.round()
+    comparison.report()
 
 
 if __name__ == "__main__":

@@ -94,12 +94,12 @@ def compare(seeds: int) -> None:
     heads = [(model, devices, p) for p in (0.1, 0.8) for model in MODELS for devices in DEVICES]
     columns = []
     for model, devices, p in heads:
-        found: dict[str, list[float]] = {}
+        ratios: dict[str, list[float]] = {}
         for seed in range(seeds):
             problem = instance(model, devices, seed, p)
             for name, latency in variants(problem, devices):
-                found.setdefault(name, []).append(latency / lower_bound_ms(problem, devices))
-        columns.append(found)
+                ratios.setdefault(name, []).append(latency / lower_bound_ms(problem, devices))
+        columns.append(ratios)
     print(f"{'':<18}" + "".join(f" {f'{model} {devices}, p {p}':>16}" for model, devices, p in heads))
     for name in columns[0]:
         print(f"{name:<18}" + "".join(f" {_over(column[name]):>16}" for column in columns))

@@ -26,8 +26,8 @@ class Bert(nn.Module):
         self.encoder = encoder
 
     def forward(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
-        found = self.encoder(input_ids=input_ids)
-        return found.last_hidden_state, found.pooler_output
+        output = self.encoder(input_ids=input_ids)
+        return output.last_hidden_state, output.pooler_output
 
 
 def build(

@@ -27,8 +27,8 @@ class T5(nn.Module):
         self.network = network
 
     def forward(self, input_ids: Tensor, decoder_input_ids: Tensor) -> Tensor:
-        found = self.network(input_ids=input_ids, decoder_input_ids=decoder_input_ids, use_cache=False)
-        states: Tensor = found.last_hidden_state
+        output = self.network(input_ids=input_ids, decoder_input_ids=decoder_input_ids, use_cache=False)
+        states: Tensor = output.last_hidden_state
         return states
 
 

@@ -52,12 +52,12 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> Stages:
         patch.setattr("tempfile.tempdir", str(temporary))
         os.chdir(folder)
         try:
-            found = _stages()
+            completed = _stages()
         finally:
             os.chdir(before)
     assert list(folder.rglob("*")) == []
     assert list(temporary.rglob("*.json")) == []
-    return found
+    return completed
 
 
 def _stages() -> Stages:
@@ -206,7 +206,7 @@ def _dynamic() -> Any:
     ],
 )
 def test_what_does_not_fit_is_one_line(stages: Stages, call: Any, message: str) -> None:
-    """Wrong arguments are named with what is allowed."""
+    """Wrong arguments are named, with what is allowed."""
     with pytest.raises(HiosError, match=message) as caught:
         call(stages)
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Reading and writing files: what is refused and how it is said."""
+"""Reading and writing files: what is refused, and with which message."""
 
 from __future__ import annotations
 
@@ -214,8 +214,8 @@ def test_costs_belong_to_this_version_of_the_graph() -> None:
 def test_schedules_belong_to_this_version_of_the_graph(tmp_path: Path) -> None:
     """A schedule states the fingerprint of its graph, in the file too, and is refused for another."""
     graph = Graph.from_json(GRAPH)
-    found = schedule(Problem(graph, Costs.from_json(COSTS)), "sequential")
-    found.write(tmp_path / "schedule.json")
+    scheduled = schedule(Problem(graph, Costs.from_json(COSTS)), "sequential")
+    scheduled.write(tmp_path / "schedule.json")
     read = Schedule.read(tmp_path / "schedule.json")
     assert read.graph_fingerprint == graph.fingerprint
     read.plan(graph)
@@ -290,11 +290,11 @@ def test_graph_round_trip(tmp_path: Path) -> None:
 
 def _properties(node: Any, path: str) -> list[tuple[str, dict[str, Any]]]:
     if isinstance(node, list):
-        return [found for item in node for found in _properties(item, path)]
+        return [entry for item in node for entry in _properties(item, path)]
     if not isinstance(node, dict):
         return []
     own = [(f"{path}.{key}", value) for key, value in node.get("properties", {}).items()]
-    return own + [found for key, value in node.items() for found in _properties(value, f"{path}.{key}")]
+    return own + [entry for key, value in node.items() for entry in _properties(value, f"{path}.{key}")]
 
 
 @pytest.mark.parametrize("kind", ["graph", "costs", "schedule", "run", "config"])
@@ -320,7 +320,7 @@ def test_a_stage_measured_twice_is_refused() -> None:
 
 
 def test_costs_hold_empty_lists() -> None:
-    """Stages and merges that nothing measured are empty lists in costs.json, which readers of the file rely on."""
+    """Without measured stages and merges costs.json has empty lists, which readers of the file rely on."""
     assert artifacts.plain(CostsFile(operators={}, transfers=())) == {
         "operators": {},
         "transfers": (),

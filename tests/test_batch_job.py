@@ -12,10 +12,10 @@ from hios.batch_job import allocation
 
 def test_outside_of_jobs() -> None:
     """Node and cores alone."""
-    found = allocation({})
-    assert found.node == platform.node()
-    assert found.cores == tuple(sorted(os.sched_getaffinity(0)))
-    assert (found.system, found.job, found.partition, found.gpus) == (None, None, None, None)
+    job = allocation({})
+    assert job.node == platform.node()
+    assert job.cores == tuple(sorted(os.sched_getaffinity(0)))
+    assert (job.system, job.job, job.partition, job.gpus) == (None, None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -32,5 +32,5 @@ def test_outside_of_jobs() -> None:
 )
 def test_batch_systems(variables: dict[str, str], expected: tuple[str | None, ...]) -> None:
     """Job and partition are those of the batch system."""
-    found = allocation(variables)
-    assert (found.system, found.job, found.partition, found.gpus) == expected
+    job = allocation(variables)
+    assert (job.system, job.job, job.partition, job.gpus) == expected

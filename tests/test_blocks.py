@@ -52,12 +52,12 @@ def test_blocks_end_at_cut_vertices(drawn: tuple[int, set[tuple[int, int]]]) -> 
     count, pairs = drawn
     names = "abcdefghi"[:count]
     graph = _graph(names, *(names[u] + names[v] for u, v in sorted(pairs) if u < v))
-    found = found_blocks(graph)
-    assert sorted(itertools.chain(*found)) == list(names)
-    home = {operator: number for number, block in enumerate(found) for operator in block}
+    parts = found_blocks(graph)
+    assert sorted(itertools.chain(*parts)) == list(names)
+    home = {operator: number for number, block in enumerate(parts) for operator in block}
     for edge in graph.edges:
         source, target = home[edge.source], home[edge.target]
-        assert source == target or (source + 1 == target and edge.source == found[source][-1])
+        assert source == target or (source + 1 == target and edge.source == parts[source][-1])
 
 
 def test_declared_blocks() -> None:
@@ -65,15 +65,15 @@ def test_declared_blocks() -> None:
     graph = _graph("abcdefg", "ab", "bc", "cd", "de", "ef", "fg")
     modules = {"a": ["stem"], "b": ["cells.1"], "c": ["cells.1.conv"], "d": ["cells.10"], "e": ["", "cells.2"]}
     modules |= {"f": [""], "g": []}
-    found = declared_blocks(graph, modules, ("cells.1", "cells.10", "cells.2"))
-    assert ["".join(block) for block in found] == ["a", "bc", "d", "e", "fg"]
+    parts = declared_blocks(graph, modules, ("cells.1", "cells.10", "cells.2"))
+    assert ["".join(block) for block in parts] == ["a", "bc", "d", "e", "fg"]
 
 
 def test_inner_blocks_come_first() -> None:
     """Of two declared modules, one inside the other, the inner one has the operator."""
     graph = _graph("abc", "ab", "bc")
-    found = declared_blocks(graph, {"a": ["m"], "b": ["m.inner.conv"], "c": ["n"]}, ("m", "m.inner", "n"))
-    assert ["".join(block) for block in found] == ["a", "b", "c"]
+    parts = declared_blocks(graph, {"a": ["m"], "b": ["m.inner.conv"], "c": ["n"]}, ("m", "m.inner", "n"))
+    assert ["".join(block) for block in parts] == ["a", "b", "c"]
 
 
 def test_declared_blocks_that_wait_for_each_other() -> None:

@@ -81,13 +81,13 @@ def test_siblings_join_the_device_of_their_core() -> None:
 
 def test_devices_of_one_cpu_take_siblings_last() -> None:
     """More devices than physical cores take the siblings once every core has a device."""
-    found = groups(_several_caches(), 18, 1)
-    assert found[:16] == [[cpu] for cpu in range(16)]
-    assert found[16:] == [[16], [17]]
+    core_groups = groups(_several_caches(), 18, 1)
+    assert core_groups[:16] == [[cpu] for cpu in range(16)]
+    assert core_groups[16:] == [[16], [17]]
 
 
 def test_groups_stay_in_a_cache() -> None:
-    """Groups of two lie in an L3 of two; groups of three have none to lie in, and take neighbors."""
+    """Groups of two share an L3 cache of two cores; groups of three fit into none, and take neighboring cores."""
     assert groups(_several_caches(), 3, 2) == [[0, 1], [2, 3], [4, 5]]
     assert groups(_several_caches(), 2, 3) == [[0, 1, 2], [3, 4, 5]]
     assert groups(_several_nodes(), 6, 3) == [[first, first + 1, first + 2] for first in range(0, 24, 4)]
@@ -95,9 +95,9 @@ def test_groups_stay_in_a_cache() -> None:
 
 def test_a_cache_is_left_before_a_node() -> None:
     """Sixteen groups of three lie in a cache each; the seventeenth is made of what they left, on one node."""
-    found = groups(_several_nodes(), 17, 3)
-    assert found[:16] == [[first, first + 1, first + 2] for first in range(0, 64, 4)]
-    assert found[16] == [3, 7, 11]
+    core_groups = groups(_several_nodes(), 17, 3)
+    assert core_groups[:16] == [[first, first + 1, first + 2] for first in range(0, 64, 4)]
+    assert core_groups[16] == [3, 7, 11]
 
 
 def test_groups_stay_on_a_node() -> None:
@@ -143,9 +143,9 @@ def test_groups_are_what_was_asked_for(
     part = _without(topology, *missing)
     if devices * size > len(part):
         devices, size = 1, len(part)
-    found = groups(part, devices, size)
-    used = [cpu for group in found for cpu in group]
-    assert [len(group) for group in found] == [size] * devices
+    core_groups = groups(part, devices, size)
+    used = [cpu for group in core_groups for cpu in group]
+    assert [len(group) for group in core_groups] == [size] * devices
     assert len(set(used)) == len(used)
     assert set(used) <= {cpu.number for cpu in part}
     core = {cpu.number: cpu.core for cpu in part}

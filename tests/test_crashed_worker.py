@@ -1,4 +1,4 @@
-"""What becomes of `make test` when a test ends its whole process."""
+"""How `make test` ends when a test ends its whole process."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_lock_is_within_the_ranges(requirement: Requirement) -> None:
 
 
 def test_all_has_every_extra_for_users() -> None:
-    """`pip install 'hios[all]'` installs every extra but the development tools and what clusters need."""
+    """`pip install 'hios[all]'` installs every extra except the development tools and those for clusters."""
     extras = set(PROJECT["optional-dependencies"]) - NOT_IN_ALL
     assert Requirement(PROJECT["optional-dependencies"]["all"][0]).extras == extras
 

@@ -56,13 +56,13 @@ def _lines(page: str) -> list[str]:
 
 
 def test_every_block_is_run() -> None:
-    """A new block of Python is run here or elsewhere."""
-    found = {(page, number) for page in PAGES for number in range(len(_blocks(page)))}
-    assert found == {*WITH_MODEL, *LIGHT} | ELSEWHERE
+    """Every Python block of the docs is run, in this module or in one that it names."""
+    numbered = {(page, number) for page in PAGES for number in range(len(_blocks(page)))}
+    assert numbered == {*WITH_MODEL, *LIGHT} | ELSEWHERE
 
 
 def _run(code: str, folder: Path) -> str:
-    """Run code in an interpreter of its own; returns what it prints."""
+    """Run code in a new interpreter, and return what it prints."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
@@ -96,7 +96,7 @@ def _commands(page: str) -> list[str]:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "docs/cli.md" and _commands(page)])
 def test_commands_parse(page: str) -> None:
-    """Every ``hios`` command in a block names a command, options and values that there are."""
+    """Every ``hios`` command in a block uses a command, options and values that exist."""
     for line in _commands(page):
         if "--algorithm my_algorithms:" in line or "--platform rated" in line:  # tests/test_extending.py runs them
             continue

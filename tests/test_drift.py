@@ -37,9 +37,9 @@ def _steady(_: float) -> float:
 
 
 def _speed(samples: list[Sample], devices: int | None = None) -> Speed:
-    found = drift.speed(samples, devices)
-    assert found is not None
-    return found
+    speed = drift.speed(samples, devices)
+    assert speed is not None
+    return speed
 
 
 @pytest.mark.parametrize("factor", [0.8, 1.0, 1.06, 1.25])
@@ -47,10 +47,10 @@ def test_drift_between_sessions_is_found(factor: float) -> None:
     """A session in which everything takes so many times as long has that drift, within a narrow interval."""
     then = _speed(_session(20, 1, _steady, _steady, devices=2))
     now = _speed(_session(30, 2, lambda _: 3.0 * factor, lambda _: 3.0 * factor, devices=2))
-    found = drift.between(now, then, copy_share=0.3)
-    assert found.value == pytest.approx(factor, rel=0.02)
-    assert found.low <= factor <= found.high
-    assert found.high - found.low < 0.06
+    estimate = drift.between(now, then, copy_share=0.3)
+    assert estimate.value == pytest.approx(factor, rel=0.02)
+    assert estimate.low <= factor <= estimate.high
+    assert estimate.high - estimate.low < 0.06
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.0, 1.0), (0.25, 1.1), (1.0, 1.4)])
@@ -63,15 +63,15 @@ def test_copies_drift_by_themselves(share: float, expected: float) -> None:
 
 @pytest.mark.parametrize("samples", [(6, 6), (6, 30), (20, 40)])
 def test_interval_of_drift_holds_the_truth(samples: tuple[int, int]) -> None:
-    """The interval misses the true drift in at most 5 % of the cases, and is not much wider than it has to be."""
+    """The interval misses the true drift in at most 5 % of cases, and is not much wider than necessary."""
     cases = 400
     held, wide = 0, 0.0
     for case in range(cases):
         then = _speed(_session(samples[0], 2 * case, _steady, _steady))
         now = _speed(_session(samples[1], 2 * case + 1, lambda _: 3.3, lambda _: 3.3))
-        found = drift.between(now, then, 0.5)
-        held += found.low <= 1.1 <= found.high
-        wide += (found.high - found.low) / cases
+        estimate = drift.between(now, then, 0.5)
+        held += estimate.low <= 1.1 <= estimate.high
+        wide += (estimate.high - estimate.low) / cases
     assert held >= 0.95 * cases
     assert wide < 8 * _NOISE
 
@@ -87,11 +87,11 @@ def test_only_the_devices_that_ran_count() -> None:
 def test_speeds_of_several_times_are_mixed_by_their_shares() -> None:
     """Operators of an earlier session count with the speed of that session, by their share of the time."""
     slow, fast = Speed(Estimate(4, 3.9, 4.2), Estimate(2, 2, 2)), Speed(Estimate(2, 2, 2), Estimate(1, 0.9, 1.1))
-    found = drift.mixed([(30.0, slow), (10.0, fast)])
-    assert found is not None
-    assert found.compute_ms.value == pytest.approx(3.5)
-    assert found.compute_ms.low == pytest.approx(3.5 - 0.075)
-    assert found.copy_ms.high == pytest.approx(1.75 + 0.025)
+    speed = drift.mixed([(30.0, slow), (10.0, fast)])
+    assert speed is not None
+    assert speed.compute_ms.value == pytest.approx(3.5)
+    assert speed.compute_ms.low == pytest.approx(3.5 - 0.075)
+    assert speed.copy_ms.high == pytest.approx(1.75 + 0.025)
     assert drift.mixed([]) is None
 
 
@@ -116,19 +116,19 @@ def test_drift_within_a_session_is_found(count: int, slowed: bool) -> None:
     before, after = (3.0, 3.6) if slowed else (3.6, 3.0)
     samples = _session(count, 5, lambda share: before if share < 0.5 else after, _steady)
     steady = [Sample(sample.at_s, 1, 3.0, 2.0) for sample in samples]
-    found = drift.within([*steady, *samples])
-    assert found is not None
-    assert (found.device, found.part, found.slowed) == (0, "convolutions", slowed)
-    assert found.factor == pytest.approx(1.2, abs=0.03)
-    assert str(found).startswith(f"device 0 became {found.factor - 1:.0%} {'slower' if slowed else 'faster'} ")
+    estimate = drift.within([*steady, *samples])
+    assert estimate is not None
+    assert (estimate.device, estimate.part, estimate.slowed) == (0, "convolutions", slowed)
+    assert estimate.factor == pytest.approx(1.2, abs=0.03)
+    assert str(estimate).startswith(f"device 0 became {estimate.factor - 1:.0%} {'slower' if slowed else 'faster'} ")
 
 
 def test_slow_drift_of_copies_is_found() -> None:
     """So is a speed that changes bit by bit, of copies alone."""
-    found = drift.within(_session(60, 3, _steady, lambda share: 3.0 * (1 + 0.3 * share)))
-    assert found is not None
-    assert (found.part, found.slowed) == ("copies", True)
-    assert found.factor == pytest.approx(1.22, abs=0.04)  # medians of a quarter of the session each
+    estimate = drift.within(_session(60, 3, _steady, lambda share: 3.0 * (1 + 0.3 * share)))
+    assert estimate is not None
+    assert (estimate.part, estimate.slowed) == ("copies", True)
+    assert estimate.factor == pytest.approx(1.22, abs=0.04)  # medians of a quarter of the session each
 
 
 @pytest.mark.parametrize("count", [8, 9, 12, 18, 30, 60, 120])
@@ -136,9 +136,9 @@ def test_no_drift_is_not_found(count: int) -> None:
     """Of steady machines whose probe is noisy, few are taken for drifting ones."""
     cases, wrong = 200, 0
     for case in range(cases):
-        found = drift.within(_session(count, case, _steady, _steady))
-        assert found is not None
-        wrong += found.factor > 1 + drift.MOST_CHANGE
+        estimate = drift.within(_session(count, case, _steady, _steady))
+        assert estimate is not None
+        wrong += estimate.factor > 1 + drift.MOST_CHANGE
     assert wrong <= 0.03 * cases
 
 
@@ -150,9 +150,9 @@ def test_one_outlier_is_harmless(count: int, place: float) -> None:
     samples = list(clean)
     at = int(place * count)
     samples[at] = Sample(samples[at].at_s, 0, 10 * samples[at].compute_ms, 10 * samples[at].copy_ms)
-    found = drift.within(samples)
-    assert found is not None
-    assert found.factor <= 1 + drift.MOST_CHANGE
+    estimate = drift.within(samples)
+    assert estimate is not None
+    assert estimate.factor <= 1 + drift.MOST_CHANGE
     assert drift.between(_speed(samples), _speed(clean), 0.5).value == pytest.approx(1.0, abs=0.02)
 
 
@@ -164,5 +164,5 @@ def test_few_samples_tell_no_drift() -> None:
 
 def test_ends_of_intervals_are_finite() -> None:
     """Bounds of a drift are positive and in order, also of two samples."""
-    found = drift.between(_speed(_session(2, 1, _steady, _steady)), _speed(_session(1, 2, _steady, _steady)), 0.5)
-    assert 0 < found.low <= found.value <= found.high < math.inf
+    estimate = drift.between(_speed(_session(2, 1, _steady, _steady)), _speed(_session(1, 2, _steady, _steady)), 0.5)
+    assert 0 < estimate.low <= estimate.value <= estimate.high < math.inf

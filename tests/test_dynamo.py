@@ -32,26 +32,26 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[OptimizedModule]]:
-    """What the backend made in a test, closed behind it."""
-    found: list[OptimizedModule] = []
+    """Modules that the backend made in a test, closed after it."""
+    instances: list[OptimizedModule] = []
     accelerated = dynamo.accelerated  # type: ignore[attr-defined] # what the module imported
 
     def noted(*arguments: Any) -> OptimizedModule:
-        found.append(accelerated(*arguments))
-        return found[-1]
+        instances.append(accelerated(*arguments))
+        return instances[-1]
 
     monkeypatch.setattr(dynamo, "accelerated", noted)
     pretend_busy(monkeypatch)
     torch._dynamo.reset()
-    yield found
-    for module in found:
+    yield instances
+    for module in instances:
         module.close()
     torch._dynamo.reset()
 
 
 @pytest.fixture
 def compiled(cache: Path) -> Callable[..., Any]:
-    """torch.compile with parts that the engine runs, however small."""
+    """torch.compile with hios, in which the engine runs even the smallest parts."""
 
     def compile_(model: nn.Module, **options: Any) -> Any:
         chosen = {"devices": DEVICES, "algorithm": "hios-lp", "budget_s": 0.1, "cache": cache, **options}
@@ -128,7 +128,7 @@ def test_dynamic_shapes_are_left_alone(compiled: Callable[..., Any], made: list[
 
 @pytest.mark.slow
 def test_gradients_are_left_alone(compiled: Callable[..., Any], made: list[OptimizedModule]) -> None:
-    """With gradients on, a model with parameters is differentiated as ever, with a warning that says what to do."""
+    """With gradients, a model with parameters is differentiated as usual, with a warning that says what to do."""
     model = Branches()
     fast = compiled(model)
     with pytest.warns(HiosWarning, match=r"torch\.inference_mode"):
@@ -194,7 +194,7 @@ def test_workers_end_with_what_was_compiled(compiled: Callable[..., Any], made: 
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any] | None, mode: str | None, message: str) -> None:
-    """What torch.compile is told and hios does not know is refused in one line."""
+    """Options of torch.compile that hios does not know are refused in one line."""
     part = torch.fx.symbolic_trace(nn.ReLU())
     with pytest.raises(HiosError) as error:
         dynamo.hios(part, [torch.zeros(1)], mode=mode, options=options)

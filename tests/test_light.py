@@ -146,27 +146,27 @@ def _places() -> dict[str, int]:
 
 def _modules() -> dict[str, Path]:
     """Every module of hios below hios itself, by dotted name."""
-    found = {}
+    modules = {}
     for path in sorted(ROOT.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         name = ".".join(part for part in parts if part != "__init__")
         if name:
-            found[name] = path
-    return found
+            modules[name] = path
+    return modules
 
 
 def _imported(path: Path) -> set[str]:
     """Modules of hios that a file imports anywhere: at the top, in functions, for type checkers."""
-    found: set[str] = set()
+    imported: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name.removeprefix("hios.") for alias in node.names if alias.name.startswith("hios.")}
+            imported |= {alias.name.removeprefix("hios.") for alias in node.names if alias.name.startswith("hios.")}
         elif isinstance(node, ast.ImportFrom) and node.module == "hios":
-            found |= {alias.name for alias in node.names if alias.name in _PLACE}
+            imported |= {alias.name for alias in node.names if alias.name in _PLACE}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hios."):
-            found.add((node.module or "").removeprefix("hios."))
+            imported.add((node.module or "").removeprefix("hios."))
         assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path}: relative import"
-    return found
+    return imported
 
 
 _PLACE = _places()

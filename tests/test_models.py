@@ -23,9 +23,9 @@ from hios.models import files, model, names
 )
 def test_kinds(text: str, kind: str, exported: str) -> None:
     """A name, a function and files are told apart by how they are written."""
-    found = model(text)
-    assert (found.text, found.kind, found.exported) == (text, kind, exported)
-    assert found.is_file is (kind in {"pt2", "onnx"})
+    source = model(text)
+    assert (source.text, source.kind, source.exported) == (text, kind, exported)
+    assert source.is_file is (kind in {"pt2", "onnx"})
 
 
 @pytest.mark.parametrize("text", ["", "SqueezeNet", "models/squeezenet", "my_net.py", "a:b:c", ":build", "a.:b", "1:b"])
@@ -42,7 +42,7 @@ def test_what_names_no_model(text: str) -> None:
 
 
 def test_names(tmp_path: Path) -> None:
-    """The registered networks are the files of a folder, less those that begin with an underscore."""
+    """The registered networks are the files of the folder, except those whose names begin with an underscore."""
     for name in ("b.py", "a.py", "__init__.py", "_shared.py", "c.txt"):
         (tmp_path / name).touch()
     assert names(tmp_path) == ["a", "b"]
@@ -88,16 +88,16 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_files_of_a_function(code: Path, text: str, expected: list[str] | None) -> None:
     """They are those of its module and of what that imports in the current folder, packages around it included."""
-    found = [str(file.relative_to(code)) for file in files(model(text))]
+    relative = [str(file.relative_to(code)) for file in files(model(text))]
     if expected is None:  # in a circle everybody has the same files
         expected = [str(file.relative_to(code)) for file in files(model("net:build"))]
-    assert found == expected
+    assert relative == expected
 
 
 def test_files_of_an_installed_function() -> None:
     """Of an installed package it is the module's own file; the package is not imported."""
-    (found,) = files(model("yaml.loader:build"))
-    assert found.parts[-2:] == ("yaml", "loader.py")
+    (path,) = files(model("yaml.loader:build"))
+    assert path.parts[-2:] == ("yaml", "loader.py")
 
 
 def test_files_of_a_registered_network(tmp_path: Path) -> None:

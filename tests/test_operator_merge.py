@@ -133,14 +133,14 @@ def _convs(draw: st.DrawFn) -> Conv:
 def _likely(draw: st.DrawFn) -> list[Conv]:
     """Convolutions of which some can be merged: equal but for kernel, filters and bias, padded to the same size."""
     model = draw(_convs())
-    found = [model]
+    members = [model]
     for _ in range(draw(st.integers(1, 3))):
         height, width = draw(st.integers(1, 5)), draw(st.integers(1, 5))
         even = (max(0, (height - 1) // 2), max(0, (width - 1) // 2))
         padding = draw(st.sampled_from([even, model.padding]))
         changes: dict[str, Any] = {"kernel": (height, width), "padding": padding, "bias": draw(st.booleans())}
-        found.append(dataclasses.replace(model, **changes, filters=draw(st.integers(1, 3))))
-    return found
+        members.append(dataclasses.replace(model, **changes, filters=draw(st.integers(1, 3))))
+    return members
 
 
 def _outputs(members: tuple[Conv, ...]) -> tuple[list[Any], list[Any]]:
@@ -161,7 +161,7 @@ def _outputs(members: tuple[Conv, ...]) -> tuple[list[Any], list[Any]]:
 
 @given(st.one_of(st.lists(_convs(), min_size=2, max_size=4), _likely()))
 def test_merging_keeps_results(members: list[Conv]) -> None:
-    """Whatever is held to be mergeable gives the same outputs as one convolution as each by itself."""
+    """Operators that count as mergeable give the same outputs merged as one by one."""
     torch = pytest.importorskip("torch")
     members = [member for member in members if min(member.output) > 0]
     if merged_kernel(_members(*members)) is None:
@@ -208,7 +208,7 @@ def test_modelled_merge(utilization: dict[str, float], contention: str, expected
 
 
 def test_measured_merge_counts() -> None:
-    """A measured merge is taken, in any order, and not asked for again; what cannot be merged has no time."""
+    """A measured merge is used, in any order, and not requested again; what cannot be merged has no time."""
     members = {**PAIR, "c": Conv((5, 5), (1, 1))}
     instance = RecordingProblem(conv_problem(members, {**TIMES, "c": 1.0}, merges={frozenset("ab"): 1.5}))
     assert instance.merge_ms([1, 0]) == 1.5
@@ -238,11 +238,11 @@ def _schedule(instance: Problem, plan: StagedPlan) -> Schedule:
 
 def test_merged_stage_in_a_schedule(tmp_path: Path) -> None:
     """Every merged operator spans its whole stage on its own stream, and the merge survives schedule.json."""
-    found = _schedule(INSTANCE, PLAN)
-    rows = {row.operator: (row.stream, row.stage, row.start_ms, row.finish_ms) for row in found.placements}
+    scheduled = _schedule(INSTANCE, PLAN)
+    rows = {row.operator: (row.stream, row.stage, row.start_ms, row.finish_ms) for row in scheduled.placements}
     assert rows == {"a": (0, 0, 0.0, 1.5), "b": (1, 0, 0.0, 1.5), "c": (0, 1, 1.5, 2.5)}
-    assert violations(INSTANCE, found) == []
-    found.write(tmp_path / "schedule.json")
+    assert violations(INSTANCE, scheduled) == []
+    scheduled.write(tmp_path / "schedule.json")
     again = Schedule.read(tmp_path / "schedule.json")
     assert again.plan(INSTANCE.graph) == PLAN
     assert again.merges == (("a", "b"),)
@@ -283,10 +283,10 @@ def test_impossible_merges_are_found() -> None:
 
 def test_merges_in_stream_schedules_are_refused() -> None:
     """In a stream schedule merged operators are on one stream, not each on its own."""
-    found = _schedule(INSTANCE, PLAN)
-    rows = tuple(msgspec.structs.replace(row, stage=None) for row in found.placements)
+    scheduled = _schedule(INSTANCE, PLAN)
+    rows = tuple(msgspec.structs.replace(row, stage=None) for row in scheduled.placements)
     with pytest.raises(ScheduleError, match=r"placements\[1\]\.stream: found 1 on device 0; allowed: 0, as merged "):
-        dataclasses.replace(found, placements=rows).plan(INSTANCE.graph)
+        dataclasses.replace(scheduled, placements=rows).plan(INSTANCE.graph)
 
 
 @pytest.mark.parametrize("contention", ["blend", "none"])
@@ -354,10 +354,10 @@ def test_bound_holds_with_merges(data: st.DataObject) -> None:
     """No plan with merges, measured or not, is faster than the bound; the checker agrees with the evaluator."""
     instance = data.draw(conv_problems())
     plan = data.draw(_plans(instance))
-    found = _schedule(instance, plan)
-    assert found.latency_ms >= lower_bound_ms(instance, len(plan.devices)) - 1e-9
-    assert found.latency_ms >= interval_bound_ms(instance, len(plan.devices)) - 1e-9
-    assert violations(instance, found) == []
+    scheduled = _schedule(instance, plan)
+    assert scheduled.latency_ms >= lower_bound_ms(instance, len(plan.devices)) - 1e-9
+    assert scheduled.latency_ms >= interval_bound_ms(instance, len(plan.devices)) - 1e-9
+    assert violations(instance, scheduled) == []
 
 
 def test_bound_gives_way_only_where_merging_is_possible() -> None:

@@ -1,4 +1,4 @@
-"""What Python sources import."""
+"""Finding the modules that Python sources import."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_what_is_not_python_has_no_tree(tmp_path: Path) -> None:
 
 
 def test_every_module_is_asked_once() -> None:
-    """Modules that import each other are reached, and asked for their imports once."""
+    """Modules that import each other are reached, and their imports are read once."""
     imports = {"a": ["b", "c"], "b": ["a"], "c": ["b", "d"], "d": [], "e": ["a"]}
     asked: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Schedules over the ranks of a launcher: what the configuration may ask for, and the command that it becomes."""
+"""Schedules over the ranks of a launcher: what the configuration accepts, and the command it results in."""
 
 from __future__ import annotations
 

@@ -43,16 +43,16 @@ def _batch(batch: int, changes: tuple[str, str] = ("", "")) -> Problem:
 
 
 @given(problems(), st.data())
-def test_the_plan_stays_and_the_times_are_the_other_costs(found: Problem, data: st.DataObject) -> None:
+def test_the_plan_stays_and_the_times_are_the_other_costs(instance: Problem, data: st.DataObject) -> None:
     """For every algorithm: the same rows but for their times, which are those of the plan on the other costs."""
     algorithm = data.draw(st.sampled_from([name for name in ALGORITHMS if name != "hios-opt"]))
-    made = schedule(found, algorithm, 1)
-    factors = data.draw(st.lists(st.floats(0.5, 4), min_size=len(found.ids), max_size=len(found.ids)))
-    other_times = {name: time * factor for name, time, factor in zip(found.ids, found.time, factors, strict=True)}
-    transfers = {(edge.source, edge.target): 0.0 for edge in found.graph.edges}
-    other = Problem(found.graph, Costs(other_times, transfers))
-    moved = retarget(made, found.graph, other)
-    assert moved.latency_ms == latency_ms(evaluate(other.on(1), made.plan(found.graph)))
+    made = schedule(instance, algorithm, 1)
+    factors = data.draw(st.lists(st.floats(0.5, 4), min_size=len(instance.ids), max_size=len(instance.ids)))
+    other_times = {name: time * factor for name, time, factor in zip(instance.ids, instance.time, factors, strict=True)}
+    transfers = {(edge.source, edge.target): 0.0 for edge in instance.graph.edges}
+    other = Problem(instance.graph, Costs(other_times, transfers))
+    moved = retarget(made, instance.graph, other)
+    assert moved.latency_ms == latency_ms(evaluate(other.on(1), made.plan(instance.graph)))
     assert violations(other, moved) == []
     assert moved.lower_bound_ms <= moved.latency_ms * (1 + 1e-9)
     kept = ("operator", "device", "stream", "stage")
@@ -61,7 +61,7 @@ def test_the_plan_stays_and_the_times_are_the_other_costs(found: Problem, data: 
 
 
 def test_other_shapes() -> None:
-    """A schedule for batch 1, refused on batch 4 as it is, runs there once it is taken there; it says where from."""
+    """A schedule for batch 1 is refused on batch 4, runs there once retargeted, and states where it comes from."""
     one, four = _batch(1), _batch(4)
     made = schedule(one, "greedy", 1)
     with pytest.raises(ScheduleError, match="this is a schedule of another graph"):
@@ -88,9 +88,9 @@ def test_merges_stay() -> None:
 
 
 def _types(kind: str) -> Problem:
-    found = _batch(4)
-    operators = tuple(Operator(op.id, kind, shapes=op.shapes, dtype=op.dtype) for op in found.graph.operators)
-    graph = replace(found.graph, operators=operators)
+    instance = _batch(4)
+    operators = tuple(Operator(op.id, kind, shapes=op.shapes, dtype=op.dtype) for op in instance.graph.operators)
+    graph = replace(instance.graph, operators=operators)
     return Problem(graph, Costs({op.id: 1.0 for op in operators}, dict.fromkeys(EDGES, 0.0)))
 
 
@@ -125,8 +125,8 @@ def test_other_edges_are_refused() -> None:
 def test_command(tmp_path: Path) -> None:
     """From files to a file; a schedule of a third graph is refused, and so is an output in the place of an input."""
     one, four = _batch(1), _batch(4)
-    for name, found in (("one", one), ("four", four)):
-        found.graph.write(tmp_path / f"{name}-graph.json")
+    for name, instance in (("one", one), ("four", four)):
+        instance.graph.write(tmp_path / f"{name}-graph.json")
     costs = {
         "operators": {op.id: {"time_ms": 5.0} for op in four.graph.operators},
         "transfers": [{"source": source, "target": target, "time_ms": 0.4} for source, target in EDGES],

@@ -33,7 +33,7 @@ sys.stdin.read()
 
 @contextmanager
 def _run(folder: Path, node: str = "here", *, submits: bool = False) -> Iterator[None]:
-    """A run, in a process that is killed in the end."""
+    """A run in a process that is killed at the end."""
     command = [sys.executable, "-c", _RUN, str(folder), node, "yes" if submits else ""]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

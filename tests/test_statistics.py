@@ -102,13 +102,13 @@ def test_luck_of_the_median_does_not_win() -> None:
 
 
 def test_no_more_is_given_up_than_noise() -> None:
-    """A steady way that is slower beyond doubt does not win by being steady."""
+    """A steady way that is significantly slower is not chosen for being steady."""
     rare = [16.0 if number in (5, 11, 17, 20, 23) else 8.0 for number in range(_ROUNDS)]
     assert best({"rare": rare, "steady": _around(8.4, 0.001, 7)}) == "rare"
 
 
 def test_few_rounds_take_the_fastest() -> None:
-    """Rounds too few for an interval are decided by the median."""
+    """With too few rounds for an interval, the median decides."""
     assert best({"unsteady": [8.0, 16.0, 8.0], "steady": [8.4, 8.4, 8.4]}) == "unsteady"
 
 
@@ -149,14 +149,14 @@ def test_equals_leave_the_baseline(rounds: int) -> None:
 
 
 def test_a_gain_beyond_doubt_replaces_the_baseline() -> None:
-    """A way that is faster in all rounds is taken; so is the steadier of two that are, but no slower one."""
+    """A way that is faster in all rounds is chosen; of two that are tied, the steadier one; never a slower one."""
     runs = {"baseline": _around(10, 0.02, 8), "fast": _around(9, 0.08, 9), "steady": _around(9.1, 0.002, 10)}
     assert best(runs, "baseline") == "steady"
     assert best({**runs, "slow": _around(12, 0.001, 11)}, "slow") == "steady"
 
 
 def test_few_rounds_leave_the_baseline() -> None:
-    """Rounds too few for an interval change nothing."""
+    """With too few rounds for an interval, nothing changes."""
     assert best({"baseline": [9.0] * 5, "other": [4.0] * 5}, "baseline") == "baseline"
 
 
@@ -186,8 +186,8 @@ def test_coverage() -> None:
     draw = random.Random(2)
     held = 0
     for _ in range(100):
-        found = speedup_interval(*([draw.gauss(10, 1) for _ in range(21)] for _ in range(2)))
-        held += not tells(found)
+        bounds = speedup_interval(*([draw.gauss(10, 1) for _ in range(21)] for _ in range(2)))
+        held += not tells(bounds)
     assert 88 <= held <= 100
 
 
@@ -195,16 +195,16 @@ def test_same_runs_same_interval() -> None:
     """The draws do not depend on what was asked before, and the interval holds the ratio of the medians."""
     draw = random.Random(3)
     slow, fast = ([draw.gauss(mean, 1) for _ in range(12)] for mean in (20, 10))
-    found = speedup_interval(slow, fast)
+    bounds = speedup_interval(slow, fast)
     random.seed(9)
     speedup_interval(fast, slow)
-    assert speedup_interval(slow, fast) == found
-    assert found is not None
-    assert found[0] < statistics.median(slow) / statistics.median(fast) < found[1]
+    assert speedup_interval(slow, fast) == bounds
+    assert bounds is not None
+    assert bounds[0] < statistics.median(slow) / statistics.median(fast) < bounds[1]
 
 
 def test_too_few_rounds() -> None:
-    """Fewer than six rounds, or rounds of one competitor only, say nothing, and tell nothing apart."""
+    """With fewer than six rounds, or rounds of one competitor only, there is no interval and no decision."""
     assert LEAST_ROUNDS == 6
     assert speedup_interval([2.0] * 6, [1.0] * 6) == (2, 2)
     assert speedup_interval([2.0] * 5, [1.0] * 5) is None

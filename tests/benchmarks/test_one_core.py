@@ -33,7 +33,7 @@ def one_core(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 
 def test_what_onednn_prints(one_core: ModuleType) -> None:
-    """Executions count, of old and new versions; what is created or said beside them does not."""
+    """Executions are counted, in logs of old and new versions; primitive creation and other messages are not."""
     assert one_core.primitive_times.primitive_times(_VERBOSE) == {"layout": 0.25, "convolution": 2.0}
 
 

@@ -1,4 +1,4 @@
-"""Which convolutions the benchmark of merges takes, and what it says of them."""
+"""Which convolutions the benchmark of merges selects, and what it prints about them."""
 
 from __future__ import annotations
 

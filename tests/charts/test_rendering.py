@@ -77,7 +77,7 @@ def test_legend_explains_the_marks_that_occur() -> None:
 
 
 def test_unknown_marks_are_refused() -> None:
-    """A mark that is none of the four is an error, not a fifth look."""
+    """A mark other than the four is an error."""
     with pytest.raises(ValueError, match=r"mark: found \['guessed'\]; allowed: measured here, predicted"):
         marks.shape(_rows(("guessed",)))
 

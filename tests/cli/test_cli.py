@@ -112,13 +112,13 @@ def test_execute_prints_a_table(folder: Path) -> None:
         del lines[-2]
     *rows, legend, drift, last = lines
     assert legend.startswith("drift: ")
-    found = {re.split(r"  +", row)[0]: re.split(r"  +", row)[1:] for row in rows}
+    columns = {re.split(r"  +", row)[0]: re.split(r"  +", row)[1:] for row in rows}
     entries = [*run["results"], *({"label": entry["name"], **entry} for entry in run["references"])]
     ceilings = [f"{entry['devices']} independent copies (ceiling)" for entry in run["ceilings"]]
-    assert list(found) == [*(entry["label"] for entry in entries), *ceilings]
+    assert list(columns) == [*(entry["label"] for entry in entries), *ceilings]
     baseline = run["baseline"]["latency_ms"]["median"]
     for entry in entries:
-        median, spread, speedup, *prediction = found[entry["label"]]
+        median, spread, speedup, *prediction = columns[entry["label"]]
         if "drift" in entry:
             assert [float(cell.rstrip("%")) for cell in prediction] == pytest.approx(
                 [entry["predicted_ms"], 100 * (entry["drift"]["value"] - 1), 100 * entry["error_beyond_drift"]],
@@ -141,7 +141,7 @@ def test_execute_prints_a_table(folder: Path) -> None:
 
 
 def test_without_arguments_there_is_help() -> None:
-    """The command alone prints its help and nothing around it, with the status of wrong usage."""
+    """A command without arguments prints only its help, with the exit status of wrong usage."""
     result = _run()
     assert result.exit_code == 2
     assert result.stderr == _done("--help").stdout
@@ -151,12 +151,12 @@ def test_schedule_and_evaluate_agree(folder: Path, tmp_path: Path) -> None:
     """What evaluate prints is the latency that schedule wrote and printed."""
     path = tmp_path / "schedule.json"
     printed = _done(*_schedule(folder, "hios-lp", path, 4), "--window", 3).stdout
-    found = Schedule.read(path)
-    assert (found.devices, found.parameters) == (4, {"window": 3, "fill_gaps": False})
-    assert printed.startswith(f"{path}: predicted latency {found.latency_ms:.4g} ms on 4 device(s), lower bound ")
+    schedule = Schedule.read(path)
+    assert (schedule.devices, schedule.parameters) == (4, {"window": 3, "fill_gaps": False})
+    assert printed.startswith(f"{path}: predicted latency {schedule.latency_ms:.4g} ms on 4 device(s), lower bound ")
     assert re.search(r"lower bound \S+ ms, gap \S+ %", printed)
     output = _done("evaluate", folder / "graph.json", folder / "costs.json", path).output
-    assert output == f"{found.latency_ms:.6g} ms\n"
+    assert output == f"{schedule.latency_ms:.6g} ms\n"
 
 
 def test_flags_of_algorithms(folder: Path, tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_classifier_and_seed_are_passed_on(folder: Path, tmp_path: Path) -> None
 
 
 def test_algorithms_lists_the_registry() -> None:
-    """Every algorithm stands with summary, paper and the defaults of its parameters, and by name with all it says."""
+    """The list has every algorithm with summary, paper and parameter defaults; by name, all details are printed."""
     listed = " ".join(_done("algorithms").output.split())
     for name, algorithm in ALGORITHMS.items():
         assert f"{name} {algorithm.summary} {algorithm.paper}; " in listed
@@ -299,8 +299,8 @@ def test_bad_exports(tmp_path: Path, model: str, options: list[object], message:
 def test_bad_schedule_options(folder: Path, tmp_path: Path, options: list[object], message: str) -> None:
     """Unknown algorithms, wrong parameters and wrong numbers of devices are refused; no file appears."""
     output = tmp_path / "schedule.json"
-    found = _error("schedule", folder / "graph.json", folder / "costs.json", *options, "--output", output)
-    assert found.startswith(message)
+    refusal = _error("schedule", folder / "graph.json", folder / "costs.json", *options, "--output", output)
+    assert refusal.startswith(message)
     assert not output.exists()
 
 
@@ -347,8 +347,8 @@ def test_bad_execute_options(folder: Path, tmp_path: Path, options: list[object]
 def test_wrong_weights(folder: Path, tmp_path: Path) -> None:
     """A weights file that is none is one line, also though a worker finds it."""
     files = [folder / "graph.json", folder / "graph.json", folder / "schedules" / "greedy.json"]
-    found = _error("execute", *files, "--output", tmp_path / "run.json", workers=True)
-    assert "graph.json: damaged or not a safetensors file" in found
+    message = _error("execute", *files, "--output", tmp_path / "run.json", workers=True)
+    assert "graph.json: damaged or not a safetensors file" in message
     assert list(tmp_path.iterdir()) == []
 
 
@@ -356,8 +356,8 @@ def test_damaged_program(folder: Path, tmp_path: Path) -> None:
     """A program that was cut off is one line, with no word from torch or TVM around it."""
     path = tmp_path / "program.pt2"
     path.write_bytes((folder / "program.pt2").read_bytes()[:100_000])
-    found = _error("extract", path, "--output", tmp_path / "graph.json", "--weights", tmp_path / "weights")
-    assert found.startswith(f"{path}: not a program written by torch.export")
+    message = _error("extract", path, "--output", tmp_path / "graph.json", "--weights", tmp_path / "weights")
+    assert message.startswith(f"{path}: not a program written by torch.export")
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -433,13 +433,13 @@ def test_truncated_artifacts(folder: Path, tmp_path: Path, name: str, kept: int)
     """A file that was cut off is named with the place where it ends."""
     copied = _copy(folder, tmp_path)
     (copied / name).write_bytes((copied / name).read_bytes()[:kept])
-    found = _error("evaluate", copied / "graph.json", copied / "costs.json", copied / "schedule.json")
-    assert found.startswith(f"{copied / name}: line ")
-    assert "the file is damaged or cut off" in found
+    message = _error("evaluate", copied / "graph.json", copied / "costs.json", copied / "schedule.json")
+    assert message.startswith(f"{copied / name}: line ")
+    assert "the file is damaged or cut off" in message
 
 
 def _later(data: Any) -> None:
-    """Everything a millisecond later: as valid as before, but not what the plan takes."""
+    """Everything starts a millisecond later: the schedule is still valid, but longer than its plan takes."""
     data["latency_ms"] += 1
     for row in data["placements"]:
         row["start_ms"] += 1
@@ -533,8 +533,8 @@ def test_missing_files_are_named(folder: Path, tmp_path: Path, command: str) -> 
     """A file that is not there is named."""
     copied = _copy(folder, tmp_path)
     (copied / command).unlink()
-    found = _error("evaluate", copied / "graph.json", copied / "costs.json", copied / "schedule.json")
-    assert found == f"{copied / command}: cannot be read: No such file or directory"
+    message = _error("evaluate", copied / "graph.json", copied / "costs.json", copied / "schedule.json")
+    assert message == f"{copied / command}: cannot be read: No such file or directory"
 
 
 @pytest.mark.parametrize(
@@ -553,9 +553,9 @@ def test_missing_extras_are_named(
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.delattr("hios.frontends.onnx_file", raising=False)
     monkeypatch.setitem(sys.modules, package, None)  # what an import finds where the package is not installed
-    found = _error(*_export(model, tmp_path / f"program{Path(model).suffix or '.pt2'}"))
+    message = _error(*_export(model, tmp_path / f"program{Path(model).suffix or '.pt2'}"))
     extra = package.removesuffix("runtime")
-    assert found == f"this command needs {package}, which is not installed: pip install 'hios[{extra}]'"
+    assert message == f"this command needs {package}, which is not installed: pip install 'hios[{extra}]'"
 
 
 @pytest.mark.slow

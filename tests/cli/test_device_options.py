@@ -22,25 +22,25 @@ GRAPH = '{"name": "one", "operators": [{"id": "a", "type": "task"}], "edges": []
 
 
 class StoppedError(Exception):
-    """Raised in the place of what a command would run."""
+    """Raised in place of what a command would run."""
 
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the commands pass on, instead of running it."""
-    found: dict[str, Any] = {}
+    received: dict[str, Any] = {}
 
     def execute(*arguments: Any, **keywords: Any) -> None:
-        found.update(keywords, settings=arguments[4])
+        received.update(keywords, settings=arguments[4])
         raise StoppedError
 
     def profile(*_: Any, **keywords: Any) -> None:
-        found.update(keywords)
+        received.update(keywords)
         raise StoppedError
 
     monkeypatch.setattr(files, "execute", execute)
     monkeypatch.setattr(files, "profile", profile)
-    return found
+    return received
 
 
 def _stopped(*arguments: str) -> None:
@@ -119,7 +119,7 @@ def test_partition_that_does_not_fit(tmp_path: Path, fingerprint: str, more: lis
 @pytest.mark.parametrize("timeout", ["0", "-1", "inf", "nan"])
 @pytest.mark.parametrize("command", [EXECUTE, ("distribute", *EXECUTE[1:4], "--transport", "gloo", *EXECUTE[6:])])
 def test_time_outs_that_cannot_be(command: tuple[str, ...], timeout: str) -> None:
-    """A run has more than no time, and less than all time, in both commands that measure."""
+    """The time limit of a run must be positive and finite in both commands that measure."""
     result = CliRunner().invoke(main, [*command, "--timeout", timeout])
     assert result.exit_code == 1
     assert result.stderr == f"Error: --timeout: found {float(timeout)}; allowed: more than 0 seconds, finite\n"

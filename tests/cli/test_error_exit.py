@@ -30,10 +30,10 @@ def test_warnings_are_lines() -> None:
         warn("the machine became slower")
         print("done")  # noqa: T201
 
-    found = CliRunner().invoke(group, ["try"])
-    assert found.exit_code == 0
-    assert found.stdout == "done\n"
-    assert found.stderr == "Warning: the machine became slower\n"
+    result = CliRunner().invoke(group, ["try"])
+    assert result.exit_code == 0
+    assert result.stdout == "done\n"
+    assert result.stderr == "Warning: the machine became slower\n"
 
 
 def test_warnings_of_others_stay_as_they_are() -> None:
@@ -92,7 +92,7 @@ subprocess.run(["bash", "-c", sys.argv[2] + " 2>&1 | tee log"])
 
 
 def _start(folder: Path, **environment: str) -> subprocess.Popen[bytes]:
-    """Start a runner whose command takes ten minutes, and wait until it is at work."""
+    """Start a process whose command takes ten minutes, and wait until the command has begun."""
     (folder / "slow_algorithm.py").write_text(textwrap.dedent(_ALGORITHM), encoding="utf-8")
     graph = {"name": "net", "operators": [{"id": "a", "type": "t"}], "edges": []}
     artifacts.write(folder / "graph.json", "graph", graph)

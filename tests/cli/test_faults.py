@@ -200,7 +200,7 @@ def _interrupted_at(module: str, command: list[str], folder: Path, *, ignored: b
 @pytest.mark.parametrize("module", ["hios.api", "hios.schedulers", "hios.cli.error_exit"])
 @pytest.mark.parametrize("command", [["hios", "algorithms"], ["-m", "hios", "algorithms"]])
 def test_ctrl_c_while_hios_is_loaded(command: list[str], module: str, tmp_path: Path) -> None:
-    """No traceback, but the end of a program that was interrupted."""
+    """There is no traceback; the program ends as one that was interrupted."""
     assert _interrupted_at(module, command, tmp_path) == (-signal.SIGINT, "")
 
 

@@ -105,7 +105,7 @@ def test_refusals_are_one_line(options: list[str], message: str, tmp_path: Path)
 
 
 def test_inputs_are_not_overwritten(tmp_path: Path) -> None:
-    """A file that the scenario names is not taken for the output."""
+    """A file that the scenario names cannot be overwritten by the output."""
     path, costs = written(tmp_path), tmp_path / "left" / "costs.json"
     before = costs.read_bytes()
     done = CliRunner().invoke(main, ["simulate", str(path), "--policy", "ios", "--output", str(costs)])

@@ -114,7 +114,7 @@ def test_refusals(
 ) -> None:
     """Wrong ids, files and settings are refused in one line, and nothing is written."""
     monkeypatch.chdir(tmp_path)
-    found, text = _run(*words)
-    assert (found, text.count("\n")) == (code, 1), text
+    exit_code, text = _run(*words)
+    assert (exit_code, text.count("\n")) == (code, 1), text
     assert text.startswith(message)
     assert not list(tmp_path.iterdir())

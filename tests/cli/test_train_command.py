@@ -20,7 +20,7 @@ def _run(*arguments: object) -> Result:
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
-    """A graph of three operators, of which two can run beside each other, and its costs."""
+    """A graph of three operators, of which two can run side by side, and its costs."""
     times = {"a": 1.0, "b": 1.0, "c": 0.5}
     edges = {("a", "c"): 0.0, ("b", "c"): 0.0}
     graph, costs = tmp_path / "graph.json", tmp_path / "costs.json"

@@ -52,7 +52,7 @@ def test_factor_by_number_of_devices() -> None:
 
 
 def test_a_number_that_stands_twice_is_refused() -> None:
-    """Two factors of one number of devices contradict each other."""
+    """A number of devices with two factors is refused."""
     with pytest.raises(HiosError, match="corun: duplicate number of devices"):
         _costs([{"devices": 2, "factor": 1.0}, {"devices": 2, "factor": 1.1}])
 
@@ -66,13 +66,13 @@ def test_schedules_are_those_of_longer_times(name: str, devices: int) -> None:
     factor = {1: 1.0, **FACTORS}[devices]
     for seed in range(5):
         given, by_hand = _random(seed, FACTORS), _random(seed, {}, factor)
-        found = schedule(given, name, devices, briefly(name))
-        assert violations(given, found) == violations(by_hand, found) == []
-        assert found.lower_bound_ms <= found.latency_ms * (1 + 1e-9)
+        scheduled = schedule(given, name, devices, briefly(name))
+        assert violations(given, scheduled) == violations(by_hand, scheduled) == []
+        assert scheduled.lower_bound_ms <= scheduled.latency_ms * (1 + 1e-9)
         if not briefly(name):  # what searches for some time finds something else every time
             expected = schedule(by_hand, name, devices)
-            assert found.placements == expected.placements
-            assert found.lower_bound_ms == expected.lower_bound_ms
+            assert scheduled.placements == expected.placements
+            assert scheduled.lower_bound_ms == expected.lower_bound_ms
 
 
 @pytest.mark.parametrize("name", sorted(name for name, entry in ALGORITHMS.items() if entry.several_devices))
@@ -84,8 +84,8 @@ def test_plans_have_a_row_for_every_device(name: str) -> None:
 def test_factors_of_one_change_nothing() -> None:
     """Costs without factors, or with factors of 1, give the same to the last bit."""
     for corun in ({}, {2: 1.0}):
-        found = schedule(_random(3, corun), "hios-lp", 2)
-        assert found.placements == schedule(_random(3, {}), "hios-lp", 2).placements
+        scheduled = schedule(_random(3, corun), "hios-lp", 2)
+        assert scheduled.placements == schedule(_random(3, {}), "hios-lp", 2).placements
 
 
 def test_evaluation_by_hand() -> None:
@@ -109,8 +109,8 @@ def test_the_checker_refuses_times_of_one_device() -> None:
     """A schedule for two devices with the times of operators alone is too fast."""
     pair = problem({"a": 4.0, "b": 8.0}, {}, corun=FACTORS)
     rows = (Placement("a", 0, 0, 0, 0.0, 4.0), Placement("b", 1, 0, 0, 0.0, 8.0))
-    found = violations(pair, Schedule("test", {}, 2, 8.0, 0.0, 0.0, rows))
-    assert "stage 0 of device 1 lasts 8.0 ms but costs 10.0 ms" in found
+    errors = violations(pair, Schedule("test", {}, 2, 8.0, 0.0, 0.0, rows))
+    assert "stage 0 of device 1 lasts 8.0 ms but costs 10.0 ms" in errors
 
 
 def test_on_devices() -> None:

@@ -139,8 +139,8 @@ VALID = _schedule(DIAMOND, StagedPlan(((((0,),), ((2,),), ((3,),)), (((1,),),)))
 def test_checker_refuses(broken: Schedule, message: str) -> None:
     """The checker finds each way to break a schedule."""
     assert violations(DIAMOND, VALID) == []
-    found = violations(DIAMOND, broken)
-    assert any(message in line for line in found), found
+    errors = violations(DIAMOND, broken)
+    assert any(message in line for line in errors), errors
 
 
 @pytest.mark.parametrize("plan", [StagedPlan(((((0,),), ((1,),)),)), StreamPlan((((0, 1, 2, 3, 3),),))])
@@ -158,21 +158,21 @@ def test_checker_finds_what_zero_times_hide() -> None:
         Placement("z", 1, 0, 0, 0.0, 0.0),
         Placement("y", 0, 0, 0, 0.0, 0.0),
     )
-    found = violations(instance, Schedule("test", {}, 2, 0.0, 0.0, 0.0, rows))
-    assert found[0] == "operator y of stage 0 is launched after stage 1"
-    assert len(found) == 2
-    assert found[1].endswith("wait for each other")
+    errors = violations(instance, Schedule("test", {}, 2, 0.0, 0.0, 0.0, rows))
+    assert errors[0] == "operator y of stage 0 is launched after stage 1"
+    assert len(errors) == 2
+    assert errors[1].endswith("wait for each other")
     assert violations(DIAMOND, dataclasses.replace(VALID, lower_bound_ms=99.0)) == [
         "latency_ms 9.0 is below lower_bound_ms 99.0"
     ]
     pair = problem({"a": 2.0, "b": 2.0}, {})
     apart = (Placement("a", 0, 0, 0, 0.0, 0.0), Placement("b", 0, 0, 0, 0.0, 4.0))
-    found = violations(pair, Schedule("test", {}, 1, 4.0, 0.0, 0.0, apart))
-    assert "operator a lasts 0.0 ms; its share of its stage is 2.0 ms" in found
+    errors = violations(pair, Schedule("test", {}, 1, 4.0, 0.0, 0.0, apart))
+    assert "operator a lasts 0.0 ms; its share of its stage is 2.0 ms" in errors
 
 
 def test_checker_works_stage_costs_out_itself() -> None:
-    """A wrong t(S) of the evaluator is found: the checker does not ask it."""
+    """The checker detects a wrong t(S) of the evaluator, because it does not use it."""
     plan = StagedPlan(((((0,),), ((1,), (2,)), ((3,),)),))
     right = _schedule(DIAMOND, plan)
     wrong = Problem.__new__(Problem)
@@ -183,11 +183,11 @@ def test_checker_works_stage_costs_out_itself() -> None:
 
 
 def test_checker_refuses_too_fast_streams() -> None:
-    """Operators beside each other on one device that ran as if alone are found."""
+    """Operators side by side on one device that ran as if alone are found."""
     instance = problem({"a": 2.0, "b": 2.0}, {})
     rows = (Placement("a", 0, 0, None, 0.0, 2.0), Placement("b", 0, 1, None, 0.0, 2.0))
-    found = violations(instance, Schedule("test", {}, 1, 2.0, 0.0, 0.0, rows))
-    assert any("of progress on device 0 but needs 2.0 ms" in line for line in found), found
+    errors = violations(instance, Schedule("test", {}, 1, 2.0, 0.0, 0.0, rows))
+    assert any("of progress on device 0 but needs 2.0 ms" in line for line in errors), errors
 
 
 @st.composite
@@ -306,9 +306,9 @@ def test_checker_refuses_numbers_that_are_none(name: str, value: float) -> None:
 @pytest.mark.parametrize("position", range(4))
 def test_checker_refuses_times_that_are_none(position: int, name: str, value: float) -> None:
     """So in every row, whatever the order in which rows are compared."""
-    found = violations(DIAMOND, _mutated(VALID, position, **{name: value}))
-    assert len(found) == 1
-    assert "allowed: finite times" in found[0]
+    errors = violations(DIAMOND, _mutated(VALID, position, **{name: value}))
+    assert len(errors) == 1
+    assert "allowed: finite times" in errors[0]
 
 
 THREE = problem({"a": 2.0, "b": 2.0, "c": 2.0}, {})
@@ -329,8 +329,8 @@ ON_TWO = _schedule(THREE, StagedPlan(((((0,),), ((1,),)), (((2,),),))))
 )
 def test_verdicts_on_bounds(stated: float, others: list[Schedule], verdict: str) -> None:
     """A bound is recomputed, and refuted by whatever is faster for as many devices."""
-    (found,) = judge_bounds(THREE, dataclasses.replace(ON_TWO, lower_bound_ms=stated), others)
-    assert (found.verdict, found.recomputed_ms) == (verdict, 3.0)
+    (judgement,) = judge_bounds(THREE, dataclasses.replace(ON_TWO, lower_bound_ms=stated), others)
+    assert (judgement.verdict, judgement.recomputed_ms) == (verdict, 3.0)
 
 
 def test_verdicts_on_staged_bounds() -> None:
@@ -341,9 +341,9 @@ def test_verdicts_on_staged_bounds() -> None:
         quick, placements=tuple(msgspec.structs.replace(r, stage=None) for r in quick.placements)
     )
     for other, verdict in ((quick, "wrong"), (streams, "unconfirmed")):
-        assert [found.verdict for found in judge_bounds(THREE, stated, [other])] == ["recomputed", verdict]
+        assert [judgement.verdict for judgement in judge_bounds(THREE, stated, [other])] == ["recomputed", verdict]
     slow = dataclasses.replace(ON_TWO, latency_ms=9.0, lower_bound_ms=7.0, staged_lower_bound_ms=8.0)
-    assert [str(found) for found in judge_bounds(THREE, slow)] == [
+    assert [str(judgement) for judgement in judge_bounds(THREE, slow)] == [
         "lower_bound_ms: found 7 ms; allowed: at most 6 ms, which is possible",
         "staged_lower_bound_ms: found 8 ms; allowed: at most 6 ms, which is possible",
     ]
@@ -351,9 +351,11 @@ def test_verdicts_on_staged_bounds() -> None:
 
 @given(problems(), st.sampled_from(["sequential", "heft", "hios-lp", "lios"]), st.integers(1, 3))
 def test_bounds_of_algorithms_are_recomputed(instance: Problem, name: str, devices: int) -> None:
-    """What algorithms that prove nothing themselves state is what the costs prove."""
+    """Algorithms that prove no bound themselves state the one that follows from the costs."""
     devices = devices if ALGORITHMS[name].several_devices else 1
-    assert {found.verdict for found in judge_bounds(instance, schedule(instance, name, devices))} == {"recomputed"}
+    assert {judgement.verdict for judgement in judge_bounds(instance, schedule(instance, name, devices))} == {
+        "recomputed"
+    }
 
 
 def test_checker_refuses_impossible_times_and_bounds() -> None:

@@ -132,7 +132,7 @@ def test_bound_by_hand() -> None:
 
 
 def test_a_merge_that_gains_nothing_is_left_out() -> None:
-    """What takes longer merged runs apart, and merges that nobody measured are not guessed at."""
+    """A merge that takes longer is not used, and merges that were not measured are not estimated."""
     slow = merging_problem({"a": 3.0, "b": 4.0}, merges={frozenset("ab"): 7.5}, wide_ms={"a": {2: 2.9}})
     assert schedule(slow, "hios-wide", 2).merges == ()
     unmeasured = merging_problem({"a": 3.0, "b": 4.0}, wide_ms={"a": {2: 1.0}})
@@ -170,7 +170,7 @@ def test_the_published_algorithms_do_not_merge_streams() -> None:
     ],
 )
 def test_wrong_plans_are_refused(changes: dict[str, Any], message: str) -> None:
-    """Each way in which merged operators of a plan can contradict each other or the costs."""
+    """Each way in which the merges of a plan can contradict each other or the costs is refused."""
     with pytest.raises(ScheduleError, match=message):
         evaluate(ONE, dataclasses.replace(PLAN, **changes))
 
@@ -204,8 +204,8 @@ def _with(position: int, **changes: Any) -> Schedule:
 )
 def test_checker_refuses(broken: Schedule, message: str) -> None:
     """The checker finds each way to break a schedule with merged operators."""
-    found = violations(ONE, broken)
-    assert any(message in line for line in found), found
+    errors = violations(ONE, broken)
+    assert any(message in line for line in errors), errors
 
 
 def test_what_cannot_be_merged_is_refused() -> None:

@@ -95,7 +95,7 @@ def test_a_bound_above_the_all_wide_sequence_is_wrong() -> None:
 
 
 def test_two_wide_operators_in_different_orders_deadlock() -> None:
-    """Each holds the device that the other waits for."""
+    """Each of two operators occupies the device that the other waits for."""
     instance = problem({"a": 1.0, "b": 1.0}, {}, wide={"a": {2: 1.0}, "b": {2: 1.0}})
     plan = StreamPlan((((0, 1),), ((1, 0),)), (0, 1), {0: (0, 1), 1: (0, 1)})
     with pytest.raises(ScheduleError, match="the schedule deadlocks: a, b wait for each other"):
@@ -147,8 +147,8 @@ def _with(position: int, **changes: Any) -> Schedule:
 def test_checker_refuses(broken: Schedule, message: str) -> None:
     """The checker finds each way to break a schedule with wide operators."""
     assert violations(PAIR, _schedule(PAIR, WIDE)) == []
-    found = violations(PAIR, broken)
-    assert any(message in line for line in found), found
+    errors = violations(PAIR, broken)
+    assert any(message in line for line in errors), errors
 
 
 def test_staged_schedules_have_none() -> None:

@@ -40,8 +40,8 @@ class Network:
     def eager(self) -> list[Tensor]:
         """What the module itself returns."""
         with torch.inference_mode():
-            found = self.module(*self.inputs)
-        return list(found) if isinstance(found, tuple) else [found]
+            output = self.module(*self.inputs)
+        return list(output) if isinstance(output, tuple) else [output]
 
     def run(self) -> list[Tensor]:
         """What the extracted graph returns."""

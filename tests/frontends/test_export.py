@@ -286,8 +286,8 @@ def test_outputs_of_other_types(tmp_path: Path) -> None:
     """Outputs in a named tuple are a flat tuple in program.pt2: what hios writes is loaded without trust."""
     program = programs.export(Named(), (torch.ones(2),))
     programs.save(program, tmp_path / "a.pt2")
-    found = programs.load(tmp_path / "a.pt2").module()(torch.ones(2))
-    torch.testing.assert_close(found, (torch.full((1,), 2.0), torch.full((1,), 2.0)))
+    outputs = programs.load(tmp_path / "a.pt2").module()(torch.ones(2))
+    torch.testing.assert_close(outputs, (torch.full((1,), 2.0), torch.full((1,), 2.0)))
 
 
 class Control(nn.Module):

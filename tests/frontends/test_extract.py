@@ -262,11 +262,11 @@ CASES = [
 ]
 
 
-def _structure(found: Network) -> tuple[list[str], list[tuple[int, int]]]:
-    index = found.graph.index
+def _structure(network: Network) -> tuple[list[str], list[tuple[int, int]]]:
+    index = network.graph.index
     return (
-        [operator.type for operator in found.graph.operators],
-        [(index[edge.source], index[edge.target]) for edge in found.graph.edges],
+        [operator.type for operator in network.graph.operators],
+        [(index[edge.source], index[edge.target]) for edge in network.graph.edges],
     )
 
 
@@ -275,22 +275,22 @@ def test_small_module(case: Case, tmp_path: Path) -> None:
     """A small module is cut into the operators expected, and its files give what eager gives."""
     module = case.model().eval()
     inputs = tuple(_image(seed) for seed in range(case.inputs))
-    found = read_files(write_files(tmp_path, module, inputs), module, inputs)
-    types, edges = _structure(found)
+    network = read_files(write_files(tmp_path, module, inputs), module, inputs)
+    types, edges = _structure(network)
     assert types == case.types
     assert sorted(edges) == sorted(case.edges)
-    torch.testing.assert_close(found.run(), found.eager(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(network.run(), network.eager(), rtol=1e-5, atol=1e-5)
 
 
 def test_folding_leaves_the_module_alone() -> None:
     """Weights of the module stay as they were; the folded ones are copies."""
     module = Model(lambda m, x: m.norm(m.conv(x)), conv=_conv(), norm=batch_norm(4)).eval()
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
-    found = extracted(module, (_image(),))
-    found.run()
+    network = extracted(module, (_image(),))
+    network.run()
     assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
-    assert sorted(found.tensors) == ["conv.bias", "conv.weight"]
-    assert not torch.equal(found.tensors["conv.weight"], before["conv.weight"])
+    assert sorted(network.tensors) == ["conv.bias", "conv.weight"]
+    assert not torch.equal(network.tensors["conv.weight"], before["conv.weight"])
 
 
 def test_shared_weights_are_stored_once() -> None:
@@ -345,9 +345,9 @@ def test_unsupported_operators_are_named(function: Callable[..., Any], message: 
 def test_numbers_are_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     """A builder for an operator that takes numbers, as relax.clip does, gets them after the tensors."""
     monkeypatch.setitem(KERNELS, "relax.clip", lambda attributes: torch.clamp)
-    found = extracted(Model(lambda m, x: torch.clamp(x, -0.5, 1)), (_image(),))
-    assert found.graph.operators[0].calls[0].arguments[1:] == (Value(constant=-0.5), Value(constant=1.0))
-    torch.testing.assert_close(found.run(), found.eager())
+    network = extracted(Model(lambda m, x: torch.clamp(x, -0.5, 1)), (_image(),))
+    assert network.graph.operators[0].calls[0].arguments[1:] == (Value(constant=-0.5), Value(constant=1.0))
+    torch.testing.assert_close(network.run(), network.eager())
 
 
 @pytest.mark.parametrize(
@@ -393,25 +393,25 @@ def test_small_outputs_are_compared_by_their_size(scale: float) -> None:
         conv=_conv(),
         linear=nn.Linear(196, 1000),
     ).eval()
-    found = extracted(module, (_image(),))
-    require_equal(found.graph, found.tensors, module)
-    wrong = {**found.tensors, "conv.weight": 1.01 * found.tensors["conv.weight"]}
+    network = extracted(module, (_image(),))
+    require_equal(network.graph, network.tensors, module)
+    wrong = {**network.tensors, "conv.weight": 1.01 * network.tensors["conv.weight"]}
     with pytest.raises(UnsupportedError, match="differs from the program's"):
-        require_equal(found.graph, wrong, module)
+        require_equal(network.graph, wrong, module)
 
 
 def test_values_that_are_not_finite_must_be_the_same() -> None:
     """Infinities and what is no number are compared too."""
     module = Model(lambda m, x: torch.log(F.relu(x))).eval()
-    found = extracted(module, (_image(),))
-    require_equal(found.graph, found.tensors, module)
+    network = extracted(module, (_image(),))
+    require_equal(network.graph, network.tensors, module)
     with pytest.raises(UnsupportedError, match="differs from the program's by up to inf"):
-        require_equal(found.graph, found.tensors, Model(lambda m, x: torch.log(F.relu(x)).clamp(min=-100)))
+        require_equal(network.graph, network.tensors, Model(lambda m, x: torch.log(F.relu(x)).clamp(min=-100)))
 
 
 def test_bytes_of_look_ups() -> None:
     """Of a table the rows looked up count, and a weight that a unit reads twice counts once."""
     module = Model(lambda m, x: m.table(x), table=nn.Embedding(1000, 8)).eval()
     operators = extracted(module, (torch.tensor([[1, 5, 7]]),)).graph.operators
-    (found,) = [operator.bytes for operator in operators if operator.type == "take"]
-    assert found == 3 * 4 + 2 * 3 * 8 * 4  # the ids as int32, rows read and written
+    (size,) = [operator.bytes for operator in operators if operator.type == "take"]
+    assert size == 3 * 4 + 2 * 3 * 8 * 4  # the ids as int32, rows read and written

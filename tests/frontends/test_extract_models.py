@@ -97,7 +97,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def found(name: str) -> Network:
+def default_network(name: str) -> Network:
     """The network as its file builds it by default: the papers' image size, batch 1."""
     return extracted(*build_model(name, {}, seed=0))
 
@@ -109,27 +109,27 @@ def _check(graph: Graph, published: Published) -> None:
     assert [len(block) for block in graph.blocks] == published.blocks
 
 
-def _require_equal(found: Network) -> None:
+def _require_equal(network: Network) -> None:
     """The graph gives what eager PyTorch gives, and that is neither nothing nor huge: 1e-4 means something."""
-    (expected,), (output,) = found.eager(), found.run()
+    (expected,), (output,) = network.eager(), network.run()
     assert 0.1 < expected.std() < 10
     torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_published_counts(name: str, found: Network) -> None:
+def test_published_counts(name: str, default_network: Network) -> None:
     """Operators, edges, operators by kind and operators of each block are the published."""
-    _check(found.graph, PUBLISHED[name])
+    _check(default_network.graph, PUBLISHED[name])
 
 
-def test_graph_equals_eager(found: Network) -> None:
+def test_graph_equals_eager(default_network: Network) -> None:
     """At the papers' image size the graph, run operator by operator, gives what eager PyTorch gives."""
-    _require_equal(found)
+    _require_equal(default_network)
 
 
 @pytest.mark.parametrize("name", _marked(BENCHMARKS), indirect=True)
-def test_wired_as_the_benchmark(name: str, found: Network) -> None:
+def test_wired_as_the_benchmark(name: str, default_network: Network) -> None:
     """The graph is that of benchmarks/, up to names: each operator has the same neighbors, theirs, and so on."""
-    assert _refined(found.graph) == _refined(BENCHMARKS[name]())
+    assert _refined(default_network.graph) == _refined(BENCHMARKS[name]())
 
 
 def _refined(graph: Graph) -> Counter[int]:
@@ -157,10 +157,10 @@ def _refined(graph: Graph) -> Counter[int]:
 
 
 @pytest.mark.parametrize("name", _marked(TRANSITIONS), indirect=True)
-def test_transitions_of_ios(name: str, found: Network) -> None:
+def test_transitions_of_ios(name: str, default_network: Network) -> None:
     """IOS searches as many transitions in the extracted graph as the authors' program does."""
-    pruned = search_space(found.graph, r=3, s=8).transitions
-    assert (search_space(found.graph).transitions, pruned) == TRANSITIONS[name]
+    pruned = search_space(default_network.graph, r=3, s=8).transitions
+    assert (search_space(default_network.graph).transitions, pruned) == TRANSITIONS[name]
 
 
 #: What hios counts of calls that torch's counter leaves out: by shape of the arguments and of the result.
@@ -174,19 +174,19 @@ _COUNTED: dict[Any, Callable[..., int]] = {
 }
 
 
-def test_flops_equal_torch_counter(found: Network) -> None:
+def test_flops_equal_torch_counter(default_network: Network) -> None:
     """Each operator has the operations that torch counts in it, and all convolutions together those of the module."""
-    values = {("input", found.graph.inputs[0].name, 0): found.inputs[0]}
+    values = {("input", default_network.graph.inputs[0].name, 0): default_network.inputs[0]}
     convolutions = 0
-    for number in found.graph.order:
-        operator = found.graph.operators[number]
-        compiled = compile_operator(operator, found.tensors)
+    for number in default_network.graph.order:
+        operator = default_network.graph.operators[number]
+        compiled = compile_operator(operator, default_network.tensors)
         with FlopCounterMode(display=False, custom_mapping=_COUNTED) as counter, torch.no_grad():
             values["operator", operator.id, 0] = compiled.run(*[values[value] for value in compiled.externals])
         assert operator.flops == counter.get_total_flops()
         convolutions += counter.get_flop_counts()["Global"].get(_aten.convolution, 0)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        found.module(*found.inputs)
+        default_network.module(*default_network.inputs)
     assert convolutions == counter.get_total_flops() > 1e8
 
 
@@ -197,15 +197,15 @@ def test_flops_equal_torch_counter(found: Network) -> None:
 )
 def test_small_images(name: str, batch_size: int) -> None:
     """Small images, mostly a batch of them, have a graph of the same structure, which equals eager too."""
-    found = extracted(*build_model(name, {"image_size": SMALL[name], "batch_size": batch_size}, seed=1))
-    _check(found.graph, PUBLISHED[name])
-    _require_equal(found)
+    network = extracted(*build_model(name, {"image_size": SMALL[name], "batch_size": batch_size}, seed=1))
+    _check(network.graph, PUBLISHED[name])
+    _require_equal(network)
 
 
 @pytest.mark.parametrize("name", _marked(["randwire"]), indirect=True)
-def test_randwire_stages_are_not_cut(found: Network) -> None:
+def test_randwire_stages_are_not_cut(default_network: Network) -> None:
     """No node of a stage lies on all ways through it, so that cut vertices alone give the blocks, too."""
-    assert found_blocks(found.graph) == found.graph.blocks
+    assert found_blocks(default_network.graph) == default_network.graph.blocks
 
 
 @pytest.mark.slow
@@ -215,11 +215,11 @@ def test_randwire_of_the_benchmark() -> None:
     wirings = [_wiring((folder / file).read_text(encoding="utf-8")) for file in benchmark.RANDWIRE_FILES]
     module, inputs = RandWire(wirings, channels=8, classifier=False).eval(), (torch.randn(1, 3, 32, 32),)
     initialize(module, inputs, seed=0)
-    found = extracted(module, inputs)
-    _require_equal(found)
-    assert _refined(found.graph) == _refined(_without_lone_sums(benchmark.randwire(folder)))
-    assert search_space(found.graph, 3).transitions == 1170663
-    assert search_space(found.graph, 3, r=3, s=8).transitions == 774186
+    network = extracted(module, inputs)
+    _require_equal(network)
+    assert _refined(network.graph) == _refined(_without_lone_sums(benchmark.randwire(folder)))
+    assert search_space(network.graph, 3).transitions == 1170663
+    assert search_space(network.graph, 3, r=3, s=8).transitions == 774186
 
 
 def _wiring(text: str) -> list[list[int]]:

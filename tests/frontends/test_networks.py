@@ -46,13 +46,15 @@ def program(files: Files) -> Path:
 )
 def test_classifier_adds_operators(name: str, image_size: int, batch_size: int, added: list[str]) -> None:
     """With the classifier the graph ends in its operators, one after another, and still equals eager."""
-    found, plain = (network(name, image_size, batch_size, classifier=classifier) for classifier in (True, False))
-    operators = found.graph.operators
+    extracted_network, plain = (
+        network(name, image_size, batch_size, classifier=classifier) for classifier in (True, False)
+    )
+    operators = extracted_network.graph.operators
     assert [operator.type for operator in operators] == [o.type for o in plain.graph.operators] + added
     tail = [operator.id for operator in operators[-len(added) - 1 :]]
-    edges = [(edge.source, edge.target) for edge in found.graph.edges]
+    edges = [(edge.source, edge.target) for edge in extracted_network.graph.edges]
     assert edges[-len(added) :] == list(itertools.pairwise(tail))
-    (expected,), (output,) = found.eager(), found.run()
+    (expected,), (output,) = extracted_network.eager(), extracted_network.run()
     torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(output.sum(1), torch.ones(batch_size))
 
@@ -108,11 +110,11 @@ def test_program_does_not_embed_inputs(tmp_path: Path) -> None:
 
 def test_program_comes_back(program: Path) -> None:
     """A saved program, loaded again, computes what the module computes."""
-    found = network("squeezenet", 64)
+    extracted_network = network("squeezenet", 64)
     loaded = programs.load(program)
     assert isinstance(loaded, ExportedProgram)
     with torch.inference_mode():
-        torch.testing.assert_close(loaded.module()(*found.inputs), found.eager()[0])
+        torch.testing.assert_close(loaded.module()(*extracted_network.inputs), extracted_network.eager()[0])
 
 
 def _refused(path: Path, message: str) -> None:

@@ -60,14 +60,14 @@ def _extracted(path: Path, **options: Any) -> tuple[Graph, dict[str, Tensor]]:
 def test_networks(tmp_path: Path, name: str, image_size: int, operators: int, edges: int) -> None:
     """Through ONNX a network has the units, edges and blocks that it has through torch, and the same outputs.
 
-    One type differs: torch exports its global average pool as ReduceMean, so that it is a mean here.
+    One type differs: torch exports its global average pool as ReduceMean, which becomes a mean.
     """
     module, inputs = build_model(name, {"image_size": image_size}, seed=0)
     graph, weights = _extracted(_exported(module, inputs, tmp_path / "net.onnx", external_data=False))
     other, tensors = extract_program(programs.export(module, inputs), "net")
     assert (len(graph.operators), len(graph.edges)) == (operators, edges)
     assert [len(block) for block in graph.blocks] == [len(block) for block in other.blocks]
-    types, expected = (Counter(operator.type for operator in found.operators) for found in (graph, other))
+    types, expected = (Counter(operator.type for operator in each.operators) for each in (graph, other))
     assert types - expected == Counter({"mean": 1})
     assert expected - types == Counter({"adaptive_avg_pool2d": 1})
     torch.testing.assert_close(
@@ -85,8 +85,8 @@ class Small(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Features, and scores."""
-        found = torch.max_pool2d(self.stem(x), 2) + 1
-        return found, torch.softmax(self.head(found.mean((2, 3)).flatten(1)), 1)
+        features = torch.max_pool2d(self.stem(x), 2) + 1
+        return features, torch.softmax(self.head(features.mean((2, 3)).flatten(1)), 1)
 
 
 @pytest.fixture
@@ -100,9 +100,9 @@ def test_small_network(small: Path) -> None:
     graph, weights = _extracted(small)
     assert set(weights) == {"stem.0.weight", "stem.0.bias", "head.weight", "head.bias"}
     inputs = (torch.randn(1, 3, 8, 8),)
-    found, expected = run_graph(graph, weights, inputs), Session(small)(*inputs)
-    torch.testing.assert_close(found, expected)
-    assert [tuple(tensor.shape) for tensor in found] == [(1, 4, 4, 4), (1, 5)]
+    outputs, expected = run_graph(graph, weights, inputs), Session(small)(*inputs)
+    torch.testing.assert_close(outputs, expected)
+    assert [tuple(tensor.shape) for tensor in outputs] == [(1, 4, 4, 4), (1, 5)]
     assert "stem.0" in graph.index
 
 
@@ -268,8 +268,8 @@ def test_exporters_of_torch(tmp_path: Path, module: nn.Module, x: Tensor, dynamo
     """Whichever exporter of torch made the file, lookups and sizes computed from shapes come through, and no more."""
     path = _exported(module, (x,), tmp_path / "net.onnx", dynamo=dynamo)
     graph, weights = _extracted(path)
-    found = run_graph(graph, weights, (x,))[0]
-    torch.testing.assert_close(found, module(x).detach(), rtol=1e-4, atol=1e-5)
+    outputs = run_graph(graph, weights, (x,))[0]
+    torch.testing.assert_close(outputs, module(x).detach(), rtol=1e-4, atol=1e-5)
     assert not {"where", "shape_of", "shape_to_tensor", "less"} & {operator.type for operator in graph.operators}
 
 
@@ -305,8 +305,8 @@ def test_weights_among_the_inputs(tmp_path: Path, version: int) -> None:
     for file in (path, tmp_path / "program.onnx"):
         graph, weights = _extracted(file)
         assert [entry.name for entry in graph.inputs] == ["x"]
-        found = run_graph(graph, weights, (torch.ones(1, 3, 4, 4),))
-        assert torch.equal(found[0], torch.full((1, 2, 2, 2), 29.0))
+        outputs = run_graph(graph, weights, (torch.ones(1, 3, 4, 4),))
+        assert torch.equal(outputs[0], torch.full((1, 2, 2, 2), 29.0))
 
 
 def test_copy_fixes_the_batch(tmp_path: Path) -> None:
@@ -454,8 +454,8 @@ def test_weights_in_a_file_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "weights").write_bytes(np.asarray([1, 2, 3], np.float32).tobytes())
     given = _with_external_data(tmp_path / "net.onnx", "weights")
     export(str(given), tmp_path / "copy" / "program.onnx", {})
-    found = Session(tmp_path / "copy" / "program.onnx")(torch.zeros(3))
-    assert torch.equal(found[0], torch.tensor([1.0, 2.0, 3.0]))
+    output = Session(tmp_path / "copy" / "program.onnx")(torch.zeros(3))
+    assert torch.equal(output[0], torch.tensor([1.0, 2.0, 3.0]))
     (tmp_path / "weights").write_bytes(b"")
     with pytest.raises(ArtifactError, match="its weights cannot be read"):
         onnx_file.load(given)
@@ -530,7 +530,7 @@ def test_open_dimensions_are_fixed(
 def test_shapes_that_the_file_does_not_allow(
     tmp_path: Path, inputs: dict[str, Any], batch_size: int | None, message: str
 ) -> None:
-    """What contradicts the file or itself is named with what is allowed."""
+    """Options that contradict the file or each other are named, with what is allowed."""
     path = _saved(_opened(["n", 3], ["n", 3]), tmp_path / "net.onnx")
     with pytest.raises(HiosError, match=message):
         onnx_file.load(path, batch_size, inputs)

@@ -46,9 +46,9 @@ def _saved(
 @pytest.mark.parametrize("same", [lambda x: x, lambda x: x.view(2, 2).view(4), lambda x: x[:2]])
 def test_inputs_in_the_same_memory(same: Callable[[Tensor], Tensor]) -> None:
     """Two inputs stay two where the example inputs are one tensor, or views of one."""
-    found = extracted(Model(lambda model, x, y: 2 * x.sum() - y), (_X, same(_X)))
+    network = extracted(Model(lambda model, x, y: 2 * x.sum() - y), (_X, same(_X)))
     other = (torch.ones(4), torch.full(same(_X).shape, 3.0))
-    torch.testing.assert_close(run_graph(found.graph, found.tensors, other), [8.0 - other[1]])
+    torch.testing.assert_close(run_graph(network.graph, network.tensors, other), [8.0 - other[1]])
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_outputs_that_are_none(tmp_path: Path) -> None:
 
 
 def test_outputs_that_are_not_tensors(tmp_path: Path) -> None:
-    """A number among the outputs is refused at export and in a file of others."""
+    """An output that is a number is refused at export, and in a file exported elsewhere."""
 
     def forward(model: Any, x: Tensor) -> Any:
         return x * 2, 3
@@ -167,8 +167,8 @@ def test_what_could_be_random_is_not(function: Callable[..., Any]) -> None:
 def test_inputs_that_are_weights() -> None:
     """An input that the model holds as a buffer too stays an input."""
     module = Model(lambda model, x, y: x - y + 2 * model.held, held=_Y)
-    found = flat_module(programs.export(module, (_X, _Y)))(_X, torch.zeros(4))
-    assert torch.equal(found, _X + 2 * _Y)
+    output = flat_module(programs.export(module, (_X, _Y)))(_X, torch.zeros(4))
+    assert torch.equal(output, _X + 2 * _Y)
 
 
 def test_state_in_python_is_refused() -> None:
@@ -207,9 +207,9 @@ def test_buffers_are_as_before() -> None:
 def test_inputs_like() -> None:
     """Random inputs have shapes and dtypes of the given ones; whole numbers stay within what these show."""
     given = (torch.zeros(2, 3, dtype=torch.float16), torch.tensor([0, 5] * 50), torch.tensor([True]), torch.zeros(0))
-    found = inputs_like(given, seed=0)
-    assert [(value.shape, value.dtype) for value in found] == [(value.shape, value.dtype) for value in given]
-    assert sorted(set(found[1].tolist())) == [0, 1, 2, 3, 4, 5]
+    inputs = inputs_like(given, seed=0)
+    assert [(value.shape, value.dtype) for value in inputs] == [(value.shape, value.dtype) for value in given]
+    assert sorted(set(inputs[1].tolist())) == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

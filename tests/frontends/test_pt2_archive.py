@@ -1,4 +1,4 @@
-"""Loading a program.pt2 that somebody else made: nothing in it runs, whatever it holds."""
+"""Loading a program.pt2 from an untrusted source: nothing in it runs, whatever it contains."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def _edited(records: Records, name: str, edit: Callable[[dict[str, Any]], object
 
 
 def _graph(program: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = program["graph_module"]["graph"]
-    return found
+    graph: dict[str, Any] = program["graph_module"]["graph"]
+    return graph
 
 
 # Each attack changes the records of a harmless program so that torch runs code, which makes the marker.

@@ -21,8 +21,8 @@ def _random(*shape: int, seed: int = 0) -> Tensor:
 
 def _require_equal(module: nn.Module, inputs: tuple[Tensor, ...], others: tuple[Tensor, ...]) -> None:
     """Compare the graph, extracted with some inputs, with the module on others."""
-    found = extracted(module, inputs)
-    ours = run_graph(found.graph, found.tensors, others)
+    network = extracted(module, inputs)
+    ours = run_graph(network.graph, network.tensors, others)
     with torch.inference_mode():
         theirs = module(*others)
     for one, other in zip(ours, [theirs] if isinstance(theirs, Tensor) else theirs, strict=True):
@@ -164,6 +164,6 @@ _ROWS, _COLUMNS = torch.tensor([[0], [2]]), torch.tensor([[1, 0, 2]])
     ids=["rows and columns", "more axes", "together", "apart", "first", "one", "one negative", "negative", "unfold"],
 )
 def test_index(pick: Callable[[Tensor], Tensor]) -> None:
-    """Indices of several axes belong together, whatever axes are beside or between them."""
+    """Indices of several axes are applied together, whatever axes are next to or between them."""
     x, other = _random(1, 4, 4, 4), _random(1, 4, 4, 4, seed=1)
     _require_equal(Model(lambda model, x: pick(x)), (x,), (other,))

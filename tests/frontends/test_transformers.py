@@ -31,9 +31,9 @@ def test_graph_equals_network(name: str, batch_size: int, sequence_length: int) 
     """At two lengths and batch sizes, on ids of the whole vocabulary, every output is the network's."""
     network = _network(name, batch_size=batch_size, sequence_length=sequence_length)
     assert all(ids.shape == (batch_size, sequence_length) and ids.max() > 1 for ids in network.inputs)
-    found, expected = network.run(), network.eager()
-    assert len(found) == len(expected) == (2 if name == "bert" else 1)
-    for ours, theirs in zip(found, expected, strict=True):
+    outputs, expected = network.run(), network.eager()
+    assert len(outputs) == len(expected) == (2 if name == "bert" else 1)
+    for ours, theirs in zip(outputs, expected, strict=True):
         assert theirs.std() > 0.1
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 

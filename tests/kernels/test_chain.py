@@ -347,8 +347,8 @@ def _network(name: str) -> Network:
 def test_graph_equals_eager(name: str) -> None:
     """What torch exports, Relax imports and the table runs is what torch computes."""
     network = _network(name)
-    found, expected = run_graph(network.graph, network.tensors, network.inputs), flat(network.eager())
-    for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+    outputs, expected = run_graph(network.graph, network.tensors, network.inputs), flat(network.eager())
+    for number, (ours, theirs) in enumerate(zip(outputs, expected, strict=True)):
         message = functools.partial("{}: {}".format, number)
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5, equal_nan=True, msg=message)
 
@@ -358,11 +358,11 @@ def test_operators_come_through(name: str) -> None:
     """The Relax operators that a group is there for are in what the importer makes of it."""
     functions = [function for _, function in GROUPS[name].functions]
     module = Model(lambda self, *inputs: tuple(function(*inputs) for function in functions))
-    found = {call.function for call in lower(export(module.eval(), GROUPS[name].inputs)).calls}
-    assert GROUPS[name].operators <= found
+    called = {call.function for call in lower(export(module.eval(), GROUPS[name].inputs)).calls}
+    assert GROUPS[name].operators <= called
 
 
 def test_every_entry_comes_through() -> None:
-    """An entry that torch models can need stands in a group."""
+    """Every entry that torch models can need is in a group."""
     expected = {name.removeprefix("relax.") for name in KERNELS} - NOT_FROM_TORCH
     assert set().union(*(group.operators for group in GROUPS.values())) == {f"relax.{name}" for name in expected}

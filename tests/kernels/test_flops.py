@@ -81,11 +81,11 @@ def test_flops_equal_torch_counter_of_a_call(function: str, data: st.DataObject)
 )
 def test_flops_equal_torch_counter(name: str, image_size: int, batch_size: int) -> None:
     """Convolutions and matrix products have the operations that torch's own counter finds in the module."""
-    found = network(name, image_size, batch_size, classifier=True)
+    extracted_network = network(name, image_size, batch_size, classifier=True)
     with FlopCounterMode(display=False) as counter, torch.inference_mode():
-        found.module(*found.inputs)
+        extracted_network.module(*extracted_network.inputs)
     total = 0.0
-    for operator in found.graph.operators:
+    for operator in extracted_network.graph.operators:
         if operator.type in ("conv2d", "conv2d-relu", "linear"):
             ((output, _),) = operator.output_types
             others = 0 if operator.type == "conv2d" else torch.Size(output).numel()  # the ReLU, the bias

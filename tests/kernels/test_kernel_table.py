@@ -41,8 +41,8 @@ def _parts(result: Any) -> list[Tensor]:
 def test_kernel_equals_definition(function: str, data: st.DataObject) -> None:
     """Whatever shapes and attributes, a kernel gives what its definition gives and leaves its arguments alone."""
     assert function in CHECKS, f"{function} has no check: add one to tests/kernels/table"
-    found, expected = CHECKS[function](data.draw, _run)
-    for ours, theirs in zip(_parts(found), _parts(expected), strict=True):
+    actual, expected = CHECKS[function](data.draw, _run)
+    for ours, theirs in zip(_parts(actual), _parts(expected), strict=True):
         assert ours.dtype == theirs.dtype
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5, equal_nan=True)
 
@@ -68,12 +68,12 @@ def test_kernel_in_other_precision(function: str, dtype: torch.dtype, data: st.D
         rounded = [_in(dtype, argument) for argument in arguments]
         expected = _run(name, attributes, *(_in(torch.float32, argument) for argument in rounded))
         try:
-            found = _run(name, attributes, *rounded)
+            result = _run(name, attributes, *rounded)
         except (RuntimeError, NotImplementedError) as error:
             if "not implemented for" not in str(error):
                 raise
             pytest.skip(f"{name}: torch has no kernel for {dtype} on this CPU")
-        for ours, theirs in zip(_parts(found), _parts(expected), strict=True):
+        for ours, theirs in zip(_parts(result), _parts(expected), strict=True):
             if theirs.dtype == torch.float32 and "float32" not in (
                 attributes.get("dtype"),
                 attributes.get("out_dtype"),
@@ -107,9 +107,9 @@ def test_in_place_equals_plain(function: str) -> None:
     more = (-1.0, 2.0) if function == "relax.clip" else ()
     expected = build(function, attributes, "test")(x, *more)
     target = x.clone()
-    found = IN_PLACE[function](attributes)(target, *more)
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
-    assert found.data_ptr() == target.data_ptr()
+    output = IN_PLACE[function](attributes)(target, *more)
+    torch.testing.assert_close(output, expected, rtol=1e-6, atol=0)
+    assert output.data_ptr() == target.data_ptr()
 
 
 def test_merges_overwrite_with_every_activation() -> None:
@@ -118,7 +118,7 @@ def test_merges_overwrite_with_every_activation() -> None:
 
 
 def test_kernels_cast_to_the_dtype_that_relax_states() -> None:
-    """A product of halves that Relax has in single precision comes in single precision."""
+    """A float16 product whose output is float32 in Relax gives float32."""
     x = torch.ones(2, 2, dtype=torch.float16)
     assert build("relax.matmul", {"out_dtype": "float32"}, "test")(x, x).dtype == torch.float32
     convolution = build("relax.nn.conv2d", {**_CONV, "out_dtype": "float32"}, "test")
@@ -128,9 +128,9 @@ def test_kernels_cast_to_the_dtype_that_relax_states() -> None:
 def test_max_pool_takes_wide_padding() -> None:
     """More padding than half a window, which torch's own pool refuses, reads minus infinity."""
     run = build("relax.nn.max_pool2d", {**_POOL, "padding": [2, 1, 2, 1]}, "test")
-    found = run(torch.tensor([[[[-1.0, -2.0]]]]))
+    result = run(torch.tensor([[[[-1.0, -2.0]]]]))
     expected = [[-torch.inf] * 3, [-1.0, -1.0, -2.0], [-1.0, -1.0, -2.0], [-torch.inf] * 3]
-    assert found.tolist() == [[expected]]
+    assert result.tolist() == [[expected]]
 
 
 _CONV = {"strides": [1, 1], "padding": [0, 0, 0, 0], "dilation": [1, 1], "groups": 1}

@@ -69,8 +69,8 @@ def test_packed_equals_table(case: dict[str, Any], channels_last: bool, batch: i
     expected = compile_operator(operator, weights).run(x)
     run = compile_operator(operator, weights, packed=True).run
     for _ in range(2):
-        found = run(as_made(x) if channels_last else x)
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        result = run(as_made(x) if channels_last else x)
+        torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
 
 
 def _product_calls(bias: str | None, activation: str | None) -> list[dict[str, Any]]:
@@ -185,8 +185,8 @@ def test_activation_is_part_of_the_convolution() -> None:
         run = compile_operator(operator_from("conv", "conv2d", {"calls": calls}), weights, packed=True).run
         run(x)
         with torch.profiler.profile() as profile:
-            found = run(x)
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+            result = run(x)
+        torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
         assert any("relu" in event.key for event in profile.key_averages()) == separate
 
 
@@ -195,12 +195,12 @@ def test_other_dtypes_are_not_packed() -> None:
     case: dict[str, Any] = {"filters": 4, "bias": False, "activation": None, "groups": 1, "attributes": {}}
     case["attributes"] = {"strides": [1, 1], "padding": [0, 0, 0, 0], "dilation": [1, 1], "groups": 1}
     weights = {"filters": torch.randn(4, 4, 3, 3, dtype=torch.float64)}
-    found = compile_operator(_operator(case), weights, packed=True).run(torch.randn(1, 4, 9, 9, dtype=torch.float64))
-    assert found.dtype is torch.float64
+    output = compile_operator(_operator(case), weights, packed=True).run(torch.randn(1, 4, 9, 9, dtype=torch.float64))
+    assert output.dtype is torch.float64
 
 
 def test_filters_are_kept_once() -> None:
-    """After the first run nothing holds the filters in the order in which they came."""
+    """After the first run the unpacked filters have been released."""
     attributes = {"strides": [1, 1], "dilation": [1, 1], "padding": [1, 1, 1, 1], "groups": 1}
     filters = torch.randn(2, 4, 3, 3)
     kernel, came = packed_convolution(attributes, filters, None), weakref.ref(filters)

@@ -19,9 +19,9 @@ def _same(function: Callable[..., Any], *sizes: tuple[int, ...], **parts: nn.Mod
     """Whether the last two operators of a module have the same signature."""
     inputs = tuple(torch.zeros(size) for size in sizes)
     graph = extracted(Model(function, **parts), inputs).graph
-    found = signatures(graph)
+    hashes = signatures(graph)
     first, second = graph.operators[-2:]
-    return found[first.id] == found[second.id]
+    return hashes[first.id] == hashes[second.id]
 
 
 @pytest.mark.parametrize(
@@ -69,11 +69,11 @@ def test_convolutions() -> None:
 def test_equal_modules_of_squeezenet() -> None:
     """Fire modules 6 and 7 have the same squeeze convolution up to channels, their expansions are the same."""
     graph = network("squeezenet", 64).graph
-    found = signatures(graph)
-    assert found["fire6.expand3x3"] == found["fire7.expand3x3"]
-    assert found["fire6.expand3x3"] != found["fire6.expand1x1"]
-    assert found["fire6.squeeze"] != found["fire7.squeeze"]
+    hashes = signatures(graph)
+    assert hashes["fire6.expand3x3"] == hashes["fire7.expand3x3"]
+    assert hashes["fire6.expand3x3"] != hashes["fire6.expand1x1"]
+    assert hashes["fire6.squeeze"] != hashes["fire7.squeeze"]
     groups: dict[str, list[str]] = defaultdict(list)
-    for operator, signature in found.items():
+    for operator, signature in hashes.items():
         groups[signature].append(operator)
     assert len(groups) < len(graph.operators)

@@ -36,16 +36,16 @@ def test_arguments_come_in_order_of_first_use() -> None:
         _call("multiply", {"call": 0}, {"operator": "y", "item": 1}),
         _call("add", {"call": 1}, {"operator": "y", "item": 0}),
     )
-    found = compile_operator(operator, {})
-    assert found.externals == externals(operator) == (("operator", "y", 1), ("input", "x", 0), ("operator", "y", 0))
-    assert found.run(torch.tensor(5.0), torch.tensor(2.0), torch.tensor(1.0)) == (5 - 2) * 5 + 1
+    compiled = compile_operator(operator, {})
+    assert compiled.externals == externals(operator) == (("operator", "y", 1), ("input", "x", 0), ("operator", "y", 0))
+    assert compiled.run(torch.tensor(5.0), torch.tensor(2.0), torch.tensor(1.0)) == (5 - 2) * 5 + 1
 
 
 def test_a_value_read_twice_is_taken_once() -> None:
     """The operator x - x takes one tensor."""
-    found = compile_operator(_operator(_call("subtract", X, X)), {})
-    assert found.externals == (("input", "x", 0),)
-    assert found.run(torch.tensor(3.0)) == 0
+    compiled = compile_operator(_operator(_call("subtract", X, X)), {})
+    assert compiled.externals == (("input", "x", 0),)
+    assert compiled.run(torch.tensor(3.0)) == 0
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_a_value_read_twice_is_taken_once() -> None:
 )
 def test_weights_and_numbers_keep_their_place(arguments: list[dict[str, Any]], expected: float) -> None:
     """Weights and numbers are bound where the call has them, on either side."""
-    found = compile_operator(_operator(_call("subtract", *arguments)), {"w": torch.tensor(2.0)})
+    compiled = compile_operator(_operator(_call("subtract", *arguments)), {"w": torch.tensor(2.0)})
     values = [torch.tensor(5.0)] if X in arguments else []
-    assert found.run(*values) == expected
+    assert compiled.run(*values) == expected
 
 
 def _conv(*arguments: dict[str, Any]) -> dict[str, Any]:
@@ -84,11 +84,11 @@ WEIGHTS = {
 def test_activation_of_a_convolution_runs_in_place(image: Tensor) -> None:
     """ReLU right behind a convolution overwrites its result: one buffer fewer; the input stays as it was."""
     before = image.clone()
-    found = compile_operator(
+    compiled = compile_operator(
         _operator(_conv(X, {"weight": "w"}, {"weight": "b"}), _call("nn.relu", {"call": 0})), WEIGHTS
     )
     with torch.profiler.profile() as profile:
-        output = found.run(image)
+        output = compiled.run(image)
     assert "aten::relu_" in {event.key for event in profile.key_averages()}
     torch.testing.assert_close(output, torch.conv2d(image, WEIGHTS["w"], WEIGHTS["b"]).clamp(min=0))
     assert torch.equal(image, before)
@@ -98,8 +98,8 @@ def test_activation_of_a_convolution_runs_in_place(image: Tensor) -> None:
 def test_activation_of_a_view_is_not_in_place(image: Tensor, activation: str) -> None:
     """A view shares its memory with what it views: an activation of it must not overwrite that."""
     before = image.clone()
-    found = compile_operator(_operator(_call("reshape", X, shape=[2, 25]), _call(activation, {"call": 0})), {})
-    found.run(image)
+    compiled = compile_operator(_operator(_call("reshape", X, shape=[2, 25]), _call(activation, {"call": 0})), {})
+    compiled.run(image)
     assert torch.equal(image, before)
 
 
@@ -112,14 +112,14 @@ def test_activation_of_an_input_is_not_in_place(image: Tensor) -> None:
 
 def test_activation_of_a_result_that_is_read_again_is_not_in_place(image: Tensor) -> None:
     """Where something else reads the convolution's result too, the activation leaves it alone."""
-    found = compile_operator(
+    compiled = compile_operator(
         _operator(
             _conv(X, {"weight": "w"}), _call("nn.relu", {"call": 0}), _call("subtract", {"call": 1}, {"call": 0})
         ),
         WEIGHTS,
     )
     plain = torch.conv2d(image, WEIGHTS["w"])
-    torch.testing.assert_close(found.run(image), plain.clamp(min=0) - plain)
+    torch.testing.assert_close(compiled.run(image), plain.clamp(min=0) - plain)
 
 
 def test_missing_kernel_names_the_operator() -> None:

@@ -67,8 +67,8 @@ def test_encoder_layers_are_written_out(more: dict[str, Any]) -> None:
 
     torch._dynamo.reset()
     torch.compile(_encoder(**more), backend=comparing)(torch.randn(1, 3, 16))
-    ((expected, found),) = both
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    ((expected, output),) = both
+    torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-5)
     plain = fx.symbolic_trace(nn.ReLU())
     assert without_fast_paths(plain) is plain
 

@@ -28,7 +28,7 @@ class _Session:
     """Calls of an online race on a clock of its own, beside other work that a test sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.busy, self.now_ns, self.calls, self.found = 1.0, 0, list[str](), list[Race]()
+        self.busy, self.now_ns, self.calls, self.races = 1.0, 0, list[str](), list[Race]()
         monkeypatch.setattr(online_race.time, "perf_counter_ns", lambda: self.now_ns)  # type: ignore[attr-defined]
         monkeypatch.setattr(online_race.time, "monotonic", lambda: self.now_ns / 1e9)  # type: ignore[attr-defined]
 
@@ -42,7 +42,7 @@ class _Session:
         other: Any = Other
         candidates = [TODAY, OTHER, SLOW]
         runs = {candidate.label: self._runs(candidate) for candidate in candidates}
-        self.race = OnlineRace(candidates, runs, SLOW.label, [0], [], lambda race, _: self.found.append(race), other)
+        self.race = OnlineRace(candidates, runs, SLOW.label, [0], [], lambda race, _: self.races.append(race), other)
 
     def _runs(self, candidate: Candidate) -> Any:
         def run(tensors: list[Tensor]) -> list[Tensor]:
@@ -78,8 +78,8 @@ def test_the_choice_is_made_again_once_the_cores_are_idle(monkeypatch: pytest.Mo
     assert {first.count(label) for label in _MS} == {4}
     calls = session.call(2 * FEWEST_ROUNDS)
     assert SLOW.label not in calls  # left as clearly slower
-    assert len(session.found) == 1
-    way, reason = session.found[0].chosen()
+    assert len(session.races) == 1
+    way, reason = session.races[0].chosen()
     assert way is OTHER
     assert reason == "2.00 times as fast as the model itself, 2 threads"
 
@@ -92,7 +92,7 @@ def test_work_that_begins_meanwhile_ends_the_race(monkeypatch: pytest.MonkeyPatc
     session.call(12)
     session.busy = 0.5
     session.call(2 * FEWEST_ROUNDS)
-    assert session.found == []
+    assert session.races == []
     assert set(session.call(3)) == {SLOW.label}
 
 

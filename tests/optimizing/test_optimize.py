@@ -98,8 +98,8 @@ def test_outputs_are_those_of_the_model(fast: OptimizedModule) -> None:
     model = fast.original
     with warnings.catch_warnings():
         warnings.simplefilter("error", HiosWarning)
-        found = [fast(_image(seed)) for seed in range(5)]
-    for seed, output in enumerate(found):
+        outputs = [fast(_image(seed)) for seed in range(5)]
+    for seed, output in enumerate(outputs):
         with torch.no_grad():
             torch.testing.assert_close(output, model(_image(seed)), rtol=1e-4, atol=1e-4)
         assert not output.requires_grad
@@ -188,15 +188,15 @@ def test_attributes_are_set_on_the_model(fresh: OptimizedModule) -> None:
 
 def test_optimized_modules_may_be_nested() -> None:
     """Modules that run with other numbers of threads may be within each other, also across threads."""
-    report, found = Report("Linear", "the model itself", "so"), []
+    report, results = Report("Linear", "the model itself", "so"), []
 
     class Waiting(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            """Have another thread run the inner one, and run it too."""
-            other = threading.Thread(target=lambda: found.append(inner(x)), daemon=True)
+            """Run the inner module in another thread and in this one."""
+            other = threading.Thread(target=lambda: results.append(inner(x)), daemon=True)
             other.start()
             other.join(30)
-            found.append(torch.get_num_threads())
+            results.append(torch.get_num_threads())
             return inner(x)
 
     before = torch.get_num_threads()
@@ -204,8 +204,8 @@ def test_optimized_modules_may_be_nested() -> None:
     outer = OptimizedModule(Waiting(), report, threads=before + 2)
     x = torch.ones(2, 4)
     expected = outer(x)
-    assert torch.equal(found[0], expected)
-    assert found[1:] == [before + 2]
+    assert torch.equal(results[0], expected)
+    assert results[1:] == [before + 2]
     assert torch.get_num_threads() == before
 
 
@@ -218,7 +218,7 @@ def test_a_closed_module_runs_the_model_itself(fresh: OptimizedModule) -> None:
 
 
 def test_a_forked_process_runs_the_model_itself(fast: OptimizedModule) -> None:
-    """In a forked process, which has no workers, outputs are still right, with a warning that says why."""
+    """In a forked process, which has no workers, outputs are still correct, with a warning that names the reason."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -247,11 +247,11 @@ def test_structures_are_kept(cache: Path) -> None:
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("error", HiosWarning)
-            found, expected = (m(images, 0.5, offset=torch.full((1,), 2.0)) for m in (fast, model))
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
-        assert isinstance(found["pair"], Pair)
-        assert found["given"] is images["left"]
-        assert found["again"][0] is found["again"][1]
+            output, expected = (m(images, 0.5, offset=torch.full((1,), 2.0)) for m in (fast, model))
+        torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
+        assert isinstance(output["pair"], Pair)
+        assert output["given"] is images["left"]
+        assert output["again"][0] is output["again"][1]
         with torch.no_grad(), pytest.warns(HiosWarning, match=r"found 2\.0 as an input, the example has 0\.5"):
             torch.testing.assert_close(
                 fast(images, 2.0, offset=torch.ones(1)), model(images, 2.0, offset=torch.ones(1))

@@ -91,21 +91,21 @@ def test_auto_takes_the_fastest(fastest: str, speedup: float, tmp_path: Path, mo
 def test_the_steadiest_of_equals_is_taken() -> None:
     """Among ways tied with the fastest, the one with the smallest 80th percentile is taken."""
     steady, unsteady = Candidate("steady", threads=2), Candidate("unsteady", threads=3)
-    found = race.Race([itself(1), unsteady, steady], lambda _: [], [], 1e-4)
+    decided = race.Race([itself(1), unsteady, steady], lambda _: [], [], 1e-4)
     pattern = [8.0, 16.0, 8.0, 16.0, 8.0, 8.0, 16.0, 8.0]
-    found.latencies = {
+    decided.latencies = {
         itself(1).label: [12.0] * 48,
         "unsteady": [value for value in pattern * 2 for _ in range(3)],
         "steady": [value for value in [8.1, 8.2] * 8 for _ in range(3)],
     }
-    way, reason = found.chosen()
+    way, reason = decided.chosen()
     assert way is steady
     assert reason == "1.47 times as fast as the model itself, 1 thread"
-    assert list(found.reported()) == [itself(1).label, "unsteady", "steady"]
+    assert list(decided.reported()) == [itself(1).label, "unsteady", "steady"]
 
 
 @pytest.mark.parametrize(
-    ("found", "expected", "tolerance", "off"),
+    ("values", "expected", "tolerance", "off"),
     [
         ([3e6, 1e-3], [3e6, 2.0], 1e-4, None),  # rounded by the size of its neighbor
         ([0.0, 1e-6], [1e-6, 1e-6], 1e-4, 1.0),  # wrong, however small
@@ -116,14 +116,14 @@ def test_the_steadiest_of_equals_is_taken() -> None:
         ([1e-3], [0.0], 1e-4, 1e-3),
     ],
 )
-def test_outputs_of_any_size(found: list[float], expected: list[float], tolerance: float, off: float | None) -> None:
+def test_outputs_of_any_size(values: list[float], expected: list[float], tolerance: float, off: float | None) -> None:
     """Outputs count in units of their largest magnitude, so that large ones may be rounded and small ones are seen."""
-    got = beyond([torch.tensor(found)], [torch.tensor(expected)], tolerance)
-    assert got == (off if off is None else pytest.approx(off))
+    error = beyond([torch.tensor(values)], [torch.tensor(expected)], tolerance)
+    assert error == (off if off is None else pytest.approx(off))
 
 
 def test_outputs_of_any_precision() -> None:
-    """Rounding to 16 bits is allowed, more is not; whole numbers must be the same, however large."""
+    """Rounding to 16 bits is allowed, larger differences are not; integers must be equal, however large."""
     values = torch.linspace(-3, 3, 1000, dtype=torch.float64)
     for dtype in (torch.float16, torch.bfloat16):
         half = values.to(dtype)
@@ -210,7 +210,7 @@ _REPORT = {"chosen": "", "reason": "", "measured_at": "", "busy_share": 0, "seco
     ],
 )
 def test_damaged_choices_count_as_absent(part: str, value: Any, tmp_path: Path) -> None:
-    """A choice on disk that is cut off, or not what was written, is not used."""
+    """A choice on disk that is truncated or changed is not used."""
     choices, report = ChoiceCache(tmp_path, {"model": "one"}), Report("Model", "the model itself, 1 thread", "because")
     assert choices.get("Model") is None
     choices.put(report, itself(1))
@@ -238,9 +238,9 @@ def test_busy_cores_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_luck_in_choosing_does_not_count() -> None:
     """A way that seemed faster while rounds chose, and is not in those that check it, is not taken."""
     lucky = Candidate("lucky", threads=2)
-    found = race.Race([itself(1), lucky], lambda _: [], [], 1e-4)
-    found.latencies = {itself(1).label: [10.0] * 36, "lucky": [5.0, 10.0, 10.0] * 12}
-    way, reason = found.chosen()
+    decided = race.Race([itself(1), lucky], lambda _: [], [], 1e-4)
+    decided.latencies = {itself(1).label: [10.0] * 36, "lucky": [5.0, 10.0, 10.0] * 12}
+    way, reason = decided.chosen()
     assert way == itself(1)
     assert reason == "lucky was not faster by more than the measurement can tell"
 
@@ -250,13 +250,13 @@ def test_workers_outrun_the_model_with_any_threads(alone_ms: float, label: str) 
     """Where the model with another number of threads is as fast as workers, it runs so, without them."""
     problem = hios.Problem(hios.Graph("one", (hios.Operator("a", "relu"),), ()), hios.Costs({"a": 1.0}, {}))
     workers, alone = scheduled("workers", hios.schedule(problem, "sequential")), itself(1)
-    found = race.Race([itself(2), alone, workers], lambda _: [], [], 1e-4)
-    found.latencies = {
+    decided = race.Race([itself(2), alone, workers], lambda _: [], [], 1e-4)
+    decided.latencies = {
         itself(2).label: [90.0] * 36,
         alone.label: [alone_ms, alone_ms * 0.97, alone_ms] * 12,
         "workers": [5.0] * 36,
     }
-    way, reason = found.chosen()
+    way, reason = decided.chosen()
     assert way.label == label
     assert reason.endswith("times as fast as the model itself, 2 threads")
 
@@ -264,12 +264,12 @@ def test_workers_outrun_the_model_with_any_threads(alone_ms: float, label: str) 
 def test_reported_rounds_chose_nothing() -> None:
     """The numbers that are reported are those of rounds that neither chose nor checked."""
     taken = Candidate("taken", threads=2)
-    found = race.Race([itself(1), taken], lambda _: [], [], 1e-4)
-    found.latencies = {itself(1).label: [10.0] * 36, "taken": [5.0, 5.0, 8.0] * 12}
-    way, reason = found.chosen()
+    decided = race.Race([itself(1), taken], lambda _: [], [], 1e-4)
+    decided.latencies = {itself(1).label: [10.0] * 36, "taken": [5.0, 5.0, 8.0] * 12}
+    way, reason = decided.chosen()
     assert way is taken
     assert reason == "1.25 times as fast as the model itself, 1 thread"
-    assert found.reported()["taken"] == [8.0] * 12
+    assert decided.reported()["taken"] == [8.0] * 12
 
 
 def test_the_model_is_part_of_a_choice(monkeypatch: pytest.MonkeyPatch) -> None:

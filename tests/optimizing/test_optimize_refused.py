@@ -62,22 +62,22 @@ def test_inputs_that_can_change_are_refused() -> None:
 
 
 def test_an_array_in_the_place_of_a_constant_does_not_fit() -> None:
-    """Where the example has a number, an array is another input and no error."""
+    """An array in place of a number of the example counts as another input, and is not an error."""
     assert "found array" in str(Inputs((torch.ones(2), 1), {}).tensors((torch.ones(2), np.arange(3)), {}))
 
 
-def _seen(inputs: Inputs, found: list[Any]) -> Any:
-    return lambda x: (found.append(inputs.tensors((x,), {})), x * 2)[1]
+def _seen(inputs: Inputs, refusals: list[Any]) -> Any:
+    return lambda x: (refusals.append(inputs.tensors((x,), {})), x * 2)[1]
 
 
 def test_transforms_run_the_model_itself() -> None:
     """What torch.func wraps, and what carries a tangent, is for the model itself."""
-    x, found = torch.ones(2), list[Any]()
+    x, refusals = torch.ones(2), list[Any]()
     inputs = Inputs((x,), {})
-    torch.vmap(_seen(inputs, found))(torch.ones(3, 2))
-    torch.func.jvp(_seen(inputs, found), (x,), (x,))
-    torch.func.grad(lambda value: _seen(inputs, found)(value).sum())(x)
-    assert ["transform of torch.func" in str(why) for why in found] == [True] * 3
+    torch.vmap(_seen(inputs, refusals))(torch.ones(3, 2))
+    torch.func.jvp(_seen(inputs, refusals), (x,), (x,))
+    torch.func.grad(lambda value: _seen(inputs, refusals)(value).sum())(x)
+    assert ["transform of torch.func" in str(why) for why in refusals] == [True] * 3
     with forward_ad.dual_level():
         assert "with a tangent" in str(inputs.tensors((forward_ad.make_dual(x, x),), {}))
         assert isinstance(inputs.tensors((x,), {}), list)

@@ -136,7 +136,7 @@ def test_state_is_that_of_the_users_calls(way: str, action: Callable[[Any, Tenso
     """After one, two and three calls state, input and output are those that the model itself leaves behind."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HiosWarning)
-        found = []
+        seen = []
         for run in ("eager", way):
             _OUTSIDE.zero_()
             torch.manual_seed(0)
@@ -150,8 +150,8 @@ def test_state_is_that_of_the_users_calls(way: str, action: Callable[[Any, Tenso
             for _ in range(3):
                 x = _example()
                 after.append([called(x).clone(), x, *_state(model)])
-            found.append(after)
-    torch.testing.assert_close(found[1], found[0])
+            seen.append(after)
+    torch.testing.assert_close(seen[1], seen[0])
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_what_is_allowed() -> None:
 
 
 def test_random_numbers_go_on_where_they_were() -> None:
-    """What is drawn after optimizing is what would have been drawn without."""
+    """Random numbers drawn after optimizing are those that would have been drawn without it."""
     model = Acting(lambda model, x: torch.rand(1)).eval()
     torch.manual_seed(5)
     expected = torch.rand(3)
@@ -220,5 +220,5 @@ def test_parts_that_share_memory_are_left_alone() -> None:
     options: dict[str, Any] = {"algorithm": "sequential", "devices": 1, "budget_s": 0.1, "cache": False}
     fast = torch.compile(model, backend="hios", options=options)
     with pytest.warns(HiosWarning, match="shares memory with"):
-        found = fast(_example())
-    torch.testing.assert_close(found, model(_example()))
+        output = fast(_example())
+    torch.testing.assert_close(output, model(_example()))

@@ -41,20 +41,21 @@ def test_partitions_of_two_cores(tmp_path: Path) -> None:
         ],
     )
     assert result.exit_code == 0, result.output
-    found = artifacts.read(tmp_path / "partition.json", "partition")
-    ways = [(entry["devices"], entry["cores_per_device"], entry["algorithm"]) for entry in found["partitions"]]
+    written = artifacts.read(tmp_path / "partition.json", "partition")
+    ways = [(entry["devices"], entry["cores_per_device"], entry["algorithm"]) for entry in written["partitions"]]
     assert ways == [(1, 2, "sequential"), (2, 1, "hios-lp")]
-    assert all(entry["predicted_ms"] > 0 for entry in found["partitions"])
+    assert all(entry["predicted_ms"] > 0 for entry in written["partitions"])
     measured = {
         (entry["devices"], entry["cores_per_device"]): entry["latency_ms"]["runs"]
-        for entry in found["partitions"]
+        for entry in written["partitions"]
         if "latency_ms" in entry
     }
     assert (1, 2) in measured
     assert all(len(runs) == 6 for runs in measured.values())
-    assert (found["devices"], found["cores_per_device"]) in measured
+    assert (written["devices"], written["cores_per_device"]) in measured
     assert (
-        f"devices: {found['devices']}, cores_per_device: {found['cores_per_device']}: the fastest of " in result.output
+        f"devices: {written['devices']}, cores_per_device: {written['cores_per_device']}: the fastest of "
+        in result.output
     )
 
 
@@ -77,15 +78,15 @@ def test_only_promising_partitions_are_measured(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(partitioning, "_predicted", lambda _, devices, __, ___: Made(devices))
     monkeypatch.setattr(partitioning, "_measured", measured)
     monkeypatch.setattr(partitioning, "widest", lambda _: 4)
-    found = partition(network.graph, network.tensors, PartitionSettings(cores=cores, virtual=True))
-    assert [(entry.devices, entry.cores_per_device) for entry in found.partitions] == [(1, 8), (2, 4), (4, 2)]
+    chosen = partition(network.graph, network.tensors, PartitionSettings(cores=cores, virtual=True))
+    assert [(entry.devices, entry.cores_per_device) for entry in chosen.partitions] == [(1, 8), (2, 4), (4, 2)]
     assert tried == [1, 2, 4]
-    assert (found.devices, found.cores_per_device) == (1, 8)
+    assert (chosen.devices, chosen.cores_per_device) == (1, 8)
     predicted[4], tried[:] = 6.0, []
-    found = partition(network.graph, network.tensors, PartitionSettings(cores=cores, virtual=True))
+    chosen = partition(network.graph, network.tensors, PartitionSettings(cores=cores, virtual=True))
     assert tried == [1, 2]
-    assert found.partitions[2].latency_ms is None
-    assert "1 of 3 were ruled out by predictions above 1.3 times the best" in found.reason
+    assert chosen.partitions[2].latency_ms is None
+    assert "1 of 3 were ruled out by predictions above 1.3 times the best" in chosen.reason
 
 
 def test_more_cores_than_there_are() -> None:

@@ -19,7 +19,7 @@ TODAY = itself(1)
 
 
 class _Clock:
-    """A race whose calls take the time that is given for each label, and none for real."""
+    """A race whose calls take the time given for each label on a simulated clock."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, milliseconds: dict[str, float]) -> None:
         self.calls: list[str] = []
@@ -130,7 +130,7 @@ def test_what_rounding_explains_takes_part() -> None:
 
 
 def test_a_short_budget_keeps_the_faster_half(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is no time for all in the fewest rounds that tell anything, half of them leave."""
+    """If there is no time for all candidates in the smallest useful number of rounds, half of them leave."""
     names = [Candidate(f"way {number}", "compile", 1) for number in range(5)]
     times = {TODAY.label: 10.0, **{way.label: 10.0 + number / 10 for number, way in enumerate(names)}}
     _Clock(monkeypatch, times)

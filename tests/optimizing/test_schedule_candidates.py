@@ -16,7 +16,7 @@ from hios.optimizing.schedule_candidates import ScheduleProposals, tasks
 
 _EIGHT = [LogicalCpu(number, number, cache=4 * (number // 4)) for number in range(8)]
 _ALL = list(range(8))
-#: Eight operators that can run beside each other.
+#: Eight operators that can run side by side.
 _FORK = Graph(
     "fork", tuple(Operator(name, "task") for name in "abcdefghi"), tuple(Edge("a", name) for name in "bcdefghi")
 )
@@ -69,7 +69,7 @@ def test_machines_are_divided_by_their_topology() -> None:
 
 
 def test_divisions_that_are_predicted_to_be_slow_take_no_part() -> None:
-    """Costs are asked for each division; those far from the best prediction are named in the report with it."""
+    """Each partition has its own costs; the report names those predicted far from the best."""
     proposals = _Times({4: 1.0, 2: 1.1, 1: 3.0})
     assert _labels(proposals.candidates()) == [
         "hios-lp, 4 devices of 2 cores",
@@ -94,7 +94,7 @@ def test_divisions_near_the_best_all_race() -> None:
 
 
 def test_more_devices_than_operators_are_not_tried() -> None:
-    """Of a network with eight operators beside each other no division into sixteen devices is asked for."""
+    """Of a network with eight operators side by side no division into sixteen devices is asked for."""
     sixteen = [[number] for number in range(16)]
     proposals = _Times({4: 1.0, 1: 1.0}, divisions=[[[0, 1, 2, 3], [4, 5, 6, 7]], sixteen])
     proposals.candidates()

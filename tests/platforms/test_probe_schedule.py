@@ -97,8 +97,8 @@ def test_artifact(machine: _Machine, probe: ProbeSchedule) -> None:
     """run.json has the version, the median speed with its interval, and all samples; nothing before any."""
     assert probe.record() is None
     probe.take_at_end()
-    found = probe.record()
-    assert found is not None
-    assert found.version == "test-1"
-    assert found.speed.copy_ms == Estimate(4.0, 4.0, 4.0)
-    assert len(found.samples) == len(machine.asked) == 8
+    record = probe.record()
+    assert record is not None
+    assert record.version == "test-1"
+    assert record.speed.copy_ms == Estimate(4.0, 4.0, 4.0)
+    assert len(record.samples) == len(machine.asked) == 8

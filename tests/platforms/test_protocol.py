@@ -58,17 +58,17 @@ def test_every_platform_offers_what_the_protocol_asks_for(name: str) -> None:
 @pytest.mark.parametrize("name", PLATFORMS)
 def test_constants(name: str) -> None:
     """Runtimes are known ones, eager PyTorch among them where anything runs, and no pause is negative."""
-    found = platforms.find(name)
-    assert set(found.RUNTIMES) <= set(RUNTIMES)
-    assert ("eager" in found.RUNTIMES) == PLATFORMS[name].executes
-    assert found.SETTLE_S >= 0
-    assert not found.OPTIMIZES or PLATFORMS[name].executes
+    module = platforms.find(name)
+    assert set(module.RUNTIMES) <= set(RUNTIMES)
+    assert ("eager" in module.RUNTIMES) == PLATFORMS[name].executes
+    assert module.SETTLE_S >= 0
+    assert not module.OPTIMIZES or PLATFORMS[name].executes
 
 
 def test_platforms_are_found_by_name() -> None:
-    """Modules of a name; unknown names are refused with those that there are."""
-    found: list[Any] = [platforms.find("cpu"), platforms.measuring("cpu"), platforms.executing("cuda")]
-    assert found == [cpu_platform, cpu_measuring, cuda_executing]
+    """The modules of a platform by name; unknown names are refused, with a list of the known ones."""
+    modules: list[Any] = [platforms.find("cpu"), platforms.measuring("cpu"), platforms.executing("cuda")]
+    assert modules == [cpu_platform, cpu_measuring, cuda_executing]
     for part in _FIND.values():
         with pytest.raises(PlatformError, match=rf"^unknown platform tpu; allowed: {', '.join(PLATFORMS)}$"):
             part("tpu")

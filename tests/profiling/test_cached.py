@@ -67,13 +67,13 @@ def steady(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("steady")
 def test_a_second_run_measures_nothing(first: dict[str, Any], graph_file: Path, cache: Path, tmp_path: Path) -> None:
     """Everything comes from the cache as it was measured, and costs.json says so."""
-    found = _profile(graph_file, tmp_path / "costs.json", cache)
-    assert {kind: found[kind] for kind in KINDS} == {kind: first[kind] for kind in KINDS}
-    assert found["profile"]["measured"] <= len(first.get("corun", []))
-    assert found["profile"]["cached"] + found["profile"]["measured"] == first["profile"]["measured"]
-    assert found["profile"]["cached_from"] <= found["profile"]["cached_until"]
-    assert found["profile"]["drift"] > 0
-    assert f"{found['profile']['cached']} taken from the cache" in _details(found)
+    costs = _profile(graph_file, tmp_path / "costs.json", cache)
+    assert {kind: costs[kind] for kind in KINDS} == {kind: first[kind] for kind in KINDS}
+    assert costs["profile"]["measured"] <= len(first.get("corun", []))
+    assert costs["profile"]["cached"] + costs["profile"]["measured"] == first["profile"]["measured"]
+    assert costs["profile"]["cached_from"] <= costs["profile"]["cached_until"]
+    assert costs["profile"]["drift"] > 0
+    assert f"{costs['profile']['cached']} taken from the cache" in _details(costs)
 
 
 def _details(costs: dict[str, Any]) -> str:
@@ -100,9 +100,9 @@ def test_other_networks_share_measurements(graph_file: Path, cache: Path, tmp_pa
     for weight in data["weights"]:
         weight["name"] = f"other {weight['name']}"
     artifacts.write(tmp_path / "graph.json", "graph", {**data, "name": "other"})
-    found = _profile(tmp_path / "graph.json", tmp_path / "costs.json", cache)
-    assert found["graph"] == "other"
-    assert found["profile"]["measured"] <= len(found.get("corun", []))
+    costs = _profile(tmp_path / "graph.json", tmp_path / "costs.json", cache)
+    assert costs["graph"] == "other"
+    assert costs["profile"]["measured"] <= len(costs.get("corun", []))
 
 
 @pytest.mark.slow
@@ -112,17 +112,17 @@ def test_operators_that_drifted_are_measured_anew(
 ) -> None:
     """Where operators take longer or shorter than the cache says, none of them is taken from it."""
     monkeypatch.setattr(session, "MOST_DRIFT", -0.999)
-    found = _profile(graph_file, tmp_path / "costs.json", cache)
-    assert found["profile"]["measured"] > 0
-    assert found["profile"]["drift"] > 0
+    costs = _profile(graph_file, tmp_path / "costs.json", cache)
+    assert costs["profile"]["measured"] > 0
+    assert costs["profile"]["drift"] > 0
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("steady", "first")
 def test_more_repeats_are_measured(graph_file: Path, cache: Path, tmp_path: Path) -> None:
     """Entries that were repeated less often than is asked for now are not taken."""
-    found = _profile(graph_file, tmp_path / "costs.json", cache, repeats=20, stages_of=[])
-    assert min(entry["repeats"] for entry in found["operators"].values()) >= 20
+    costs = _profile(graph_file, tmp_path / "costs.json", cache, repeats=20, stages_of=[])
+    assert min(entry["repeats"] for entry in costs["operators"].values()) >= 20
 
 
 @pytest.mark.slow
@@ -141,18 +141,18 @@ def test_a_missing_entry_is_measured_alone(graph_file: Path, cache: Path, tmp_pa
 def test_busy_machines_keep_nothing(graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where other work took the cores right before, nothing is added to the cache, and costs.json says so."""
     monkeypatch.setattr("hios.profiling.profile.BUSY", -1.0)
-    found = _profile(graph_file, tmp_path / "costs.json", tmp_path / "kept", repeats=1, stages_of=[])
-    assert found["profile"]["kept"] is False
+    costs = _profile(graph_file, tmp_path / "costs.json", tmp_path / "kept", repeats=1, stages_of=[])
+    assert costs["profile"]["kept"] is False
     assert not (tmp_path / "kept").exists()
-    assert "none kept in the cache, as other work took " in _details(found)
+    assert "none kept in the cache, as other work took " in _details(costs)
 
 
 @pytest.mark.slow
 def test_no_cache_keeps_nothing(graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a folder no measurement is kept, in the default folder neither."""
     monkeypatch.setenv("HIOS_CACHE", str(tmp_path / "kept"))
-    found = _profile(graph_file, tmp_path / "costs.json", None, repeats=1, stages_of=[])
-    assert found["profile"]["cached"] == 0
+    costs = _profile(graph_file, tmp_path / "costs.json", None, repeats=1, stages_of=[])
+    assert costs["profile"]["cached"] == 0
     assert not (tmp_path / "kept").exists()
 
 
@@ -162,8 +162,8 @@ def test_with_little_time_stages_are_not_repeated(
 ) -> None:
     """Where there is no time for all stages, each that is measured takes the least number of repeats."""
     monkeypatch.setattr(Effort, "left_s", lambda effort: 0.0)
-    found = _profile(graph_file, tmp_path / "costs.json", None, stages_of=["greedy"])
-    assert {entry["repeats"] for entry in found["stages"]} == {3}
+    costs = _profile(graph_file, tmp_path / "costs.json", None, stages_of=["greedy"])
+    assert {entry["repeats"] for entry in costs["stages"]} == {3}
 
 
 def test_operators_run_behind_those_that_fill_the_caches(graph_file: Path) -> None:
@@ -173,8 +173,8 @@ def test_operators_run_behind_those_that_fill_the_caches(graph_file: Path) -> No
     """
     graph = Graph.read(graph_file)
     timer = SimpleNamespace(devices=1, around_bytes=None, probe_version="", probe=None)
-    found = session.Session(graph, timer, 3, Cache(None, {}))  # type: ignore[arg-type]
-    order = list(dict.fromkeys(found.stand_in[graph.operators[number].id] for number in graph.order))
+    opened = session.Session(graph, timer, 3, Cache(None, {}))  # type: ignore[arg-type]
+    order = list(dict.fromkeys(opened.stand_in[graph.operators[number].id] for number in graph.order))
     bytes_of = {operator.id: operator.bytes or 0 for operator in graph.operators}
     for size, expected in (
         (1, {order[0], order[-1], order[5], order[4]}),
@@ -184,7 +184,7 @@ def test_operators_run_behind_those_that_fill_the_caches(graph_file: Path) -> No
         (1 << 40, set(order)),
     ):
         timer.around_bytes = size
-        chosen = found._with_neighbors([order[0], order[5]])
+        chosen = opened._with_neighbors([order[0], order[5]])
         assert chosen == [operator for operator in order if operator in chosen]
         assert expected <= set(chosen)
         assert size not in (0, 1) or set(chosen) == expected
@@ -192,10 +192,10 @@ def test_operators_run_behind_those_that_fill_the_caches(graph_file: Path) -> No
 
 @pytest.mark.slow
 def test_without_time_stages_are_modelled(graph_file: Path, tmp_path: Path) -> None:
-    """A budget of nothing leaves the least number of repeats, and stages to the model."""
-    found = _profile(graph_file, tmp_path / "costs.json", None, budget_s=0.0)
-    assert {entry["repeats"] for entry in found["operators"].values()} == {3}
-    assert found["stages"] == []
-    assert found["profile"]["modelled"] > 0
-    assert found["contention"] == {"kind": "blend", "alpha": 1.0}
-    assert f"{found['profile']['modelled']} stages or merges left to the models" in _details(found)
+    """With a budget of zero, operators are measured the minimum number of times and stages are left to the model."""
+    costs = _profile(graph_file, tmp_path / "costs.json", None, budget_s=0.0)
+    assert {entry["repeats"] for entry in costs["operators"].values()} == {3}
+    assert costs["stages"] == []
+    assert costs["profile"]["modelled"] > 0
+    assert costs["contention"] == {"kind": "blend", "alpha": 1.0}
+    assert f"{costs['profile']['modelled']} stages or merges left to the models" in _details(costs)

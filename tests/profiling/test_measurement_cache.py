@@ -28,17 +28,17 @@ def _files(folder: Path) -> list[Path]:
 def test_entries_come_back(tmp_path: Path) -> None:
     """What was kept comes back as it was, marked as cached, also to another process's cache, tuples as keys too."""
     Cache(tmp_path, SETTINGS).put("stage", [("a", "b"), ("c",)], MEASURED)
-    found = Cache(tmp_path, SETTINGS).get("stage", [["a", "b"], ["c"]])
-    assert found == Measured(MEASURED.samples, MEASURED.measured_at, cached=True)
+    entry = Cache(tmp_path, SETTINGS).get("stage", [["a", "b"], ["c"]])
+    assert entry == Measured(MEASURED.samples, MEASURED.measured_at, cached=True)
 
 
 def test_speed_of_the_session_is_kept(tmp_path: Path) -> None:
-    """The speed of the machine comes back with what was measured; where it is damaged there is no entry."""
+    """An entry is read with the machine speed that it was written with; if that is damaged, there is no entry."""
     speed = Speed(Estimate(1.5, 1.25, 1.75), Estimate(1.0, 1.0, 1.0))
     Cache(tmp_path, SETTINGS).put("operator", "conv", replace(MEASURED, speed=speed))
-    found = Cache(tmp_path, SETTINGS).get("operator", "conv")
-    assert found is not None
-    assert found.speed == speed
+    kept = Cache(tmp_path, SETTINGS).get("operator", "conv")
+    assert kept is not None
+    assert kept.speed == speed
     (file,) = _files(tmp_path)
     entry = json.loads(file.read_text())
     for wrong in (None, {}, {**entry["speed"], "copy_ms": {"value": "1", "low": 1, "high": 1}}, {"compute_ms": 1}):
@@ -120,8 +120,8 @@ def _write(folder: Path, number: int) -> int:
     whole = 0
     for _ in range(50):
         cache.put("operator", "conv", Measured([float(number)] * 100, MEASURED.measured_at))
-        found = cache.get("operator", "conv")
-        whole += found is not None and len(found.samples) == 100 and len(set(found.samples)) == 1
+        entry = cache.get("operator", "conv")
+        whole += entry is not None and len(entry.samples) == 100 and len(set(entry.samples)) == 1
     return whole
 
 

@@ -118,12 +118,12 @@ def test_models_are_stated_with_their_errors(costs: dict[str, Any]) -> None:
 
 def test_the_measurement_is_described(costs: dict[str, Any]) -> None:
     """Without a cache everything was measured in one session, and nothing was left to models."""
-    found = costs["profile"]
-    assert found["cached"] == found["modelled"] == 0
-    assert found["measured"] > len({json.dumps(entry) for entry in costs["operators"].values()})
-    assert 0 <= found["imprecise"] <= found["measured"]
-    assert "cached_from" not in found
-    assert "drift" not in found
+    counts = costs["profile"]
+    assert counts["cached"] == counts["modelled"] == 0
+    assert counts["measured"] > len({json.dumps(entry) for entry in costs["operators"].values()})
+    assert 0 <= counts["imprecise"] <= counts["measured"]
+    assert "cached_from" not in counts
+    assert "drift" not in counts
 
 
 def test_stages_of_greedy_are_measured(costs_file: Path, graph_file: Path) -> None:
@@ -170,12 +170,12 @@ def test_one_device(graph_file: Path, tmp_path: Path) -> None:
     """On one device transfers are copies into shared memory, and an algorithm's stages are measured there."""
     path = tmp_path / "costs.json"
     profile(graph_file, path, devices=1, repeats=1, stages_of=["hios-lp"])
-    found = artifacts.read(path, "costs")
-    assert found["platform"]["devices"] == 1
-    assert all(0 < entry["time_ms"] < math.inf for entry in _entries(found))
-    assert {entry["repeats"] for entry in found["operators"].values()} == {5}  # of one no certainty can be told
-    assert "corun" not in found
-    assert found["stages"]
+    written = artifacts.read(path, "costs")
+    assert written["platform"]["devices"] == 1
+    assert all(0 < entry["time_ms"] < math.inf for entry in _entries(written))
+    assert {entry["repeats"] for entry in written["operators"].values()} == {5}  # of one no certainty can be told
+    assert "corun" not in written
+    assert written["stages"]
 
 
 def test_merges_of_ios_are_measured(
@@ -185,16 +185,16 @@ def test_merges_of_ios_are_measured(
     monkeypatch.setattr(session, "_BATCH", 3)
     path = tmp_path / "costs.json"
     profile(graph_file, path, devices=1, repeats=2, stages_of=["ios"])
-    found = artifacts.read(path, "costs")
-    unmeasured = RecordingProblem(Problem(graph, Costs.from_json({**found, "stages": [], "merges": []})))
+    written = artifacts.read(path, "costs")
+    unmeasured = RecordingProblem(Problem(graph, Costs.from_json({**written, "stages": [], "merges": []})))
     schedule(unmeasured, "ios")
-    problem = Problem(graph, Costs.from_json(found))
+    problem = Problem(graph, Costs.from_json(written))
     assert len(unmeasured.asked) > 3 < len(unmeasured.asked_merges)
     assert set(problem.measured) >= unmeasured.asked
     assert set(problem.measured_merges) >= unmeasured.asked_merges
     signature = signatures(graph)
     times: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    for entry in found["merges"]:
+    for entry in written["merges"]:
         assert 0 < entry["p20_ms"] <= entry["p80_ms"] < math.inf
         assert entry["time_ms"] > 0
         assert 2 <= entry["repeats"] <= 10
@@ -241,9 +241,9 @@ def test_graph_without_edges(tmp_path: Path) -> None:
     graph = Graph("one", (operator_from("a", "relu", details),), (), inputs, (value_from({"operator": "a"}),))
     graph.write(tmp_path / "graph.json")
     profile(tmp_path / "graph.json", tmp_path / "costs.json", devices=DEVICES, repeats=2, stages_of=["hios-lp"])
-    found = artifacts.read(tmp_path / "costs.json", "costs")
-    assert 2 <= found["operators"]["a"]["repeats"] <= 10
-    assert found["transfers"] == found["stages"] == []
+    written = artifacts.read(tmp_path / "costs.json", "costs")
+    assert 2 <= written["operators"]["a"]["repeats"] <= 10
+    assert written["transfers"] == written["stages"] == []
 
 
 _SAMPLES = [1.4, 1.5, 1.6, 1.5, 1.4, 1.6, 1.5]
@@ -257,11 +257,11 @@ def _said(factor: CorunFactor) -> str:
 
 def test_a_factor_beside_other_work_is_marked() -> None:
     """costs.json and the report say so of what was measured then, not of what an idle machine had measured before."""
-    found = Measured(_SAMPLES, "2026-01-01T00:00:00Z")
-    marked = _corun(2, found, quiet=False)
+    measured = Measured(_SAMPLES, "2026-01-01T00:00:00Z")
+    marked = _corun(2, measured, quiet=False)
     assert (marked.factor, marked.beside_other_work) == (1.5, True)
     assert _said(marked).endswith("measured beside other work")
-    quiet = [_corun(2, found, quiet=True), _corun(2, Measured(_SAMPLES, "", cached=True), quiet=False)]
+    quiet = [_corun(2, measured, quiet=True), _corun(2, Measured(_SAMPLES, "", cached=True), quiet=False)]
     assert [factor.beside_other_work for factor in quiet] == [None, None]
     assert "other work" not in _said(quiet[0])
 

@@ -21,26 +21,26 @@ STAGES: list[Stage] = [
 def test_a_planted_model_is_found() -> None:
     """Stages that follow a model are predicted by the fitted one, those that it has not seen too."""
     planted = Contention(0.3, {name: 0.4 + 0.05 * number for number, name in enumerate(TIMES)})
-    found = contention.fit({stage: planted.time_ms(stage, TIMES) for stage in STAGES}, TIMES)
-    assert found.median_error is not None
-    assert found.p90_error is not None
-    assert found.median_error <= found.p90_error < 0.03
-    assert found.held_out == round(0.25 * len(STAGES))
+    model = contention.fit({stage: planted.time_ms(stage, TIMES) for stage in STAGES}, TIMES)
+    assert model.median_error is not None
+    assert model.p90_error is not None
+    assert model.median_error <= model.p90_error < 0.03
+    assert model.held_out == round(0.25 * len(STAGES))
     for stage in STAGES:
-        assert found.time_ms(stage, TIMES) == pytest.approx(planted.time_ms(stage, TIMES), rel=0.1)
-    assert 0 <= found.alpha < 1
-    assert all(0 < utilization <= 1 for utilization in found.utilization.values())
+        assert model.time_ms(stage, TIMES) == pytest.approx(planted.time_ms(stage, TIMES), rel=0.1)
+    assert 0 <= model.alpha < 1
+    assert all(0 < utilization <= 1 for utilization in model.utilization.values())
 
 
 def test_noise_is_no_gain() -> None:
-    """Stages that take the sum of their operators but for noise leave the plain model, with its error."""
+    """Stages that take the sum of their operators, apart from noise, keep the plain model, with its error."""
     noise = random.Random(1)
     measured = {
         stage: sum(TIMES[name] for group in stage for name in group) * noise.gauss(1.0, 0.02) for stage in STAGES
     }
-    found = contention.fit(measured, TIMES)
-    assert (found.alpha, found.utilization) == (1.0, {})
-    assert found.median_error == pytest.approx(0.0135, abs=0.008)
+    model = contention.fit(measured, TIMES)
+    assert (model.alpha, model.utilization) == (1.0, {})
+    assert model.median_error == pytest.approx(0.0135, abs=0.008)
 
 
 @pytest.mark.parametrize("count", [20, 30, 60])
@@ -74,36 +74,36 @@ def test_few_stages_tell_nothing() -> None:
 
 
 def test_operators_without_time() -> None:
-    """Stages of operators that take no time at all do no harm."""
+    """Stages of operators that take no time are fitted without an error."""
     times = dict.fromkeys(TIMES, 0.0)
     assert contention.fit(dict.fromkeys(STAGES, 0.0), times).alpha == 1.0
 
 
 def test_a_link_is_found() -> None:
     """Transfers that follow latency and bandwidth give them back, without error."""
-    found = transfers.fit_link({size: 0.005 + 8 * size / (40 * 1e6) for size in (0, 1024, 4096, 50_000, 1_000_000)})
-    assert found is not None
-    assert found.model.latency_ms == pytest.approx(0.005)
-    assert found.model.bandwidth_gbps == pytest.approx(40)
-    assert found.largest_error == pytest.approx(0, abs=1e-9)
-    assert found.sizes == 4  # below 1 KB there is only latency
+    link = transfers.fit_link({size: 0.005 + 8 * size / (40 * 1e6) for size in (0, 1024, 4096, 50_000, 1_000_000)})
+    assert link is not None
+    assert link.model.latency_ms == pytest.approx(0.005)
+    assert link.model.bandwidth_gbps == pytest.approx(40)
+    assert link.largest_error == pytest.approx(0, abs=1e-9)
+    assert link.sizes == 4  # below 1 KB there is only latency
 
 
 def test_residuals_are_of_the_fit() -> None:
     """A time that does not fit shows as the largest error, and leaves the median small."""
     times = {size: 0.005 + 8 * size / (40 * 1e6) for size in range(1024, 1_000_000, 10_000)}
     times[1024] *= 1.5
-    found = transfers.fit_link(times)
-    assert found is not None
-    assert found.median_error < 0.05 < found.largest_error < 0.5
+    link = transfers.fit_link(times)
+    assert link is not None
+    assert link.median_error < 0.05 < link.largest_error < 0.5
 
 
 def test_latency_is_not_negative() -> None:
     """Times that grow faster than sizes have no latency."""
-    found = transfers.fit_link({1024: 0.0001, 4096: 0.001, 16384: 0.01})
-    assert found is not None
-    assert found.model.latency_ms == 0
-    assert found.model.bandwidth_gbps > 0
+    link = transfers.fit_link({1024: 0.0001, 4096: 0.001, 16384: 0.01})
+    assert link is not None
+    assert link.model.latency_ms == 0
+    assert link.model.bandwidth_gbps > 0
 
 
 @pytest.mark.parametrize(

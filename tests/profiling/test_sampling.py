@@ -29,8 +29,8 @@ class _Machine:
 
 def _counts(machine: _Machine, names: list[str], effort: Effort, *, whole: bool = False) -> dict[str, int]:
     with Meter(len(names) * effort.repeats, "measuring", "runs", effort.deadline) as meter:
-        found = sample(names, machine.run, effort, meter, whole=whole)
-    return {name: len(samples) for name, samples in found.items()}
+        samples_of = sample(names, machine.run, effort, meter, whole=whole)
+    return {name: len(samples) for name, samples in samples_of.items()}
 
 
 def test_steady_things_are_measured_as_often_as_asked() -> None:
@@ -80,7 +80,7 @@ def test_estimate_of_what_is_left(taken: int, left: int) -> None:
 
 
 def test_the_bar_ends_full(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever was expected, at the end the bar states what was done, and nothing as left."""
+    """Whatever was expected, at the end the bar states what was done, and no remaining time."""
     _counts(_Machine(a=STEADY, b=NOISY), ["a", "b"], Effort(10, math.inf))
     last = capsys.readouterr().err.split("\r")[-1].strip()
     assert last.startswith("measuring 100% |")

@@ -23,16 +23,16 @@ def test_more_devices_than_cores(graph_file: Path, tmp_path: Path) -> None:
         pytest.skip(f"{len(usable)} cores: as many workers would be started")
     devices, path = len(usable) + 1, tmp_path / "costs.json"
     profile(graph_file, path, devices=devices, repeats=3, stages_of=["hios-lp"], budget_s=10.0, virtual=True)
-    found = artifacts.read(path, "costs")
-    assert found["platform"]["virtual"] is True
-    assert found["platform"]["cores"] == [[core] for core in [*usable, usable[0]]]
-    assert all(entry["time_ms"] > 0 for entry in [*found["operators"].values(), *found["transfers"]])
-    assert [entry["devices"] for entry in found["corun"]] == list(range(2, devices + 1))
+    costs = artifacts.read(path, "costs")
+    assert costs["platform"]["virtual"] is True
+    assert costs["platform"]["cores"] == [[core] for core in [*usable, usable[0]]]
+    assert all(entry["time_ms"] > 0 for entry in [*costs["operators"].values(), *costs["transfers"]])
+    assert [entry["devices"] for entry in costs["corun"]] == list(range(2, devices + 1))
 
 
 @pytest.mark.parametrize(("virtual", "factor"), [(True, 2.0), (False, 1.0)])
 def test_a_shared_core_shows_in_the_mean(graph_file: Path, virtual: bool, factor: float) -> None:
-    """Devices that take turns on a core are held up in some inferences only: there it is the mean that counts."""
+    """Devices that take turns on a core are delayed in some inferences only, so there the mean counts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cores, "WorkerPool", lambda *_, **__: None)
         timer = cores.CpuTimer(Graph.read(graph_file), "", Platform("cpu", cores=((0,), (0,)), virtual=virtual or None))

@@ -138,6 +138,6 @@ def test_only_what_gains_beyond_doubt_is_listed(
     ],
 )
 def test_widths_that_cannot_be(widths: tuple[int, ...], devices: int, message: str) -> None:
-    """An operator takes two devices at least, and at most those that there are."""
+    """Widths are at least two, and at most the number of devices."""
     with pytest.raises(PlatformError, match=message):
         check_widths(widths, devices)

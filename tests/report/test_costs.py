@@ -1,4 +1,4 @@
-"""What the report says of the costs that predictions rest on."""
+"""What the report says about the costs behind predictions."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def _facts(costs: dict[str, Any]) -> list[CostFact]:
 def _values(costs: dict[str, Any]) -> dict[str, str]:
     facts = _facts(costs)
     assert all(fact.meaning for fact in facts)
-    found = {fact.name: fact.value for fact in facts}
-    assert len(found) == len(facts)
-    return found
+    values = {fact.name: fact.value for fact in facts}
+    assert len(values) == len(facts)
+    return values
 
 
 def test_all_that_a_profile_measured() -> None:
@@ -92,10 +92,10 @@ def test_nothing_is_invented() -> None:
     by_link = {"transfers": {"latency_ms": 0.01, "bandwidth_gbps": 100}, "contention": {"kind": "none"}}
     assert _values(OPERATORS | by_link)["Link between devices"] == "10 µs and 100 Gbit/s"
     plain = {key: MEASURED["profile"][key] for key in ("seconds", "budget_s", "repeats", "precision", "measured")}
-    found = _values(OPERATORS | {"profile": plain | {"imprecise": 0, "modelled": 0, "cached": 0}})
-    assert found["Repeats"] == "20 at least; all certain within 2%"
-    assert found["Measurements"] == "180 in this profile, none from the cache"
-    assert "Stages" not in found
+    values = _values(OPERATORS | {"profile": plain | {"imprecise": 0, "modelled": 0, "cached": 0}})
+    assert values["Repeats"] == "20 at least; all certain within 2%"
+    assert values["Measurements"] == "180 in this profile, none from the cache"
+    assert "Stages" not in values
     assert _values(OPERATORS | {"contention": {"kind": "blend"}})["Contention"] == (
         "alpha 0.5; not checked against stages"
     )

@@ -111,24 +111,24 @@ def test_frames_merge(results: hios.Results) -> None:
 
 
 def test_costs(tmp_path: Path) -> None:
-    """Every entry of costs.json is a row, with what it is about."""
+    """Every entry of costs.json is a row that names its kind and operators."""
     directory = make_results(tmp_path / "net", "net")
     costs = artifacts.read(directory / "costs.json", "costs")
     costs["operators"]["op1"] |= {"interval_ms": [0.2, 0.3], "repeats": 30, "utilization": 0.5}
     costs["stages"] = [{"groups": [["op1", "op2"], ["op3"]], "time_ms": 4.5}]
     del costs["format_version"]
     artifacts.write(directory / "costs.json", "costs", costs)
-    found = hios.load_results(directory)
-    assert found.costs["kind"].value_counts().to_dict() == {
+    tables = hios.load_results(directory)
+    assert tables.costs["kind"].value_counts().to_dict() == {
         "operator": len(costs["operators"]),
         "transfer": len(costs["transfers"]),
         "stage": 1,
     }
-    row = found.costs.query("operator == 'op1'").iloc[0]
+    row = tables.costs.query("operator == 'op1'").iloc[0]
     assert (row["low_ms"], row["high_ms"], row["repeats"]) == (0.2, 0.3, 30)
-    stage = found.costs.query("kind == 'stage'").iloc[0]
+    stage = tables.costs.query("kind == 'stage'").iloc[0]
     assert (stage["groups"], stage["time_ms"]) == ((("op1", "op2"), ("op3",)), 4.5)
-    assert found.operators.set_index("operator")["utilization"].loc[["op0", "op1"]].tolist() == [1.0, 0.5]
+    assert tables.operators.set_index("operator")["utilization"].loc[["op0", "op1"]].tolist() == [1.0, 0.5]
 
 
 def test_transfers_of_a_link_model(tmp_path: Path) -> None:
@@ -149,8 +149,8 @@ def test_networks_of_one_name(folder: Path, tmp_path: Path) -> None:
     """Networks of the same name are told apart by their folders, as in the report."""
     for name in ("one", "other"):
         shutil.copytree(folder / "first", tmp_path / name)
-    found = hios.load_results(tmp_path)
-    assert set(found.latencies["model"]) == set(found.operators["model"]) == {"first (one)", "first (other)"}
+    tables = hios.load_results(tmp_path)
+    assert set(tables.latencies["model"]) == set(tables.operators["model"]) == {"first (one)", "first (other)"}
 
 
 @pytest.mark.parametrize(

@@ -107,15 +107,15 @@ def document(picture: Picture) -> ET.Element:
 
 def anchors(path: str) -> list[tuple[float, float]]:
     """Points where the pieces of a path end, with the corners of rounded turns."""
-    found: list[tuple[float, float]] = []
+    points: list[tuple[float, float]] = []
     for command, numbers in re.findall(r"([MLHCQ])([^MLHCQ]*)", path):
         values = [float(number) for number in numbers.split()]
         if command == "H":
-            found.append((values[0], found[-1][1]))
+            points.append((values[0], points[-1][1]))
         else:
             skip = {"C": 4}.get(command, 0)
-            found += list(zip(values[skip::2], values[skip + 1 :: 2], strict=True))
-    return found
+            points += list(zip(values[skip::2], values[skip + 1 :: 2], strict=True))
+    return points
 
 
 def test_every_operator_and_edge_is_drawn_once(picture: Picture) -> None:
@@ -172,10 +172,10 @@ def test_values_run_from_left_to_right_within_a_frame(picture: Picture) -> None:
 
 def test_lines_join_their_operators(picture: Picture) -> None:
     """A line begins at the right side of its source and ends at the left side of its target."""
-    found = boxes(picture)
+    drawn = boxes(picture)
     for path in document(picture).iter(f"{SVG}path"):
         if path.get("class") == "edge":
-            source, target = found[int(path.attrib["data-from"])], found[int(path.attrib["data-to"])]
+            source, target = drawn[int(path.attrib["data-from"])], drawn[int(path.attrib["data-to"])]
             points = anchors(path.attrib["d"])
             assert points[0][0] == pytest.approx(source.x + source.width, abs=0.11)
             assert source.y < points[0][1] < source.y + source.height
@@ -185,12 +185,12 @@ def test_lines_join_their_operators(picture: Picture) -> None:
 
 def test_no_line_runs_behind_an_operator(picture: Picture) -> None:
     """Curves stay between columns and level or upright pieces pass no box but those at the ends."""
-    found = boxes(picture)
+    drawn = boxes(picture)
     for path in document(picture).iter(f"{SVG}path"):
         if path.get("class") != "edge":
             continue
         ends = {int(path.attrib["data-from"]), int(path.attrib["data-to"])}
-        others = [box for operator, box in found.items() if operator not in ends]
+        others = [box for operator, box in drawn.items() if operator not in ends]
         for (x, y), (to_x, to_y) in itertools.pairwise(anchors(path.attrib["d"])):
             # the whole rectangle that a curve lies in, less the rounding of its ends
             spanned = Box(min(x, to_x) + 0.2, min(y, to_y), abs(to_x - x) - 0.4, abs(to_y - y))

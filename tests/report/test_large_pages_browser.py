@@ -84,7 +84,7 @@ def test_chart_of_a_large_page_opens(browser: Any, path: Path) -> None:
 
 
 def test_paper_of_a_large_page_has_all(browser: Any, path: Path) -> None:
-    """On paper every chart is open and drawn, wherever the window is."""
+    """In print every chart is expanded and drawn, wherever the window is."""
     tab = visited(browser, path, width=PAPER[0]).tab
     tab.emulate_media(media="print")
     tab.evaluate("dispatchEvent(new Event('beforeprint'))")

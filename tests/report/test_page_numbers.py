@@ -98,7 +98,7 @@ def _expected(run: dict[str, Any]) -> list[str]:
 
 @pytest.mark.slow
 def test_a_changed_measurement_changes_what_rests_on_it_and_nothing_else(tmp_path: Path) -> None:
-    """With a schedule measured 10 % faster, every number that depends on it is another, and all others are the same."""
+    """With a schedule measured 10 % faster, every number that depends on it changes, and no other does."""
     model = make_results(tmp_path / "m", "net", 30, 3)
     before, run = _page(model), artifacts.read(model / "run.json", "run")
     old = _expected(run)

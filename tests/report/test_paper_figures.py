@@ -149,8 +149,8 @@ def test_verdicts_are_counted(results: Path, page: str) -> None:
     assert all(sentence in html.unescape(page).split('<section id="papers"')[0] for sentence in sentences)
     total, *counts = map(int, re.findall(r"\d+", sentences[0]))
     assert total == sum(counts) == len({key for figure in registry.figures() for key in figure.published})
-    found = [entry for name in DRAWN for entry in _record(results, name).comparisons if entry.by == "hios"]
-    assert counts[0] == sum(entry.verdict == "agrees" for entry in found)
+    entries = [entry for name in DRAWN for entry in _record(results, name).comparisons if entry.by == "hios"]
+    assert counts[0] == sum(entry.verdict == "agrees" for entry in entries)
     assert f"Of the {len(_record(results, 'hios_fig8').comparisons) // 2} statements about HIOS's simul" in sentences[1]
 
 

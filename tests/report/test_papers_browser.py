@@ -32,7 +32,7 @@ def test_page_with_figures_opens_clean(browser: Any, path: Path, width: int, sch
 
 
 def test_figures_are_complete_without_scripts(browser: Any, path: Path) -> None:
-    """Every chart is drawn, every table of a table stands open."""
+    """Every chart is drawn, figures without one show their table, and nothing is collapsed."""
     visit = visited(browser, path, scripts=False)
     for name in CHARTS:
         box = visit.tab.locator(f"article.paper svg#{name}").bounding_box()

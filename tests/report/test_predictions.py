@@ -148,7 +148,7 @@ def test_schedules_are_chosen(folder: Path) -> None:
 
 
 def test_schedules_of_other_costs_are_refused(folder: Path) -> None:
-    """A schedule whose latency is not that of costs.json is told to be made again."""
+    """A schedule whose latency does not follow from costs.json is refused, with the advice to make it again."""
     v100 = gpu("v100-sxm2")
     write(folder / "costs.json", "costs", predicted_costs(GRAPH, v100, link(None, v100), 2))
     status, message = report(folder)

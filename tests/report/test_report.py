@@ -115,18 +115,18 @@ def make_probe(factor: float, later: float = 1.0) -> dict[str, Any]:
 
 def make_result(problem: Problem, algorithm: str, devices: int, chance: random.Random) -> dict[str, Any]:
     """An entry of run.json without the ratios."""
-    found = schedule(problem, algorithm, devices)
-    placements = found.to_json()["placements"]
+    scheduled = schedule(problem, algorithm, devices)
+    placements = scheduled.to_json()["placements"]
     late = chance.uniform(1.02, 1.06)
     return {
         "label": f"{algorithm} <{devices}>",
         "algorithm": algorithm,
-        "parameters": dict(found.parameters),
+        "parameters": dict(scheduled.parameters),
         "devices": devices,
-        "predicted_ms": found.latency_ms,
-        "lower_bound_ms": found.lower_bound_ms,
-        "scheduling_time_s": found.scheduling_time_s,
-        "latency_ms": latency(late * found.latency_ms, chance),
+        "predicted_ms": scheduled.latency_ms,
+        "lower_bound_ms": scheduled.lower_bound_ms,
+        "scheduling_time_s": scheduled.scheduling_time_s,
+        "latency_ms": latency(late * scheduled.latency_ms, chance),
         "largest_difference": 2e-6,
         "predicted": placements,
         "measured": [
@@ -435,7 +435,7 @@ def test_sentences_rest_on_intervals(tmp_path: Path) -> None:
 
 
 def test_auto_has_a_row(tmp_path: Path) -> None:
-    """What was chosen has a row of its own runs in page, chart and table, and is explained; otherwise none of it."""
+    """The choice has a row of its own runs in page, chart and table, and an explanation; without one, nothing."""
     chosen = {
         "label": "sequential, 2 cores",
         "algorithm": "sequential",
@@ -455,8 +455,8 @@ def test_auto_has_a_row(tmp_path: Path) -> None:
     assert row[1:6] == ["auto: sequential, 2 cores", "1", "1.250", "1.000–1.500", "3.50 (3.40–3.60)"]  # noqa: RUF001
     assert "chosen by other runs" in page
     assert "<dt>auto</dt>" in page
-    (found,) = [row for row in read_csv(tmp_path / "chosen" / "latency.csv") if row["kind"] == "auto"]
-    assert (found["threads"], found["speedup_low"], found["runs"]) == ("2", "3.4", "3")
+    (auto_row,) = [row for row in read_csv(tmp_path / "chosen" / "latency.csv") if row["kind"] == "auto"]
+    assert (auto_row["threads"], auto_row["speedup_low"], auto_row["runs"]) == ("2", "3.4", "3")
     plain = (tmp_path / "plain" / "report.html").read_text(encoding="utf-8")
     assert "auto: " not in plain
     assert "<dt>auto</dt>" not in plain
@@ -571,7 +571,7 @@ def test_an_outlier_does_not_flatten_the_chart(tmp_path: Path) -> None:
 
 
 def test_without_an_outlier_nothing_is_cut_off(page: str) -> None:
-    """Latencies of the same order are all shown whole."""
+    """Latencies of the same order of magnitude are all shown in full."""
     figure = latency_figure(page)
     assert "▸" not in figure
     widths = bar_widths(figure)

@@ -131,7 +131,7 @@ def test_tables_sort_by_click_and_keyboard(browser: Any, path: Path) -> None:
 
 
 def test_tables_show_one_model(browser: Any, path: Path) -> None:
-    """Choosing a model leaves its rows in all three tables; all brings back the others."""
+    """Choosing a model keeps only its rows in all three tables; choosing all restores the others."""
     tab = visited(browser, path).tab
     choice = tab.get_by_role("combobox", name="Model")
     rows = tab.locator("#tables tr[data-model]:visible")
@@ -144,7 +144,7 @@ def test_tables_show_one_model(browser: Any, path: Path) -> None:
 
 
 def test_charts_hover_and_zoom(browser: Any, path: Path) -> None:
-    """Every chart tells about its bars; Gantt charts zoom by drag and by button, and come back whole."""
+    """Every chart shows details of its bars; Gantt charts zoom by drag and by button, and can be reset."""
     visit = visited(browser, path)
     tab = visit.tab
     tip = tab.locator(".tip")
@@ -180,7 +180,7 @@ def test_charts_hover_and_zoom(browser: Any, path: Path) -> None:
 
 
 def test_page_is_complete_without_scripts(browser: Any, path: Path) -> None:
-    """Every schedule is open and drawn, tables are whole, and no button stands there that does nothing."""
+    """Every schedule is expanded and drawn, tables are complete, and there is no button without effect."""
     visit = visited(browser, path, scripts=False)
     charts = visit.tab.locator("svg.chart")
     assert charts.count() == 2 * (1 + len(COMPETITORS))

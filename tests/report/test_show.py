@@ -65,8 +65,8 @@ def test_staged_schedule_line_by_line() -> None:
 
 def test_facts_above_the_chart() -> None:
     """Algorithm, parameters, latency, bound, gap, scheduling time, notes, merges and idle shares stand above it."""
-    told = replace(STAGED, notes={"search": "stopped after 10 s"}, merges=(("left", "right"),))
-    facts = draw(told, Look(100), {}).partition("\n\n")[0]
+    timetable = replace(STAGED, notes={"search": "stopped after 10 s"}, merges=(("left", "right"),))
+    facts = draw(timetable, Look(100), {}).partition("\n\n")[0]
     assert facts.splitlines() == [
         "graph            tiny",
         "operators        5",
@@ -98,8 +98,8 @@ def test_gap(bound: float, expected: str) -> None:
 
 def test_idle_share_counts_streams_together() -> None:
     """A device is idle only while none of its streams runs; a device without operators is idle throughout."""
-    told = made([("a", 0, 0, None, 0, 4), ("b", 0, 1, None, 2, 6), ("c", 0, 0, None, 8, 10)], devices=2)
-    first, second = device_uses(told)
+    timetable = made([("a", 0, 0, None, 0, 4), ("b", 0, 1, None, 2, 6), ("c", 0, 0, None, 8, 10)], devices=2)
+    first, second = device_uses(timetable)
     assert first.idle_share == pytest.approx(0.2)
     assert str(first) == "3 operators on 2 streams, idle 20.0 % of the latency"
     assert (second.idle_share, str(second)) == (1.0, "no operator")
@@ -117,8 +117,8 @@ def test_groups_and_streams_have_marks_of_operators() -> None:
 
 def test_many_operators_in_a_column_are_marked() -> None:
     """Where more operators begin than there are columns, the column says so instead of hiding them."""
-    told = made([(f"v{number}", 0, 0, number, number, number + 1) for number in range(200)])
-    drawn = draw(told, Look(49, parts=1), {})
+    timetable = made([(f"v{number}", 0, 0, number, number, number + 1) for number in range(200)])
+    drawn = draw(timetable, Look(49, parts=1), {})
     assert lanes(drawn) == ["device 0 " + "▒" * 40]
     assert "▒ several operators in a column" in drawn
 
@@ -134,14 +134,14 @@ def test_every_schedule_is_drawn_within_the_width(
     instance: Problem, name: str, width: int, parts: int | None, symbols: Any
 ) -> None:
     """Whatever the graph, no line is longer than the width; every part has a line a device, and at most one a lane."""
-    found = schedule(instance, name, 3 if name == "heft" else 1)
-    text = draw(found, Look(width, parts, symbols), {})
+    scheduled = schedule(instance, name, 3 if name == "heft" else 1)
+    text = draw(scheduled, Look(width, parts, symbols), {})
     assert max(map(len, text.splitlines())) <= width
-    rows = len({(row.device, row.stream) for row in found.placements})
-    idle = found.devices - len({row.device for row in found.placements})
+    rows = len({(row.device, row.stream) for row in scheduled.placements})
+    idle = scheduled.devices - len({row.device for row in scheduled.placements})
     first = [line for line in lanes(text) if line.startswith("device")]
-    assert len(first) % found.devices == 0
-    drawn = len(first) // found.devices
+    assert len(first) % scheduled.devices == 0
+    drawn = len(first) // scheduled.devices
     assert parts in (None, drawn)
     assert len(first) <= len(lanes(text)) <= drawn * (rows + idle)
 
@@ -175,10 +175,10 @@ def simulation(operators: int) -> Schedule:
 @pytest.mark.parametrize("operators", [10, 400])
 def test_labels_of_small_and_large_schedules(operators: int, width: int) -> None:
     """At 80 and 200 columns most of 10 and of 400 operators are named on their bars, within a hundred lines."""
-    found = simulation(operators)
-    drawn = draw(found, Look(width), {})
+    simulated = simulation(operators)
+    drawn = draw(simulated, Look(width), {})
     named = set(re.findall(r"[┃│](v\d+)", drawn))
-    assert named <= {row.operator for row in found.placements}
+    assert named <= {row.operator for row in simulated.placements}
     assert len(named) > 0.5 * operators
     assert len(drawn.splitlines()) < 100
 
@@ -196,8 +196,8 @@ def test_parts_cut_the_axis() -> None:
 
 def test_idle_streams_are_left_out_of_a_part() -> None:
     """A part shows the streams that run something in it, and the first of each device in any case."""
-    told = made([("a", 0, 0, None, 0, 4), ("b", 0, 1, None, 0, 1), ("c", 0, 2, None, 4, 8)])
-    assert [line[:12] for line in lanes(draw(told, Look(80, parts=2), {}))] == [
+    timetable = made([("a", 0, 0, None, 0, 4), ("b", 0, 1, None, 0, 1), ("c", 0, 2, None, 4, 8)])
+    assert [line[:12] for line in lanes(draw(timetable, Look(80, parts=2), {}))] == [
         "device 0 s0 ",
         "         s1 ",
         "device 0 s0 ",
@@ -207,8 +207,8 @@ def test_idle_streams_are_left_out_of_a_part() -> None:
 
 def test_many_streams_still_have_labels() -> None:
     """Fifty streams of which few run at a time take more parts, not one in which no label fits."""
-    told = made([(f"v{number}", 0, number, None, number, number + 2) for number in range(50)])
-    drawn = draw(told, Look(80), {})
+    timetable = made([(f"v{number}", 0, number, None, number, number + 2) for number in range(50)])
+    drawn = draw(timetable, Look(80), {})
     assert len(set(re.findall(r"│(v\d+)", drawn))) > 45
     assert len(drawn.splitlines()) < 100
 
@@ -285,16 +285,16 @@ def test_streams_that_cannot_print_bars_get_ascii() -> None:
 
 def test_names_cannot_move_the_cursor() -> None:
     """Control characters in names and notes from a file are shown as question marks."""
-    told = replace(made([("a\x1b[2Jb\nc", 0, 0, 0, 0, 1)], graph="g\x07"), notes={"a\rb": "c\x9bd"})
-    text = draw(told, Look(60), {})
+    timetable = replace(made([("a\x1b[2Jb\nc", 0, 0, 0, 0, 1)], graph="g\x07"), notes={"a\rb": "c\x9bd"})
+    text = draw(timetable, Look(60), {})
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
     assert "┃a?[2Jb?c─" in text
 
 
 def test_long_notes_keep_to_the_width() -> None:
-    """Topics and texts of notes of any length stay within the width."""
-    told = replace(STAGED, notes={"a topic " * 20: "a text " * 30, "unbroken" * 20: "t" * 200})
-    assert max(map(len, draw(told, Look(60), {}).splitlines())) <= 60
+    """Notes stay within the width, however long their topics and texts are."""
+    timetable = replace(STAGED, notes={"a topic " * 20: "a text " * 30, "unbroken" * 20: "t" * 200})
+    assert max(map(len, draw(timetable, Look(60), {}).splitlines())) <= 60
 
 
 def test_short_names_tell_operators_apart() -> None:

@@ -167,7 +167,7 @@ def test_terminal_needs_no_charts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @needs_chromium
 def test_page_in_browser(path: Path) -> None:
-    """In Chromium bars are drawn and named, hovering tells about one, dragging zooms, and nothing is sent or loaded."""
+    """In Chromium bars are drawn and labelled, hovering explains, dragging zooms; nothing is sent or loaded."""
     with opened(path) as visit:
         tab = visit.tab
         bars = tab.locator("[data-hover]")

@@ -27,7 +27,7 @@ ROWS = {row.operator: row for row in MADE.placements}
 
 
 def test_lanes() -> None:
-    """One on several devices is on a lane of each, and no device is left out."""
+    """An operator on several devices is drawn on a lane of each, and no device is left out."""
     assert lanes_of(ROWS["c"]) == [(0, 0), (1, 0)]
     assert lanes_of(ROWS["b"]) == [(1, 0)]
     assert lanes((lane for row in MADE.placements for lane in lanes_of(row)), 3) == [(0, 0), (1, 0), (2, 0)]
@@ -104,8 +104,8 @@ def test_commands(tmp_path: Path) -> None:
     assert made.output.rstrip().endswith("; several devices: 1 operator on 2 at once")
     assert json.loads(out.read_text())["placements"][2]["devices"] == [0, 1]
     assert "devices" not in json.loads(out.read_text())["placements"][0]
-    found = CliRunner().invoke(main, ["evaluate", *arguments, str(out)])
-    assert found.output == "8 ms; several devices: 1 operator on 2 at once\n"
+    result = CliRunner().invoke(main, ["evaluate", *arguments, str(out)])
+    assert result.output == "8 ms; several devices: 1 operator on 2 at once\n"
     assert CliRunner().invoke(main, ["verify", str(tmp_path)]).exit_code == 0
     del costs["operators"]["c"]["wide_ms"]
     costs_path.write_text(json.dumps(costs))

@@ -55,7 +55,7 @@ def plans(graph: Graph) -> dict[str, Plan]:
     alternating: list[list[Any]] = [[] for _ in range(DEVICES)]
     for position, operator in enumerate(graph.order):
         alternating[position % DEVICES].append(((operator,),))
-    found: dict[str, Plan] = {
+    made: dict[str, Plan] = {
         "sequential": one_by_one,
         "one-group": StagedPlan((((tuple(graph.order),),),)),
         "alternating": StagedPlan(tuple(tuple(row) for row in alternating)),
@@ -64,9 +64,9 @@ def plans(graph: Graph) -> dict[str, Plan]:
         "merged": merged_plan(graph, 1),
         "merged-alternating": merged_plan(graph, DEVICES),
     }
-    found |= {f"random-{seed}": random_plan(graph, DEVICES, seed) for seed in range(1, 6)}
-    found |= {f"streams-{count}": random_streams(graph, DEVICES, count, seed=count) for count in range(1, 6)}
-    return found | {
+    made |= {f"random-{seed}": random_plan(graph, DEVICES, seed) for seed in range(1, 6)}
+    made |= {f"streams-{count}": random_streams(graph, DEVICES, count, seed=count) for count in range(1, 6)}
+    return made | {
         "one-device-streams": random_streams(graph, 1, 4, seed=4),
         "stream-each": StreamPlan((tuple((operator,) for operator in graph.order),), tuple(graph.order)),
     }

@@ -1,4 +1,4 @@
-"""What tests do to operators inside workers, and ask of them."""
+"""Functions that tests run inside workers, to make operators fail and to query them."""
 
 from __future__ import annotations
 

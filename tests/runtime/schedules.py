@@ -97,7 +97,7 @@ def _random_order(graph: Graph, shuffle: random.Random) -> list[int]:
 
 
 def _groups(graph: Graph, chunk: list[int], shuffle: random.Random) -> Stage:
-    """Operators that depend on each other in one group, in order; independent parts beside each other in up to four."""
+    """Operators that depend on each other in one group, in order; independent parts side by side in up to four."""
     index = graph.index
     part = {operator: {operator} for operator in chunk}
     for edge in graph.edges:

@@ -47,11 +47,11 @@ def test_every_algorithm_can_be_executed(files: Files, graph: Graph, tmp_path: P
     for result, path in zip(run["results"], paths, strict=True):
         assert result["largest_difference"] < 1e-3
         placed = {row.operator: (row.device, row.stream, row.stage) for row in Schedule.read(path).placements}
-        found = {row["operator"]: (row["device"], row["stream"], row["stage"]) for row in result["measured"]}
-        assert found == placed
-        if all(stage is None for _, _, stage in found.values()):
+        positions = {row["operator"]: (row["device"], row["stream"], row["stage"]) for row in result["measured"]}
+        assert positions == placed
+        if all(stage is None for _, _, stage in positions.values()):
             on_streams.add(result["algorithm"])
             # hios-wide has one stream a device, whose order alone matters.
-            several = len({stream for _, stream, _ in found.values()}) > 1
+            several = len({stream for _, stream, _ in positions.values()}) > 1
             assert several == (result["algorithm"] != "hios-wide")
     assert on_streams >= STREAMS

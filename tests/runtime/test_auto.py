@@ -26,12 +26,12 @@ def _session(graph: Graph, runs: dict[str, list[float]]) -> tuple[dict[str, Comp
     for label, devices in (("one", 1), ("wide", 2)):
         plan = random_plan(graph, devices, seed=1)
         entries.append(Entry(label, schedule_of(graph, plan), plan))
-    found = competitors(graph, ArenaPlan(graph, 2), entries, 2)
-    for name, competitor in found.items():
+    by_label = competitors(graph, ArenaPlan(graph, 2), entries, 2)
+    for name, competitor in by_label.items():
         competitor.latencies_ms = runs.get(name, [1000.0] * 12)
         row = Placement("conv1", 0, 0, 0, 1.0, 2.0)
         competitor.timelines = [[row]] * 12
-    return found, entries
+    return by_label, entries
 
 
 def test_other_runs_choose_than_are_reported(graph: Graph) -> None:
@@ -42,11 +42,11 @@ def test_other_runs_choose_than_are_reported(graph: Graph) -> None:
         "wide": [4.0, 8.0, 5.0, 9.0, 4.0, 8.0] * 2,
     }
     choice = choose(*_session(graph, runs))
-    found = choice.result()
-    assert (found.label, found.algorithm, found.devices, found.cores) == ("wide", "test", 2, 2)
-    assert found.latency_ms.runs == (8.0, 9.0, 8.0) * 2
-    assert found.speedup == 3.0
-    assert found.candidates == 4
+    chosen = choice.result()
+    assert (chosen.label, chosen.algorithm, chosen.devices, chosen.cores) == ("wide", "test", 2, 2)
+    assert chosen.latency_ms.runs == (8.0, 9.0, 8.0) * 2
+    assert chosen.speedup == 3.0
+    assert chosen.candidates == 4
     assert choice.schedule(graph).notes["auto"].startswith("the fastest of 4 in every other run: wide; ")
 
 
@@ -60,24 +60,24 @@ def test_the_steadiest_of_equals_is_chosen(graph: Graph) -> None:
         "one": [13.0] * 32,
         "2 independent copies": [12.0] * 32,
     }
-    found = choose(*_session(graph, runs)).result()
-    assert found.label == "wide"
-    assert found.latency_ms.runs == (8.3,) * 16
+    chosen = choose(*_session(graph, runs)).result()
+    assert chosen.label == "wide"
+    assert chosen.latency_ms.runs == (8.3,) * 16
 
 
 @pytest.mark.parametrize(("winner", "cores"), [(BASELINE, 1), ("sequential, 2 cores", 2)])
 def test_sequential_may_win(graph: Graph, winner: str, cores: int) -> None:
     """The sequential schedule gets a schedule file, with measured times and a note that says so."""
     choice = choose(*_session(graph, {winner: [5.0] * 12}))
-    found, written = choice.result(), choice.schedule(graph)
-    assert (found.label, found.algorithm, found.devices, found.cores) == (winner, "sequential", 1, cores)
+    chosen, written = choice.result(), choice.schedule(graph)
+    assert (chosen.label, chosen.algorithm, chosen.devices, chosen.cores) == (winner, "sequential", 1, cores)
     assert (written.algorithm, written.devices, written.latency_ms) == ("sequential", 1, 2.0)
     assert written.notes["times"].startswith("measured")
     assert ("2 cores, with a thread on each" in written.notes["auto"]) == (cores == 2)
 
 
 def test_what_is_not_faster_beyond_doubt_is_not_chosen(graph: Graph) -> None:
-    """Sequential, disturbed in a third of the runs, stays before a steady schedule that takes longer, and says so."""
+    """A disturbed sequential schedule is kept over a steady one that is not significantly faster; a note says so."""
     disturbed = [20.0 if number % 6 in (0, 3) else 10.0 for number in range(36)]
     choice = choose(*_session(graph, {BASELINE: disturbed, "one": [14.0] * 36, "wide": [10.0, 10.0, 10.4] * 12}))
     assert choice.label == BASELINE

@@ -43,14 +43,14 @@ def test_other_runtimes_take_turns(tmp_path: Path) -> None:
     arguments = files.graph, files.weights, [tmp_path / "random.json"], tmp_path / "run.json", settings
     execute(*arguments, program=files.program)
     run = artifacts.read(tmp_path / "run.json", "run")
-    found = [(entry["name"], entry["kind"]) for entry in run["references"] if entry["kind"] != "engine"]
+    ran = [(entry["name"], entry["kind"]) for entry in run["references"] if entry["kind"] != "engine"]
     threads = [f"{count} thread{'s' * (count > 1)}" for count in range(1, DEVICES + 1)]
     expected = []
     for kind in cpu.RUNTIMES:
         expected += [(f"{RUNTIMES[kind]}, {count}", kind) for count in threads]
         if kind == "onnxruntime" and DEVICES > 1:
             expected.append((f"ONNX Runtime, parallel, {threads[-1]}", kind))
-    assert found == expected
+    assert ran == expected
     for entry in run["references"]:
         assert entry["largest_difference"] < 1e-4
         assert len(entry["latency_ms"]["runs"]) == 2
@@ -67,11 +67,11 @@ def _devices(cores: list[list[int]]) -> Platform:
 
 
 def test_workers_and_cores() -> None:
-    """Each has a worker of its own behind those of the engine, and as many cores as threads."""
-    found = references(_devices([[0], [1], [2]]), "eager", ["onnxruntime", "eager"])
-    assert [entry.worker for entry in found] == [4, 5, 6, 7, 8]
-    assert [entry.cores for entry in found] == [[0], [0, 1, 2], [0], [0, 1, 2], [0, 1, 2]]
-    assert [entry.options.get("parallel", False) for entry in found] == [False] * 4 + [True]
+    """Each has its own worker, numbered after those of the engine, and as many cores as threads."""
+    entries = references(_devices([[0], [1], [2]]), "eager", ["onnxruntime", "eager"])
+    assert [entry.worker for entry in entries] == [4, 5, 6, 7, 8]
+    assert [entry.cores for entry in entries] == [[0], [0, 1, 2], [0], [0, 1, 2], [0, 1, 2]]
+    assert [entry.options.get("parallel", False) for entry in entries] == [False] * 4 + [True]
     assert [(entry.name, entry.worker) for entry in references(_devices([[3]]), "eager", ["eager"])] == [
         ("eager PyTorch, 1 thread", 1)
     ]

@@ -95,7 +95,7 @@ def _errors(printed: str) -> list[str]:
 
 def _ranks_of(schedule: Path) -> list[int]:
     """Processes that run a schedule, launchers left out."""
-    found = []
+    pids = []
     for path in Path("/proc").iterdir():
         if path.name.isdigit() and running(int(path.name)):
             try:
@@ -103,8 +103,8 @@ def _ranks_of(schedule: Path) -> list[int]:
             except (FileNotFoundError, ProcessLookupError):
                 continue
             if str(schedule).encode() in words:
-                found.append(int(path.name))
-    return found
+                pids.append(int(path.name))
+    return pids
 
 
 def _written(graph: Graph, plan: Plan, folder: Path) -> Path:
@@ -209,7 +209,7 @@ def test_branches_without_a_program(tmp_path: Path, transport: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_values_without_tags(files: Files, graph: Graph, tmp_path: Path, seed: int) -> None:
-    """Where only the order of messages tells values apart, as in NCCL, they still reach their readers."""
+    """If only the order of messages identifies values, as in NCCL, they still reach their readers."""
     schedule = _written(graph, random_plan(graph, 3, seed=seed), tmp_path)
     command = _command("gloo", 3, files, schedule)
     place = command.index("-m", command.index("torch.distributed.run"))
@@ -258,9 +258,9 @@ def test_ranks_that_differ(files: Files, graph: Graph, tmp_path: Path, transport
     code, printed = _run([*command[:place], str(RANKS.with_name("differing_ranks.py")), *words, *command[place + 2 :]])
     assert code != 0
     (line,) = _errors(printed)
-    found = "seed, 12 and 11" if what == "seed" else f"{re.escape(str(files.graph))}: its contents"
+    difference = "seed, 12 and 11" if what == "seed" else f"{re.escape(str(files.graph))}: its contents"
     assert re.match(
-        rf"Error: (rank 0 on \S+: )?.*rank 1 on \S+ and rank 0 on \S+ differ in {found}; all ranks need", line
+        rf"Error: (rank 0 on \S+: )?.*rank 1 on \S+ and rank 0 on \S+ differ in {difference}; all ranks need", line
     )
     assert not (tmp_path / "run.json").exists()
 
@@ -363,9 +363,9 @@ def test_without_a_launcher(files: Files, alternating: Path, transport: str) -> 
     start = len(command) - 1 - command[::-1].index("-m")
     code, printed = _run([sys.executable, *command[start:]])
     assert code == 1
-    found = {"gloo": "RANK is not set", "mpi": "found no launcher"}[transport]
+    reason = {"gloo": "RANK is not set", "mpi": "found no launcher"}[transport]
     launcher = {"gloo": "torchrun", "mpi": "mpirun"}[transport]
-    assert printed.startswith(f"Error: transport {transport}: {found}; start the ranks with {launcher}, such as: ")
+    assert printed.startswith(f"Error: transport {transport}: {reason}; start the ranks with {launcher}, such as: ")
     segments = lambda: [path for path in set(shared.iterdir()) - before if path.name.startswith("sm_segment")]  # noqa: E731
     assert eventually(lambda: not segments())  # but for those of MPI programs that other tests run meanwhile
 
@@ -417,9 +417,9 @@ def test_tags_differ_within_two_epochs() -> None:
     """Messages of a run and the next have tags of their own, within the limit, also where numbers begin again."""
     tags = Tags(10, 57)
     for epoch in range(20):
-        found = {tags.of(number, place) for number in (epoch, epoch + 1) for place in range(10)}
-        assert len(found) == 20
-        assert max(found) < 57
+        tags_drawn = {tags.of(number, place) for number in (epoch, epoch + 1) for place in range(10)}
+        assert len(tags_drawn) == 20
+        assert max(tags_drawn) < 57
     with pytest.raises(PlatformError, match=r"transfers 10 values; allowed: 9 with the tags of this MPI$"):
         Tags(10, 19)
 

@@ -62,7 +62,7 @@ def _one_by_one(graph: Graph) -> StagedPlan:
     ],
 )
 def test_operator_and_stage_are_named(files: Files, graph: Graph, how: str, message: str) -> None:
-    """Whatever becomes of an operator, the run ends with one line that names device, operator and stage."""
+    """However an operator fails, the run ends with one line that names device, operator and stage."""
     stage = list(graph.order).index(graph.index[SPOILT])
     timeout_s = 5.0 if how == "hang" else 300.0
     with pytest.raises(HiosError) as caught:
@@ -119,11 +119,11 @@ def _descriptors() -> int:
 )
 def test_markers_in_words(graph: Graph, operator: int, stage: int | None, stream: int, where: str) -> None:
     """A marker fits a flag of 64 bits, and holds operator, and stage or stream."""
-    found = progress_marker.marker(operator, stage, stream)
-    assert 0 < found < 2**63
-    assert progress_marker.text(graph, found) == f"operator {graph.operators[operator].id}, {where}"
+    marker = progress_marker.marker(operator, stage, stream)
+    assert 0 < marker < 2**63
+    assert progress_marker.text(graph, marker) == f"operator {graph.operators[operator].id}, {where}"
 
 
 def test_no_marker(graph: Graph) -> None:
-    """Before its first operator a device is nowhere."""
+    """A device that has not begun its first operator has no position."""
     assert progress_marker.text(graph, 0) == ""

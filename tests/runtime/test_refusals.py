@@ -144,28 +144,28 @@ def test_wrong_devices_are_refused(files: Files, sequential: Path, devices: int)
     _refused(message, files, [sequential], devices=devices)
 
 
-def _on_streams(found: Schedule, stream_of: dict[str, int], first: Sequence[str] = ()) -> Schedule:
+def _on_streams(schedule: Schedule, stream_of: dict[str, int], first: Sequence[str] = ()) -> Schedule:
     """The same operators without stages, on streams of device 0; some of them launched ahead of the others."""
     rows = [
         msgspec.structs.replace(row, stage=None, stream=stream_of.get(row.operator, row.stream))
-        for row in found.placements
+        for row in schedule.placements
     ]
     ahead = {operator: number - len(first) for number, operator in enumerate(first)}
-    return dataclasses.replace(found, placements=tuple(sorted(rows, key=lambda row: ahead.get(row.operator, 0))))
+    return dataclasses.replace(schedule, placements=tuple(sorted(rows, key=lambda row: ahead.get(row.operator, 0))))
 
 
 def test_deadlocks_of_streams_are_refused_before_the_run(files: Files, sequential: Path) -> None:
     """Two streams that each begin with an operator that waits for the other stream are refused, with names."""
-    found, one = Schedule.read(sequential), "fire2.expand1x1"
-    _on_streams(found, {one: 1, "conv1": 1}, [one, "conv1"]).write(sequential)
+    schedule, one = Schedule.read(sequential), "fire2.expand1x1"
+    _on_streams(schedule, {one: 1, "conv1": 1}, [one, "conv1"]).write(sequential)
     _refused(r"sequential\.json: the schedule deadlocks: .* wait for each other", files, [sequential])
 
 
 def test_too_many_streams_are_refused(files: Files, sequential: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream is a thread: more of them than a device takes are refused, with their number."""
+    """A stream is a thread; more streams than a device supports are refused, with their number."""
     monkeypatch.setattr(competitors, "MOST_STREAMS", 2)
-    found = Schedule.read(sequential)
-    _on_streams(found, {"conv1": 7, "conv10": 5}).write(sequential)
+    schedule = Schedule.read(sequential)
+    _on_streams(schedule, {"conv1": 7, "conv10": 5}).write(sequential)
     _refused(
         r"sequential\.json: placements: found 3 streams on device 0; allowed: at most 2, as each is a thread; ",
         files,
@@ -179,29 +179,31 @@ def test_wrong_merges_are_refused(files: Files, sequential: Path) -> None:
     _refused(r"sequential\.json: merges\[0\]: found conv1, conv10, which is not a stage", files, [sequential])
 
 
-def _with_stages(found: Schedule, stage_of: dict[str, int]) -> Schedule:
+def _with_stages(schedule: Schedule, stage_of: dict[str, int]) -> Schedule:
     return dataclasses.replace(
-        found,
+        schedule,
         placements=tuple(
-            msgspec.structs.replace(row, stage=stage_of.get(row.operator, row.stage)) for row in found.placements
+            msgspec.structs.replace(row, stage=stage_of.get(row.operator, row.stage)) for row in schedule.placements
         ),
     )
 
 
 def test_deadlocks_are_refused_before_the_run(files: Files, sequential: Path) -> None:
     """A device whose first stage waits for its last one would wait for ever: it is refused, with names."""
-    found = Schedule.read(sequential)
-    last = len(found.placements)
-    _with_stages(found, {"conv1": last}).write(sequential)
+    schedule = Schedule.read(sequential)
+    last = len(schedule.placements)
+    _with_stages(schedule, {"conv1": last}).write(sequential)
     _refused(r"sequential\.json: the schedule deadlocks: .* wait for each other", files, [sequential])
 
 
 def test_dependent_groups_are_refused_before_the_run(files: Files, sequential: Path) -> None:
     """Two groups of one stage that depend on each other would race."""
-    found = Schedule.read(sequential)
-    rows = [msgspec.structs.replace(row, stage=0) if row.operator == "max_pool2d" else row for row in found.placements]
+    schedule = Schedule.read(sequential)
+    rows = [
+        msgspec.structs.replace(row, stage=0) if row.operator == "max_pool2d" else row for row in schedule.placements
+    ]
     rows = [msgspec.structs.replace(row, stream=1) if row.operator == "max_pool2d" else row for row in rows]
-    dataclasses.replace(found, placements=tuple(rows)).write(sequential)
+    dataclasses.replace(schedule, placements=tuple(rows)).write(sequential)
     _refused(r"sequential\.json: operator max_pool2d depends on conv1", files, [sequential])
 
 
@@ -222,13 +224,13 @@ def test_deadlocks_across_devices_are_refused(files: Files, graph: Graph, sequen
 
 def test_schedule_of_another_graph_is_refused(files: Files, sequential: Path) -> None:
     """Operators that the graph does not have, or that the schedule lacks, are named."""
-    found = Schedule.read(sequential)
-    first = msgspec.structs.replace(found.placements[0], operator="stem1")
-    dataclasses.replace(found, placements=(first, *found.placements[1:])).write(sequential)
+    schedule = Schedule.read(sequential)
+    first = msgspec.structs.replace(schedule.placements[0], operator="stem1")
+    dataclasses.replace(schedule, placements=(first, *schedule.placements[1:])).write(sequential)
     _refused(r"sequential\.json: placements\[0\]\.operator: found stem1, which is not an operator", files, [sequential])
-    dataclasses.replace(found, graph_fingerprint="0" * 16).write(sequential)
+    dataclasses.replace(schedule, graph_fingerprint="0" * 16).write(sequential)
     _refused(r"sequential\.json: graph_fingerprint: found 0{16}; allowed: .* schedule this one", files, [sequential])
-    dataclasses.replace(found, placements=found.placements[:-1]).write(sequential)
+    dataclasses.replace(schedule, placements=schedule.placements[:-1]).write(sequential)
     _refused(r"sequential\.json: placements: operator .* is missing", files, [sequential])
 
 

@@ -1,4 +1,4 @@
-"""What a session prints."""
+"""The table that a session prints."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def test_table() -> None:
 
 def test_intervals() -> None:
     """Speedups stand with their intervals, and the heading says what they are; one without has none."""
-    told = {"speedup_interval": (1.889, 2.1)}
-    head, _, mine, eager, _ = latency_table(_run(10, "greedy", result=told)).splitlines()
+    speedup = {"speedup_interval": (1.889, 2.1)}
+    head, _, mine, eager, _ = latency_table(_run(10, "greedy", result=speedup)).splitlines()
     assert head.endswith("  speedup (95 %)")
     assert mine.endswith("  2.00 (1.89 to 2.10)")
     assert eager.endswith("  0.50")
@@ -103,13 +103,13 @@ def test_drift_in_words(factors: tuple[float, ...], said: str) -> None:
     """The drifts of all schedules in one phrase."""
     run = _run(10, "greedy", result={"error_beyond_drift": 0.0})
     results = [msgspec.structs.replace(run.results[0], drift=Estimate(factor, 1, 1)) for factor in factors]
-    found = in_words(msgspec.structs.replace(run, results=tuple(results)))
-    assert found is not None
-    assert found.startswith(f"The machine was {said}")
+    sentence = in_words(msgspec.structs.replace(run, results=tuple(results)))
+    assert sentence is not None
+    assert sentence.startswith(f"The machine was {said}")
 
 
 def test_virtual_devices() -> None:
-    """Where devices share cores or GPUs, the last line says what times are worth; elsewhere nothing does."""
+    """If devices share cores or GPUs, the last line says that times mean little; otherwise there is no such line."""
     for virtual, said in ((True, True), (False, False), (None, False)):
         platform = RunPlatform("cpu", virtual=virtual)
         last = latency_table(_run(10, "greedy", platform=platform)).splitlines()[-1]
@@ -117,7 +117,7 @@ def test_virtual_devices() -> None:
 
 
 def test_chosen() -> None:
-    """What was chosen stands behind the schedules, with what it is and its own runs."""
+    """The choice is listed after the schedules, with its description and its own runs."""
     chosen = Chosen("mine", "greedy", 1, 1, 3, Latency(10.4, 10.0, 11.0, ()), 1.92)
     lines = latency_table(_run(10, "greedy", chosen=chosen)).splitlines()
     assert lines[3] == "auto: mine                          10.40  10.00 to 11.00  1.92"

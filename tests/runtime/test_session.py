@@ -46,9 +46,9 @@ LABELS = [
 
 
 def _result(session: Session, label: str) -> dict[str, Any]:
-    (found,) = [result for result in session.run["results"] if result["label"] == label]
-    assert isinstance(found, dict)
-    return found
+    (labelled,) = [result for result in session.run["results"] if result["label"] == label]
+    assert isinstance(labelled, dict)
+    return labelled
 
 
 def _latencies(session: Session) -> list[dict[str, Any]]:
@@ -207,11 +207,15 @@ def test_ceiling_and_references(session: Session) -> None:
 @pytest.mark.skipif(DEVICES < 2, reason="needs two cores")
 def test_one_device_of_all_cores(session: Session) -> None:
     """The sequential schedule also ran with a thread on every core inside its operators, and was checked."""
-    found = session.run["references"][0]
-    assert (found["name"], found["kind"], found["threads"]) == (f"sequential, {DEVICES} cores", "engine", DEVICES)
-    assert len(found["latency_ms"]["runs"]) == RUNS
-    assert found["latency_ms"] != session.run["baseline"]["latency_ms"]
-    assert 0 <= found["largest_difference"] < 1e-3
+    reference = session.run["references"][0]
+    assert (reference["name"], reference["kind"], reference["threads"]) == (
+        f"sequential, {DEVICES} cores",
+        "engine",
+        DEVICES,
+    )
+    assert len(reference["latency_ms"]["runs"]) == RUNS
+    assert reference["latency_ms"] != session.run["baseline"]["latency_ms"]
+    assert 0 <= reference["largest_difference"] < 1e-3
 
 
 def test_platform_is_stated(session: Session) -> None:
@@ -294,10 +298,10 @@ def test_wrong_outputs_are_found(graph: Graph, wrong: float) -> None:
     )
     (output,) = plan.outputs
     session._expected = [torch.ones(output.shape)]
-    found = session._tensor(output)
-    found.fill_(1.00005)
+    tensor = session._tensor(output)
+    tensor.fill_(1.00005)
     assert session._difference("random") == pytest.approx(5e-5, rel=0.01)
-    found[0, 7] = wrong
+    tensor[0, 7] = wrong
     differs = r"^random: output 0 differs from the reference by up to .*; allowed: 0\.0001 absolute plus relative; "
     with pytest.raises(PlatformError, match=differs + "the schedule is wrong, or the engine in running it$"):
         session._difference("random")

@@ -106,7 +106,7 @@ def test_other_streams_beside_merged_operators_are_refused(graph: Graph) -> None
 def test_sets_of_devices_may_overlap(
     files: Files, graph: Graph, tmp_path: Path, devices: int, cores_per_device: int
 ) -> None:
-    """Operators on one to all of several virtual devices, in any combination, leave right outputs."""
+    """Operators on any number of virtual devices, in any combination, give correct outputs."""
     for seed in range(2):
         schedule_of(graph, random_wide(graph, devices, seed)).write(tmp_path / f"wide-{seed}.json")
     paths = [tmp_path / f"wide-{seed}.json" for seed in range(2)]

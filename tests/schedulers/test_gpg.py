@@ -15,20 +15,20 @@ from tests.problems import problem, problems
 
 
 def _latency(instance: Problem, **parameters: float | str) -> float:
-    found = schedule(instance, "gpg", parameters=parameters)
-    assert violations(instance, found) == []
-    return found.latency_ms
+    scheduled = schedule(instance, "gpg", parameters=parameters)
+    assert violations(instance, scheduled) == []
+    return scheduled.latency_ms
 
 
 @given(instance=problems())
 @settings(max_examples=50)
 def test_never_above_sequential_and_never_below_the_optimum(instance: Problem) -> None:
     """No schedule takes longer than the operators in sequence, or less time than that of ios without merges."""
-    found = _latency(instance, passes=8)
-    assert found <= schedule(instance, "sequential").latency_ms + 1e-9
+    latency = _latency(instance, passes=8)
+    assert latency <= schedule(instance, "sequential").latency_ms + 1e-9
     best = schedule(instance, "ios", parameters={"mode": "parallel"})
     if not best.cuts:
-        assert found >= best.latency_ms - 1e-9
+        assert latency >= best.latency_ms - 1e-9
 
 
 @given(instance=problems())
@@ -48,9 +48,9 @@ def test_more_passes_are_never_worse_and_find_the_optimum() -> None:
     """With a seed, the first passes of a longer search are those of a shorter one; SqueezeNet's optimum is found."""
     graph = squeezenet()
     instance = Problem(graph, synthetic_costs(graph))
-    found = [_latency(instance, passes=passes) for passes in (1, 4, 16, 256)]
-    assert all(later <= earlier for earlier, later in itertools.pairwise(found))
-    assert found[-1] == pytest.approx(schedule(instance, "ios", parameters={"mode": "parallel"}).latency_ms)
+    latencies = [_latency(instance, passes=passes) for passes in (1, 4, 16, 256)]
+    assert all(later <= earlier for earlier, later in itertools.pairwise(latencies))
+    assert latencies[-1] == pytest.approx(schedule(instance, "ios", parameters={"mode": "parallel"}).latency_ms)
 
 
 def test_inception_is_close_to_the_optimum() -> None:
@@ -99,9 +99,9 @@ def test_one_pass_without_a_policy_takes_the_last_endings() -> None:
     instance = problem(
         {"a": 1.0, "b": 1.0, "c": 1.0}, {("a", "c"): 0.0, ("b", "c"): 0.0}, utilization={"a": 0.5, "b": 0.5}
     )
-    found = schedule(instance, "gpg", parameters={"passes": 1})
-    assert [placement.stage for placement in found.placements] == [0, 0, 1]
-    assert found.latency_ms == pytest.approx(0.5 * 2 + 0.5 * 1 + 1)
+    scheduled = schedule(instance, "gpg", parameters={"passes": 1})
+    assert [placement.stage for placement in scheduled.placements] == [0, 0, 1]
+    assert scheduled.latency_ms == pytest.approx(0.5 * 2 + 0.5 * 1 + 1)
 
 
 def test_what_cannot_be_weights_is_refused() -> None:

@@ -32,7 +32,7 @@ def test_transfer_is_weighed() -> None:
 
 
 def _by_the_letter(instance: Problem, devices: int) -> list[list[int]]:
-    """HEFT with every gap of every device looked at."""
+    """HEFT that searches every idle gap of every device."""
     rank = {operator: number for number, operator in enumerate(priority_order(instance))}
     rows: list[list[tuple[float, float, int]]] = [[] for _ in range(devices)]
     finish: dict[int, float] = {}
@@ -56,8 +56,8 @@ def _by_the_letter(instance: Problem, devices: int) -> list[list[int]]:
 @given(problems(), st.integers(1, 6))
 def test_heft_equals_the_algorithm_by_the_letter(instance: Problem, devices: int) -> None:
     """Passing over gaps that come too early changes nothing."""
-    found = [[operator for ((operator,),) in row] for row in heft(instance, devices).devices]
-    assert found == _by_the_letter(instance, devices)
+    orders = [[operator for ((operator,),) in row] for row in heft(instance, devices).devices]
+    assert orders == _by_the_letter(instance, devices)
 
 
 @pytest.mark.parametrize("devices", [2, 4])
@@ -70,6 +70,6 @@ def test_larger_heft_schedules_equal_the_algorithm_by_the_letter(devices: int) -
         {name: float(draw.randrange(5)) for name in names},
         {(names[u], names[v]): float(draw.randrange(5)) for u, v in pairs},
     )
-    found = [[operator for ((operator,),) in row] for row in heft(instance, devices).devices]
-    assert found == _by_the_letter(instance, devices)
-    assert any(place < before for row in found for before, place in pairwise(map(priority_order(instance).index, row)))
+    orders = [[operator for ((operator,),) in row] for row in heft(instance, devices).devices]
+    assert orders == _by_the_letter(instance, devices)
+    assert any(place < before for row in orders for before, place in pairwise(map(priority_order(instance).index, row)))

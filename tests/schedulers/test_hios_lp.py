@@ -18,8 +18,8 @@ from tests.problems import problem, problems
 
 
 def _by_device(instance: Problem, devices: int, algorithm: str = "hios-lp-inter") -> list[list[str]]:
-    found = schedule(instance, algorithm, devices)
-    return [[row.operator for row in found.placements if row.device == device] for device in range(devices)]
+    scheduled = schedule(instance, algorithm, devices)
+    return [[row.operator for row in scheduled.placements if row.device == device] for device in range(devices)]
 
 
 def _figure_4() -> Problem:
@@ -275,7 +275,7 @@ def test_a_gap_is_filled() -> None:
 @pytest.mark.parametrize("devices", range(1, 7))
 @pytest.mark.parametrize("ties", [False, True])
 def test_larger_mappings_equal_the_algorithm_by_the_letter(devices: int, ties: bool) -> None:
-    """So on 80 operators, where delays run through many rows; with times of 0 to 3 ms many devices tie."""
+    """The same with 80 operators, where delays propagate through many rows; times of 0 to 3 ms give many ties."""
     draw = random.Random(devices)
     for edges in (40, 160, 320):
         instance = _random_problem(draw, 80, edges, ties)

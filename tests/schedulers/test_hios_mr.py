@@ -27,10 +27,10 @@ def test_table_of_a_fork() -> None:
 def test_schedule_follows_the_recorded_devices() -> None:
     """Lines 22 to 25 take the best last cell and go back: c on device 0, b on device 1, a on device 0."""
     instance = problem({"a": 2.0, "b": 4.0, "c": 3.0}, {("a", "b"): 1.0, ("a", "c"): 1.0})
-    found = schedule(instance, "hios-mr-inter", 2)
-    assert {row.operator: row.device for row in found.placements} == {"a": 0, "b": 1, "c": 0}
+    scheduled = schedule(instance, "hios-mr-inter", 2)
+    assert {row.operator: row.device for row in scheduled.placements} == {"a": 0, "b": 1, "c": 0}
     # Algorithm 3 minimizes the finish of the last operator, not of all: b ends at 7, later than c.
-    assert found.latency_ms == 7.0
+    assert scheduled.latency_ms == 7.0
 
 
 def _by_the_letter(instance: Problem, order: list[int], devices: int) -> list[list[tuple[float, int]]]:
@@ -64,7 +64,7 @@ def test_table_equals_the_algorithm_by_the_letter(instance: Problem, devices: in
     first, *others = _by_the_letter(instance, order, devices)
     found_first, *found_others = recorded_table(instance, order, devices)
     assert found_first == first[:1]  # its g is never read
-    for number, (found, row) in enumerate(zip(found_others, others, strict=True), start=2):
+    for number, (entries, row) in enumerate(zip(found_others, others, strict=True), start=2):
         # Devices count from 0 here and from 1 in the paper.
-        assert [(time, before + 1) for time, before in found] == row[: min(devices, number)]
+        assert [(time, before + 1) for time, before in entries] == row[: min(devices, number)]
         assert all(time == float("inf") for time, _ in row[min(devices, number) :])

@@ -86,13 +86,13 @@ def _streams(problem: Problem, devices: int) -> Iterator[StreamPlan]:
 
 def _least(problem: Problem, plans: Iterator[Any]) -> float:
     """Least latency of plans, in milliseconds."""
-    found = []
+    latencies = []
     for plan in plans:
         try:
-            found.append(latency_ms(evaluate(problem, plan)))
+            latencies.append(latency_ms(evaluate(problem, plan)))
         except ScheduleError:
             continue
-    return min(found)
+    return min(latencies)
 
 
 @st.composite
@@ -212,23 +212,23 @@ def test_never_worse_than_any_other(instance: Problem, devices: int) -> None:
     """Every other algorithm, on its devices, is at most as good; schedule and bounds are valid."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(proof, "provable", lambda _: False)  # it may take the solver long
-        found = _opt(instance, devices, moves=20)
-    assert violations(instance, found) == []
-    assert "not compared" not in found.notes
+        scheduled = _opt(instance, devices, moves=20)
+    assert violations(instance, scheduled) == []
+    assert "not compared" not in scheduled.notes
     for name, entry in ALGORITHMS.items():
         if name != "hios-opt":
             other = schedule(instance, name, devices if entry.several_devices else 1)
-            assert found.latency_ms <= other.latency_ms * (1 + CLOSED)
+            assert scheduled.latency_ms <= other.latency_ms * (1 + CLOSED)
 
 
 def test_a_stream_plan_may_win() -> None:
     """Streams have no barriers: d starts when b has finished, whatever runs beside b."""
     times = {"a": 1.0, "b": 3.0, "c": 2.0, "d": 2.0}
     instance = problem(times, {("a", "b"): 9.0, ("a", "d"): 9.0, ("c", "d"): 9.0}, contention="none")
-    found = _opt(instance, 1)
-    assert found.latency_ms == found.lower_bound_ms == 4.0 < _least(instance, _staged(instance, 1))
-    assert {row.stage for row in found.placements} == {None}
-    assert found.notes["start"].endswith(", 4 ms")
+    scheduled = _opt(instance, 1)
+    assert scheduled.latency_ms == scheduled.lower_bound_ms == 4.0 < _least(instance, _staged(instance, 1))
+    assert {row.stage for row in scheduled.placements} == {None}
+    assert scheduled.notes["start"].endswith(", 4 ms")
 
 
 def test_a_merge_may_win() -> None:
@@ -237,11 +237,11 @@ def test_a_merge_may_win() -> None:
     merges = {frozenset({"a", "b"}): 1.0}
     instance = conv_problem(members, {"a": 2.0, "b": 2.0, "c": 1.0}, merges=merges)
     for devices in (1, 2):
-        found = _opt(instance, devices)
-        assert (found.latency_ms, found.merges) == (2.0, (("a", "b"),))
-        assert found.notes["start"] == "ios, 2 ms"
+        scheduled = _opt(instance, devices)
+        assert (scheduled.latency_ms, scheduled.merges) == (2.0, (("a", "b"),))
+        assert scheduled.notes["start"] == "ios, 2 ms"
         assert len(hios_opt(instance, devices, moves=1).plan.devices) == devices
-        assert violations(instance, found) == []
+        assert violations(instance, scheduled) == []
 
 
 @settings(max_examples=100, derandomize=True)
@@ -257,11 +257,11 @@ def test_better_than_its_starts() -> None:
     times = {"a": 2.0, "b": 3.0, "c": 3.0, "d": 2.0, "e": 4.0}
     edges = {("a", "b"): 1.0, ("a", "c"): 1.0, ("b", "d"): 2.0, ("c", "e"): 2.0, ("b", "e"): 1.0}
     instance = problem(times, edges, utilization=dict.fromkeys(times, 0.4), alpha=0.1)
-    found = _opt(instance, 2, moves=5000)
+    scheduled = _opt(instance, 2, moves=5000)
     others = [schedule(instance, name, 2).latency_ms for name in ("heft", "hios-lp", "hios-mr")]
     others += [schedule(instance, name, 1).latency_ms for name in ("ios", "greedy")]
-    assert found.latency_ms < min(others)
-    assert found.latency_ms == pytest.approx(_least(instance, _staged(instance, 2)), rel=1e-9)
+    assert scheduled.latency_ms < min(others)
+    assert scheduled.latency_ms == pytest.approx(_least(instance, _staged(instance, 2)), rel=1e-9)
 
 
 def test_it_ends_when_the_gap_is_closed() -> None:
@@ -269,9 +269,9 @@ def test_it_ends_when_the_gap_is_closed() -> None:
     assert "search" not in _opt(problem({"a": 1.0, "b": 2.0}, {("a", "b"): 1.0}), 2).notes
     # Longest first, as list schedules have it, takes 7; 3 + 3 beside 2 + 2 + 2 takes 6.
     packing = problem({name: float(time) for name, time in zip("abcde", "33222", strict=True)}, {})
-    found = _opt(packing, 2, moves=10**9)
-    assert found.latency_ms == found.lower_bound_ms == 6.0
-    assert 0 < int(found.notes["search"].removesuffix(" moves")) < 10**8
+    scheduled = _opt(packing, 2, moves=10**9)
+    assert scheduled.latency_ms == scheduled.lower_bound_ms == 6.0
+    assert 0 < int(scheduled.notes["search"].removesuffix(" moves")) < 10**8
 
 
 def test_proof() -> None:
@@ -303,11 +303,11 @@ def test_bounds_of_staged_schedules_are_no_bounds_of_streams(monkeypatch: pytest
 
     entry = Algorithm("preempting", "", "", several_devices=True, parameters=(), run=preempting)
     monkeypatch.setitem(ALGORITHMS, "preempting", entry)
-    found = _opt(_PREEMPTED, 2, moves=5000)
-    assert found.latency_ms == 4.5
-    assert found.lower_bound_ms < 4.5
-    assert found.staged_lower_bound_ms == pytest.approx(5.0, rel=1e-5)
-    assert violations(_PREEMPTED, found) == []
+    scheduled = _opt(_PREEMPTED, 2, moves=5000)
+    assert scheduled.latency_ms == 4.5
+    assert scheduled.lower_bound_ms < 4.5
+    assert scheduled.staged_lower_bound_ms == pytest.approx(5.0, rel=1e-5)
+    assert violations(_PREEMPTED, scheduled) == []
 
 
 def _open_problem() -> Problem:
@@ -320,10 +320,10 @@ def _open_problem() -> Problem:
 def test_seeds() -> None:
     """The same number of moves from the same seed gives the same schedule; another seed goes another way."""
     instance = _open_problem()
-    found = [_opt(instance, 3, moves=3000, seed=seed) for seed in (5, 5, 6)]
-    assert found[0].placements == found[1].placements != found[2].placements
-    assert [entry.notes["search"] for entry in found] == ["6000 moves"] * 3
-    assert _opt(instance, 3, moves=10, seed=2**80).latency_ms >= found[0].lower_bound_ms
+    schedules = [_opt(instance, 3, moves=3000, seed=seed) for seed in (5, 5, 6)]
+    assert schedules[0].placements == schedules[1].placements != schedules[2].placements
+    assert [entry.notes["search"] for entry in schedules] == ["6000 moves"] * 3
+    assert _opt(instance, 3, moves=10, seed=2**80).latency_ms >= schedules[0].lower_bound_ms
 
 
 @pytest.mark.parametrize("time_limit", [0, 1e-9, 0.01])
@@ -333,7 +333,7 @@ def test_hardly_any_time(time_limit: float) -> None:
 
 
 def test_notes_name_what_was_not_compared() -> None:
-    """Without time the first algorithm is asked, and the others are named but for those that cannot be better."""
+    """Without time only the first algorithm runs; the others are named, except those that cannot be better."""
     instance = _open_problem()
     notes = schedule(instance, "hios-opt", 3, {"time_limit": 0}).notes
     first = notes["start"].partition(",")[0]
@@ -347,16 +347,18 @@ def test_notes_name_what_was_not_compared() -> None:
 
 
 def test_no_start_fits() -> None:
-    """The search begins with one operator after another where no plan that was found is a start for it."""
+    """If no plan of another algorithm can start the search, it starts with the operators in sequence."""
     wide = problem(
         {f"v{number}": 1.0 + number for number in range(40)}, {("v0", f"v{number}"): 1.0 for number in range(1, 40)}
     )
     only = {"greedy": ALGORITHMS["greedy"], "hios-opt": ALGORITHMS["hios-opt"]}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hios.schedulers.hios_opt.ALGORITHMS", only)
-        found = hios_opt(wide, 2, time_limit=_LONG, moves=2000)
-    assert found.notes["start"].startswith("greedy")
-    assert latency_ms(evaluate(wide, found.plan)) < latency_ms(evaluate(wide, ALGORITHMS["greedy"].solve(wide, 1).plan))
+        scheduled = hios_opt(wide, 2, time_limit=_LONG, moves=2000)
+    assert scheduled.notes["start"].startswith("greedy")
+    assert latency_ms(evaluate(wide, scheduled.plan)) < latency_ms(
+        evaluate(wide, ALGORITHMS["greedy"].solve(wide, 1).plan)
+    )
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
@@ -440,11 +442,11 @@ def test_command_line(files: Path) -> None:
     """Files in, a valid schedule with parameters, bound and notes out."""
     done = _command(files, "pass", "--devices", "3", "--seed", "3", "--moves", "300", "--time-limit", "600")
     assert done.returncode == 0, done.stderr
-    found = Schedule.read(files / "found.json")
-    assert found.parameters == {"seed": 3, "moves": 300, "time_limit": 600.0}
-    assert found.placements == _opt(_open_problem(), 3, moves=300, seed=3).placements
-    assert found.notes["search"] == "600 moves"
-    assert violations(Problem.read(files / "graph.json", files / "costs.json"), found) == []
+    original = Schedule.read(files / "found.json")
+    assert original.parameters == {"seed": 3, "moves": 300, "time_limit": 600.0}
+    assert original.placements == _opt(_open_problem(), 3, moves=300, seed=3).placements
+    assert original.notes["search"] == "600 moves"
+    assert violations(Problem.read(files / "graph.json", files / "costs.json"), original) == []
 
 
 @pytest.mark.parametrize("package", ["numba", "numpy"])

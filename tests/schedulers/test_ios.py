@@ -45,15 +45,15 @@ INCEPTION = {
 def test_inception_blocks(name: str) -> None:
     """The blocks of Inception-v3 have the transitions and schedules that the authors' program searches."""
     block, transitions, pruned, schedules = INCEPTION[name]
-    found = search_space(inception_v3(), block)
-    assert (found.transitions, found.schedules) == (transitions, schedules)
+    space = search_space(inception_v3(), block)
+    assert (space.transitions, space.schedules) == (transitions, schedules)
     assert search_space(inception_v3(), block, r=3, s=8).transitions == pruned
 
 
 def test_squeezenet_block() -> None:
     """A fire module with bypass convolution has 51 transitions and 131 schedules (IOS table 1: 51 and 1.3e2)."""
-    found = search_space(squeezenet(), 1)
-    assert (found.transitions, found.schedules) == (51, 131)
+    space = search_space(squeezenet(), 1)
+    assert (space.transitions, space.schedules) == (51, 131)
     assert search_space(squeezenet(), 1, r=3, s=8).transitions == 47
 
 
@@ -67,18 +67,18 @@ def test_squeezenet_block() -> None:
 )
 def test_nasnet_cells(block: int, transitions: int, pruned: int, schedules: str) -> None:
     """The cells of NASNet-A have the published number of transitions and schedules."""
-    found = search_space(nasnet_large(), block)
-    assert found.transitions == transitions
-    assert f"{found.schedules:.3e}" == schedules
+    space = search_space(nasnet_large(), block)
+    assert space.transitions == transitions
+    assert f"{space.schedules:.3e}" == schedules
     assert search_space(nasnet_large(), block, r=3, s=8).transitions == pruned
 
 
 def test_largest_randwire_stage() -> None:
     """The largest stage of RandWire has 1170663 transitions and 9.197e22 schedules (IOS table 1: 9.2e22)."""
     graph = randwire(data_folder("randwire"))
-    found = search_space(graph, 3)
-    assert found.transitions == 1170663
-    assert f"{found.schedules:.3e}" == "9.197e+22"
+    space = search_space(graph, 3)
+    assert space.transitions == 1170663
+    assert f"{space.schedules:.3e}" == "9.197e+22"
     assert search_space(graph, 3, r=3, s=8).transitions == 774186
 
 
@@ -110,8 +110,8 @@ def test_schedules_of_a_network_multiply() -> None:
 def test_figure_5() -> None:
     """The example of figure 5, a -> b beside c, has six states and twelve transitions."""
     graph = problem({"a": 1.0, "b": 1.0, "c": 1.0}, {("a", "b"): 0.0}).graph
-    found = search_space(graph)
-    assert (found.states, found.transitions) == (6, 12)
+    space = search_space(graph)
+    assert (space.states, space.transitions) == (6, 12)
 
 
 # Brute force. It shares nothing with the algorithm: it goes from the first stage on, knows a stage only as a set of
@@ -162,9 +162,9 @@ def _optimum(instance: Problem, *, r: int = 3, s: int = 8, mode: str = "both") -
 
 def _latency(instance: Problem, *, r: int = 3, s: int = 8, mode: str = "both", states: int = 4096) -> float:
     """Latency of the schedule of IOS, which has to be valid."""
-    found = schedule(instance, "ios", parameters={"r": r, "s": s, "mode": mode, "states": states})
-    assert violations(instance, found) == []
-    return found.latency_ms
+    scheduled = schedule(instance, "ios", parameters={"r": r, "s": s, "mode": mode, "states": states})
+    assert violations(instance, scheduled) == []
+    return scheduled.latency_ms
 
 
 def _measured(instance: Problem, chance: random.Random, share: float = 0.5) -> Problem:
@@ -183,10 +183,10 @@ def _measured(instance: Problem, chance: random.Random, share: float = 0.5) -> P
                 stages[frozenset(stage)] = chance.uniform(0.2, 1.0) * sum(
                     instance.time[operator] for group in stage for operator in group
                 )
-    found = Problem.__new__(Problem)
-    found.__dict__.update(instance.__dict__)
-    found.measured = stages
-    return found
+    copied = Problem.__new__(Problem)
+    copied.__dict__.update(instance.__dict__)
+    copied.measured = stages
+    return copied
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, pytest.param(5, marks=pytest.mark.slow)])
@@ -231,9 +231,9 @@ def test_optimal_with_merges(instance: Problem, s: int, mode: str) -> None:
 
 
 def _plan(instance: Problem, *, r: int = 3, s: int = 8, mode: str = "both") -> StagedPlan:
-    found = ios(instance, 1, r=r, s=s, mode=mode).plan
-    assert isinstance(found, StagedPlan)
-    return found
+    plan = ios(instance, 1, r=r, s=s, mode=mode).plan
+    assert isinstance(plan, StagedPlan)
+    return plan
 
 
 def test_groups_run_in_topological_order() -> None:
@@ -257,7 +257,7 @@ PAIR = {"a": Conv((1, 1)), "b": Conv((1, 1)), "c": Conv((3, 3), (1, 1), value="a
 
 
 def test_modes() -> None:
-    """Modes allow merged operators, groups beside each other, or both; each stage takes the faster of the two."""
+    """Modes allow merged operators, groups side by side, or both; each stage takes the faster of the two."""
     times = dict.fromkeys(PAIR, 1.0)
     instance = conv_problem(
         PAIR,
@@ -286,7 +286,7 @@ def test_merge_mode_without_merges_is_sequential() -> None:
 
 
 def test_nothing_is_merged_or_grouped_without_gain() -> None:
-    """At equal times operators run one after another: neither beside each other nor merged."""
+    """At equal times operators run one after another: neither side by side nor merged."""
     instance = conv_problem({"a": Conv(), "b": Conv(), "c": Conv()}, {"a": 0.1, "b": 0.2, "c": 0.3})
     assert instance.merge_ms([0, 1, 2]) == pytest.approx(instance.stage_ms(((0,), (1,), (2,))))
     plan = _plan(instance)
@@ -295,7 +295,7 @@ def test_nothing_is_merged_or_grouped_without_gain() -> None:
 
 
 def test_nothing_is_merged_that_runs_beside_as_fast() -> None:
-    """A merge has to be faster than the same operators beside each other."""
+    """A merge has to be faster than the same operators side by side."""
     stages: dict[frozenset[tuple[str, ...]], float] = {frozenset({("a",), ("b",)}): 1.2}
     for time, merges in ((1.2, frozenset[frozenset[int]]()), (1.1, frozenset({frozenset({0, 1})}))):
         members, times = {"a": Conv(), "b": Conv()}, {"a": 1.0, "b": 1.0}
@@ -306,10 +306,10 @@ def test_nothing_is_merged_that_runs_beside_as_fast() -> None:
 def _with_blocks(instance: Problem, blocks: Sequence[Sequence[str]]) -> Problem:
     """The same problem with blocks."""
     graph = dataclasses.replace(instance.graph, blocks=tuple(tuple(block) for block in blocks))
-    found = Problem.__new__(Problem)
-    found.__dict__.update(instance.__dict__)
-    found.graph = graph
-    return found
+    copied = Problem.__new__(Problem)
+    copied.__dict__.update(instance.__dict__)
+    copied.graph = graph
+    return copied
 
 
 @given(problems(largest=9))
@@ -346,11 +346,11 @@ def test_cuts_are_stated() -> None:
     """A schedule whose search was cut into pieces says at how many places, in schedule.json too; others say nothing."""
     instance = problem({f"v{number}": 1.0 for number in range(10)}, {}, contention="none")
     for states, cuts in ((16, 2), (2, 9), (1024, 0)):
-        found = schedule(instance, "ios", parameters={"s": 20, "states": states})
-        assert found.cuts == cuts
-        assert found.to_json().get("cuts", 0) == cuts
-        assert Schedule.from_json(found.to_json()).cuts == cuts
-        assert ("Cuts" in dict(summary(found))) == (cuts > 0)
+        scheduled = schedule(instance, "ios", parameters={"s": 20, "states": states})
+        assert scheduled.cuts == cuts
+        assert scheduled.to_json().get("cuts", 0) == cuts
+        assert Schedule.from_json(scheduled.to_json()).cuts == cuts
+        assert ("Cuts" in dict(summary(scheduled))) == (cuts > 0)
 
 
 def test_borders_that_lose_nothing_are_no_cuts() -> None:
@@ -379,9 +379,9 @@ def test_blocks_too_large_to_search_are_cut() -> None:
         operators = tuple(Operator(f"{chain}{end}", "task") for chain in range(chains) for end in "ab")
         edges = tuple(Edge(f"{chain}a", f"{chain}b") for chain in range(chains))
         graph = Graph("chains", operators, edges, blocks=(tuple(operator.id for operator in operators),))
-        found = blocks(graph, 1024)
-        assert (len(found) == 1) == whole
-        assert sorted(operator for block in found for operator in block.operators) == list(range(2 * chains))
+        parts = blocks(graph, 1024)
+        assert (len(parts) == 1) == whole
+        assert sorted(operator for block in parts for operator in block.operators) == list(range(2 * chains))
 
 
 def test_operators_in_no_block() -> None:
@@ -497,7 +497,7 @@ def test_blocks_that_merge_otherwise_are_searched_again() -> None:
 
 
 def test_measured_stages_are_not_asked_for() -> None:
-    """A profile that has all stages that IOS asks for leaves it nothing to ask."""
+    """If a profile has all stages that IOS needs, IOS asks for no further ones."""
     instance = RecordingProblem(_twins({}, {_FIRST: 1.0, _SECOND: 1.0}))
     assert isinstance(_plan(instance), StagedPlan)
     assert instance.asked == set()

@@ -44,7 +44,7 @@ TABLE_3 = [
 
 def test_table_3(example: Problem) -> None:
     """Every step of table III: wait list, operator, earliest start times, stream, start and finish."""
-    found = [
+    rows = [
         (
             " ".join(example.ids[operator] for operator in step.waiting),
             example.ids[step.operator],
@@ -55,15 +55,15 @@ def test_table_3(example: Problem) -> None:
         )
         for step in steps(example, 3)
     ]
-    assert found == TABLE_3
+    assert rows == TABLE_3
 
 
 def test_table_3_schedule(example: Problem) -> None:
     """The schedule of table III takes 38 instead of 73, evaluated without contention, in the order of the steps."""
-    found = schedule(example, "lios", parameters={"streams": 3})
-    rows = [(row.operator, row.stream + 1, row.start_ms, row.finish_ms) for row in found.placements]
+    scheduled = schedule(example, "lios", parameters={"streams": 3})
+    rows = [(row.operator, row.stream + 1, row.start_ms, row.finish_ms) for row in scheduled.placements]
     assert rows == [(operator, stream, start, finish) for _, operator, _, stream, start, finish in TABLE_3]
-    assert found.latency_ms == 38
+    assert scheduled.latency_ms == 38
     assert schedule(example, "sequential").latency_ms == 73
 
 
@@ -89,16 +89,16 @@ def test_more_streams_than_operators() -> None:
 def test_without_contention_times_are_those_of_the_steps(instance: Problem, streams: int) -> None:
     """The evaluator gives the start and finish times of Algorithm 1 where operators do not slow each other."""
     instance.alpha = None
-    found = schedule(instance, "lios", parameters={"streams": streams})
+    scheduled = schedule(instance, "lios", parameters={"streams": streams})
     expected = {instance.ids[step.operator]: (step.start_ms, step.finish_ms) for step in steps(instance, streams)}
-    for row in found.placements:
+    for row in scheduled.placements:
         assert (row.start_ms, row.finish_ms) == pytest.approx(expected[row.operator])
 
 
-def _deviations(instance: Problem, found: list[Step]) -> tuple[bool, bool]:
+def _deviations(instance: Problem, all_steps: list[Step]) -> tuple[bool, bool]:
     """Whether some operator is not the first of the longest waiting, and some stream not the first to finish it."""
     operators, streams = False, False
-    for step in found:
+    for step in all_steps:
         times = [instance.time[operator] for operator in step.waiting]
         operators |= step.operator != step.waiting[times.index(max(times))]
         streams |= step.stream != step.est.index(min(step.est))
@@ -121,12 +121,14 @@ def _steps(name: str, instance: Problem, streams: int, seed: int) -> list[Step]:
 def test_what_is_random(name: str) -> None:
     """LIOS-Rand1 draws operators only, LIOS-Rand2 streams only, LIOS-Rand both; the rest is decided as in LIOS."""
     wide = problem({f"v{number}": float(number % 7) for number in range(30)}, {})
-    found = _steps(name, wide, 4, seed=5)
-    assert _deviations(wide, found) == DRAWN[name]
+    all_steps = _steps(name, wide, 4, seed=5)
+    assert _deviations(wide, all_steps) == DRAWN[name]
     # The registered algorithm is this one.
-    rows = [tuple(step.operator for step in found if step.stream == stream) for stream in range(4)]
+    rows = [tuple(step.operator for step in all_steps if step.stream == stream) for stream in range(4)]
     parameters = {"streams": 4} if name == "lios" else {"streams": 4, "seed": 5}
-    assert find(name).solve(wide, 1, parameters).plan == StreamPlan((tuple(rows),), tuple(s.operator for s in found))
+    assert find(name).solve(wide, 1, parameters).plan == StreamPlan(
+        (tuple(rows),), tuple(s.operator for s in all_steps)
+    )
 
 
 @pytest.mark.parametrize("name", DRAWN)

@@ -35,17 +35,17 @@ def test_matching_is_maximum(graph: tuple[list[list[int]], int]) -> None:
 
 @given(graph=bipartite(), data=st.data())
 def test_enlarging_keeps_vertices(graph: tuple[list[list[int]], int], data: st.DataObject) -> None:
-    """From any matching on a maximum one is found, and what was matched stays so."""
+    """Any matching is extended to a maximum one, in which all matched vertices stay matched."""
     adjacency, right = graph
     start, taken = [], set()
     for row in adjacency:
         partner = data.draw(st.sampled_from([-1, *(r for r in row if r not in taken)]))
         start.append(partner)
         taken.add(partner)
-    found = maximum_matching(adjacency, right, start)
-    _check_optimal(adjacency, found)
-    assert all(new >= 0 for old, new in zip(start, found, strict=True) if old >= 0)
-    assert taken - {-1} <= set(found)
+    matched = maximum_matching(adjacency, right, start)
+    _check_optimal(adjacency, matched)
+    assert all(new >= 0 for old, new in zip(start, matched, strict=True) if old >= 0)
+    assert taken - {-1} <= set(matched)
 
 
 def test_long_augmenting_path() -> None:
@@ -69,7 +69,7 @@ def dense_graphs(draw: st.DrawFn) -> tuple[list[list[int]], list[int], int]:
 
 @given(graph=dense_graphs())
 def test_pairs_are_the_same(graph: tuple[list[list[int]], list[int], int]) -> None:
-    """Enlarging a matching of what is listed pairs every vertex as over the whole lists."""
+    """Enlarging a matching of the listed edges gives the same pairs as matching over the whole lists."""
     listed, sets, right = graph
     start = maximum_matching(listed, right)
     whole = [[*row, *bits(more)] for row, more in zip(listed, sets, strict=True)]

@@ -24,8 +24,8 @@ from tests.problems import problem, problems
 
 
 def _sizes(graph: Graph) -> tuple[int, int]:
-    found = assign_streams(Problem(graph, synthetic_costs(graph)))
-    return len(found.streams), len(found.synchronizations)
+    assignment = assign_streams(Problem(graph, synthetic_costs(graph)))
+    return len(assignment.streams), len(assignment.synchronizations)
 
 
 @pytest.mark.parametrize(
@@ -63,23 +63,23 @@ def test_example(example: Problem) -> None:
     """Seven edges are left by the reduction, four of them matched: 2 streams and 3 synchronizations."""
     reduced = transitive_reduction(example)
     assert ["".join(example.ids[target] for target in row) for row in reduced] == ["bc", "d", "de", "f", "f", ""]
-    found = assign_streams(example)
-    assert (len(found.streams), len(found.synchronizations)) == (2, 3)
+    assignment = assign_streams(example)
+    assert (len(assignment.streams), len(assignment.synchronizations)) == (2, 3)
 
 
 def test_notes(example: Problem) -> None:
     """The schedule says how many synchronizations it needs, and launches operators in topological order."""
-    found = schedule(example, "nimble")
-    assert found.notes == {"synchronizations": "3"}
-    assert [row.operator for row in found.placements] == list("abcdef")
+    scheduled = schedule(example, "nimble")
+    assert scheduled.notes == {"synchronizations": "3"}
+    assert [row.operator for row in scheduled.placements] == list("abcdef")
 
 
 def _closure(count: int, pairs: Iterator[tuple[int, int]]) -> set[tuple[int, int]]:
     """All pairs that follow from the given ones."""
-    found = set(pairs)
+    closed = set(pairs)
     for middle in range(count):
-        found |= {(s, t) for s, m in found if m == middle for n, t in found if n == middle}
-    return found
+        closed |= {(s, t) for s, m in closed if m == middle for n, t in closed if n == middle}
+    return closed
 
 
 def _dependencies(instance: Problem) -> set[tuple[int, int]]:
@@ -91,11 +91,11 @@ def _dependencies(instance: Problem) -> set[tuple[int, int]]:
 def test_parallelism_and_synchronizations(instance: Problem) -> None:
     """Operators of a stream depend on each other in its order; synchronizations and streams keep every dependency."""
     dependencies = _dependencies(instance)
-    found = assign_streams(instance)
-    in_order = {pair for stream in found.streams for pair in combinations(stream, 2)}
+    assignment = assign_streams(instance)
+    in_order = {pair for stream in assignment.streams for pair in combinations(stream, 2)}
     assert in_order <= dependencies
-    assert _closure(len(instance), iter(in_order | set(found.synchronizations))) == dependencies
-    assert in_order.isdisjoint(found.synchronizations)
+    assert _closure(len(instance), iter(in_order | set(assignment.synchronizations))) == dependencies
+    assert in_order.isdisjoint(assignment.synchronizations)
 
 
 def _partitions(operators: list[int]) -> Iterator[list[list[int]]]:
@@ -118,7 +118,7 @@ def test_nothing_is_better(instance: Problem) -> None:
         together = {pair for part in parts for a, b in combinations(part, 2) for pair in ((a, b), (b, a))}
         if len(together & dependencies) == len(together) / 2:
             best = min(best, (len(reduced - together), len(parts)))
-    found = assign_streams(instance)
-    assert (len(found.synchronizations), len(found.streams)) == best
+    assignment = assign_streams(instance)
+    assert (len(assignment.synchronizations), len(assignment.streams)) == best
     assert _closure(len(instance), iter(reduced)) == dependencies
     assert all(_closure(len(instance), iter(reduced - {edge})) != dependencies for edge in reduced)

@@ -75,8 +75,8 @@ def test_rule_is_a_parameter(crossed: Problem) -> None:
 
 def test_predecessors_in_the_order_in_which_they_are_taken() -> None:
     """An operator joins the first predecessor among its inputs, which need not be the first in topological order."""
-    found = problem(dict.fromkeys("pqx", 1.0), {("q", "x"): 0.0, ("p", "x"): 0.0})
-    assert _named(found, allocate_streams(found, "paper")) == ["p", "qx"]
+    instance = problem(dict.fromkeys("pqx", 1.0), {("q", "x"): 0.0, ("p", "x"): 0.0})
+    assert _named(instance, allocate_streams(instance, "paper")) == ["p", "qx"]
 
 
 @given(instance=problems(), rule=st.sampled_from(["paper", "released"]))
@@ -91,13 +91,13 @@ def test_streams_are_paths(instance: Problem, rule: str) -> None:
 
 
 def _order(instance: Problem, amount: Mapping[str, float], memory_intensive: str) -> str:
-    found = Demands(
+    needs = Demands(
         [amount[operator] for operator in instance.ids],
         [operator in memory_intensive for operator in instance.ids],
         "",
         "",
     )
-    return "".join(instance.ids[operator] for operator in launch_order(instance, found))
+    return "".join(instance.ids[operator] for operator in launch_order(instance, needs))
 
 
 def test_launch_order() -> None:
@@ -124,12 +124,12 @@ def test_equals_are_launched_as_they_come() -> None:
 @given(instance=problems(), data=st.data())
 def test_every_launch_follows_algorithm_2(instance: Problem, data: st.DataObject) -> None:
     """At every launch the operator was ready, of the class whose turn it was if any, and the smallest of its class."""
-    found = demands(instance)
+    demand = demands(instance)
     memory = data.draw(st.lists(st.booleans(), min_size=len(instance), max_size=len(instance)))
-    found = found._replace(memory_intensive=memory)
+    demand = demand._replace(memory_intensive=memory)
     launched: list[int] = []
     turn = True
-    for operator in launch_order(instance, found):
+    for operator in launch_order(instance, demand):
         ready = [
             v
             for v in range(len(instance))
@@ -137,7 +137,7 @@ def test_every_launch_follows_algorithm_2(instance: Problem, data: st.DataObject
         ]
         assert operator in ready
         assert memory[operator] == turn or all(memory[v] != turn for v in ready)
-        assert found.amount[operator] == min(found.amount[v] for v in ready if memory[v] == memory[operator])
+        assert demand.amount[operator] == min(demand.amount[v] for v in ready if memory[v] == memory[operator])
         launched.append(operator)
         turn = not memory[operator]
     assert len(launched) == len(instance)
@@ -152,7 +152,7 @@ def _detailed(details: Mapping[str, Mapping[str, Any]], resources: Mapping[str, 
 
 def test_demands_from_a_profile() -> None:
     """Profiled operators ask for the largest of their shares of a block's shared memory, registers and threads."""
-    found = demands(
+    demand = demands(
         _detailed(
             {"memory": {}, "registers": {}, "threads": {}},
             {
@@ -162,8 +162,8 @@ def test_demands_from_a_profile() -> None:
             },
         )
     )
-    assert found.amount == [0.25, 0.5, 1.0]
-    assert (found.amount_from, found.class_from) == ("GPU profile", "times")
+    assert demand.amount == [0.25, 0.5, 1.0]
+    assert (demand.amount_from, demand.class_from) == ("GPU profile", "times")
 
 
 def test_demands_from_flops_and_bytes() -> None:
@@ -175,12 +175,12 @@ def test_demands_from_flops_and_bytes() -> None:
         "below": {"flops": 125.0, "bytes": 10},
         "above": {"flops": 126.0, "bytes": 10},
     }
-    found = demands(_detailed(details))
-    assert found.amount == [1.0, 1.0, 0.25, 0.5, 0.5]
-    assert found.memory_intensive == [False, True, True, True, False]
-    assert (found.amount_from, found.class_from) == ("FLOPs and bytes", "arithmetic intensity")
+    demand = demands(_detailed(details))
+    assert demand.amount == [1.0, 1.0, 0.25, 0.5, 0.5]
+    assert demand.memory_intensive == [False, True, True, True, False]
+    assert (demand.amount_from, demand.class_from) == ("FLOPs and bytes", "arithmetic intensity")
     profiled = demands(_detailed(details, dict.fromkeys(details, Resources(0, 0, 512))))
-    assert profiled == Demands([0.5] * 5, found.memory_intensive, "GPU profile", "arithmetic intensity")
+    assert profiled == Demands([0.5] * 5, demand.memory_intensive, "GPU profile", "arithmetic intensity")
 
 
 def test_ridge_in_the_help_is_that_of_the_code() -> None:
@@ -197,18 +197,18 @@ def test_demands_of_nothing() -> None:
 
 def test_demands_from_times() -> None:
     """Where an operator lacks FLOPs or bytes, times of all operators decide: the shorter half is memory-intensive."""
-    found = demands(_detailed({"a": {"flops": 1.0, "bytes": 1}, "b": {"flops": 1.0}, "c": {}, "d": {}}))
-    assert found == Demands([1.0, 2.0, 3.0, 4.0], [True, True, False, False], "times", "times")
+    demand = demands(_detailed({"a": {"flops": 1.0, "bytes": 1}, "b": {"flops": 1.0}, "c": {}, "d": {}}))
+    assert demand == Demands([1.0, 2.0, 3.0, 4.0], [True, True, False, False], "times", "times")
     partly = {"a": Resources(0, 0, 32)}
     assert demands(_detailed({"a": {}, "b": {}}, partly)).amount_from == "times"
 
 
 def test_notes(crossed: Problem) -> None:
-    """The schedule says what demands and classes rest on, and is in launch order."""
-    found = schedule(crossed, "opara")
-    assert found.notes == {"resource demands": "times", "operator classes": "times"}
+    """The schedule states what demands and classes are derived from, and is in launch order."""
+    scheduled = schedule(crossed, "opara")
+    assert scheduled.notes == {"resource demands": "times", "operator classes": "times"}
     order = [crossed.ids[operator] for operator in launch_order(crossed, demands(crossed))]
-    assert [row.operator for row in found.placements] == order
+    assert [row.operator for row in scheduled.placements] == order
 
 
 def test_resources_are_read(tmp_path: Path) -> None:

@@ -44,14 +44,14 @@ def _members(problem: Problem, rng: random.Random) -> Stage:
 @st.composite
 def measured(draw: st.DrawFn, largest: int = 10) -> Problem:
     """Problems with measured stages: faster and slower than the model, and of orders that cannot run."""
-    found = draw(problems(largest))
+    instance = draw(problems(largest))
     rng = random.Random(draw(st.integers(0, 1000)))
     for _ in range(draw(st.integers(0, 8))):
-        stage = _members(found, rng)
+        stage = _members(instance, rng)
         if len(stage) > 1:
             shuffled = frozenset(tuple(rng.sample(group, len(group))) for group in stage)
-            found.measured[shuffled] = found.modeled_stage_ms(stage) * rng.choice([0.0, 0.5, 0.9, 1.5])
-    return found
+            instance.measured[shuffled] = instance.modeled_stage_ms(stage) * rng.choice([0.0, 0.5, 0.9, 1.5])
+    return instance
 
 
 def _sequence(problem: Problem, devices: int) -> StagedPlan:
@@ -71,9 +71,9 @@ def _current(problem: Problem, chain: Chain) -> tuple[StagedPlan, list[list[int]
     numbers: list[list[int]] = [[] for _ in chain._devices]
     for number in chain._order[: chain._states[0]["count"]]:
         stage = chain._stages[number]
-        found = groups(problem, sorted(stage["members"][: stage["size"]].tolist(), key=place.__getitem__))
+        stage_groups = groups(problem, sorted(stage["members"][: stage["size"]].tolist(), key=place.__getitem__))
         # The order in which it was measured, if it was.
-        rows[stage["device"]].append(chain._as_measured.get(frozenset(found), (0.0, found))[1])
+        rows[stage["device"]].append(chain._as_measured.get(frozenset(stage_groups), (0.0, stage_groups))[1])
         numbers[stage["device"]].append(int(number))
     return StagedPlan(tuple(map(tuple, rows))), numbers
 
@@ -234,15 +234,15 @@ def judged(interpreted: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Judge:
     given_up = interpreted.timed
 
     def timed(*arguments: Any) -> float:
-        found, limit = given_up(*arguments), arguments[-1]
+        bound, limit = given_up(*arguments), arguments[-1]
         judge.moves += 1
         plan = _current(judge.problem, judge.chain)[0]
         true = max(finish for _, finish, _, _ in staged_times(judge.problem, plan))
-        if found == np.inf:
+        if bound == np.inf:
             assert true > limit - 1e-9 * (1 + limit)
         else:
-            assert found == pytest.approx(true, rel=1e-9, abs=1e-9)
-        return float(found)
+            assert bound == pytest.approx(true, rel=1e-9, abs=1e-9)
+        return float(bound)
 
     monkeypatch.setattr(interpreted, "timed", timed)
     return judge

@@ -55,12 +55,12 @@ def _random(seed: int, operators: int = 30, *, wide: bool = True) -> Problem:
 def test_optimal_on_small_problems(instance: Problem, devices: int) -> None:
     """As good as the best of all orders and choices of devices; the bounds hold and are what `hios verify` expects."""
     best = least_latency(instance, devices)
-    found = _opt(instance, devices, moves=1500)
-    assert violations(instance, found) == []
-    assert found.latency_ms <= best * (1 + 1e-9)
+    scheduled = _opt(instance, devices, moves=1500)
+    assert violations(instance, scheduled) == []
+    assert scheduled.latency_ms <= best * (1 + 1e-9)
     assert max(interval_bound_ms(instance, devices), trade_off_bound_ms(instance, devices)) <= best * (1 + 1e-9)
-    assert found.lower_bound_ms == proven_bound_ms(instance, devices) <= found.latency_ms * (1 + 1e-9)
-    assert bound_problems(found, instance, [found]) == []
+    assert scheduled.lower_bound_ms == proven_bound_ms(instance, devices) <= scheduled.latency_ms * (1 + 1e-9)
+    assert bound_problems(scheduled, instance, [scheduled]) == []
 
 
 @settings(max_examples=100, deadline=None)
@@ -77,7 +77,7 @@ def test_any_multipliers_prove_a_bound(data: st.DataObject) -> None:
 
 
 def test_the_trade_off_by_hand() -> None:
-    """Two chains beside each other: path alone says 3 ms, area alone 4 ms; both together leave 4.8 ms."""
+    """Two chains side by side: path alone says 3 ms, area alone 4 ms; both together leave 4.8 ms."""
     # Each chain: 8 ms on one device, 3 ms on four, which cost 12 ms of area. A share x of each on four devices:
     # path 8 - 5x, area (2 * (8 + 4x)) / 4 = 4 + 2x; equal at x = 4/7.
     wide = {"a": {4: 3.0}, "b": {4: 3.0}}
@@ -99,17 +99,17 @@ def test_other_models_of_contention_leave_it_out() -> None:
 def test_never_worse_than_narrow_or_wide(seed: int, devices: int) -> None:
     """At most the latency of every other algorithm, of hios-opt without widths, and of all-wide in sequence."""
     instance = _random(seed)
-    found = _opt(instance, devices, moves=20_000)
-    assert violations(instance, found) == []
+    scheduled = _opt(instance, devices, moves=20_000)
+    assert violations(instance, scheduled) == []
     narrow = _opt(_random(seed, wide=False), devices, moves=20_000)
     sequence = latency_ms(evaluate(instance.on(devices), fastest_in_sequence(instance.on(devices), devices)))
-    assert found.latency_ms <= min(narrow.latency_ms, sequence) * (1 + 1e-9)
-    assert devices == 2 or found.latency_ms < narrow.latency_ms
+    assert scheduled.latency_ms <= min(narrow.latency_ms, sequence) * (1 + 1e-9)
+    assert devices == 2 or scheduled.latency_ms < narrow.latency_ms
     for name, entry in ALGORITHMS.items():
         if name != "hios-opt":
             other = schedule(instance, name, devices if entry.several_devices else 1)
-            assert found.latency_ms <= other.latency_ms * (1 + 1e-9)
-    assert found.latency_ms <= 1.25 * found.lower_bound_ms
+            assert scheduled.latency_ms <= other.latency_ms * (1 + 1e-9)
+    assert scheduled.latency_ms <= 1.25 * scheduled.lower_bound_ms
 
 
 def test_equal_seeds_give_equal_schedules() -> None:
@@ -140,12 +140,12 @@ def test_times_of_the_search_are_those_of_the_evaluator(seed: int, devices: int,
 
 
 def test_more_devices_than_sets_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond 64 devices operators take one each in the search; hios-wide may still give them several."""
+    """With more than 64 devices, the search gives every operator one device; hios-wide may still give it several."""
     monkeypatch.setattr(wide_search, "MOST_DEVICES", 1)
     instance = _random(1)
-    found = _opt(instance, 4, moves=500)
-    assert violations(instance, found) == []
-    assert found.latency_ms <= schedule(instance, "hios-wide", 4).latency_ms
+    scheduled = _opt(instance, 4, moves=500)
+    assert violations(instance, scheduled) == []
+    assert scheduled.latency_ms <= schedule(instance, "hios-wide", 4).latency_ms
 
 
 def test_without_widths_nothing_changed() -> None:

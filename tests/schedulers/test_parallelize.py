@@ -54,8 +54,8 @@ def test_grouping_that_makes_a_cycle_through_the_order_of_a_device_is_refused() 
         utilization={"a": 0.1, "d": 0.1, "b": 1.0, "c": 1.0},
     )
     plan = StagedPlan((_row(0, 3), _row(1, 2)))
-    found = parallelize(instance, plan, 2)
-    assert ((0,), (3,)) not in found.devices[0]
+    parallelized = parallelize(instance, plan, 2)
+    assert ((0,), (3,)) not in parallelized.devices[0]
 
 
 def test_larger_window_that_makes_a_cycle_is_refused() -> None:
@@ -90,12 +90,12 @@ def test_window_bounds_the_stage(window: int, sizes: list[int]) -> None:
     """No stage holds more than w operators; larger windows take in more."""
     names = "abcd"
     instance = problem(dict.fromkeys(names, 1.0), {}, utilization=dict.fromkeys(names, 0.1))
-    found = parallelize(instance, StagedPlan((_row(0, 1, 2, 3),)), window)
-    assert [len(stage) for stage in found.devices[0]] == sizes
+    parallelized = parallelize(instance, StagedPlan((_row(0, 1, 2, 3),)), window)
+    assert [len(stage) for stage in parallelized.devices[0]] == sizes
 
 
 def test_asked_stages_are_recorded() -> None:
-    """What the window tried and nobody measured is what the profiler measures next."""
+    """The profiler measures the stages that the window tried and that were not measured yet."""
     instance = RecordingProblem(problem({"a": 1.0, "b": 1.0}, {}))
     schedule(instance, "hios-lp", 1)
     assert instance.asked == {frozenset({(0,), (1,)})}
@@ -135,8 +135,8 @@ def test_windows_start_in_order_of_priority() -> None:
     instance = problem(
         {"a": 1.0, "b": 1.0, "c": 1.0, "end": 0.1}, {("b", "end"): 0.0}, utilization=dict.fromkeys("abc", 0.1)
     )
-    found = parallelize(instance, StagedPlan((_row(0, 1, 2), _row(3))), 2)
-    assert found.devices[0] == (((0,),), ((1,), (2,)))
+    parallelized = parallelize(instance, StagedPlan((_row(0, 1, 2), _row(3))), 2)
+    assert parallelized.devices[0] == (((0,),), ((1,), (2,)))
 
 
 def test_grouping_that_delays_another_device_is_refused() -> None:
@@ -185,9 +185,9 @@ def _by_the_letter(instance: Problem, plan: StagedPlan, window: int) -> StagedPl
                 continue
             candidate = list(rows)
             candidate[device] = [*rows[device][:position], tuple(members), *rows[device][end:]]
-            found = _latency(instance, candidate)
-            if found < latency * (1 - 1e-12):  # less would be rounding
-                latency, rows = found, candidate
+            latency_ms = _latency(instance, candidate)
+            if latency_ms < latency * (1 - 1e-12):  # less would be rounding
+                latency, rows = latency_ms, candidate
     return StagedPlan(tuple(map(tuple, rows)))
 
 
@@ -248,9 +248,9 @@ def test_larger_plans_are_grouped_by_the_letter(window: int, ties: bool) -> None
         )
         mapped = (map_longest_paths(instance, devices), map_by_recording(instance, devices))
         for plan in (*mapped, *(_any_plan(instance, devices, draw) for _ in range(3))):
-            found = parallelize(instance, plan, window)
-            assert found == _by_the_letter(instance, plan, window)
-            changed += found != plan
+            parallelized = parallelize(instance, plan, window)
+            assert parallelized == _by_the_letter(instance, plan, window)
+            changed += parallelized != plan
     assert changed >= 10
 
 

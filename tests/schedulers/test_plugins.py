@@ -76,12 +76,12 @@ def _refused(site: Path, *words: str) -> str:
 def test_schedule_with_an_outside_algorithm(site: Path, files: list[str]) -> None:
     """Its schedule is evaluated like any other, and its parameters are options."""
     plugin.install(site)
-    found = _scheduled(site, files, "backwards")
-    assert [row["operator"] for row in found["placements"]] == ["a", "c", "b", "d"]
-    assert (found["latency_ms"], found["parameters"]) == (9.0, {"backwards_from": 0})
-    found = _scheduled(site, files, "backwards", "--backwards-from", "3")
-    assert [row["operator"] for row in found["placements"]] == ["a", "b", "c", "d"]
-    assert found["parameters"] == {"backwards_from": 3}
+    scheduled = _scheduled(site, files, "backwards")
+    assert [row["operator"] for row in scheduled["placements"]] == ["a", "c", "b", "d"]
+    assert (scheduled["latency_ms"], scheduled["parameters"]) == (9.0, {"backwards_from": 0})
+    scheduled = _scheduled(site, files, "backwards", "--backwards-from", "3")
+    assert [row["operator"] for row in scheduled["placements"]] == ["a", "b", "c", "d"]
+    assert scheduled["parameters"] == {"backwards_from": 3}
     checked = _hios(site, "evaluate", *files, str(site / "schedule.json"))
     assert (checked.returncode, checked.stderr) == (0, "")
 
@@ -138,7 +138,7 @@ def test_unknown_names_list_outside_algorithms(site: Path, files: list[str]) -> 
 
 
 def test_only_what_is_named_is_imported(site: Path, files: list[str]) -> None:
-    """A distribution whose import has effects does nothing where another algorithm is named."""
+    """A distribution whose import has side effects is not imported if another algorithm is named."""
     plugin.install(site, entries="loud = outside.loud:loud", loud="raise SystemExit('imported')\n")
     assert _scheduled(site, files, "sequential")["latency_ms"] == 9.0
     assert "imported" in _refused(site, "schedule", *files, "--algorithm", "loud", "--output", str(site / "out.json"))
@@ -277,9 +277,9 @@ def unregistered(problem, devices):
 def test_schedule_with_a_function(site: Path, files: list[str]) -> None:
     """A registered function of the working folder is an algorithm without being installed."""
     (site / "own_algorithm.py").write_text(FUNCTIONS)
-    found = _scheduled(site, files, "own_algorithm:mine")
-    assert found["algorithm"] == "mine"
-    assert [row["operator"] for row in found["placements"]] == list("abcd")
+    scheduled = _scheduled(site, files, "own_algorithm:mine")
+    assert scheduled["algorithm"] == "mine"
+    assert [row["operator"] for row in scheduled["placements"]] == list("abcd")
     assert "mine: in topological order" in _hios(site, "algorithms", "own_algorithm:mine").stdout
 
 

@@ -17,10 +17,10 @@ def test_every_algorithm_is_valid_on_every_graph(name: str, instance: Problem, d
     """Schedules pass the checker and are not faster than the bound, for 1 to 16 devices."""
     if not ALGORITHMS[name].several_devices:
         devices = 1
-    found = schedule(instance, name, devices, briefly(name))
-    assert violations(instance, found) == []
-    assert found.latency_ms >= found.lower_bound_ms - 1e-9
-    assert found.parameters == ALGORITHMS[name].resolved(briefly(name))
+    scheduled = schedule(instance, name, devices, briefly(name))
+    assert violations(instance, scheduled) == []
+    assert scheduled.latency_ms >= scheduled.lower_bound_ms - 1e-9
+    assert scheduled.parameters == ALGORITHMS[name].resolved(briefly(name))
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
@@ -29,8 +29,8 @@ def test_every_algorithm_takes_huge_fan_in_and_out(name: str) -> None:
     names = [f"v{number}" for number in range(200)]
     edges = {("first", middle): 0.5 for middle in names} | {(middle, "last"): 0.25 for middle in names}
     instance = problem(dict.fromkeys(["first", *names, "last"], 1.0), edges, utilization=dict.fromkeys(names, 0.7))
-    found = schedule(instance, name, 16 if ALGORITHMS[name].several_devices else 1, briefly(name))
-    assert violations(instance, found) == []
+    scheduled = schedule(instance, name, 16 if ALGORITHMS[name].several_devices else 1, briefly(name))
+    assert violations(instance, scheduled) == []
 
 
 @pytest.mark.parametrize("name", sorted(name for name, entry in ALGORITHMS.items() if not entry.several_devices))
@@ -51,11 +51,11 @@ def test_schedules_keep_the_speed_of_the_machine() -> None:
     speed = {part: {"value": 1.5, "low": 1.25, "high": 1.75} for part in ("compute_ms", "copy_ms")}
     probe = {"version": "cpu-1", "speed": speed, "copy_share": 0.25}
     costs = {"operators": {"a": {"time_ms": 1.0}}, "transfers": [], "probe": {**probe, "samples": [sample]}}
-    found = schedule(Problem(Graph("one", (Operator("a", "task"),), ()), Costs.from_json(costs)), "sequential")
-    assert found.to_json()["probe"] == probe
-    assert Schedule.from_json(found.to_json()) == found
-    assert found.probe is not None
-    assert found.probe.speed.copy_ms.high == 1.75
+    scheduled = schedule(Problem(Graph("one", (Operator("a", "task"),), ()), Costs.from_json(costs)), "sequential")
+    assert scheduled.to_json()["probe"] == probe
+    assert Schedule.from_json(scheduled.to_json()) == scheduled
+    assert scheduled.probe is not None
+    assert scheduled.probe.speed.copy_ms.high == 1.75
 
 
 def test_unknown_names_are_refused() -> None:

@@ -21,7 +21,7 @@ from hios.serving.scenario import Scenario, ServedModel, pipeline_blocks
 
 
 def network(name: str, blocks: Sequence[Sequence[float]]) -> tuple[Graph, dict[str, float]]:
-    """A graph with times by operator: each block is operators beside each other, which all feed the next block's."""
+    """A graph with times by operator: each block is operators side by side, which all feed the next block's."""
     names = [[f"b{number}v{place}" for place in range(len(times))] for number, times in enumerate(blocks)]
     edges = [
         Edge(source, target) for before, after in itertools.pairwise(names) for source in before for target in after
@@ -42,7 +42,7 @@ def served(
     wide: Mapping[str, Mapping[int, float]] | None = None,
     **settings: Any,
 ) -> ServedModel:
-    """A model of blocks whose operators run beside each other; times in milliseconds."""
+    """A model of blocks whose operators run side by side; times in milliseconds."""
     graph, times = network(label, blocks)
     transfers = {(edge.source, edge.target): 0.0 for edge in graph.edges}
     costs = Costs(times, transfers, corun=corun or {}, wide_ms=wide or {}, alpha=1.0)
@@ -150,11 +150,11 @@ def random_case(seed: int, tasks: int = 60) -> tuple[Pipeline, list[QueueRules],
 def random_partition(draw: random.Random, members: list[tuple[int, int]]) -> list[tuple[tuple[int, int], ...]]:
     """Blocks in combined blocks of at most four."""
     draw.shuffle(members)
-    found: list[list[tuple[int, int]]] = []
+    parts: list[list[tuple[int, int]]] = []
     for member in members:
-        open_ones = [own for own in found if len(own) < 4]
+        open_ones = [own for own in parts if len(own) < 4]
         if open_ones and draw.random() < 0.6:
             draw.choice(open_ones).append(member)
         else:
-            found.append([member])
-    return [tuple(sorted(own)) for own in found]
+            parts.append([member])
+    return [tuple(sorted(own)) for own in parts]

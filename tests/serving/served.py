@@ -118,12 +118,12 @@ def expected(label: str, given: Sequence[Tensor]) -> Tensor:
 
 def require_right(label: str, given: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
     """Outputs are those of the network."""
-    (found,) = outputs
-    torch.testing.assert_close(found, expected(label, given), rtol=1e-4, atol=1e-4)
+    (output,) = outputs
+    torch.testing.assert_close(output, expected(label, given), rtol=1e-4, atol=1e-4)
 
 
 def require_nothing_held(server: Server) -> None:
-    """No instance holds a slot of the arena any more, and every request is accounted for."""
+    """No instance occupies a slot of the arena any longer, and every request is accounted for."""
     dispatcher = server._dispatcher
     every = {slots.number: len(slots.offsets) for own in dispatcher._values for slots in own.slots}
     assert dispatcher._free.counts == every

@@ -21,11 +21,11 @@ def write_scenarios(folder: Path) -> list[Path]:
     data = yaml.safe_load(mix.read_text(encoding="utf-8"))
     del data["models"]["right"]
     alone.write_text(yaml.safe_dump(data), encoding="utf-8")
-    found = []
+    paths = []
     for label, path, loads in (("mix", mix, (1.0, 2.0)), ("alone", alone, (1.0,))):
         for load in loads:
             scenario = Scenario.read(path, load=load)
             for policy in POLICIES:
-                found.append(folder / "serving" / label / "simulated" / f"{policy}-{load:g}.json")
-                artifacts.write(found[-1], "result", simulate(scenario, policy, engine=reference))
-    return found
+                paths.append(folder / "serving" / label / "simulated" / f"{policy}-{load:g}.json")
+                artifacts.write(paths[-1], "result", simulate(scenario, policy, engine=reference))
+    return paths

@@ -42,9 +42,11 @@ def test_everything_is_measured(measured: CalibrationFile) -> None:
 def test_the_simulator_takes_it(measured: CalibrationFile, tmp_path: Path) -> None:
     """A calibrated simulation has other times than one by the costs alone."""
     given = scenario(tmp_path)
-    plain, found = (simulate(own, "top-open", engine=reference) for own in (given, calibrated(given, measured)))
-    assert found.total.offered == plain.total.offered
-    assert found.total.mean_ms != plain.total.mean_ms
+    plain, with_calibration = (
+        simulate(own, "top-open", engine=reference) for own in (given, calibrated(given, measured))
+    )
+    assert with_calibration.total.offered == plain.total.offered
+    assert with_calibration.total.mean_ms != plain.total.mean_ms
 
 
 def test_the_command_refuses_what_contradicts(tmp_path: Path) -> None:
@@ -61,7 +63,7 @@ def test_the_command_refuses_what_contradicts(tmp_path: Path) -> None:
 
 
 def test_simulate_reads_what_load_wrote(measured: CalibrationFile, tmp_path: Path) -> None:
-    """The file goes from one command to the other; one of other models is refused."""
+    """One command writes the file and the other reads it; a file of other models is refused."""
     from hios import artifacts
 
     path = scenario_file(tmp_path / "scenario.yaml")

@@ -19,7 +19,7 @@ from tests.serving.scenarios import scenario, served
 
 
 def constants(**changes: Any) -> CalibrationFile:
-    """Constants of the two models; without changes they change nothing."""
+    """Calibration constants of the two models; with the defaults they have no effect."""
     given: dict[str, Any] = {
         "lanes": 2,
         "models": {"left": 1.0, "right": 1.0},
@@ -41,20 +41,20 @@ def plain() -> Scenario:
 @pytest.mark.parametrize("name", ["one-per-lane", "ios", "top", "top-open", "hios-lp", "pos-relaxed"])
 def test_constants_of_one_change_nothing(name: str, plain: Scenario) -> None:
     """The same result as without."""
-    found = simulate(calibrated(plain, constants()), name, engine=reference)
+    result = simulate(calibrated(plain, constants()), name, engine=reference)
     expected = simulate(plain, name, engine=reference)
-    assert (found.models, found.total) == (expected.models, expected.total)
-    assert found.utilisation == pytest.approx(expected.utilisation)
+    assert (result.models, result.total) == (expected.models, expected.total)
+    assert result.utilisation == pytest.approx(expected.utilisation)
 
 
 def test_factors_and_overheads(plain: Scenario) -> None:
     """A run takes its model's factor of its time, and the measured overheads in place of those of the scenario."""
     measured = constants(models={"left": 2.0, "right": 1.5}, overheads=Overheads(run_ms=0.25))
-    found = policy("one-per-lane").make(calibrated(plain, measured))
-    assert [row[1][0] * 1e3 for row in found.times_s] == pytest.approx([2 * 7.0 + 0.25, 1.5 * 5.0 + 0.25])
+    pipeline = policy("one-per-lane").make(calibrated(plain, measured))
+    assert [row[1][0] * 1e3 for row in pipeline.times_s] == pytest.approx([2 * 7.0 + 0.25, 1.5 * 5.0 + 0.25])
     planned = policy("hios-lp").make(plain).times_s
-    found = policy("hios-lp").make(calibrated(plain, measured))
-    for own, before, factor in zip(found.times_s, planned, (2.0, 1.5), strict=True):
+    pipeline = policy("hios-lp").make(calibrated(plain, measured))
+    for own, before, factor in zip(pipeline.times_s, planned, (2.0, 1.5), strict=True):
         assert own[1][1] * 1e3 == pytest.approx(before[1][1] * 1e3 * factor + 0.25)
 
 
@@ -73,8 +73,8 @@ def test_pairs_slow_each_other_down(plain: Scenario) -> None:
     )
     assert pipeline.beside == ((1.0, 1.5), (1.25, 1.0))
     plain_s = [row[1][0] for row in pipeline.times_s]
-    found = _runs(measured, pipeline)
-    factors = {(run.combined, round((run.finish_s - run.start_s) / plain_s[run.combined], 9)) for run in found}
+    runs = _runs(measured, pipeline)
+    factors = {(run.combined, round((run.finish_s - run.start_s) / plain_s[run.combined], 9)) for run in runs}
     assert factors == {(0, 1.0), (0, 1.5), (1, 1.0), (1, 1.25)}
 
 
@@ -123,6 +123,6 @@ def test_jitter_has_mean_one() -> None:
     pytest.importorskip("torch")
     from hios.serving.calibrating import jitter_of
 
-    found = jitter_of([[1.0, 1.1, 1.3], [10.0, 9.0, 14.0]])
-    assert list(found) == sorted(found)
-    assert statistics.fmean(drawn_jitter(found, 0)) == pytest.approx(1.0, rel=0.01)
+    jitter = jitter_of([[1.0, 1.1, 1.3], [10.0, 9.0, 14.0]])
+    assert list(jitter) == sorted(jitter)
+    assert statistics.fmean(drawn_jitter(jitter, 0)) == pytest.approx(1.0, rel=0.01)

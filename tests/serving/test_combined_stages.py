@@ -107,12 +107,12 @@ def test_a_policy_decides_without_training(tmp_path: Path) -> None:
 def test_tasks_are_conserved(name: str) -> None:
     """A simulation with these stages loses no task, and completes as many as with those of IOS below saturation."""
     given = _given()
-    found = simulate(given, name).total
-    assert found.completed > 0
-    ends = found.completed + found.dropped + found.expired + found.failed + found.waiting + found.in_flight
-    assert found.offered == ends
+    total = simulate(given, name).total
+    assert total.completed > 0
+    ends = total.completed + total.dropped + total.expired + total.failed + total.waiting + total.in_flight
+    assert total.offered == ends
     by_ios = simulate(_given(stages="ios"), name).total
-    assert abs(found.completed - by_ios.completed) <= 0.05 * by_ios.completed
+    assert abs(total.completed - by_ios.completed) <= 0.05 * by_ios.completed
 
 
 def test_a_stage_policy_needs_gpg(tmp_path: Path) -> None:

@@ -15,14 +15,14 @@ from tests.serving.scenarios import OPEN, random_case, scenario, served, server
 
 
 def _same(*case: Any) -> None:
-    expected, found = Simulation(*case).run(), compiled(*case)
-    assert found.runs == expected.runs
-    assert found.state == expected.state
-    assert found.finish_s == expected.finish_s
-    assert found.promoted == expected.promoted
-    for own, theirs in ((found.queued_s, expected.queued_s), (found.present_s, expected.present_s)):
+    expected, actual = Simulation(*case).run(), compiled(*case)
+    assert actual.runs == expected.runs
+    assert actual.state == expected.state
+    assert actual.finish_s == expected.finish_s
+    assert actual.promoted == expected.promoted
+    for own, theirs in ((actual.queued_s, expected.queued_s), (actual.present_s, expected.present_s)):
         assert own == pytest.approx(theirs)
-    assert found.variance_s == pytest.approx(expected.variance_s)
+    assert actual.variance_s == pytest.approx(expected.variance_s)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -50,7 +50,7 @@ def test_same_as_the_reference_in_a_thousand_cases() -> None:
 
 
 def test_cases_differ() -> None:
-    """The measure measures: among the cases there are drops, expiries, promotions, partial and overlapping runs."""
+    """The cases cover drops, expiries, promotions, and partial and overlapping runs."""
     records = [(case := random_case(seed), Simulation(*case).run()) for seed in range(60)]
     for state in range(1, 6):
         assert sum(state in record.state for _, record in records) >= 10

@@ -37,10 +37,10 @@ def test_nothing_without_policies(tmp_path: Path) -> None:
 def test_files_of_results(tmp_path: Path) -> None:
     """One for every scenario, policy and load, and one more where it also runs."""
     settings = configured(tmp_path, {"policies": ["top", "auto"], "loads": [0.5, 1], "measure": True})
-    found = jobs.result_files(settings)
-    assert len(found) == len(set(found)) == 8
-    assert found[0] == "results/serving/networks/simulated/top-0.5.json"
-    assert found[-1] == "results/serving/networks/measured/auto-1.json"
+    paths = jobs.result_files(settings)
+    assert len(paths) == len(set(paths)) == 8
+    assert paths[0] == "results/serving/networks/simulated/top-0.5.json"
+    assert paths[-1] == "results/serving/networks/measured/auto-1.json"
 
 
 def test_the_scenario_of_all_networks(tmp_path: Path) -> None:

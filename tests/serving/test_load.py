@@ -81,11 +81,11 @@ def test_arrivals_of_a_file_and_wrong_outputs(tmp_path: Path, monkeypatch: pytes
         return [Sample([second], samples[0].alone, samples[0].expected), *samples[1:]]
 
     monkeypatch.setattr(load_session, "_samples", spoiled)
-    found = load(given, "one-per-lane", virtual=True)
-    row = found.result.models["blocks"]
+    loaded = load(given, "one-per-lane", virtual=True)
+    row = loaded.result.models["blocks"]
     assert (row.offered, row.completed, row.failed) == (8, 6, 2)  # inputs go in turns of four
-    assert found.wrong.startswith("model blocks: output 0 differs by ")
-    assert found.result.models["branches"].offered == 0
+    assert loaded.wrong.startswith("model blocks: output 0 differs by ")
+    assert loaded.result.models["branches"].offered == 0
 
 
 def test_tasks_that_fail_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ def test_tasks_that_fail_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def _overload(folder: Path, policy_name: str, duration_s: float) -> None:
-    """A flood is shed; at 1.5 times what lanes did then memory stays, tasks are conserved, and outputs are right.
+    """Overload is shed; at 1.5 times that rate memory is constant, no task is lost, and outputs are right.
 
     How fast lanes are changes beside other work, so nothing is asked of how much is shed at that rate.
     """
@@ -179,9 +179,9 @@ def test_outputs_are_compared_with_the_program(tmp_path: Path) -> None:
     other = type(network.module)().eval()
     save(export(other, network.inputs), tmp_path / "wrong.pt2")
     right = scenario(tmp_path, {"blocks": {"program": str(tmp_path / "right.pt2")}}, duration_s=0.5)
-    found = load(right, "sequential", virtual=True)
-    assert found.wrong == ""
-    assert found.result.total.completed > 0
+    loaded = load(right, "sequential", virtual=True)
+    assert loaded.wrong == ""
+    assert loaded.result.total.completed > 0
     wrong = scenario(tmp_path, {"blocks": {"program": str(tmp_path / "wrong.pt2")}}, duration_s=0.5)
     with pytest.raises(
         HiosError, match=r"model blocks: output 0 differs from the program by up to .*; allowed: 0.0001"

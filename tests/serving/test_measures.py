@@ -65,9 +65,9 @@ def test_bootstrap_covers_the_mean() -> None:
     draw = random.Random(0)
     held = 0
     for _ in range(100):
-        found = bootstrap([draw.gauss(5.0, 1.0) for _ in range(10)])
-        assert found is not None
-        held += found[0] <= 5.0 <= found[1]
+        interval = bootstrap([draw.gauss(5.0, 1.0) for _ in range(10)])
+        assert interval is not None
+        held += interval[0] <= 5.0 <= interval[1]
     assert 80 <= held <= 99
     assert bootstrap([1.0] * 5) is None
 
@@ -92,13 +92,13 @@ def test_result_adds_up() -> None:
     )
     first = Outcome([Tally(3, 1, latencies_ms=[5.0, 15.0]), Tally(2, latencies_ms=[20.0, 20.0])], 1.0, 0.5)
     second = Outcome([Tally(2, 0, 1, 0, 1), Tally(2, failed=1, in_flight=1)], 2.0, 1.5)
-    found = result(given, "ios", "open", [first, second], simulated=True)
-    a, b = found.models["a"], found.models["b"]
+    summary = result(given, "ios", "open", [first, second], simulated=True)
+    a, b = summary.models["a"], summary.models["b"]
     assert (a.offered, a.completed, a.dropped, a.expired, a.waiting, a.goodput) == (5, 2, 1, 1, 1, 1)
     assert (b.offered, b.completed, b.failed, b.in_flight, b.goodput) == (4, 2, 1, 1, 2)
-    assert found.total.offered == 9
-    assert (found.total.p50_ms, found.total.mean_ms) == (15.0, 15.0)
-    assert found.utilisation == pytest.approx(3.0 / (2 * 2 * 2.0))
-    assert found.work_share == pytest.approx((2 * 0.002 + 2 * 0.004) / 8.0)
-    assert found.queue_variance == 1.0
-    assert found.jain == pytest.approx(jain([0.4, 0.5]))
+    assert summary.total.offered == 9
+    assert (summary.total.p50_ms, summary.total.mean_ms) == (15.0, 15.0)
+    assert summary.utilisation == pytest.approx(3.0 / (2 * 2 * 2.0))
+    assert summary.work_share == pytest.approx((2 * 0.002 + 2 * 0.004) / 8.0)
+    assert summary.queue_variance == 1.0
+    assert summary.jain == pytest.approx(jain([0.4, 0.5]))

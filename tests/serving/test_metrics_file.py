@@ -37,17 +37,17 @@ def test_counts_and_latencies(tmp_path: Path) -> None:
     metrics.show(server(), Progress(1.5, 2.0, {"left": [20_000.0], "right": []}))
     assert not (tmp_path / "metrics.prom").exists()
     metrics.write()
-    found = values(tmp_path / "metrics.prom")
-    assert found['hios_tasks_total{model="left",outcome="dropped"}'] == 2
-    assert found['hios_tasks_offered_total{model="left"}'] == 7
-    assert found['hios_tasks_waiting{model="left"}'] == 1
-    assert found['hios_latency_seconds_bucket{model="left",le="0.001"}'] == 1
-    assert found['hios_latency_seconds_bucket{model="left",le="0.05"}'] == 2
-    assert found['hios_latency_seconds_bucket{model="left",le="10"}'] == 2
-    assert found['hios_latency_seconds_bucket{model="left",le="+Inf"}'] == 3
-    assert found['hios_latency_seconds_count{model="left"}'] == 3
-    assert found['hios_latency_seconds_sum{model="left"}'] == pytest.approx(20.0305)
-    assert (found["hios_lanes_busy_seconds_total"], found["hios_lanes_up"]) == (1.5, 2)
+    samples = values(tmp_path / "metrics.prom")
+    assert samples['hios_tasks_total{model="left",outcome="dropped"}'] == 2
+    assert samples['hios_tasks_offered_total{model="left"}'] == 7
+    assert samples['hios_tasks_waiting{model="left"}'] == 1
+    assert samples['hios_latency_seconds_bucket{model="left",le="0.001"}'] == 1
+    assert samples['hios_latency_seconds_bucket{model="left",le="0.05"}'] == 2
+    assert samples['hios_latency_seconds_bucket{model="left",le="10"}'] == 2
+    assert samples['hios_latency_seconds_bucket{model="left",le="+Inf"}'] == 3
+    assert samples['hios_latency_seconds_count{model="left"}'] == 3
+    assert samples['hios_latency_seconds_sum{model="left"}'] == pytest.approx(20.0305)
+    assert (samples["hios_lanes_busy_seconds_total"], samples["hios_lanes_up"]) == (1.5, 2)
 
 
 def test_a_signal_asks_for_them(tmp_path: Path) -> None:

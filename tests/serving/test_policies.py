@@ -53,21 +53,21 @@ def _scenario(factor: float = 1.0, load: float = 1.0, **settings: Any) -> Scenar
     ],
 )
 def test_a_task_alone(name: str, left_ms: float, right_ms: float) -> None:
-    """A task that meets an idle device takes the sum of its operators, less what runs beside each other."""
+    """A task that meets an idle device takes the sum of its operators, less what runs side by side."""
     for number, expected in enumerate((left_ms, right_ms)):
         given = scenario(*_pair(), lanes=2, duration_s=1.0, rows=[(0.0, number)], arrivals="one.csv")
-        found = list(simulate(given, name).models.values())[number]
-        assert (found.offered, found.completed) == (1, 1)
-        assert found.mean_ms == pytest.approx(expected)
+        row = list(simulate(given, name).models.values())[number]
+        assert (row.offered, row.completed) == (1, 1)
+        assert row.mean_ms == pytest.approx(expected)
 
 
 def test_strict_round_waits_for_all() -> None:
     """A strict round begins with the last of its tasks; both models then share the lanes."""
     given = scenario(*_pair(), lanes=2, duration_s=1.0, rows=[(0.0, 0), (0.010, 1)], arrivals="two.csv")
-    found = simulate(given, "pos-strict")
+    result = simulate(given, "pos-strict")
     # Stages: two branches of 2 ms and one of 1 ms on two lanes: 3 ms; then 3 ms beside 1 ms; then 1 ms alone.
-    assert found.models["right"].mean_ms == pytest.approx(3.0 + 3.0 + 1.0)
-    assert found.models["left"].mean_ms == pytest.approx(17.0)
+    assert result.models["right"].mean_ms == pytest.approx(3.0 + 3.0 + 1.0)
+    assert result.models["left"].mean_ms == pytest.approx(17.0)
 
 
 def test_strict_rounds_cannot_pass_the_smallest_rate() -> None:
@@ -85,14 +85,14 @@ def test_strict_rounds_cannot_pass_the_smallest_rate() -> None:
 def test_no_policy_passes_the_work_bound(name: str, launcher: str) -> None:
     """In overload, no policy completes more than the linear program allows, and every task is accounted for."""
     given = _scenario(load=4.0, arrivals="poisson")
-    found = simulate(given, name, launcher=launcher)
-    total = found.total
+    result = simulate(given, name, launcher=launcher)
+    total = result.total
     ends = total.completed + total.dropped + total.expired + total.failed + total.waiting + total.in_flight
     assert total.offered == ends
     assert total.completed > 0
-    assert total.completed / given.duration_s <= found.bound_per_s * (1 + 1e-9)
-    assert found.work_share <= found.utilisation + 1e-9
-    assert bound_per_s(given, [1e9, 1e9]) >= found.bound_per_s
+    assert total.completed / given.duration_s <= result.bound_per_s * (1 + 1e-9)
+    assert result.work_share <= result.utilisation + 1e-9
+    assert bound_per_s(given, [1e9, 1e9]) >= result.bound_per_s
 
 
 @pytest.mark.parametrize("name", [*POLICIES, "auto"])
@@ -139,14 +139,14 @@ def test_auto_takes_the_best_on_other_traces() -> None:
     given = scenario(
         *(served(m.label, [[2.0, 2.0], [3.0]], 150.0, slo_ms=20.0) for m in _pair()), lanes=2, duration_s=5.0
     )
-    found = simulate(given, "auto")
-    ranked = [entry for entry in found.candidates if entry.left_out is None]
-    assert found.chosen == ranked[0].policy
+    result = simulate(given, "auto")
+    ranked = [entry for entry in result.candidates if entry.left_out is None]
+    assert result.chosen == ranked[0].policy
     best = max(entry.goodput_per_s for entry in ranked)
     assert ranked[0].goodput_per_s >= best * (1 - 1e-3)
-    assert [entry.policy for entry in found.candidates if entry.left_out] == ["threads"]  # no costs on two lanes
-    again: ResultFile = simulate(given, found.chosen or "")
-    assert again.total == found.total
+    assert [entry.policy for entry in result.candidates if entry.left_out] == ["threads"]  # no costs on two lanes
+    again: ResultFile = simulate(given, result.chosen or "")
+    assert again.total == result.total
 
 
 def test_combined_blocks_are_a_partition() -> None:
@@ -159,8 +159,8 @@ def test_neighbors_are_combined_where_nothing_is_stated() -> None:
     """Without stated combined blocks, top has pairs of blocks of each model that follow each other; top-open none."""
     alone = [((0, 0),), ((0, 1),), ((1, 0),), ((1, 1),), ((1, 2),)]
     pairs = [((0, 0), (0, 1)), ((1, 0), (1, 1)), ((1, 2),)]
-    found = {name: list(policy(name).make(_scenario()).combined) for name in ("top", "top-open")}
-    assert found == {"top": pairs, "top-open": alone}
+    combined = {name: list(policy(name).make(_scenario()).combined) for name in ("top", "top-open")}
+    assert combined == {"top": pairs, "top-open": alone}
     threes = _scenario(top={"most": 3})
     assert list(policy("top-open").make(threes).combined) == [((0, 0), (0, 1)), ((1, 0), (1, 1), (1, 2))]
     assert list(policy("top").make(_scenario(top={"most": 1})).combined) == alone
@@ -178,7 +178,7 @@ def test_neighbors_pipeline_the_tasks_of_a_model() -> None:
 
 
 def test_stages_without_absent_sub_blocks() -> None:
-    """The stages of a combined block are those of its sub-blocks beside each other; absent ones leave no gap (D5)."""
+    """The stages of a combined block are those of its sub-blocks side by side; absent ones leave no gap (D5)."""
     stages = side_by_side([[((0,), (1,)), ((2,),)], [((5,),), ((6,),), ((7,),)]])
     assert stages == (((0, (0,)), (0, (1,)), (1, (5,))), ((0, (2,)), (1, (6,))), ((1, (7,)),))
     assert restricted(stages, 1) == [((0, (0,)), (0, (1,))), ((0, (2,)),)]

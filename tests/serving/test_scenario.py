@@ -19,12 +19,12 @@ from tests.serving.scenarios import written
 
 def test_scenario_is_read(tmp_path: Path) -> None:
     """Models come in the order of the file with problem, blocks and rate; a load multiplies the rates."""
-    found = Scenario.read(written(tmp_path, lanes=3, seed=7), load=0.5)
-    assert [(model.label, model.rate) for model in found.models] == [("left", 20.0), ("right", 40.0)]
-    assert (found.lanes, found.duration_s, found.file.seed, found.gpu) == (3, 5.0, 7, False)
-    assert found.models[0].blocks == ((0, 1), (2,))
-    assert found.models[0].problem.time == [2.0, 2.0, 3.0]
-    assert found.files == [
+    scenario = Scenario.read(written(tmp_path, lanes=3, seed=7), load=0.5)
+    assert [(model.label, model.rate) for model in scenario.models] == [("left", 20.0), ("right", 40.0)]
+    assert (scenario.lanes, scenario.duration_s, scenario.file.seed, scenario.gpu) == (3, 5.0, 7, False)
+    assert scenario.models[0].blocks == ((0, 1), (2,))
+    assert scenario.models[0].problem.time == [2.0, 2.0, 3.0]
+    assert scenario.files == [
         tmp_path / label / name for label in ("left", "right") for name in ("graph.json", "costs.json")
     ]
 

@@ -1,4 +1,4 @@
-"""Servers: outputs of every policy, requests from many threads, queues, and what is left of a server."""
+"""Servers: outputs of every policy, requests from many threads, queues, and that closing leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_many_threads_at_once(server: Server) -> None:
 
 
 def test_inputs_need_not_be_contiguous(server: Server) -> None:
-    """Inputs in another order in memory are read as they are meant."""
+    """Inputs with another memory layout are read correctly."""
     (plain,) = inputs("blocks", 3)
     for value in (plain.contiguous(memory_format=torch.channels_last), torch._neg_view(-plain)):
         require_right("blocks", [plain], server.infer("blocks", [value]))
@@ -153,7 +153,7 @@ def _launch_at_once(server: Server) -> None:
 
 
 def test_queues_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full queue turns the newest away, or pushes the oldest out; requests expire on time, though nothing runs."""
+    """A full queue rejects the newest request or drops the oldest; requests expire on time even if nothing runs."""
     models: dict[str, dict[str, Any]] = {
         "branches": {"queue": 2},
         "blocks": {"queue": 2, "overflow": "drop-oldest", "deadline_ms": 5000},

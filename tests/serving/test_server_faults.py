@@ -135,7 +135,7 @@ def test_lanes_killed_again_and_again_under_load(server: Server) -> None:
 
 @pytest.mark.slow
 def test_a_lane_that_hangs_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that takes longer than it may fails its task, and the lane is back."""
+    """A run that exceeds its time limit fails its task, and the lane is restarted."""
     monkeypatch.setattr(lane_worker, "prepare", lane_faults.prepare)
     given = scenario(tmp_path, {"blocks": {}}, lanes=1)
     with Server(given, "one-per-lane", virtual=True, timeout_s=10.0) as server:

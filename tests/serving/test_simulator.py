@@ -35,8 +35,8 @@ def test_random_arrivals_wait_as_theory_says(load: float) -> None:
     given = scenario(served("one", [[1.0]], load * 1000), duration_s=30.0, seed=1)
     tasks = draw(given)
     record = Simulation(server(0.001), [OPEN], tasks, given.duration_s).run()
-    found = outcome(record, server(0.001), tasks, given.duration_s).tallies[0]
-    wait_ms = sum(found.latencies_ms) / found.completed - 1.0
+    tally = outcome(record, server(0.001), tasks, given.duration_s).tallies[0]
+    wait_ms = sum(tally.latencies_ms) / tally.completed - 1.0
     assert wait_ms == pytest.approx(load / (2 * (1 - load)), rel=0.1)  # a million within 2 %: test_event_kernel
 
 
@@ -75,10 +75,10 @@ def test_nothing_is_lost_at_any_moment(seed: int) -> None:
     """Conservation of tasks, of lanes and of slots after the events of every moment; and the counts at the end."""
     pipeline, queues, tasks, duration_s = random_case(seed)
     record = Simulation(pipeline, queues, tasks, duration_s, _check).run()
-    found = outcome(record, pipeline, tasks, duration_s)
-    assert sum(tally.offered for tally in found.tallies) == len(tasks)
-    assert all(tally.unaccounted == 0 for tally in found.tallies)
-    assert found.busy_s >= 0
+    counted = outcome(record, pipeline, tasks, duration_s)
+    assert sum(tally.offered for tally in counted.tallies) == len(tasks)
+    assert all(tally.unaccounted == 0 for tally in counted.tallies)
+    assert counted.busy_s >= 0
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -129,15 +129,15 @@ def _chosen(
     simulation.now = now
     for (model, block), instance in waiting.items():
         simulation.slots[model][block].append(instance)
-    found: list[tuple[int, int]] = []
+    rounds: list[tuple[int, int]] = []
     while True:
         simulation.idle, before = 1, len(simulation.record.runs)
         for row in simulation.running:
             row[:] = [False] * len(row)
         simulation._start_all()
         if len(simulation.record.runs) == before:
-            return found
-        found.append((simulation.record.runs[-1].combined, simulation.record.runs[-1].present))
+            return rounds
+        rounds.append((simulation.record.runs[-1].combined, simulation.record.runs[-1].present))
 
 
 def test_highest_ratio_first() -> None:
@@ -198,7 +198,7 @@ def test_full_queues_drop(drop_oldest: bool, dropped: list[int]) -> None:
 
 
 def test_deadline_passes_in_the_queue() -> None:
-    """A task expires at its deadline to the moment, though nothing else happens then; one in its slot does not."""
+    """A task expires exactly at its deadline, even if nothing else happens then; one that runs does not."""
     tasks = trace((0.0, 0), (0.5, 0), (0.5, 0))
     record = Simulation(server(10.0), [QueueRules(9, deadline_s=2.0)], tasks, 100.0).run()
     assert record.state == [COMPLETED, COMPLETED, EXPIRED]
@@ -211,9 +211,9 @@ def test_work_at_the_end_is_counted_as_left() -> None:
     tasks = trace((0.0, 0), (0.0, 0), (0.0, 0))
     pipeline = server(2.0)
     record = Simulation(pipeline, [OPEN], tasks, 3.0).run()
-    found = outcome(record, pipeline, tasks, 3.0)
-    assert (found.tallies[0].completed, found.tallies[0].in_flight, found.tallies[0].waiting) == (1, 2, 0)
-    assert found.busy_s == 3.0
+    counted = outcome(record, pipeline, tasks, 3.0)
+    assert (counted.tallies[0].completed, counted.tallies[0].in_flight, counted.tallies[0].waiting) == (1, 2, 0)
+    assert counted.busy_s == 3.0
 
 
 def test_variance_of_queues_over_time() -> None:

@@ -65,12 +65,12 @@ def _stopped(kind: _Kind, seed: int, stops: int) -> tuple[Record, list[object]]:
 @pytest.mark.parametrize("seed", range(30))
 def test_both_simulators_go_on_alike(seed: int) -> None:
     """Combined blocks and intervals that change on the way: the same runs, ends of tasks and observations."""
-    (expected, theirs), (found, ours) = (_stopped(kind, seed, 6) for kind in (ReferenceSteps, CompiledSteps))
-    assert found.runs == expected.runs
-    assert found.state == expected.state
-    assert found.finish_s == expected.finish_s
-    assert found.launched_s == expected.launched_s
-    assert [count for count, _ in found.changes] == [count for count, _ in expected.changes]
+    (expected, theirs), (actual, ours) = (_stopped(kind, seed, 6) for kind in (ReferenceSteps, CompiledSteps))
+    assert actual.runs == expected.runs
+    assert actual.state == expected.state
+    assert actual.finish_s == expected.finish_s
+    assert actual.launched_s == expected.launched_s
+    assert [count for count, _ in actual.changes] == [count for count, _ in expected.changes]
     assert len(ours) == len(theirs)
     for own, other in zip(ours, theirs, strict=True):
         assert own == pytest.approx(other) if not isinstance(own, tuple) else _flat(own) == pytest.approx(_flat(other))
@@ -91,10 +91,10 @@ def test_stopping_changes_nothing(kind: _Kind) -> None:
         steps = kind(*case)
         for part in range(1, 8):
             steps.run_to(case[3] * part / 7)
-        found = steps.record()
-        assert found.runs == expected.runs
-        assert found.finish_s == expected.finish_s
-        assert found.variance_s == pytest.approx(expected.variance_s)
+        record = steps.record()
+        assert record.runs == expected.runs
+        assert record.finish_s == expected.finish_s
+        assert record.variance_s == pytest.approx(expected.variance_s)
 
 
 def _chain() -> Pipeline:
@@ -116,10 +116,10 @@ def test_measures_by_hand(kind: _Kind) -> None:
         assert steps.lengths() == [0, 1]
         assert steps.waits_s() == pytest.approx(2.5)
         steps.run_to(3.999)
-        found = steps.measured(0.0, latency)
-        assert found.utilisation == pytest.approx(1.0, abs=1e-3)
-        assert found.latencies_ms == pytest.approx(expected, rel=1e-3)
-        assert found.variance == pytest.approx(0.25)
+        measures = steps.measured(0.0, latency)
+        assert measures.utilisation == pytest.approx(1.0, abs=1e-3)
+        assert measures.latencies_ms == pytest.approx(expected, rel=1e-3)
+        assert measures.variance == pytest.approx(0.25)
 
 
 def test_runs_under_way_end_as_they_began() -> None:

@@ -50,7 +50,7 @@ def test_water_is_filled_up() -> None:
 
 
 def test_water_below_capacity_leaves_room() -> None:
-    """Where all get what they ask for, the rest of the device is divided in proportion."""
+    """If all models get what they request, the rest of the device is divided in proportion."""
     given = scenario(served("a", [[10.0]], 10.0), served("b", [[10.0]], 30.0), lanes=1)
     assert [1 / interval for interval in even_intervals_s(given, [0.01, 0.01])] == pytest.approx([25.0, 75.0])
 

@@ -1,4 +1,4 @@
-"""The archive of another machine's run, without the time that a page takes."""
+"""The archive of another machine's run, packed without drawing a page."""
 
 from __future__ import annotations
 

@@ -84,16 +84,16 @@ def test_measured(tmp_path: Path) -> None:
     options = ["--size", "8", "--size", "4", "--channels", "2", "--repeats", "2"]
     done = CliRunner().invoke(main, ["study", "convolutions", *options, "--output", str(output)])
     assert done.exit_code == 0, done.output
-    found = artifacts.load(output, ConvolutionsFile)
-    assert [size.image_size for size in found.sizes] == [4, 8]
-    assert [size.output_bytes for size in found.sizes] == [4 * 2 * 16, 4 * 2 * 64]
-    times = [(s.alone_ms, s.both_cores_ms, s.at_once_ms, s.hand_over_ms) for s in found.sizes]
+    written = artifacts.load(output, ConvolutionsFile)
+    assert [size.image_size for size in written.sizes] == [4, 8]
+    assert [size.output_bytes for size in written.sizes] == [4 * 2 * 16, 4 * 2 * 64]
+    times = [(s.alone_ms, s.both_cores_ms, s.at_once_ms, s.hand_over_ms) for s in written.sizes]
     assert min(min(row) for row in times) > 0
-    assert [pair.kinds for pair in found.pairs] == [(a, b) for a in ("conv", "relu") for b in ("conv", "relu")]
-    assert {pair.image_size for pair in found.pairs} == {8}
-    assert found.platform.devices == 2
+    assert [pair.kinds for pair in written.pairs] == [(a, b) for a in ("conv", "relu") for b in ("conv", "relu")]
+    assert {pair.image_size for pair in written.pairs} == {8}
+    assert written.platform.devices == 2
     data = FigureData.read([output])
-    assert data.seconds == found.seconds
+    assert data.seconds == written.seconds
     assert len(registry.figure("hios_fig1").rows(data)) == 2
 
 

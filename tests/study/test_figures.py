@@ -113,8 +113,8 @@ def test_what_experiments_of_top_say(files: dict[str, list[Path]], tmp_path: Pat
         return write_figure(figure, FigureData.read(p for session in figure.sessions for p in files[session]), tmp_path)
 
     for name, saturation in (("top_fig18", "4"), ("top_fig26", "64"), ("top_fig27", "64")):
-        found = {entry.key: entry.found for entry in record(name).comparisons}
-        assert found[f"{name}.saturation"].removeprefix("A100: ") == saturation
+        values = {entry.key: entry.found for entry in record(name).comparisons}
+        assert values[f"{name}.saturation"].removeprefix("A100: ") == saturation
     assert record("top_fig13").comparisons[0].found == "50"
     assert record("top_fig21").comparisons[0].found == "6000"
     assert record("top_fig22").comparisons[0].found == "6000"
@@ -175,16 +175,16 @@ def test_verdicts_follow_the_data(files: dict[str, list[Path]], tmp_path: Path) 
     changed.write_text(json.dumps(document))
     after = write_figure(registry.figure("hios_fig10"), FigureData.read([changed]), tmp_path)
 
-    def found(record: FigureFile, by: str) -> dict[str, Any]:
+    def values(record: FigureFile, by: str) -> dict[str, Any]:
         return {entry.key: entry.found for entry in record.comparisons if entry.by == by}
 
-    one, other = found(before, "hios"), found(after, "hios")
+    one, other = values(before, "hios"), values(after, "hios")
     assert {key for key in one if one[key] != other[key]} == {"hios_fig10.sequential"}
-    assert found(before, "released program") == found(after, "released program")
+    assert values(before, "released program") == values(after, "released program")
 
 
 def test_verify(files: dict[str, list[Path]], tmp_path: Path) -> None:
-    """A figure passes as drawn; another number in its data, table, CSV or verdict is found."""
+    """A figure as drawn passes the check; a changed number in its data, table, CSV or verdict is reported."""
     folder = tmp_path / "results"
     path = folder / "study" / "simulation" / "one.json"
     path.parent.mkdir(parents=True)

@@ -15,7 +15,7 @@ _ENTRY = "figures: {f: {hardware: h, source: {kind: paper, place: p}, tolerance:
 
 
 def test_every_group_is_a_figure_or_text() -> None:
-    """Numbers are kept under a figure of the registry, or under what stands in a text alone."""
+    """Published numbers belong to a figure of the registry, or are stated only in the text of a paper."""
     groups = {group for group in all_published() if not group.endswith("_text")}
     assert groups <= set(registry.ids())
 
@@ -68,7 +68,7 @@ def _published(tmp_path: Path, entry: str) -> Published:
 
 
 @pytest.mark.parametrize(
-    ("entry", "found", "expected"),
+    ("entry", "value", "expected"),
     [
         ("value: 2, neutral: 1", 2.2, Verdict.AGREES),
         ("value: 2, neutral: 1", 2.21, Verdict.DIRECTION),
@@ -88,9 +88,9 @@ def _published(tmp_path: Path, entry: str) -> Published:
         ('cases: {"a": 1.1, "b": 0.99}, neutral: 1', {"a": 3.0, "b": 2.0}, Verdict.DIFFERS),
     ],
 )
-def test_verdicts(tmp_path: Path, entry: str, found: Found, expected: Verdict) -> None:
+def test_verdicts(tmp_path: Path, entry: str, value: Found, expected: Verdict) -> None:
     """Within the tolerance, in the same direction, neither, or not found here."""
-    assert verdict(_published(tmp_path, entry), found) is expected
+    assert verdict(_published(tmp_path, entry), value) is expected
 
 
 def test_exact_statements(tmp_path: Path) -> None:

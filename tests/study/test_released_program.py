@@ -25,9 +25,9 @@ def test_without_deviations_it_is_the_paper(generator: Generator, devices: int) 
     """Latencies are those of the registered algorithms, which the independent checker has seen."""
     for seed in range(3):
         problem = generator(operators=60, edges=120, layers=8, seed=seed).problem()
-        found = latencies_ms(problem.on(devices), devices, PAPER)
-        expected = {name: schedule(problem, name, devices).latency_ms for name in found}
-        assert found == pytest.approx(expected, rel=1e-9)
+        latencies = latencies_ms(problem.on(devices), devices, PAPER)
+        expected = {name: schedule(problem, name, devices).latency_ms for name in latencies}
+        assert latencies == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", Deviations.names())
@@ -57,7 +57,7 @@ def _problem() -> Problem:
 
 
 def test_the_clock_of_a_device_delays_what_reads_it() -> None:
-    """With the device's clock, a result is late by all that its device ran in the meantime."""
+    """With the device's clock, a result is late by whatever its device ran in the meantime."""
     problem = _problem()
     exact = latencies_ms(problem, 2, PAPER)["hios-mr-inter"]
     late = latencies_ms(problem, 2, Deviations.only("device_clock"))["hios-mr-inter"]
@@ -94,15 +94,15 @@ def test_all_statements_of_the_paper() -> None:
     """With 30 instances, as the paper has, every statement about figures 7 to 11 that does not need IOS agrees."""
     study, compared = SimulationStudy(), 0
     for name, figure in zip(SERIES, ("hios_fig7", "hios_fig8", "hios_fig9", "hios_fig10", "hios_fig11"), strict=True):
-        found: dict[str, dict[str, float]] = {}
+        values_of: dict[str, dict[str, float]] = {}
         for setting in series(study, name):
             for statement, value in _statements(setting).items():
-                found.setdefault(statement, {})[f"{getattr(setting, name):g}"] = value
+                values_of.setdefault(statement, {})[f"{getattr(setting, name):g}"] = value
         for statement, entry in published(figure).items():
             if "ios" in statement:
                 continue
-            key = statement if statement in found else f"{statement}_ms"
-            values = found[key]
+            key = statement if statement in values_of else f"{statement}_ms"
+            values = values_of[key]
             seen = values if entry.cases else (min(values.values()), max(values.values()))
             assert verdict(entry, seen) is Verdict.AGREES, (entry, seen)
             compared += 1

@@ -178,19 +178,19 @@ def test_simulation_in_the_documents() -> None:
     """The column "paper" of docs/algorithms.md repeats the published numbers."""
     text = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
     table = text.split("| what varies | | paper | hios |\n")[1].split("\n\n")[0].splitlines()[1:]
-    found: dict[str, dict[str, str]] = {}
+    cells: dict[str, dict[str, str]] = {}
     varied = ""
     for row in table:
         varied = _cell(row, 1) or varied
-        found.setdefault(varied, {})[_cell(row, 2)] = _cell(row, 3)
-    cuts = found["100 to 400 operators"].pop("what groups cut of LP and MR")
+        cells.setdefault(varied, {})[_cell(row, 2)] = _cell(row, 3)
+    cuts = cells["100 to 400 operators"].pop("what groups cut of LP and MR")
     expected = {
         varied: {
             what: _statement(published(key.partition(".")[0])[key.partition(".")[2]]) for what, key in rows.items()
         }
         for varied, rows in ROWS.items()
     }
-    assert found == expected
+    assert cells == expected
     lp, mr = (published("hios_fig8")[f"groups_cut_{name}"] for name in ("lp", "mr"))
     assert cuts == f"{lp.text} %, {mr.text} %"
 

@@ -23,7 +23,7 @@ def _row(schedule: str, ms: float, platform: str = "cpu", devices: int = 1) -> d
 
 @pytest.mark.parametrize(("slowest", "said"), [(10.2, "one operator fills a core"), (17.7, "is not explained")])
 def test_a_cause_is_named_only_where_the_data_bear_it(slowest: float, said: str) -> None:
-    """Schedules that are far apart, as on a busy machine, are not said to gain next to nothing."""
+    """Schedules whose times vary widely, as on a busy machine, are not reported as gaining next to nothing."""
     text = run_findings.one_operator_fills_a_core([_row("greedy", 10.0), _row("sequential", slowest)])
     assert f"above the fastest by {10 * slowest - 100:.1f} % on net" in text
     assert said in text
@@ -31,7 +31,7 @@ def test_a_cause_is_named_only_where_the_data_bear_it(slowest: float, said: str)
 
 
 def test_sentences_about_cores_are_of_cores() -> None:
-    """Nothing is said of cores where GPUs were measured, or of one schedule alone."""
+    """The findings do not mention cores if GPUs were measured, and do not compare a single schedule."""
     said = run_findings.on_cores(run_findings.one_operator_fills_a_core)
     assert said([_row("greedy", 10.0), _row("ios", 10.1)])
     assert said([_row("greedy", 10.0, "cuda"), _row("ios", 10.1, "cuda")]) == said([_row("ios", 10.0)]) == ""

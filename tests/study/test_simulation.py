@@ -75,9 +75,9 @@ def test_defaults_are_one_setting() -> None:
 
 def test_every_algorithm_on_every_instance() -> None:
     """Latencies of all algorithms, none below the bound, and hios-opt at least as good as any."""
-    found = _simulated()
-    assert [instance.seed for instance in found.instances] == [0, 1]
-    for instance in found.instances:
+    simulated = _simulated()
+    assert [instance.seed for instance in simulated.instances] == [0, 1]
+    for instance in simulated.instances:
         assert tuple(instance.latency_ms) == ALGORITHMS
         assert min(instance.latency_ms.values()) >= instance.bound_ms * (1 - 1e-9)
         assert instance.latency_ms["hios-opt"] <= min(instance.latency_ms.values()) * (1 + 1e-9)
@@ -104,17 +104,17 @@ def test_two_runs_give_the_same_csv(tmp_path: Path) -> None:
 
 
 def test_ablation() -> None:
-    """Without deviations, each alone, all but each, and all: 16 sets, the first and the last far apart."""
-    found = ablate(SMALL, "even_layers", range(2), alpha=0.5)
-    assert len(found.variants) == len({variant.deviations for variant in found.variants}) == 16
-    assert len(found.sequential_ms) == 2
-    first, last = (sum(found.variants[place].latency_ms["hios-lp"]) for place in (0, -1))
+    """No deviation, each alone, all but one, and all: 16 sets; with all, schedules take longer than with none."""
+    ablation = ablate(SMALL, "even_layers", range(2), alpha=0.5)
+    assert len(ablation.variants) == len({variant.deviations for variant in ablation.variants}) == 16
+    assert len(ablation.sequential_ms) == 2
+    first, last = (sum(ablation.variants[place].latency_ms["hios-lp"]) for place in (0, -1))
     assert last > first
 
 
 def test_files(tmp_path: Path) -> None:
     """A setting is written, validated against its schema, and read again."""
-    found = _simulated()
+    simulated = _simulated()
     path = tmp_path / "simulation" / f"{SMALL.name}.json"
-    artifacts.write(path, "simulation", found)
-    assert FigureData.read([path]).simulations == (found,)
+    artifacts.write(path, "simulation", simulated)
+    assert FigureData.read([path]).simulations == (simulated,)

@@ -101,15 +101,15 @@ def test_no_system_keeps_up_with_an_overload() -> None:
 def test_synchronous_tasks_of_a_server_are_its_capacity() -> None:
     """One operator after another keeps up with one task of both models every 5 ms."""
     models = served("one", [[1.0]], 10.0), served("two", [[4.0]], 30.0)
-    found = synchronous_per_s(scenario(*models, lanes=1, duration_s=60.0), "sequential")
-    assert found == pytest.approx(200.0, rel=0.03)
+    rate = synchronous_per_s(scenario(*models, lanes=1, duration_s=60.0), "sequential")
+    assert rate == pytest.approx(200.0, rel=0.03)
 
 
 def test_batches(given: dict[str, Path]) -> None:
-    """Larger batches complete more inputs a second, and nothing is more than full."""
-    found = _run("batches", given)
+    """Larger batches complete more inputs a second, and never fill more than 100 % of the GPU."""
+    result = _run("batches", given)
     for name in given:
-        own = {point.x: point.values for point in found.points if (point.scenario, point.system) == (name, "top")}
+        own = {point.x: point.values for point in result.points if (point.scenario, point.system) == (name, "top")}
         assert own[8.0]["inputs per s"] > own[1.0]["inputs per s"] > 0
         assert 0 < own[1.0]["filled %"] <= own[8.0]["filled %"] <= 100
 
@@ -130,29 +130,29 @@ def test_a_graph_of_a_batch_does_the_work_of_its_inputs() -> None:
 
 def test_stages_on_several_gpus(given: dict[str, Path]) -> None:
     """Every GPU has a row for every scenario, by its speed."""
-    found = _run("stages", given)
-    assert [point.system for point in found.points] == list(_SMALL.gpus) * len(given)
-    assert all(point.values["groups of a stage"] >= 1 for point in found.points)
-    assert len({point.x for point in found.points}) == len(_SMALL.gpus)
+    result = _run("stages", given)
+    assert [point.system for point in result.points] == list(_SMALL.gpus) * len(given)
+    assert all(point.values["groups of a stage"] >= 1 for point in result.points)
+    assert len({point.x for point in result.points}) == len(_SMALL.gpus)
 
 
 def test_gpg_learns_and_is_compared(given: dict[str, Path]) -> None:
     """A curve of the training, and one row for each way and number of sub-blocks."""
-    found = _run("gpg", given)
-    curve = [point for point in found.points if point.system == CURVE]
+    result = _run("gpg", given)
+    curve = [point for point in result.points if point.system == CURVE]
     assert [point.x for point in curve] == [0.0, 3.0]
-    ways = {(point.system, point.x) for point in found.points if point.system != CURVE}
+    ways = {(point.system, point.x) for point in result.points if point.system != CURVE}
     assert {(DP, 1.0), (GPG_ONE_PASS, 1.0), (DP, 2.0), (GPG_ONE_PASS, 2.0)} <= ways
-    exact = {point.x: point.values for point in found.points if point.system == DP}
-    for point in found.points:
+    exact = {point.x: point.values for point in result.points if point.system == DP}
+    for point in result.points:
         if point.system != CURVE:
             assert point.values["latency over sequential"] >= exact[point.x]["latency over sequential"] - 1e-9
 
 
 def test_gpg_is_compared_with_the_rule_that_learns_nothing(given: dict[str, Path]) -> None:
     """Every way is timed by itself, the last ending without a policy too; choosing a stage is timed as well."""
-    found = _run("gpg", given)
-    by_way = {point.system: point.values for point in found.points if point.x == 2.0 and point.system != CURVE}
+    result = _run("gpg", given)
+    by_way = {point.system: point.values for point in result.points if point.x == 2.0 and point.system != CURVE}
     assert by_way.keys() == {DP, GPG, GPG_ONE_PASS, NOT_LEARNED, LAST_ENDING}
     for way, values in by_way.items():
         assert values["search ms"] > 0
@@ -204,11 +204,11 @@ def test_times_are_measured_and_latencies_predicted(tmp_path: Path) -> None:
 def test_the_launcher_also_learns_in_overload(given: dict[str, Path]) -> None:
     """A curve at the rates of the scenario, and one where not all tasks can be completed."""
     settings = msgspec.structs.replace(_SMALL, launcher_steps=3)
-    found = run("launcher", {"mix": Scenario.read(given["mix"])}, settings, _GPU)
-    assert {point.scenario for point in found.points} == {"mix", "mix, overloaded"}
+    result = run("launcher", {"mix": Scenario.read(given["mix"])}, settings, _GPU)
+    assert {point.scenario for point in result.points} == {"mix", "mix, overloaded"}
     heavy = overloaded(Scenario.read(given["mix"]))
     offered = sum(model.rate for model in heavy.models)
-    best = max(point.values["goodput per s"] for point in found.points if point.scenario == "mix, overloaded")
+    best = max(point.values["goodput per s"] for point in result.points if point.scenario == "mix, overloaded")
     assert 0 < best < 0.9 * offered
 
 
@@ -219,9 +219,9 @@ def test_scenarios_of_cores_are_left_out_of_batches(given: dict[str, Path]) -> N
     with pytest.warns(
         HiosWarning, match="experiment stages leaves cores out: costs of cores; required: costs of a GPU"
     ):
-        found = run("stages", scenarios, _SMALL, _GPU)
-    assert {point.scenario for point in found.points} == {"blocks"}
-    assert found.device == "gpu"
+        result = run("stages", scenarios, _SMALL, _GPU)
+    assert {point.scenario for point in result.points} == {"blocks"}
+    assert result.device == "gpu"
     with pytest.warns(HiosWarning, match="experiment batches leaves cores out"):
         assert {point.scenario for point in run("batches", scenarios, _SMALL, _GPU).points} == {"blocks"}
 

@@ -205,9 +205,9 @@ def test_speedup_and_peak_memory(files: dict[str, list[Path]], tmp_path: Path) -
     assert f"{results[1].label} 200 MB on t5" in record.finding
     assert "peak memory, MB" in (tmp_path / "opara_fig5.svg").read_text()
     medians = {result.algorithm: result.latency_ms.median for result in results}
-    found = {entry.key.partition(".")[2]: entry.found for entry in record.comparisons}
+    values = {entry.key.partition(".")[2]: entry.found for entry in record.comparisons}
     gain = medians["nimble"] / medians["opara"]
-    assert found["over_nimble"] == f"{gain:.4g} to {gain:.4g}"
-    assert found["t5_over_nimble"] == f"{100 * (gain - 1):.4g} to {100 * (gain - 1):.4g}"
-    assert found["sm_efficiency_over_graph"] == ""
+    assert values["over_nimble"] == f"{gain:.4g} to {gain:.4g}"
+    assert values["t5_over_nimble"] == f"{100 * (gain - 1):.4g} to {100 * (gain - 1):.4g}"
+    assert values["sm_efficiency_over_graph"] == ""
     assert "what torch allocates" in record.reason

@@ -49,9 +49,9 @@ def points() -> dict[Experiment, list[TopPoint]]:
 
 def write_experiments(folder: Path) -> dict[str, list[Path]]:
     """Write every experiment as the pipeline does; the file of each by its session."""
-    found = {}
+    paths = {}
     for name, made in points().items():
         path = folder / "study" / "top" / f"{name}.json"
         artifacts.write(path, "top-study", TopStudyFile(name, "gpu", tuple(made), 1.0, "a100-pcie-40gb"))
-        found[f"top/{name}"] = [path]
-    return found
+        paths[f"top/{name}"] = [path]
+    return paths

@@ -122,8 +122,8 @@ def _cache(path: Path) -> None:
     cache.put("operator", "a", Measured([1.0, 1.5], "2025-01-02T03:04:05Z"))
     (file,) = (path.parent / "cache").rglob("*.json")
     file.write_bytes(path.read_bytes())
-    found = cache.get("operator", "a")
-    assert found is None or all(0 <= sample < math.inf for sample in found.samples)
+    measured = cache.get("operator", "a")
+    assert measured is None or all(0 <= sample < math.inf for sample in measured.samples)
 
 
 def _verify(path: Path, network: Path, name: str) -> None:

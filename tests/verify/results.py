@@ -1,4 +1,4 @@
-"""A results folder as the pipeline writes it, measured by nobody."""
+"""A results folder as the pipeline writes it, with made-up measurements."""
 
 from __future__ import annotations
 

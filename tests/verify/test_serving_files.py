@@ -63,16 +63,16 @@ def test_results_of_the_pipeline(result: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(result.read_text(encoding="utf-8"), encoding="utf-8")
     (folder / "scenario.yaml").write_text("models: {}\nlane: 2\n", encoding="utf-8")
-    found = {entry.path: entry.problems for entry in verify(result.parent)}
-    assert found.pop("result.json") == found.pop("serving/networks/simulated/top-1.json") == ()
-    assert found == {
+    problems = {entry.path: entry.problems for entry in verify(result.parent)}
+    assert problems.pop("result.json") == problems.pop("serving/networks/simulated/top-1.json") == ()
+    assert problems == {
         "serving/networks/measured/top-1.json": ("simulated: found true in the folder measured",),
-        "serving/networks/scenario.yaml": found["serving/networks/scenario.yaml"],
+        "serving/networks/scenario.yaml": problems["serving/networks/scenario.yaml"],
         "serving/networks/simulated/top-0.5.json": (
             "policy, load: found top-1; allowed: top-0.5, as the file is called",
         ),
     }
-    assert any("lane" in problem for problem in found["serving/networks/scenario.yaml"])
+    assert any("lane" in problem for problem in problems["serving/networks/scenario.yaml"])
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_results_of_the_pipeline(result: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_said(change: Callable[[Any], None], message: str, result: Path) -> None:
-    """Counts that lose a task, results beyond the bound, and what breaks the schema."""
+    """Counts in which a task is lost, results beyond the bound, and violations of the schema are reported."""
     data = json.loads(result.read_text(encoding="utf-8"))
     change(data)
     result.write_text(json.dumps(data), encoding="utf-8")

@@ -151,7 +151,7 @@ def test_ten_planted_errors_are_all_found(folder: Path) -> None:
         assert any(re.search(message, problem) for problem in problems[name]), (name, message, problems[name])
     done = _run(folder)
     assert done.exit_code == 1
-    assert all(problem in done.output for found in problems.values() for problem in found)
+    assert all(problem in done.output for own in problems.values() for problem in own)
     for name in ("second/graph.json", "config.yaml"):
         assert problems[name] == ()
 
@@ -283,7 +283,7 @@ def test_json_for_machines(folder: Path) -> None:
 def test_each_kind_of_contradiction_is_found(
     tmp_path: Path, name: str, change: Callable[[Any], None], message: str
 ) -> None:
-    """A single change makes its file fail, with a line that says where and what."""
+    """A single change makes its file fail, with a line that says what is wrong and where."""
     network = write_network(tmp_path / "net", 5)
     _edit(network / name, change)
     (problems,) = [entry.problems for entry in verify(network) if entry.path == name]

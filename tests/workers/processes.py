@@ -18,7 +18,7 @@ def running(pid: int) -> bool:
 
 def children(of: int | None = None) -> list[int]:
     """Children of a process, zombies included; of this one if none is given."""
-    found = []
+    pids = []
     for path in Path("/proc").iterdir():
         if path.name.isdigit():
             try:
@@ -26,8 +26,8 @@ def children(of: int | None = None) -> list[int]:
             except (FileNotFoundError, ProcessLookupError):
                 continue
             if parent == (of or os.getpid()):
-                found.append(int(path.name))
-    return found
+                pids.append(int(path.name))
+    return pids
 
 
 def eventually(condition: Callable[[], bool], limit_s: float = 120.0, every_s: float = 0.02) -> bool:

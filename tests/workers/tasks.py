@@ -33,7 +33,7 @@ def meet(worker: Worker, flag: int, other: int) -> str:
 
 
 def late(worker: Worker, late: bool) -> int:
-    """Return the number of the worker; a late one first lets the other answer."""
+    """Return the number of the worker; a late worker first lets the other one answer."""
     if late:
         worker.arena.wait(1, 1, 300.0, "the quick worker")
         time.sleep(0.2)
@@ -108,18 +108,18 @@ def wait_in_vain(worker: Worker) -> None:
 
 def streams(worker: Worker) -> list[tuple[str, int]]:
     """Three functions on streams that each wait for the next; (name, threads inside an operator) of each."""
-    found: list[tuple[str, int]] = []
+    calls: list[tuple[str, int]] = []
 
     def step(name: str, flag: int, other: int | None) -> None:
         if other is not None:
             worker.arena.wait(other, 1, 300.0, "the other stream")
-        found.append((name, torch.get_num_threads()))
+        calls.append((name, torch.get_num_threads()))
         worker.arena.write(flag, 1)
 
     worker.streams.run([lambda: step("first", 1, 2), lambda: step("second", 2, 3), lambda: step("third", 3, None)])
-    return found
+    return calls
 
 
 def hold_briefly(worker: Worker, size: int) -> None:
-    """Hold some bytes, every page of them written, and let them go."""
+    """Allocate some bytes, write to every page of them, and free them."""
     torch.ones(size, dtype=torch.uint8)

@@ -64,5 +64,5 @@ def test_kept_memory_needs_no_new_pages() -> None:
 
 @pytest.mark.slow
 def test_streams_share_an_arena() -> None:
-    """Streams take memory from one arena, so that one can use what another let go; by default each has its own."""
+    """Streams allocate from one malloc arena, so that one can reuse what another freed; by default each has its own."""
     assert _printed(_STREAMS_CODE, "keep").count("<heap ") == 1 < _printed(_STREAMS_CODE, "plain").count("<heap ")

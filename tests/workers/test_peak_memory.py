@@ -26,11 +26,11 @@ def test_the_peak_of_one_run() -> None:
     with WorkerPool([usable_cores()[:1]] * 2, Arena(16, 0), 60.0) as pool:
 
         def peak(size: int, workers: tuple[int, ...] = (0,)) -> int:
-            found = peak_bytes(
+            peaks = peak_bytes(
                 pool, workers, lambda: pool.call_each(hold_briefly, {worker: {"size": size} for worker in workers})
             )
-            assert found is not None
-            return found
+            assert peaks is not None
+            return peaks
 
         small, large, again = peak(1 * _MB), peak(200 * _MB), peak(1 * _MB)
         assert 150 * _MB < large - small < 250 * _MB

@@ -41,7 +41,7 @@ class _Pool(WorkerPool):
     def __init__(self) -> None:
         self.arena = Arena(8, 4096)
         super().__init__(_cores(2), self.arena, 120.0)
-        self.pids = [found["pid"] for found in self.call_each(tasks.who, {0: {}, 1: {}}).values()]
+        self.pids = [answer["pid"] for answer in self.call_each(tasks.who, {0: {}, 1: {}}).values()]
 
     def is_gone(self) -> bool:
         """Whether no worker is left, not even as a zombie."""
@@ -76,11 +76,11 @@ def impatient() -> Iterator[_Pool]:
 
 def test_workers_are_pinned_and_use_one_thread(shared: _Pool) -> None:
     """Each worker runs on its core only, with one thread inside operators, without gradients."""
-    found = shared.call_each(tasks.who, {0: {}, 1: {}})
+    answers = shared.call_each(tasks.who, {0: {}, 1: {}})
     for number, cores in enumerate(_cores(2)):
-        pid = found[number].pop("pid")
+        pid = answers[number].pop("pid")
         assert pid in children()
-        assert found[number] == {"number": number, "cores": cores, "threads": 1, "omp": "1", "inference": True}
+        assert answers[number] == {"number": number, "cores": cores, "threads": 1, "omp": "1", "inference": True}
     assert os.sched_getaffinity(0) == set(usable_cores())  # the controller is not pinned
 
 
@@ -88,8 +88,8 @@ def test_calls_run_at_the_same_time(shared: _Pool) -> None:
     """Calls of several workers overlap: each ends only if the other runs; results stand under their worker."""
     shared.arena.write(1, 0)
     shared.arena.write(2, 0)
-    found = shared.call_each(tasks.meet, {1: {"flag": 2, "other": 1}, 0: {"flag": 1, "other": 2}})
-    assert found == {0: "worker 0", 1: "worker 1"}
+    answers = shared.call_each(tasks.meet, {1: {"flag": 2, "other": 1}, 0: {"flag": 1, "other": 2}})
+    assert answers == {0: "worker 0", 1: "worker 1"}
 
 
 def test_results_stand_in_the_order_of_the_workers(shared: _Pool) -> None:
@@ -97,8 +97,8 @@ def test_results_stand_in_the_order_of_the_workers(shared: _Pool) -> None:
     for order in ((0, 1), (1, 0)):
         shared.arena.write(1, 0)
         slow, quick = order
-        found = shared.call_each(tasks.late, {slow: {"late": True}, quick: {"late": False}})
-        assert list(found.items()) == [(slow, slow), (quick, quick)]
+        answers = shared.call_each(tasks.late, {slow: {"late": True}, quick: {"late": False}})
+        assert list(answers.items()) == [(slow, slow), (quick, quick)]
 
 
 def test_one_worker_at_a_time(shared: _Pool) -> None:
@@ -144,8 +144,8 @@ def test_answers_are_one_line(function: str, answer: tuple[bool, object]) -> Non
     """A worker answers with a result, or with one line about what went wrong."""
     arguments: dict[str, dict[str, Any]] = {"fail": {"message": ""}, "remember": {"name": "x", "value": 1}}
     keywords = arguments.get(function, {})
-    found = worker._answer(worker.Worker(0, Arena(4, 0), Streams()), f"{tasks.__name__}:{function}", keywords)
-    assert found == answer
+    reply = worker._answer(worker.Worker(0, Arena(4, 0), Streams()), f"{tasks.__name__}:{function}", keywords)
+    assert reply == answer
 
 
 @pytest.mark.parametrize(
@@ -157,13 +157,13 @@ def test_answers_are_one_line(function: str, answer: tuple[bool, object]) -> Non
     ],
 )
 def test_a_dead_worker_is_named(pool: _Pool, how: str, expected: str) -> None:
-    """A worker that dies is named with how it died, and the other one is ended."""
+    """A worker that dies is named with the cause, and the other one is shut down."""
     with pytest.raises(PlatformError, match=f"^device 0 {expected}; the run was ended$"):
         pool.call_each(tasks.die, {0: {"how": how}, 1: {"how": how}})
 
 
 def test_a_worker_that_only_closes_its_connection_is_ended(pool: _Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that can answer no more but goes on is named, and all are ended."""
+    """A worker that runs but can no longer answer is named, and all workers are shut down."""
     monkeypatch.setattr(pool_module, "_DYING_S", 0.2)
     with pytest.raises(PlatformError, match=r"^device 0 closed its connection \(hang_up\); the run was ended$"):
         pool.call_each(tasks.hang_up, {0: {}, 1: {}})
@@ -178,7 +178,7 @@ def test_a_worker_that_died_between_calls_is_named(pool: _Pool) -> None:
 
 
 def test_a_hang_ends(impatient: _Pool) -> None:
-    """A worker that never answers is named after the time-out, and all are ended."""
+    """A worker that never answers is named after the time-out, and all workers are shut down."""
     with pytest.raises(PlatformError, match=r"^device 0 did not answer within 5 s \(hang\); the run was ended$"):
         impatient.call_each(tasks.hang, {0: {}, 1: {}})
 
@@ -197,8 +197,8 @@ def test_a_worker_that_takes_no_message_is_named(impatient: _Pool) -> None:
 def test_messages_of_all_sizes_arrive(shared: _Pool, size: int) -> None:
     """Arguments and results come as they were, also where they fill parts exactly or are far larger than a pipe."""
     values = {0: bytes(size), 1: os.urandom(size)}
-    found = shared.call_each(tasks.echo, {worker: {"value": value} for worker, value in values.items()})
-    assert found == values
+    answers = shared.call_each(tasks.echo, {worker: {"value": value} for worker, value in values.items()})
+    assert answers == values
 
 
 def test_parts_make_up_the_message() -> None:
@@ -210,7 +210,7 @@ def test_parts_make_up_the_message() -> None:
 
 
 def test_a_wait_in_vain_says_for_what() -> None:
-    """A worker that waits for a value that never comes says which; a worker may have a name of its own."""
+    """A worker that waits for a value that never arrives names it; workers can be given names."""
     with (
         WorkerPool(_cores(1), Arena(4, 0), 300.0, ["the only device"]) as pool,
         pytest.raises(HiosError, match=r"^the only device: waited 0\.2 s for the output of operator conv1$"),
@@ -231,7 +231,7 @@ def test_workers_import_from_where_the_controller_does(monkeypatch: pytest.Monke
 
 
 def test_a_worker_that_does_not_start_is_named() -> None:
-    """A core that is not there ends the pool with a message, not with a hang."""
+    """A core that does not exist ends the pool with a message instead of a hang."""
     missing = os.cpu_count() or 1
     before = set(children())
     with pytest.raises(PlatformError, match=r"^device 1 died with exit status 1 \(starting\); the run was ended$"):
@@ -284,9 +284,9 @@ def test_wrong_numbers_of_devices_are_refused(devices: int) -> None:
 
 def test_platform_is_described() -> None:
     """Artifacts state platform, cores, processor and versions."""
-    found = cpu.describe(1)
-    assert found.name == "cpu"
-    assert found.cores == ((usable_cores()[0],),)
-    assert found.processor
+    platform = cpu.describe(1)
+    assert platform.name == "cpu"
+    assert platform.cores == ((usable_cores()[0],),)
+    assert platform.processor
     # Packages of torch say what they are built for in one of the two only.
     assert versions()["torch"].partition("+")[0] == torch.__version__.partition("+")[0]

@@ -1,4 +1,4 @@
-"""Streams of a device: threads that run groups beside each other."""
+"""Streams of a device: threads that run groups side by side."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from hios.workers.stream_threads import Streams
 def test_each_stream_has_a_thread_that_stays() -> None:
     """The first function runs on the caller's thread, each other on one of its own, the same in every run."""
     streams = Streams()
-    found: list[dict[int, int]] = []
+    seen: list[dict[int, int]] = []
     for count in (3, 2, 3):
         threads: dict[int, int] = {}
         streams.run([_noting(threads, number) for number in range(count)])
-        found.append(threads)
-    assert found[0][0] == threading.get_ident()
-    assert len(set(found[0].values())) == 3
-    assert found[2] == found[0]
-    assert found[1] == {0: found[0][0], 1: found[0][1]}
+        seen.append(threads)
+    assert seen[0][0] == threading.get_ident()
+    assert len(set(seen[0].values())) == 3
+    assert seen[2] == seen[0]
+    assert seen[1] == {0: seen[0][0], 1: seen[0][1]}
 
 
 def _noting(threads: dict[int, int], number: int) -> Callable[[], None]:
@@ -58,7 +58,7 @@ def test_an_error_is_raised_after_all_have_finished(failing: int) -> None:
 
 @pytest.mark.parametrize(("functions", "expected"), [(1, [4]), (2, [2, 2]), (3, [2, 1, 1]), (6, [1] * 6)])
 def test_streams_share_the_cores_of_a_device(functions: int, expected: list[int]) -> None:
-    """Operators of functions that run beside each other use equal parts of the cores, then the caller has all again."""
+    """Operators of functions that run side by side use equal parts of the cores, then the caller has all again."""
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(4)

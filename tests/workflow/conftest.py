@@ -77,7 +77,7 @@ def merged(value: Any, changes: Any) -> Any:
 
 @dataclass(frozen=True)
 class Checkout:
-    """A copy of the pipeline in which tests may run and change what they like."""
+    """A copy of the pipeline that tests may run and change."""
 
     path: Path
 

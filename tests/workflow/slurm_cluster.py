@@ -153,13 +153,13 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE OverTimeLimit=0 State=
 
 def _free_ports(count: int) -> list[int]:
     """Below those that the kernel gives away, so that no other program gets one before the daemons are up."""
-    found: list[int] = []
+    ports: list[int] = []
     for port in random.sample(range(20_000, 30_000), 1000):
         with contextlib.suppress(OSError), socket.socket() as tried:
             tried.bind(("127.0.0.1", port))
-            found.append(port)
-        if len(found) == count:
-            return found
+            ports.append(port)
+        if len(ports) == count:
+            return ports
     raise RuntimeError("no ports are free")
 
 

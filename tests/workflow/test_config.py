@@ -40,9 +40,9 @@ def models(tmp_path: Path) -> Path:
 
 def test_defaults_are_those_of_the_library() -> None:
     """The schema, the command line and the functions of the library take their defaults from one table."""
-    found = artifacts.schema("config")
-    execute, profile = (found["properties"][part]["properties"] for part in ("execute", "profile"))
-    assert found["properties"]["seed"]["default"] == defaults.SEED
+    schema = artifacts.schema("config")
+    execute, profile = (schema["properties"][part]["properties"] for part in ("execute", "profile"))
+    assert schema["properties"]["seed"]["default"] == defaults.SEED
     assert [execute[key]["default"] for key in ("runs", "warmup", "tolerance")] == [
         defaults.RUNS,
         defaults.WARMUP,

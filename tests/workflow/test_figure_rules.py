@@ -121,7 +121,7 @@ def test_snakemake_report_of_figures(drawn: Checkout, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", ["study/released_program.py", "schedulers/hios_lp.py"])
 def test_edited_simulation(drawn: Checkout, file: str) -> None:
-    """An edit of what simulates simulates again, and draws what depends on it."""
+    """An edit of the simulation code repeats the simulation, and draws what depends on it."""
     path = drawn.path / "hios" / file
     before = path.read_text()
     path.write_text(before + "\nEDITED = True\n")
@@ -187,7 +187,7 @@ def test_archives_of_other_machines(checkout: Checkout) -> None:
 
 @pytest.mark.slow
 def test_networks_of_sessions(checkout: Checkout) -> None:
-    """Other sizes are networks of their own: each with the algorithms of its figures, in one session of their own."""
+    """Other sizes are separate networks: each has the algorithms of its figures, in a session of its own."""
     study = {
         "batches": {"sizes": {"squeezenet": [1, 4, 16]}, "image_size": 64},
         "images": {"sizes": {"squeezenet": [64], "inception_v3": [96]}},

@@ -48,7 +48,7 @@ def test_labels(label: str, place: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_files_and_folders(checkout: Checkout, name: str) -> None:
-    """Names of files and folders, which are free, reach commands as they are; nothing is written elsewhere."""
+    """Any names of files and folders reach commands unchanged, and nothing is written elsewhere."""
     (checkout.path / f"{name}.pt2").touch()
     checkout.config(
         "config.yaml",
@@ -69,7 +69,7 @@ def test_files_and_folders(checkout: Checkout, name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("field", "found", "settings"),
+    ("field", "name", "settings"),
     [
         ("results", "-x", {"results": "-x"}),
         ("models.a.model", "--output=x", {"models": {"a": {"model": "--output=x"}}}),
@@ -78,8 +78,8 @@ def test_files_and_folders(checkout: Checkout, name: str) -> None:
     ],
     ids=["results", "model", "scenario", "archive"],
 )
-def test_leading_dash(field: str, found: str, settings: dict[str, Any]) -> None:
+def test_leading_dash(field: str, name: str, settings: dict[str, Any]) -> None:
     """A folder or a file that commands would take for an option is refused."""
     with pytest.raises(HiosError) as refused:
         config.without_files({**CONFIG, **settings}, "my.yaml", cores=4)
-    assert f'my.yaml: {field}: found "{found}"; allowed: text matching ' in str(refused.value)
+    assert f'my.yaml: {field}: found "{name}"; allowed: text matching ' in str(refused.value)

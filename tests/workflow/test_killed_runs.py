@@ -86,13 +86,13 @@ def _words(process: int) -> list[str]:
 
 def _inside(folder: Path) -> list[int]:
     """Processes whose current folder is this one."""
-    found = []
+    pids = []
     for path in Path("/proc").iterdir():
         if path.name.isdigit():
             with contextlib.suppress(OSError):
                 if (path / "cwd").readlink() == folder:
-                    found.append(int(path.name))
-    return found
+                    pids.append(int(path.name))
+    return pids
 
 
 def _commands(folder: Path, stage: str) -> list[int]:

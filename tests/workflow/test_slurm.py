@@ -149,7 +149,7 @@ def test_auto_is_refused(checkout: Checkout) -> None:
 
 
 def test_memory_of_a_large_model(checkout: Checkout) -> None:
-    """A job asks for memory in proportion to what it reads, beside what any needs."""
+    """A job requests a fixed amount of memory, and more in proportion to what it reads."""
     checkout.config("config.yaml", models={"beta": None})
     program = checkout.path / "results" / "alpha" / "program.pt2"
     program.parent.mkdir(parents=True)
@@ -162,7 +162,7 @@ def test_memory_of_a_large_model(checkout: Checkout) -> None:
 
 
 def test_failure_and_resuming(checkout: Checkout) -> None:
-    """A step that fails is tried again, ends the run with its log, and is all that the next run does anew."""
+    """A step that fails is retried, then ends the run with its log; the next run repeats only that step."""
     checkout.config("config.yaml", models={"beta": None})
     before = _last()
     failed = checkout.snakemake(*PROFILE, "--retries", "1", STAND_IN_FAILS="profile")

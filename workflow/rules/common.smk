@@ -239,8 +239,8 @@ TORCH = [label for label in NETWORKS if label not in ONNX]
 
 def model_files(wildcards):
     """What a network depends on: its file, or those that define it; relative so that a moved checkout stays up to date."""
-    found = model_files_of(configuration.model_of(EVERYTHING, wildcards.model))
-    return [os.path.relpath(file) for file in found]
+    files = model_files_of(configuration.model_of(EVERYTHING, wildcards.model))
+    return [os.path.relpath(file) for file in files]
 
 
 def program(wildcards):

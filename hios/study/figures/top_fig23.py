@@ -10,13 +10,13 @@ def finding(rows: Rows) -> str:
     """What TOP gains over synchronous rounds."""
     parts = []
     for scenario in dict.fromkeys(row["scenario"] for row in rows):
-        found = {row["system"]: row[_COLUMN] for row in rows if row["scenario"] == scenario}
+        values = {row["system"]: row[_COLUMN] for row in rows if row["scenario"] == scenario}
         others = [
-            f"{100 * (found[top.TOP] / found[system] - 1):+.1f} % over {system}"
+            f"{100 * (values[top.TOP] / values[system] - 1):+.1f} % over {system}"
             for system in ("pos-strict", "ios", "sequential")
-            if found.get(system)
+            if values.get(system)
         ]
-        parts.append(f"{scenario}: top {found[top.TOP]:.4g} a second, {', '.join(others)}")
+        parts.append(f"{scenario}: top {values[top.TOP]:.4g} a second, {', '.join(others)}")
     return f"Predicted: {top.texts(parts)}."
 
 

@@ -44,11 +44,11 @@ def _convolution(dimensions: int) -> Check:
         padded = torch.zeros(*x.shape[:2], *extent)
         inside = (slice(before, before + own) for before, own in zip(padding, x.shape[2:], strict=False))
         padded[(slice(None), slice(None), *inside)] = x
-        found = windows(padded, size, attributes["strides"], attributes["dilation"])
-        places = found.shape[2 : 2 + dimensions]
+        output = windows(padded, size, attributes["strides"], attributes["dilation"])
+        places = output.shape[2 : 2 + dimensions]
         products = torch.einsum(
             "ngcpk,gock->ngop",
-            found.reshape(2, groups, per_group, places.numel(), -1),
+            output.reshape(2, groups, per_group, places.numel(), -1),
             weight.reshape(groups, filters, per_group, -1),
         ).reshape(2, groups * filters, *places)
         expected = products + bias[0].reshape(-1, *[1] * dimensions) if bias else products

@@ -115,8 +115,8 @@ def _expected(function: Function, *arguments: Any) -> Tensor:
         argument.double().numpy() if isinstance(argument, Tensor) and argument.is_floating_point() else argument
         for argument in arguments
     ]
-    found = torch.from_numpy(np.asarray(function(*(np.asarray(array) for array in arrays))))
-    return found.float() if found.is_floating_point() else found
+    result = torch.from_numpy(np.asarray(function(*(np.asarray(array) for array in arrays))))
+    return result.float() if result.is_floating_point() else result
 
 
 def _one(name: str) -> Check:

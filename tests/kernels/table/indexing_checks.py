@@ -97,14 +97,14 @@ def _scatter_elements(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     order = torch.argsort(normal(draw, *x.shape), axis)
     indices = order if reduction == "update" else whole(draw, 0, x.shape[axis], *x.shape)
     updates = normal(draw, *indices.shape)
-    found: dict[tuple[int, ...], list[float]] = {}
+    candidates: dict[tuple[int, ...], list[float]] = {}
     for place in itertools.product(*map(range, indices.shape)):
         target = list(place)
         target[axis] = int(indices[place])
-        found.setdefault(tuple(target), [float(x[tuple(target)])]).append(float(updates[place]))
+        candidates.setdefault(tuple(target), [float(x[tuple(target)])]).append(float(updates[place]))
     reduce: dict[str, Any] = {"update": lambda values: values[-1], "add": sum, "mul": np.prod, "mean": np.mean}
     expected = x.clone()
-    for element, values in found.items():
+    for element, values in candidates.items():
         expected[element] = float({**reduce, "max": max, "min": min}[reduction](values))
     return run("relax.scatter_elements", {"axis": axis, "reduction": reduction}, x, indices, updates), expected
 

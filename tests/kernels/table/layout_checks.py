@@ -13,10 +13,10 @@ from tests.kernels.table.checks import SIZES, Draw, Run, check, integers, normal
 
 
 def _numpy(function: Any, *arguments: Any, **more: Any) -> Any:
-    found = function(*(value.numpy() if isinstance(value, Tensor) else value for value in arguments), **more)
-    if isinstance(found, list | tuple):
-        return tuple(torch.from_numpy(np.array(part)) for part in found)
-    return torch.from_numpy(np.array(found, order="C"))
+    result = function(*(value.numpy() if isinstance(value, Tensor) else value for value in arguments), **more)
+    if isinstance(result, list | tuple):
+        return tuple(torch.from_numpy(np.array(part)) for part in result)
+    return torch.from_numpy(np.array(result, order="C"))
 
 
 @check("relax.concat")

@@ -60,7 +60,7 @@ def _places(x: Tensor, attributes: dict[str, Any]) -> list[int]:
 
 def _windows(x: Tensor, attributes: dict[str, Any], fill: float) -> Tensor:
     """Elements of each window in the last axis; what hangs over is NaN."""
-    found = windows(
+    output = windows(
         _padded(x, attributes["padding"], fill),
         attributes["pool_size"],
         attributes["strides"],
@@ -69,7 +69,7 @@ def _windows(x: Tensor, attributes: dict[str, Any], fill: float) -> Tensor:
     )
     places = _places(x, attributes)
     kept: tuple[Any, ...] = (..., *(slice(count) for count in places), *[slice(None)] * len(places))
-    return found[kept].flatten(2 + len(places))
+    return output[kept].flatten(2 + len(places))
 
 
 def _max_pool(dimensions: int) -> Check:

@@ -44,8 +44,8 @@ def _reduction(name: str) -> Check:
         if whole_numbers and draw(st.booleans()):
             x = whole(draw, 1, 3, *shape).int()
         wide = x.double() if x.is_floating_point() else x
-        found = function(wide.numpy(), None if axes is None else tuple(axes), keepdims=keepdims)
-        return run(f"relax.{name}", {"axis": axes, "keepdims": keepdims}, x), torch.as_tensor(found).to(x.dtype)
+        result = function(wide.numpy(), None if axes is None else tuple(axes), keepdims=keepdims)
+        return run(f"relax.{name}", {"axis": axes, "keepdims": keepdims}, x), torch.as_tensor(result).to(x.dtype)
 
     return reduction
 
@@ -59,9 +59,9 @@ def _running(name: str, function: Any) -> Check:
         shape, axis = integers(draw, 1, 5, 2), draw(st.sampled_from([None, 0, 1, -1]))
         x = draw(st.sampled_from([normal(draw, *shape), whole(draw, 1, 3, *shape).int()]))
         dtype = draw(st.sampled_from([None, "float64"]))
-        found = torch.from_numpy(np.asarray(function(x.double().numpy(), axis)))
+        result = torch.from_numpy(np.asarray(function(x.double().numpy(), axis)))
         attributes = {"axis": axis, "dtype": dtype, "exclusive": False}
-        return run(f"relax.{name}", attributes, x), found.to(torch.float64 if dtype else x.dtype)
+        return run(f"relax.{name}", attributes, x), result.to(torch.float64 if dtype else x.dtype)
 
     return running
 

@@ -1,4 +1,4 @@
-"""The persistent executor: outputs, lifetimes, and what is left of it."""
+"""The persistent executor: outputs, lifetimes, and that nothing remains after it is closed."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def _inputs(seed: int) -> tuple[Tensor, ...]:
 
 def _expected(inputs: tuple[Tensor, ...]) -> Tensor:
     with torch.no_grad():
-        found: Tensor = branches().module(*inputs)
-    return found
+        output: Tensor = branches().module(*inputs)
+    return output
 
 
 def _require_right(engine: Engine, name: str, seed: int) -> None:
-    (found,) = engine.run(name, _inputs(seed))
-    torch.testing.assert_close(found, _expected(_inputs(seed)), rtol=1e-4, atol=1e-4)
+    (output,) = engine.run(name, _inputs(seed))
+    torch.testing.assert_close(output, _expected(_inputs(seed)), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["first", "second", "both"])
@@ -87,23 +87,23 @@ def test_inputs_need_not_be_contiguous(engine: Engine) -> None:
     assert not turned.is_contiguous()
     assert negated.is_neg()
     for value in (turned, negated, plain.transpose(2, 3).contiguous().transpose(2, 3)):
-        (found,) = engine.run("first", (value,))
-        torch.testing.assert_close(found, _expected((plain,)), rtol=1e-4, atol=1e-4)
+        (output,) = engine.run("first", (value,))
+        torch.testing.assert_close(output, _expected((plain,)), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
-    ("inputs", "found"),
+    ("inputs", "shown"),
     [
         ((torch.zeros(2, 3, 16, 16),), "float32 [2, 3, 16, 16]"),
         ((torch.zeros(1, 3, 16, 16).double(),), "float64 [1, 3, 16, 16]"),
         ((), "none"),
     ],
 )
-def test_other_inputs_are_refused(engine: Engine, inputs: tuple[Tensor, ...], found: str) -> None:
+def test_other_inputs_are_refused(engine: Engine, inputs: tuple[Tensor, ...], shown: str) -> None:
     """Inputs of another shape, dtype or number are refused in one line, and the engine goes on."""
     with pytest.raises(PlatformError) as error:
         engine.run("first", inputs)
-    assert str(error.value) == f"inputs: found {found}; allowed: float32 [1, 3, 16, 16], on the CPU"
+    assert str(error.value) == f"inputs: found {shown}; allowed: float32 [1, 3, 16, 16], on the CPU"
     _require_right(engine, "first", 4)
 
 
@@ -159,7 +159,7 @@ def test_a_closed_engine_is_refused() -> None:
 
 
 def test_a_forgotten_engine_ends() -> None:
-    """Workers of an engine that nobody refers to any more are gone."""
+    """The workers of an engine end when nothing refers to it any longer."""
     before = set(children())
     made = small_engine()
     del made
@@ -270,7 +270,7 @@ def test_workers_outlive_the_thread_that_made_them() -> None:
 
 @pytest.mark.slow
 def test_workers_end_with_a_killed_process() -> None:
-    """Workers of a process that is killed while they sleep are gone."""
+    """Workers that sleep when their process is killed end too."""
     with _process("wait") as process:
         assert process.stdout is not None
         workers = [int(worker) for worker in process.stdout.readline().split()]

@@ -96,31 +96,31 @@ class HostBackend:
         return self._later(lane, torch.clone, [value], 1)[0]
 
     def _later(self, lane: Lane, function: Callable[..., Any], arguments: list[Any], outputs: int) -> list[Any]:
-        found = [Handle() for _ in range(outputs)]
+        handles = [Handle() for _ in range(outputs)]
         delay = self._delay.uniform(0, _DELAY_S)
 
         def work() -> None:
             time.sleep(delay)
             results = as_list(function(*[_tensor(argument) for argument in arguments]), outputs)
-            for handle, result in zip(found, results, strict=True):
+            for handle, result in zip(handles, results, strict=True):
                 handle.value = result
 
         self._launch(lane, work)
-        return found
+        return handles
 
     def record(self, lane: Lane, event: Happening | None = None, *, timed: bool = False) -> Happening:
         """An event that a stream comes to; one given is used again."""
-        found = event or Happening()
-        recorded = found.recorded = threading.Event()
+        happening = event or Happening()
+        recorded = happening.recorded = threading.Event()
         if self._recording is not None:
             self._recorded.append(recorded)
 
         def work() -> None:
-            found.at = time.perf_counter()
+            happening.at = time.perf_counter()
             recorded.set()
 
         self._launch(lane, work)
-        return found
+        return happening
 
     def wait(self, lane: Lane, event: Happening) -> None:
         """Have a stream wait for what was last recorded."""
@@ -153,7 +153,7 @@ class HostBackend:
         self._recording, self._recorded = [], []
         self.captures += 1
         try:
-            found = launch()
+            outputs = launch()
         finally:
             work, self._recording = self._recording, None
         assert {lane for lane, _ in work} <= set(lanes)
@@ -165,7 +165,7 @@ class HostBackend:
             for lane, entry in work:
                 self._launch(lane, entry)
 
-        return replay, found
+        return replay, outputs
 
     @contextlib.contextmanager
     def _exactly(self) -> Any:
@@ -174,8 +174,8 @@ class HostBackend:
 
     def exactly(self) -> AbstractContextManager[None]:
         """Counts how often it was asked for."""
-        found: AbstractContextManager[None] = self._exactly()
-        return found
+        region: AbstractContextManager[None] = self._exactly()
+        return region
 
     def synchronize(self, device: int) -> None:
         """Wait for all streams of a device; what failed on any is raised."""

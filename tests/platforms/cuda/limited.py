@@ -12,7 +12,7 @@ from hios.workers.worker import Worker
 
 def load(worker: Worker, **given: Any) -> bool:
     """What ``device.load`` does; then nothing more can be allocated."""
-    found = device.load(worker, **given)
+    loaded = device.load(worker, **given)
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(1e-6)
-    return found
+    return loaded

@@ -38,7 +38,7 @@ class _Executor(Executor):
 
 
 class _Hanging(HostBackend):
-    """A GPU that does not come to the end of what it has replayed."""
+    """A GPU that never finishes what it replays."""
 
     def synchronize(self, device: int) -> None:
         """Wait for ever once something was captured."""

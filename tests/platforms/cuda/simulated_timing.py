@@ -197,7 +197,7 @@ class InProcess:
 
 
 def workload(machine: Machine, costs_ms: Mapping[str, float], nbytes: int) -> Callable[..., Any]:
-    """Operators that take the time that costs state; made while something is captured they are an error."""
+    """Operators that take as long as the costs state; creating one during a capture is an error."""
 
     class Workload:
         def __init__(self, graph: Any, operator: Any, generator: Any, *, packed: bool) -> None:

@@ -158,8 +158,8 @@ def test_captures_fork_and_join_all_streams(cuda: _Torch) -> None:
     """All happens within one capture: pools of other GPUs, fork, launches, join; it is replayed on its stream."""
     backend = CudaBackend([0, 1])
     lanes = (Lane(0), Lane(1), Lane(0, 1))
-    replay, found = backend.capture(lanes, lambda: cuda.log.append("launch") or "outputs")
-    assert found == "outputs"
+    replay, captured = backend.capture(lanes, lambda: cuda.log.append("launch") or "outputs")
+    assert captured == "outputs"
     assert cuda.log == [
         "enter device 0",
         "make pool 1",
@@ -201,7 +201,7 @@ def test_graphs_share_pools(cuda: _Torch) -> None:
 
 
 def test_copies_that_share_a_gpu_have_pools_of_their_own(cuda: _Torch) -> None:
-    """Independent copies run at once: what one lets go must not serve another."""
+    """Independent copies run at once: memory that one of them releases must not be reused by another."""
     backend = CudaBackend([0, 0])
     kept = [backend.capture((Lane(device),), lambda: None) for device in range(2)]
     entered = [entry for entry in cuda.log if entry.startswith("enter capture")]

@@ -49,16 +49,16 @@ def costs_ms(graph_file: Path) -> dict[str, float]:
 @pytest.fixture(autouse=True)
 def machine(costs_ms: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> Machine:
     """GPUs in place of real ones."""
-    found = Machine()
+    simulated = Machine()
     for module in (graphs, cuda):
-        monkeypatch.setattr(module, "torch", found.torch())
-        monkeypatch.setattr(module, "Merged", merged(found, costs_ms))
-    monkeypatch.setattr(gpu_probe, "torch", found.torch())
-    monkeypatch.setattr(graphs, "Workload", workload(found, costs_ms, 1 << 8))
+        monkeypatch.setattr(module, "torch", simulated.torch())
+        monkeypatch.setattr(module, "Merged", merged(simulated, costs_ms))
+    monkeypatch.setattr(gpu_probe, "torch", simulated.torch())
+    monkeypatch.setattr(graphs, "Workload", workload(simulated, costs_ms, 1 << 8))
     monkeypatch.setattr(cuda, "resources", lambda worker, operators: dict.fromkeys(operators, _RESOURCES))
     monkeypatch.setattr(gpus, "WorkerPool", InProcess)
     monkeypatch.setattr(cuda_platform, "describe", _describe)
-    return found
+    return simulated
 
 
 def _profile(graph: Path, output: Path, **more: Any) -> dict[str, Any]:
@@ -69,22 +69,22 @@ def _profile(graph: Path, output: Path, **more: Any) -> dict[str, Any]:
 
 def test_costs_are_what_was_launched(graph_file: Path, tmp_path: Path, costs_ms: dict[str, float]) -> None:
     """costs.json has the time of every operator, of stages as long as their longest group, and of copies."""
-    found = _profile(graph_file, tmp_path / "costs.json")
-    measured = {name: entry["time_ms"] for name, entry in found["operators"].items()}
+    costs = _profile(graph_file, tmp_path / "costs.json")
+    measured = {name: entry["time_ms"] for name, entry in costs["operators"].items()}
     assert set(measured) == set(costs_ms)
     assert all(any(abs(time - own) < 1e-6 for own in costs_ms.values()) for time in measured.values())
-    assert found["stages"]
-    for stage in found["stages"]:
+    assert costs["stages"]
+    for stage in costs["stages"]:
         longest = max(sum(measured[name] for name in group) for group in stage["groups"])
         assert stage["time_ms"] == pytest.approx(longest)
-    for merge in found["merges"]:
+    for merge in costs["merges"]:
         assert merge["time_ms"] == pytest.approx(max(measured[name] for name in merge["operators"]))
     sizes = {(edge.source, edge.target): edge.bytes or 0 for edge in Graph.read(graph_file).edges}
-    for entry in found["transfers"]:
+    for entry in costs["transfers"]:
         assert entry["time_ms"] == pytest.approx(sizes[entry["source"], entry["target"]] / 1e6, abs=2e-6)
-    assert found["link"]["bandwidth_gbps"] == pytest.approx(8.0)
-    assert [(entry["devices"], entry["factor"]) for entry in found["corun"]] == [(2, 1.0)]
-    assert all(entry["resources"] == _RESOURCES for entry in found["operators"].values())
+    assert costs["link"]["bandwidth_gbps"] == pytest.approx(8.0)
+    assert [(entry["devices"], entry["factor"]) for entry in costs["corun"]] == [(2, 1.0)]
+    assert all(entry["resources"] == _RESOURCES for entry in costs["operators"].values())
 
 
 def test_probe_is_what_was_launched(graph_file: Path, tmp_path: Path) -> None:
@@ -106,14 +106,14 @@ def test_share_of_copies_is_that_of_the_roofline(
 ) -> None:
     """Memory limits operators that do fewer operations a byte than the probe in the time of copying one."""
     machine.slower = slower
-    found = _profile(graph_file, tmp_path / "costs.json", stages_of=[])
+    costs = _profile(graph_file, tmp_path / "costs.json", stages_of=[])
     least = (FLOPS_PER_MS / slower) / 2e6  # a copy reads and writes
     limited = total = 0.0
     for operator in Graph.read(graph_file).operators:
-        time_ms = found["operators"][operator.id]["time_ms"]
+        time_ms = costs["operators"][operator.id]["time_ms"]
         total += time_ms
         limited += time_ms if (operator.flops or 0) < least * (operator.bytes or 0) else 0.0
-    assert found["probe"]["copy_share"] == pytest.approx(limited / total)
+    assert costs["probe"]["copy_share"] == pytest.approx(limited / total)
     assert (limited == total) == (slower == 1.0)
 
 
@@ -126,7 +126,7 @@ def test_operators_of_the_cache_keep_the_speed_of_their_session(
     machine.slower = 1.04
     second = _profile(graph_file, tmp_path / "second.json", stages_of=[], cache=cache)
     assert second["profile"]["measured"] == 0
-    compute, again = (found["probe"]["speed"]["compute_ms"] for found in (first, second))
+    compute, again = (costs["probe"]["speed"]["compute_ms"] for costs in (first, second))
     assert again == pytest.approx(compute)
     for sample in second["probe"]["samples"]:
         assert sample["compute_ms"] == pytest.approx(1.04 * compute["value"])
@@ -141,9 +141,9 @@ def test_operators_of_the_cache_keep_the_speed_of_their_session(
 
 def test_virtual_gpus_are_marked(graph_file: Path, tmp_path: Path) -> None:
     """Three devices on two GPUs are measured, and the artifact says that they are virtual."""
-    found = _profile(graph_file, tmp_path / "costs.json", devices=3, stages_of=[], virtual=True)
-    assert found["platform"]["virtual"] is True
-    assert [entry["devices"] for entry in found["corun"]] == [2, 3]
+    costs = _profile(graph_file, tmp_path / "costs.json", devices=3, stages_of=[], virtual=True)
+    assert costs["platform"]["virtual"] is True
+    assert [entry["devices"] for entry in costs["corun"]] == [2, 3]
 
 
 def test_gpus_have_a_cache_of_their_own(graph_file: Path, tmp_path: Path) -> None:
@@ -173,8 +173,8 @@ def test_without_leave_to_trace_kernels(graph_file: Path, tmp_path: Path, monkey
     """Where torch.profiler records no kernel, costs say nothing of resources, and a warning says so."""
     monkeypatch.setattr(cuda, "resources", lambda worker, operators: {})
     with pytest.warns(HiosWarning, match="recorded no kernel"):
-        found = _profile(graph_file, tmp_path / "costs.json", stages_of=[])
-    assert not any("resources" in entry for entry in found["operators"].values())
+        costs = _profile(graph_file, tmp_path / "costs.json", stages_of=[])
+    assert not any("resources" in entry for entry in costs["operators"].values())
 
 
 def test_what_is_launched_anew_is_said(
@@ -183,5 +183,5 @@ def test_what_is_launched_anew_is_said(
     """Operators that no CUDA graph can hold are timed, and a warning names the first and counts the others."""
     machine.refused |= set(list(costs_ms)[:2])
     with pytest.warns(HiosWarning, match=r"cannot run in a CUDA graph \(operation not permitted.*\), nor can \d+ more"):
-        found = _profile(graph_file, tmp_path / "costs.json", stages_of=[])
-    assert set(found["operators"]) == set(costs_ms)
+        costs = _profile(graph_file, tmp_path / "costs.json", stages_of=[])
+    assert set(costs["operators"]) == set(costs_ms)

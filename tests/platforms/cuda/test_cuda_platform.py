@@ -69,11 +69,11 @@ def test_description(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda gpu: _Properties)
     monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda one, other: one < other)
-    found = cuda.describe(2)
-    assert (found.gpus, found.gpu_indices) == (("GPU of a test",) * 2, (0, 1))
-    assert (found.compute_capability, found.memory_gb) == (("9.0", "9.0"), (85.0, 85.0))
-    assert found.peer_access is False
-    assert found.virtual is None
+    platform = cuda.describe(2)
+    assert (platform.gpus, platform.gpu_indices) == (("GPU of a test",) * 2, (0, 1))
+    assert (platform.compute_capability, platform.memory_gb) == (("9.0", "9.0"), (85.0, 85.0))
+    assert platform.peer_access is False
+    assert platform.virtual is None
     assert cuda.describe(3, virtual=True).virtual is True
     assert cuda.describe(1).peer_access is None
 
@@ -81,6 +81,6 @@ def test_description(monkeypatch: pytest.MonkeyPatch) -> None:
 @requires_gpu
 def test_description_of_this_machine() -> None:
     """Every GPU has a name, a compute capability and memory."""
-    found = cuda.describe(GPUS)
-    assert len(found.gpus or ()) == len(found.memory_gb or ()) == GPUS
-    assert all(re.fullmatch(r"\d+\.\d+", capability) for capability in found.compute_capability or ())
+    platform = cuda.describe(GPUS)
+    assert len(platform.gpus or ()) == len(platform.memory_gb or ()) == GPUS
+    assert all(re.fullmatch(r"\d+\.\d+", capability) for capability in platform.compute_capability or ())

@@ -53,18 +53,18 @@ def worker(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(cuda, "Merged", graphs.Merged)  # type: ignore[attr-defined] # what the module imported
     edges = (Edge("a", "b"), Edge("a", "c"), Edge("a", "view"))
     Graph("four", tuple(Operator(name, "conv") for name in COSTS), edges).write(tmp_path / "graph.json")
-    found = _Worker()
-    assert cuda.open_gpus(found, str(tmp_path / "graph.json"), [0, 1], 4) == ["GPU 0", "GPU 1"]  # type: ignore[arg-type]
-    return found
+    opened = _Worker()
+    assert cuda.open_gpus(opened, str(tmp_path / "graph.json"), [0, 1], 4) == ["GPU 0", "GPU 1"]  # type: ignore[arg-type]
+    return opened
 
 
 def test_operators(worker: Any) -> None:
     """An operator takes its own time, however long it is, without that of starting a graph."""
     assert cuda.torch.backends.cudnn.benchmark  # type: ignore[attr-defined] # what the module imported
     cuda.load(worker, dict.fromkeys(COSTS, 1))
-    found = cuda.time_operators(worker, 1, list(COSTS), rounds=3, warmup=1)
-    assert list(found) == list(COSTS)
-    for name, samples in found.items():
+    samples_of = cuda.time_operators(worker, 1, list(COSTS), rounds=3, warmup=1)
+    assert list(samples_of) == list(COSTS)
+    for name, samples in samples_of.items():
         assert samples == pytest.approx([max(COSTS[name], 1e-6)] * 3)
 
 
@@ -95,11 +95,11 @@ def test_copies_fit_into_memory(worker: Any) -> None:
 
 
 def test_stages(worker: Any) -> None:
-    """Groups run beside each other between one fork and one join; their operators alone take their sum."""
+    """Groups run side by side between one fork and one join; their operators alone take their sum."""
     stages = ((("a", "b"), ("c",)), (("a",), ("a",), ("b",)))
-    found = cuda.time_stages(worker, 0, stages, rounds=2, warmup=1)
-    assert found[0] == [(pytest.approx(3.0), pytest.approx(3.014))] * 2
-    assert found[1] == [(pytest.approx(0.010), pytest.approx(0.018))] * 2
+    samples_of = cuda.time_stages(worker, 0, stages, rounds=2, warmup=1)
+    assert samples_of[0] == [(pytest.approx(3.0), pytest.approx(3.014))] * 2
+    assert samples_of[1] == [(pytest.approx(0.010), pytest.approx(0.018))] * 2
     assert set(worker.state["gpus"][0].pairs) == set(stages)
 
 
@@ -123,8 +123,8 @@ def test_merges(worker: Any) -> None:
 def test_transfers(worker: Any, devices: int) -> None:
     """A hand-over takes the time of a copy, between two devices or on one."""
     del worker.state["gpus"][devices:]
-    found = cuda.time_transfers(worker, [1_000, 1_000_000], rounds=2)
-    assert found == {1_000: pytest.approx([0.001] * 2), 1_000_000: pytest.approx([1.0] * 2)}
+    times_ms = cuda.time_transfers(worker, [1_000, 1_000_000], rounds=2)
+    assert times_ms == {1_000: pytest.approx([0.001] * 2), 1_000_000: pytest.approx([1.0] * 2)}
 
 
 def test_devices_at_once(worker: Any, machine: Machine) -> None:
@@ -140,8 +140,8 @@ def test_devices_at_once(worker: Any, machine: Machine) -> None:
 def test_what_cannot_be_captured_is_launched(worker: Any, machine: Machine) -> None:
     """An operator that a graph cannot hold is timed all the same, and noted with the first cause."""
     machine.refused.add("b")
-    found = cuda.time_operators(worker, 0, ["a", "b"], rounds=1, warmup=0)
-    assert found == {"a": [pytest.approx(COSTS["a"])], "b": [pytest.approx(COSTS["b"])]}
+    samples_of = cuda.time_operators(worker, 0, ["a", "b"], rounds=1, warmup=0)
+    assert samples_of == {"a": [pytest.approx(COSTS["a"])], "b": [pytest.approx(COSTS["b"])]}
     why = "operation not permitted when stream is capturing"
     assert cuda.uncaptured(worker) == {"operator b": why}
     cuda.time_stages(worker, 0, [(("a",), ("b",))], rounds=1, warmup=0)

@@ -51,38 +51,36 @@ def squeezenet() -> Network:
 NETWORKS: dict[str, Callable[[], Network]] = {"branches": branches, "shared": shared, "squeezenet": squeezenet}
 
 
-def executor(found: Network, backend: HostBackend, devices: int = DEVICES) -> Executor:
+def executor(extracted_network: Network, backend: HostBackend, devices: int = DEVICES) -> Executor:
     """A network on devices that are this machine."""
-    placed = Placed(found.graph, found.tensors, [torch.device("cpu")] * devices)
-    placed.write(found.inputs)
+    placed = Placed(extracted_network.graph, extracted_network.tensors, [torch.device("cpu")] * devices)
+    placed.write(extracted_network.inputs)
     return Executor(placed, backend, lambda _: None)
 
 
 def check(outputs: Sequence[Any], expected: Sequence[Tensor]) -> None:
     """Outputs are those of eager PyTorch."""
     assert len(outputs) == len(expected)
-    for found, own in zip(outputs, expected, strict=True):
-        torch.testing.assert_close(found.value, own, rtol=1e-4, atol=1e-4)
+    for output, own in zip(outputs, expected, strict=True):
+        torch.testing.assert_close(output.value, own, rtol=1e-4, atol=1e-4)
 
 
 def plans(graph: Graph) -> list[Plan]:
     """Plans on one to three devices, by stages and by streams."""
-    found: list[Plan] = [merged_plan(graph, count) for count in (1, 2)]
-    found += [random_plan(graph, devices, seed) for devices in (1, 2, DEVICES) for seed in range(4)]
-    found += [
-        random_streams(graph, devices, streams, seed=streams) for devices in (1, DEVICES) for streams in (1, 2, 4)
-    ]
-    return [*found, StreamPlan((tuple((place,) for place in graph.order),), tuple(graph.order))]
+    made: list[Plan] = [merged_plan(graph, count) for count in (1, 2)]
+    made += [random_plan(graph, devices, seed) for devices in (1, 2, DEVICES) for seed in range(4)]
+    made += [random_streams(graph, devices, streams, seed=streams) for devices in (1, DEVICES) for streams in (1, 2, 4)]
+    return [*made, StreamPlan((tuple((place,) for place in graph.order),), tuple(graph.order))]
 
 
 @pytest.mark.parametrize("capturing", [True, False])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_outputs_equal_eager(name: str, capturing: bool) -> None:
     """Whatever the plan and the delays, captured or not, and run after run: outputs are those of eager PyTorch."""
-    found = NETWORKS[name]()
-    expected, backend = found.eager(), HostBackend(capturing=capturing)
-    prepared = executor(found, backend)
-    for number, plan in enumerate(plans(found.graph)):
+    extracted_network = NETWORKS[name]()
+    expected, backend = extracted_network.eager(), HostBackend(capturing=capturing)
+    prepared = executor(extracted_network, backend)
+    for number, plan in enumerate(plans(extracted_network.graph)):
         how = prepared.prepare(str(number), [plan])
         assert bool(how.replays) == capturing
         assert how.why == ("" if capturing else "operation not permitted when stream is capturing")
@@ -96,47 +94,47 @@ def test_outputs_equal_eager(name: str, capturing: bool) -> None:
 @pytest.mark.parametrize("streams", [1, 2])
 def test_lanes_may_share_streams(streams: int) -> None:
     """A device has fewer streams than a plan asks for: outputs are right, and nothing waits for ever."""
-    found = squeezenet()
-    prepared = executor(found, HostBackend(streams=streams))
-    for number, plan in enumerate(plans(found.graph)):
+    extracted_network = squeezenet()
+    prepared = executor(extracted_network, HostBackend(streams=streams))
+    for number, plan in enumerate(plans(extracted_network.graph)):
         prepared.prepare(str(number), [plan])
         prepared.run(str(number))
-        check(prepared.outputs(str(number)), found.eager())
+        check(prepared.outputs(str(number)), extracted_network.eager())
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_every_algorithm_runs(name: str) -> None:
     """Schedules of all algorithms, for costs at random, compute what eager PyTorch does."""
-    found, choose = squeezenet(), random.Random(name)
-    graph = found.graph
+    extracted_network, choose = squeezenet(), random.Random(name)
+    graph = extracted_network.graph
     times = {operator: choose.uniform(0.1, 2.0) for operator in graph.index}
     costs = Costs(times, {(edge.source, edge.target): choose.uniform(0.0, 0.5) for edge in graph.edges})
     devices = DEVICES if ALGORITHMS[name].several_devices else 1
     plan = schedule(Problem(graph, costs), name, devices, briefly(name)).plan(graph)
-    prepared = executor(found, HostBackend())
+    prepared = executor(extracted_network, HostBackend())
     prepared.prepare(name, [plan])
     prepared.run(name)
-    check(prepared.outputs(name), found.eager())
+    check(prepared.outputs(name), extracted_network.eager())
 
 
 def test_replays_read_new_inputs() -> None:
     """Inputs are buffers: what is written there later is what the next replay computes with."""
-    found = shared()
-    placed = Placed(found.graph, found.tensors, [torch.device("cpu")] * 2)
-    placed.write([torch.zeros_like(value) for value in found.inputs])
+    extracted_network = shared()
+    placed = Placed(extracted_network.graph, extracted_network.tensors, [torch.device("cpu")] * 2)
+    placed.write([torch.zeros_like(value) for value in extracted_network.inputs])
     prepared = Executor(placed, HostBackend(), lambda _: None)
-    prepared.prepare("random", [random_plan(found.graph, 2, seed=1)])
-    placed.write(found.inputs)
+    prepared.prepare("random", [random_plan(extracted_network.graph, 2, seed=1)])
+    placed.write(extracted_network.inputs)
     prepared.run("random")
-    check(prepared.outputs("random"), found.eager())
+    check(prepared.outputs("random"), extracted_network.eager())
 
 
 def test_memory_that_is_shared_is_found() -> None:
     """Parts of a value and values in another shape lie in its memory; what operators compute does not."""
-    found = shared()
-    placed = Placed(found.graph, found.tensors, [torch.device("cpu")])
+    extracted_network = shared()
+    placed = Placed(extracted_network.graph, extracted_network.tensors, [torch.device("cpu")])
     flow = placed.flow(lambda _, function, arguments: function(*arguments))
-    types = {operator.id: operator.type for operator in found.graph.operators}
+    types = {operator.id: operator.type for operator in extracted_network.graph.operators}
     sharing = {types[value[1]] for value in flow.views}
     assert {"split"} <= sharing
     assert not sharing & {"add", "concat", "sigmoid", "relu"}
@@ -146,38 +144,38 @@ def test_memory_that_is_shared_is_found() -> None:
 @pytest.mark.parametrize("capturing", [True, False])
 def test_rows_cover_all_operators(capturing: bool) -> None:
     """Every operator has a row where the plan has it, after what it reads."""
-    found = squeezenet()
-    plan = random_plan(found.graph, DEVICES, seed=2)
-    prepared = executor(found, HostBackend(capturing=capturing))
+    extracted_network = squeezenet()
+    plan = random_plan(extracted_network.graph, DEVICES, seed=2)
+    prepared = executor(extracted_network, HostBackend(capturing=capturing))
     prepared.prepare("random", [plan])
     rows = {row[0]: row for row in prepared.rows("random")}
-    index = found.graph.index
+    index = extracted_network.graph.index
     assert sorted(rows) == sorted(index)
     for device, row in enumerate(plan.devices):
         for number, stage in enumerate(row):
             for group, operators in enumerate(stage):
                 for place in operators:
-                    assert rows[found.graph.operators[place].id][1:4] == (device, group, number)
-    for edge in found.graph.edges:  # clocks of one machine, begun at the first launch of each device
+                    assert rows[extracted_network.graph.operators[place].id][1:4] == (device, group, number)
+    for edge in extracted_network.graph.edges:  # clocks of one machine, begun at the first launch of each device
         if rows[edge.source][1] == rows[edge.target][1]:
             assert rows[edge.source][5] <= rows[edge.target][4]
 
 
 def test_copies_run_on_all_devices() -> None:
     """Independent copies are programs of their own, each on its device."""
-    found = branches()
-    order = tuple(((place,),) for place in found.graph.order)
-    prepared = executor(found, HostBackend())
+    extracted_network = branches()
+    order = tuple(((place,),) for place in extracted_network.graph.order)
+    prepared = executor(extracted_network, HostBackend())
     how = prepared.prepare("copies", [StagedPlan((*[()] * device, order)) for device in range(DEVICES)])
     assert how.devices == [0, 1, 2]
     assert len(how.replays) == DEVICES
     prepared.run("copies")
-    check(prepared.outputs("copies"), found.eager())
+    check(prepared.outputs("copies"), extracted_network.eager())
 
 
 def test_operators_that_fail_are_named() -> None:
     """A kernel that fails ends the preparation with device, operator and stage."""
-    found = branches()
+    extracted_network = branches()
 
     class Failing(HostBackend):
         def run(self, lane: Any, function: Any, arguments: list[Any], outputs: int) -> list[Any]:
@@ -185,28 +183,29 @@ def test_operators_that_fail_are_named() -> None:
                 raise RuntimeError("no such kernel\nsecond line")
             return super().run(lane, function, arguments, outputs)
 
-    order = found.graph.order
+    order = extracted_network.graph.order
     plan = StagedPlan(((((order[0],),),), tuple(((place,),) for place in order[1:])))
-    name = found.graph.operators[order[1]].id
+    name = extracted_network.graph.operators[order[1]].id
     with pytest.raises(PlatformError, match=rf"^device 1, operator {name}, stage 0: no such kernel$"):
-        executor(found, Failing()).prepare("failing", [plan])
+        executor(extracted_network, Failing()).prepare("failing", [plan])
 
 
 def test_operators_that_fail_alone_are_named() -> None:
     """All operators run once by themselves when a network is loaded: one that fails is named, whatever the plans."""
-    found, noted = branches(), list[int]()
-    last = found.graph.operators[found.graph.order[-1]].id
+    extracted_network, marks = branches(), list[int]()
+    last = extracted_network.graph.operators[extracted_network.graph.order[-1]].id
 
     class Failing(Placed):
         def function(self, device: int, operators: tuple[str, ...]) -> Any:
             function, arguments = super().function(device, operators)
             return (function if operators[0] != last else _fail), arguments
 
-    placed = Failing(found.graph, found.tensors, [torch.device("cpu")])
+    placed = Failing(extracted_network.graph, extracted_network.tensors, [torch.device("cpu")])
     with pytest.raises(PlatformError, match=rf"^device 0, operator {last}, stream 0: no such kernel$"):
-        Executor(placed, HostBackend(), noted.append)
-    assert [launch_marker.text(found.graph, [], mark) for mark in noted] == [
-        f"device 0, operator {found.graph.operators[place].id}, stream 0" for place in found.graph.order
+        Executor(placed, HostBackend(), marks.append)
+    assert [launch_marker.text(extracted_network.graph, [], mark) for mark in marks] == [
+        f"device 0, operator {extracted_network.graph.operators[place].id}, stream 0"
+        for place in extracted_network.graph.order
     ]
 
 
@@ -215,8 +214,8 @@ def _fail(*_: Tensor) -> Tensor:
 
 
 def test_devices_that_fail_are_named() -> None:
-    """What a kernel did wrong shows when its device is waited for."""
-    found = branches()
+    """An error in a kernel is raised when its device is synchronized."""
+    extracted_network = branches()
 
     class Failing(HostBackend):
         def synchronize(self, device: int) -> None:
@@ -224,8 +223,8 @@ def test_devices_that_fail_are_named() -> None:
             if self.captures:
                 raise RuntimeError("an illegal memory access was encountered\nsecond line")
 
-    prepared = executor(found, Failing())
-    prepared.prepare("random", [random_plan(found.graph, 1, seed=0)])
+    prepared = executor(extracted_network, Failing())
+    prepared.prepare("random", [random_plan(extracted_network.graph, 1, seed=0)])
     with pytest.raises(PlatformError, match=r"^device 0, which runs all of random: an illegal memory access was enc"):
         prepared.run("random")
 
@@ -240,28 +239,28 @@ def test_a_lack_of_memory_is_no_reason_to_go_on(when: str) -> None:
                 raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
             return super().run(lane, function, arguments, outputs)
 
-    found = branches()
+    extracted_network = branches()
     with pytest.raises(PlatformError, match=r"^device 0, operator \S+, stage \d: CUDA out of memory\. Tried"):
-        executor(found, Short()).prepare("short", [random_plan(found.graph, 1, seed=0)])
+        executor(extracted_network, Short()).prepare("short", [random_plan(extracted_network.graph, 1, seed=0)])
 
 
 def test_marks_say_where_the_process_is() -> None:
-    """Launches are noted before they are made, and every device before it is waited for; both have words."""
-    found, noted = branches(), list[int]()
-    placed = Placed(found.graph, found.tensors, [torch.device("cpu")] * 2)
-    placed.write(found.inputs)
-    prepared = Executor(placed, HostBackend(), noted.append)
-    order = found.graph.order
+    """Every launch is marked before it is made, and every device before it is waited for; each mark has a text."""
+    extracted_network, marks = branches(), list[int]()
+    placed = Placed(extracted_network.graph, extracted_network.tensors, [torch.device("cpu")] * 2)
+    placed.write(extracted_network.inputs)
+    prepared = Executor(placed, HostBackend(), marks.append)
+    order = extracted_network.graph.order
     plan = StagedPlan(tuple(tuple(((place,),) for place in order[device::2]) for device in (0, 1)))
     prepared.prepare("alternating", [plan])
-    launched = [launch_marker.text(found.graph, ["alternating"], mark) for mark in noted]
-    names = [operator.id for operator in found.graph.operators]
+    launched = [launch_marker.text(extracted_network.graph, ["alternating"], mark) for mark in marks]
+    names = [operator.id for operator in extracted_network.graph.operators]
     assert {f"device 0, operator {names[order[0]]}, stage 0", f"device 1, operator {names[order[1]]}, stage 0"} <= {
         *launched
     }
-    noted.clear()
+    marks.clear()
     prepared.run("alternating")
-    assert [launch_marker.text(found.graph, ["alternating"], mark) for mark in noted] == [
+    assert [launch_marker.text(extracted_network.graph, ["alternating"], mark) for mark in marks] == [
         "device 0, which runs all of alternating",
         "device 1, which runs all of alternating",
     ]
@@ -271,8 +270,8 @@ def test_marks_say_where_the_process_is() -> None:
 def test_marks_fit_a_flag(device: int, stage: int | None, stream: int) -> None:
     """A mark fits 63 bits and holds device, operator, and stage or stream."""
     graph = branches().graph
-    found = launch_marker.launching(device, 1, stage, stream)
-    assert 0 < found < 2**63
+    marker = launch_marker.launching(device, 1, stage, stream)
+    assert 0 < marker < 2**63
     where = f"stream {stream}" if stage is None else f"stage {stage}"
-    assert launch_marker.text(graph, [], found) == f"device {device}, operator {graph.operators[1].id}, {where}"
+    assert launch_marker.text(graph, [], marker) == f"device {device}, operator {graph.operators[1].id}, {where}"
     assert launch_marker.text(graph, [], 0) == ""

@@ -53,18 +53,18 @@ class _Delayed(CudaBackend):
         return super().run(lane, late, arguments, outputs)
 
 
-def _executor(found: Network, backend: CudaBackend, gpus: list[int]) -> Executor:
-    placed = Placed(found.graph, found.tensors, [torch.device("cuda", gpu) for gpu in gpus])
-    placed.write(found.inputs)
+def _executor(network: Network, backend: CudaBackend, gpus: list[int]) -> Executor:
+    placed = Placed(network.graph, network.tensors, [torch.device("cuda", gpu) for gpu in gpus])
+    placed.write(network.inputs)
     return Executor(placed, backend, lambda _: None)
 
 
-def _check_all(found: Network, gpus: list[int]) -> None:
+def _check_all(network: Network, gpus: list[int]) -> None:
     """Outputs of many plans, replayed and launched, are those of eager PyTorch on the CPU."""
-    expected, name = found.eager(), "plan"
+    expected, name = network.eager(), "plan"
     with torch.inference_mode(), exactly():
-        executor = _executor(found, _Delayed(gpus), gpus)
-        for plan in plans(found.graph):
+        executor = _executor(network, _Delayed(gpus), gpus)
+        for plan in plans(network.graph):
             how = executor.prepare(name, [plan])
             assert how.why == ""
             executor.run(name)
@@ -95,9 +95,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return write_files(tmp_path_factory.mktemp("branches"), Branches(), (torch.randn(1, 3, 16, 16),))
 
 
-def _run(files: Files, folder: Path, found: dict[str, Plan], devices: int, **changes: Any) -> dict[str, Any]:
+def _run(files: Files, folder: Path, plan_of: dict[str, Plan], devices: int, **changes: Any) -> dict[str, Any]:
     graph, paths = Graph.read(files.graph), []
-    for label, plan in found.items():
+    for label, plan in plan_of.items():
         paths.append(folder / f"{label}.json")
         schedule_of(graph, plan).write(paths[-1])
     settings = Settings(**{"devices": devices, "runs": 3, "warmup": 1, "platform": "cuda", "virtual": True, **changes})
@@ -112,11 +112,11 @@ def test_every_algorithm_runs(files: Files, tmp_path: Path, devices: int) -> Non
     graph, choose = Graph.read(files.graph), random.Random(0)
     times = {operator: choose.uniform(0.1, 2.0) for operator in graph.index}
     costs = Costs(times, {(edge.source, edge.target): choose.uniform(0.0, 0.1) for edge in graph.edges})
-    found = {}
+    plan_of = {}
     for name, algorithm in ALGORITHMS.items():
         count = devices if algorithm.several_devices else 1
-        found[name] = schedule(Problem(graph, costs), name, count, briefly(name)).plan(graph)
-    run = _run(files, tmp_path, found, devices)
+        plan_of[name] = schedule(Problem(graph, costs), name, count, briefly(name)).plan(graph)
+    run = _run(files, tmp_path, plan_of, devices)
     assert len(run["results"]) == len(ALGORITHMS)
     for result in run["results"]:
         assert result["launch"] == "graph"
@@ -155,22 +155,22 @@ def test_a_failed_capture_spoils_no_later_one() -> None:
     backend, value = CudaBackend([0]), torch.ones(1, device="cuda")
     with pytest.raises(RuntimeError):
         backend.capture((Lane(0),), lambda: backend.run(Lane(0), lambda x: x.item(), [value], 1))
-    replay, (found,) = backend.capture((Lane(0),), lambda: backend.run(Lane(0), lambda x: x + 1, [value], 1))
+    replay, (captured,) = backend.capture((Lane(0),), lambda: backend.run(Lane(0), lambda x: x + 1, [value], 1))
     replay()
     backend.synchronize(0)
-    assert found.item() == 2
+    assert captured.item() == 2
 
 
 @requires_gpu
 def test_sequential_schedules_need_no_more_memory_than_eager() -> None:
     """The values of the sequential schedule take at most twice what they take in eager PyTorch."""
-    found = squeezenet()
-    module = copy.deepcopy(found.module).cuda()
+    network = squeezenet()
+    module = copy.deepcopy(network.module).cuda()
     with torch.inference_mode(), exactly():  # workspaces of libraries depend on the precision
-        inputs = [value.cuda() for value in found.inputs]
+        inputs = [value.cuda() for value in network.inputs]
         eager = _needed(lambda: module(*inputs))
-        executor = _executor(found, CudaBackend([0]), [0])
-        plan = StagedPlan((tuple(((place,),) for place in found.graph.order),))
+        executor = _executor(network, CudaBackend([0]), [0])
+        plan = StagedPlan((tuple(((place,),) for place in network.graph.order),))
         executor.prepare("sequential", [plan])
         assert _needed(lambda: executor.run_exactly("sequential")) <= 2 * eager
 
@@ -189,12 +189,12 @@ def _needed(function: Callable[[], Any]) -> int:
 @requires_gpu
 def test_a_captured_module_reads_its_inputs() -> None:
     """The model in a CUDA graph computes with what is in its inputs when it is replayed."""
-    found = squeezenet()
-    module = copy.deepcopy(found.module).cuda()
+    network = squeezenet()
+    module = copy.deepcopy(network.module).cuda()
     with torch.inference_mode(), exactly():
-        inputs = [torch.zeros_like(value, device="cuda") for value in found.inputs]
+        inputs = [torch.zeros_like(value, device="cuda") for value in network.inputs]
         replay = cuda_reference.in_graph(module, inputs)
-        for buffer, value in zip(inputs, found.inputs, strict=True):
+        for buffer, value in zip(inputs, network.inputs, strict=True):
             buffer.copy_(value)
         output = replay(*inputs).cpu()
-    torch.testing.assert_close(output, found.eager()[0], rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(output, network.eager()[0], rtol=1e-4, atol=1e-3)

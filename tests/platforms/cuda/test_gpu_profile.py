@@ -33,21 +33,21 @@ def costs_file(graph_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 @requires_gpu
 def test_everything_is_measured(costs_file: Path, graph_file: Path) -> None:
     """Operators, stages, merges and copies have times, and costs say on which GPU."""
-    found, graph = artifacts.read(costs_file, "costs"), Graph.read(graph_file)
-    assert list(found["operators"]) == [operator.id for operator in graph.operators]
-    for entry in [*found["operators"].values(), *found["transfers"], *found["stages"], *found["merges"]]:
+    costs, graph = artifacts.read(costs_file, "costs"), Graph.read(graph_file)
+    assert list(costs["operators"]) == [operator.id for operator in graph.operators]
+    for entry in [*costs["operators"].values(), *costs["transfers"], *costs["stages"], *costs["merges"]]:
         assert 0 < entry["p20_ms"] <= entry["p80_ms"] < math.inf
-    assert found["stages"]
-    assert found["merges"]
-    assert found["platform"]["gpus"] == [torch.cuda.get_device_name(0)]
-    assert "virtual" not in found["platform"]
+    assert costs["stages"]
+    assert costs["merges"]
+    assert costs["platform"]["gpus"] == [torch.cuda.get_device_name(0)]
+    assert "virtual" not in costs["platform"]
 
 
 @requires_gpu
 def test_resources_are_found(costs_file: Path, graph_file: Path) -> None:
     """Every operator of the network launches kernels, whose resources Opara compares."""
-    found = artifacts.read(costs_file, "costs")
-    for entry in found["operators"].values():
+    costs = artifacts.read(costs_file, "costs")
+    for entry in costs["operators"].values():
         assert entry["resources"]["registers"] >= entry["resources"]["threads"]
         assert entry["resources"]["blocks"] >= 1
     problem = Problem.read(graph_file, costs_file)
@@ -60,18 +60,18 @@ def test_resources_are_found(costs_file: Path, graph_file: Path) -> None:
 def test_virtual_devices(graph_file: Path, tmp_path: Path) -> None:
     """One device more than there are GPUs is profiled, and marked."""
     devices = GPUS + 1
-    found = _profile(graph_file, tmp_path / "costs.json", devices=devices, stages_of=["hios-lp"], virtual=True)
-    assert found["platform"]["virtual"] is True
-    assert [entry["devices"] for entry in found["corun"]] == list(range(2, devices + 1))
+    costs = _profile(graph_file, tmp_path / "costs.json", devices=devices, stages_of=["hios-lp"], virtual=True)
+    assert costs["platform"]["virtual"] is True
+    assert [entry["devices"] for entry in costs["corun"]] == list(range(2, devices + 1))
 
 
 @requires_gpu
 @needs_two_gpus
 def test_two_gpus(graph_file: Path, tmp_path: Path) -> None:
     """Copies between two GPUs, there and back, are captured in one graph and timed."""
-    found = _profile(graph_file, tmp_path / "costs.json", devices=2, stages_of=["hios-lp"])
-    assert len(found["platform"]["gpus"]) == 2
-    assert all(entry["time_ms"] > 0 for entry in found["transfers"])
+    costs = _profile(graph_file, tmp_path / "costs.json", devices=2, stages_of=["hios-lp"])
+    assert len(costs["platform"]["gpus"]) == 2
+    assert all(entry["time_ms"] > 0 for entry in costs["transfers"])
 
 
 @requires_gpu

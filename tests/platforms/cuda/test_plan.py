@@ -46,9 +46,9 @@ _Block = tuple[int, Value]
 class Checker:
     """A plan's launches against the graph, by reachability: none of this uses the clocks that the planner has."""
 
-    def __init__(self, graph: Graph, flow: Flow, plan: Plan, found: LaunchPlan) -> None:
-        self.graph, self.flow, self.plan, self.found = graph, flow, plan, found
-        self.launches = found.launches
+    def __init__(self, graph: Graph, flow: Flow, plan: Plan, launching: LaunchPlan) -> None:
+        self.graph, self.flow, self.plan, self.launch_plan = graph, flow, plan, launching
+        self.launches = launching.launches
         self.before: list[list[int]] = []  # direct predecessors
         self.past: list[int] = []  # all of them, as bits
         last: dict[Lane, int] = {}
@@ -92,9 +92,9 @@ class Checker:
         """Every operator is launched once, every stream is listed, and outputs are where they are made."""
         names = [name for launch in self.launches if launch.copied is None for name in launch.operators]
         assert sorted(names) == sorted(self.graph.index)
-        assert set(self.found.lanes) == {launch.lane for launch in self.launches}
-        assert [value for _, value in self.found.outputs] == list(self.flow.outputs)
-        assert all(self.home[value[1]] == device for device, value in self.found.outputs)
+        assert set(self.launch_plan.lanes) == {launch.lane for launch in self.launches}
+        assert [value for _, value in self.launch_plan.outputs] == list(self.flow.outputs)
+        assert all(self.home[value[1]] == device for device, value in self.launch_plan.outputs)
 
     def check_values(self) -> None:
         """Whatever is read has been made, or has arrived, on the device that reads it; copies are made once."""
@@ -169,7 +169,7 @@ class Checker:
         return self.flow.makes[operators[0]][0]
 
     def _uses(self) -> tuple[dict[_Block, list[int]], dict[_Block, set[Value]], dict[_Block, int]]:
-        """Of every block of memory who reads or writes it, which values lie in it, and what allocates it."""
+        """For every block of memory: who reads or writes it, which values are in it, and what allocates it."""
         users: dict[_Block, list[int]] = defaultdict(list)
         values: dict[_Block, set[Value]] = defaultdict(set)
         made: dict[_Block, int] = dict(self.copies)
@@ -191,7 +191,7 @@ class Checker:
     def check_memory(self) -> None:
         """What is let go was used for the last time, on the stream that gets its memory, and as early as can be."""
         users, values, made = self._uses()
-        kept = {(device, block) for device, value in self.found.outputs for block in self._blocks(device, value)}
+        kept = {(device, block) for device, value in self.launch_plan.outputs for block in self._blocks(device, value)}
         gone: dict[_Block, list[int]] = defaultdict(list)
         for place, launch in enumerate(self.launches):
             for value in launch.lets_go:
@@ -207,17 +207,17 @@ class Checker:
 
 
 def _check(graph: Graph, flow: Flow, plan: Plan) -> LaunchPlan:
-    found = launch_plan(graph, flow, plan)
-    Checker(graph, flow, plan, found).check()
-    return found
+    launching = launch_plan(graph, flow, plan)
+    Checker(graph, flow, plan, launching).check()
+    return launching
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 @given(instance=problems(), devices=st.integers(1, 4), seed=st.integers(0, 1000))
 def test_launches_of_every_algorithm(name: str, instance: Problem, devices: int, seed: int) -> None:
     """Schedules of all algorithms, read back as plans, are launched in a safe order, with no wait too many."""
-    found = schedule(instance, name, devices if ALGORITHMS[name].several_devices else 1, briefly(name))
-    _check(instance.graph, flow_of(instance.graph, seed), found.plan(instance.graph))
+    scheduled = schedule(instance, name, devices if ALGORITHMS[name].several_devices else 1, briefly(name))
+    _check(instance.graph, flow_of(instance.graph, seed), scheduled.plan(instance.graph))
 
 
 @given(instance=problems(24), devices=st.integers(1, 4), streams=st.integers(1, 5), seed=st.integers(0, 10**6))
@@ -226,8 +226,8 @@ def test_launches_of_any_plan(instance: Problem, devices: int, streams: int, see
     graph, flow = instance.graph, flow_of(instance.graph, seed)
     _check(graph, flow, random_plan(graph, devices, seed))
     plan = random_streams(graph, devices, streams, seed)
-    found = _check(graph, flow, plan)
-    launched = [graph.index[launch.operators[0]] for launch in found.launches if launch.copied is None]
+    launching = _check(graph, flow, plan)
+    launched = [graph.index[launch.operators[0]] for launch in launching.launches if launch.copied is None]
     assert launched == list(plan.launch)
 
 
@@ -252,16 +252,16 @@ DIAMOND = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
 def test_sequential_schedules_wait_for_nothing() -> None:
     """On one stream nothing is waited for, and a value goes before the launch that follows its last reader."""
     graph = _graph(DIAMOND)
-    found = _check(graph, _plain(graph), StagedPlan((tuple(((place,),) for place in range(4)),)))
-    assert [launch.waits for launch in found.launches] == [()] * 4
-    assert [[value[1] for value in launch.lets_go] for launch in found.launches] == [[], [], [], ["a"]]
+    launching = _check(graph, _plain(graph), StagedPlan((tuple(((place,),) for place in range(4)),)))
+    assert [launch.waits for launch in launching.launches] == [()] * 4
+    assert [[value[1] for value in launch.lets_go] for launch in launching.launches] == [[], [], [], ["a"]]
 
 
 def test_groups_join_at_the_end_of_their_stage() -> None:
     """The stage of b and c begins after a and ends before d; c alone has to wait for another stream."""
     graph = _graph(DIAMOND)
-    found = _check(graph, _plain(graph), StagedPlan(((((0,),), ((1,), (2,)), ((3,),)),)))
-    assert [(launch.operators[0], launch.lane.number, launch.waits) for launch in found.launches] == [
+    launching = _check(graph, _plain(graph), StagedPlan(((((0,),), ((1,), (2,)), ((3,),)),)))
+    assert [(launch.operators[0], launch.lane.number, launch.waits) for launch in launching.launches] == [
         ("a", 0, ()),
         ("b", 0, ()),
         ("c", 1, (0,)),
@@ -274,8 +274,8 @@ def test_values_are_copied_once_after_their_stage() -> None:
     graph = _graph([("a", "b"), ("a", "c"), ("s", "b")])
     index = graph.index
     plan = StagedPlan(((((index["a"],), (index["s"],)),), (((index["b"],),), ((index["c"],),))))
-    found = _check(graph, _plain(graph), plan)
-    rows = [(launch.operators[0], launch.copied is not None, launch.waits) for launch in found.launches]
+    launching = _check(graph, _plain(graph), plan)
+    rows = [(launch.operators[0], launch.copied is not None, launch.waits) for launch in launching.launches]
     assert rows == [
         ("a", False, ()),
         ("s", False, ()),
@@ -292,8 +292,8 @@ def test_memory_stays_while_a_view_is_read() -> None:
     plain = _plain(graph)
     flow = Flow(plain.reads, plain.makes, plain.outputs, {("operator", "b", 0): [("operator", "a", 0)]})
     plan = StagedPlan((tuple(((place,),) for place in range(5)),))
-    found = _check(graph, flow, plan)
-    assert [sorted(value[1] for value in launch.lets_go) for launch in found.launches] == [
+    launching = _check(graph, flow, plan)
+    assert [sorted(value[1] for value in launch.lets_go) for launch in launching.launches] == [
         [],
         [],
         [],
@@ -308,8 +308,8 @@ def test_memory_is_not_used_again_beside_a_reader() -> None:
     index = graph.index
     streams = ((index["a"], index["b"], index["d"]), (index["c"],))
     launch = tuple(index[name] for name in ("a", "c", "b", "d"))
-    found = _check(graph, _plain(graph), StreamPlan((streams,), launch))
-    assert {launch.operators[0]: [value[1] for value in launch.lets_go] for launch in found.launches} == {
+    launching = _check(graph, _plain(graph), StreamPlan((streams,), launch))
+    assert {launch.operators[0]: [value[1] for value in launch.lets_go] for launch in launching.launches} == {
         "a": [],
         "c": [],
         "b": [],  # c may still run

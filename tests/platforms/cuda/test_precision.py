@@ -36,16 +36,16 @@ def test_who_uses_tf32(majors: list[int], expected: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "within"),
+    ("value", "within"),
     [(100.0, True), (99.0, True), (95.0, False), (math.nan, False), (math.inf, False)],
 )
-def test_tolerance_is_a_share_of_the_largest_value(found: float, within: bool) -> None:
-    """Small values of an output may be off by what rounding of its large ones does, and by no more."""
+def test_tolerance_is_a_share_of_the_largest_value(value: float, within: bool) -> None:
+    """Small values of an output may be off by as much as rounding changes its large ones, but no more."""
     expected = torch.tensor([100.0, 0.0, math.nan, -math.inf])
-    off, fine = scaled(torch.tensor([found, 1.0, math.nan, -math.inf]), expected, TF32_TOLERANCE)
+    off, fine = scaled(torch.tensor([value, 1.0, math.nan, -math.inf]), expected, TF32_TOLERANCE)
     assert fine == within
     if within:
-        assert off == pytest.approx(max(abs(found - 100.0), 1.0), rel=1e-3)
+        assert off == pytest.approx(max(abs(value - 100.0), 1.0), rel=1e-3)
 
 
 def test_whole_numbers_are_not_rounded() -> None:

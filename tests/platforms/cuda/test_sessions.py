@@ -100,9 +100,9 @@ def test_schedules_take_turns(
 ) -> None:
     """Schedules run in one process that holds all devices; run.json says how they were launched, with a row each."""
     plans = _plans(files)
-    found = run(load, plans)
+    result = run(load, plans)
     graph = Graph.read(files.graph)
-    platform = dict(found["platform"])
+    platform = dict(result["platform"])
     assert platform.pop("allocation")["cores"] == sorted(os.sched_getaffinity(0))
     assert platform == {
         "name": "cuda",
@@ -111,10 +111,10 @@ def test_schedules_take_turns(
         "gpu_indices": [0, 1],
         "tf32": False,
     }
-    assert found["baseline"]["launch"] == launch
-    assert [entry["devices"] for entry in found["ceilings"]] == [DEVICES]
-    assert [entry["kind"] for entry in found["references"]] == ["eager"]  # no device of several cores
-    for entry in found["results"]:
+    assert result["baseline"]["launch"] == launch
+    assert [entry["devices"] for entry in result["ceilings"]] == [DEVICES]
+    assert [entry["kind"] for entry in result["references"]] == ["eager"]  # no device of several cores
+    for entry in result["results"]:
         assert entry["launch"] == launch
         assert ("no_graph" in entry) == (launch == "streams")
         assert len(entry["latency_ms"]["runs"]) == RUNS
@@ -126,22 +126,22 @@ def test_schedules_take_turns(
             placed = expected[operator]
             assert (row["device"], row["stream"], row["stage"]) == (placed.device, placed.stream, placed.stage)
     assert sorted(path.stem for path in (tmp_path / "traces").iterdir()) == sorted(plans)
-    assert found["chosen"]["label"] in {*plans, BASELINE}
+    assert result["chosen"]["label"] in {*plans, BASELINE}
     assert Schedule.read(tmp_path / "chosen.json").plan(graph) is not None
 
 
 @pytest.mark.slow
 def test_less_precise_runs_are_checked_once_in_full(run: Callable[..., dict[str, Any]], files: Files) -> None:
     """Where runs are timed in TF32, differences stated are those of the run in full float32."""
-    found = run(simulated.load_in_tf32, _plans(files))
-    assert found["platform"]["tf32"] is True
-    assert all(0 <= entry["largest_difference"] < 1e-4 for entry in found["results"])
+    result = run(simulated.load_in_tf32, _plans(files))
+    assert result["platform"]["tf32"] is True
+    assert all(0 <= entry["largest_difference"] < 1e-4 for entry in result["results"])
 
 
 def test_without_a_program(run: Callable[..., dict[str, Any]], files: Files) -> None:
     """The sequential schedule is then what outputs are compared with."""
-    found = run(simulated.load, {"random": random_plan(Graph.read(files.graph), DEVICES, seed=1)}, program=False)
-    assert (found["checked_against"], found["references"]) == ("sequential", [])
+    result = run(simulated.load, {"random": random_plan(Graph.read(files.graph), DEVICES, seed=1)}, program=False)
+    assert (result["checked_against"], result["references"]) == ("sequential", [])
 
 
 @pytest.mark.slow
@@ -156,7 +156,7 @@ def test_a_device_that_hangs_is_named(run: Callable[..., dict[str, Any]], files:
 
 
 def test_a_process_that_dies_is_named(run: Callable[..., dict[str, Any]], files: Files, tmp_path: Path) -> None:
-    """What it was launching when it died: device, operator and stage; nothing is left behind."""
+    """The message says what the process was launching when it died: device, operator and stage; no process remains."""
     message = (
         r"^platform cuda died by signal SIGKILL \(\w+\), last at device 1, operator \S+, stage 0; the machine may be "
     )
@@ -167,13 +167,13 @@ def test_a_process_that_dies_is_named(run: Callable[..., dict[str, Any]], files:
 
 def test_runtimes_on_gpus() -> None:
     """Each has a worker of its own behind the one of the GPUs; eager PyTorch comes first, and always takes part."""
-    found = cuda_executing.references(Platform("cuda"), "eager", ["compile-max-autotune", "cudagraph"])
-    assert [(entry.kind, entry.worker, entry.options.get("gpu"), entry.threads) for entry in found] == [
+    entries = cuda_executing.references(Platform("cuda"), "eager", ["compile-max-autotune", "cudagraph"])
+    assert [(entry.kind, entry.worker, entry.options.get("gpu"), entry.threads) for entry in entries] == [
         ("eager", 1, 0, 1),
         ("cudagraph", 2, 0, 1),
         ("compile-max-autotune", 3, 0, 1),
     ]
-    assert all(entry.load is cuda_reference.load for entry in found)
+    assert all(entry.load is cuda_reference.load for entry in entries)
     (onnx,) = cuda_executing.references(Platform("cuda"), "onnxruntime", ["eager"])
     assert onnx.load is not cuda_reference.load
     assert (onnx.kind, onnx.options.get("gpu"), onnx.threads) == ("onnxruntime", None, len(usable_cores()))
@@ -202,8 +202,8 @@ def test_runtimes_that_gpus_lack(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_the_table_says_what_was_not_captured(run: Callable[..., Run], files: Files) -> None:
     """A last line names the schedules that were launched operator by operator, with the reason."""
-    found = run(simulated.load_streams, {"merged": _plans(files)["merged"]})
-    assert latency_table(msgspec.convert(found, Run)).splitlines()[-1] == (
+    result = run(simulated.load_streams, {"merged": _plans(files)["merged"]})
+    assert latency_table(msgspec.convert(result, Run)).splitlines()[-1] == (
         "launched operator by operator, not as CUDA graphs: sequential on one device, merged (operation not permitted "
         "when stream is capturing)"
     )

@@ -37,7 +37,7 @@ def test_times_are_positive() -> None:
         (80, 1, 1_000, 1_000_000, 80),  # a copy for every run
         (80, 1, 100_000, 1_000_000, 10),  # as many as fit
         (80, 1, 3_000_000, 1_000_000, 1),  # one in any case
-        (80, 3, 3_000_000, 1_000_000, 3),  # as many as run beside each other in any case
+        (80, 3, 3_000_000, 1_000_000, 3),  # as many as run side by side in any case
         (2, 5, 1_000, 1_000_000, 5),
         (80, 1, 0, 100, 80),  # without weights and inputs
     ],

@@ -56,7 +56,7 @@ def test_transfer_by_hand() -> None:
 
 
 def test_unknown_gpu_lists_the_known() -> None:
-    """A mistyped name is answered with all names."""
+    """The error for a mistyped name lists all names."""
     with pytest.raises(PlatformError, match=r"^gpu: found a41; allowed: .*a40, .*v100-sxm2.*, or the path of a \.yaml"):
         gpu("a41")
 

@@ -65,11 +65,11 @@ def test_operator_is_its_kernels_and_launches() -> None:
     graph = convolution(channels=256, filters=256, pixels=28, window=3)
     cost = predicted_costs(graph, A40, NVLINK, 1).operators["v"]
     (kernel,) = kernels(graph)["v"]
-    found = predict(kernel, A40, DEFAULT_EFFICIENCY)
-    assert cost.time_ms == pytest.approx((found.us + DEFAULT_EFFICIENCY.launch_us) / 1e3)
-    assert cost.utilization == pytest.approx(found.utilization)
+    prediction = predict(kernel, A40, DEFAULT_EFFICIENCY)
+    assert cost.time_ms == pytest.approx((prediction.us + DEFAULT_EFFICIENCY.launch_us) / 1e3)
+    assert cost.utilization == pytest.approx(prediction.utilization)
     assert cost.resources is not None
-    assert cost.resources.threads == found.resources.threads
+    assert cost.resources.threads == prediction.resources.threads
 
 
 def _pair(size: int | None) -> Graph:

@@ -57,9 +57,9 @@ def test_convolution_by_hand() -> None:
     Every larger tile takes longer, as its block alone computes more. At 1000 MHz that is 1.28 us; the memory would need
     4 * (32*80 + 80*32 + 32*32) bytes / 100 GB/s = 0.246 us. An SM holds 7 blocks of 128 threads with 72 registers.
     """
-    found = predict(product(32, 32, 80), EASY, IDEAL)
-    assert found.us == pytest.approx(1.28)
-    assert found.utilization == pytest.approx(1 / (10 * 7))
+    prediction = predict(product(32, 32, 80), EASY, IDEAL)
+    assert prediction.us == pytest.approx(1.28)
+    assert prediction.utilization == pytest.approx(1 / (10 * 7))
 
 
 def test_waiting_for_operands_by_hand() -> None:
@@ -71,9 +71,9 @@ def test_waiting_for_operands_by_hand() -> None:
 def test_streaming_by_hand() -> None:
     """2560 elements in ten blocks, one an SM: 2560 * 8 bytes at 100 GB/s, after 0.5 us for the only wave."""
     efficiency = replace(IDEAL, memory_latency_us=0.5, start_us=1.0)
-    found = predict(Streaming(2560, 2560, 2560 * 8), EASY, efficiency)
-    assert found.us == pytest.approx(1.0 + 0.5 + 0.2048)
-    assert found.utilization == pytest.approx(10 / (10 * 8))
+    prediction = predict(Streaming(2560, 2560, 2560 * 8), EASY, efficiency)
+    assert prediction.us == pytest.approx(1.0 + 0.5 + 0.2048)
+    assert prediction.utilization == pytest.approx(10 / (10 * 8))
 
 
 def test_waves_are_steps() -> None:
@@ -109,9 +109,9 @@ def test_split_sums_fill_the_gpu() -> None:
     """A product with few results and long sums is split, unlike a convolution."""
     convolution = product(32, 32, 32768)
     matrices = replace(convolution, window=())
-    found = predict(matrices, EASY, DEFAULT_EFFICIENCY)
-    assert found.us < predict(convolution, EASY, DEFAULT_EFFICIENCY).us
-    assert found.utilization > predict(convolution, EASY, DEFAULT_EFFICIENCY).utilization
+    prediction = predict(matrices, EASY, DEFAULT_EFFICIENCY)
+    assert prediction.us < predict(convolution, EASY, DEFAULT_EFFICIENCY).us
+    assert prediction.utilization > predict(convolution, EASY, DEFAULT_EFFICIENCY).utilization
 
 
 @given(_GPUS, _SIZES, _SIZES, _SIZES, st.sampled_from(["m", "n", "k", "bytes", "batch"]), st.integers(1, 4))
@@ -119,17 +119,17 @@ def test_more_work_takes_no_less(name: str, m: int, n: int, k: int, what: str, f
     """Time never falls as operations or bytes grow, and utilization is in (0, 1]."""
     kernel = product(m, n, k)
     larger = replace(kernel, **{what: factor * getattr(kernel, what)})
-    found, more = (predict(work, gpu(name), DEFAULT_EFFICIENCY) for work in (kernel, larger))
-    assert 0 < found.us <= more.us * (1 + 1e-12)
+    prediction, more = (predict(work, gpu(name), DEFAULT_EFFICIENCY) for work in (kernel, larger))
+    assert 0 < prediction.us <= more.us * (1 + 1e-12)
     assert math.isfinite(more.us)
-    assert 0 < found.utilization <= 1
+    assert 0 < prediction.utilization <= 1
     assert 0 < more.utilization <= 1
 
 
 @given(_GPUS, st.integers(1, 10**7), st.integers(0, 10**9), st.integers(1, 10**9), st.integers(1, 4))
 def test_streaming_more_takes_no_less(name: str, elements: int, operations: int, size: int, factor: int) -> None:
     """The same of kernels with a thread an element."""
-    found = predict(Streaming(elements, operations, size), gpu(name), DEFAULT_EFFICIENCY)
+    prediction = predict(Streaming(elements, operations, size), gpu(name), DEFAULT_EFFICIENCY)
     for more in (Streaming(elements, factor * operations, size), Streaming(elements, operations, factor * size)):
-        assert 0 < found.us <= predict(more, gpu(name), DEFAULT_EFFICIENCY).us
-    assert 0 < found.utilization <= 1
+        assert 0 < prediction.us <= predict(more, gpu(name), DEFAULT_EFFICIENCY).us
+    assert 0 < prediction.utilization <= 1

@@ -20,10 +20,10 @@ R, S = 3, 8
 
 
 def _predecessors(graph: Graph) -> list[list[int]]:
-    found: list[list[int]] = [[] for _ in graph.operators]
+    predecessors: list[list[int]] = [[] for _ in graph.operators]
     for edge in graph.edges:
-        found[graph.index[edge.target]].append(graph.index[edge.source])
-    return found
+        predecessors[graph.index[edge.target]].append(graph.index[edge.source])
+    return predecessors
 
 
 def _start(operators: Sequence[int], predecessors: Sequence[Sequence[int]], r: int = R, s: int = S) -> CombinedState:
@@ -60,11 +60,11 @@ def _check_all_states(operators: Sequence[int], predecessors: Sequence[Sequence[
         left, state = waiting.popitem()
         checked.add(left)
         listed = {_named(block, ending) for ending in block.endings(left, r, s)}
-        found = [state.ending(index) for index in range(state.count)]
-        assert len(found) == len(listed)
-        assert {frozenset(frozenset(group) for group in ending.stage) for ending in found} == listed
-        transitions += len(found)
-        for ending in found:
+        endings = [state.ending(index) for index in range(state.count)]
+        assert len(endings) == len(listed)
+        assert {frozenset(frozenset(group) for group in ending.stage) for ending in endings} == listed
+        transitions += len(endings)
+        for ending in endings:
             rest = _left(block, left, ending.stage)
             if rest and rest not in checked:
                 waiting[rest] = ending.left
@@ -137,7 +137,7 @@ def _cut(graph: Graph) -> Graph:
 
 
 def test_hundreds_of_parallel_operators_are_not_listed() -> None:
-    """200 operators beside each other have some 5e13 endings; the last is one of eight groups."""
+    """200 operators side by side have some 5e13 endings; the last is one of eight groups."""
     instance = problem({f"v{number}": 1.0 for number in range(200)}, {})
     start = _start(instance.order, [[] for _ in instance.order])
     assert start.count == sum(_binomial(200, groups) for groups in range(1, 9))

@@ -26,12 +26,12 @@ def _parts(row: list[float]) -> dict[str, Any]:
         "pool": len(POOLS),
     }
     assert sum(sizes.values()) == FEATURES == len(row)
-    found: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     for name, size in sizes.items():
-        found[name], row = row[:size], row[size:]
+        parts[name], row = row[:size], row[size:]
     for name, names in (("type", TYPES), ("activation", ACTIVATIONS), ("pool", POOLS)):
-        found[name] = [word for word, value in zip(names, found[name], strict=True) if value]
-    return found
+        parts[name] = [word for word, value in zip(names, parts[name], strict=True) if value]
+    return parts
 
 
 def test_convolution() -> None:
@@ -55,18 +55,18 @@ def test_pooling(function: str, kind: str) -> None:
     """(ix) and the window of a pooling; it has the identity for activation."""
     attributes = {"pool_size": [4, 4], "strides": [2, 2], "padding": [1, 1, 1, 1]}
     graph = one_operator(f"relax.nn.{function}", [[1, 8, 16, 16]], [1, 8, 8, 8], attributes=attributes)
-    found = _parts(features(graph)[0])
-    assert (found["pool"], found["kernel"], found["stride"], found["padding"]) == ([kind], [2, 2], [1, 1], [1, 1])
-    assert found["activation"] == ["identity"]
+    parts = _parts(features(graph)[0])
+    assert (parts["pool"], parts["kernel"], parts["stride"], parts["padding"]) == ([kind], [2, 2], [1, 1], [1, 1])
+    assert parts["activation"] == ["identity"]
 
 
 def test_global_pooling_and_groups() -> None:
     """A mean is a global pooling; the groups of a convolution count."""
     assert _parts(features(one_operator("relax.mean", [[1, 8, 4, 4]], [1, 8]))[0])["pool"] == ["global avg"]
     graph = conv_graph({"a": Conv(changes={"groups": 8}, activation=("relax.tanh",))})
-    found = _parts(features(graph)[0])
-    assert found["groups"] == [3.0]
-    assert found["activation"] == ["tanh"]
+    parts = _parts(features(graph)[0])
+    assert parts["groups"] == [3.0]
+    assert parts["activation"] == ["tanh"]
 
 
 def test_operators_of_which_only_the_type_is_known() -> None:

@@ -23,7 +23,7 @@ QUICK = Settings(steps=30, most=2, value_layers=(32, 32))
 
 
 def _pair() -> Problem:
-    """Two operators of 0.5 ms that take 0.6 ms beside each other (TOP.md, D16)."""
+    """Two operators of 0.5 ms that take 0.6 ms side by side (TOP.md, D16)."""
     return problem({"a": 0.5, "b": 0.5}, {}, stages={frozenset({("a",), ("b",)}): 0.6})
 
 
@@ -51,8 +51,8 @@ def test_rewards_prefer_different_schedules() -> None:
         if ending.left.count:
             assert ending.left.count == 1
             times.append(pool.problem.stage_ms(ending.left.ending(0).stage))
-        for kind, found in returns.items():
-            found[len(times)] = discounted(kind, times, 1.0)
+        for kind, values in returns.items():
+            values[len(times)] = discounted(kind, times, 1.0)
     assert returns["paper"] == pytest.approx({1: 0.5488, 2: 1.1827}, abs=1e-4)
     assert returns["relative"] == pytest.approx({1: -0.6, 2: -1.0})
 
@@ -73,8 +73,8 @@ def test_same_seed_same_bytes(tmp_path: Path) -> None:
     files = []
     for number, seed in enumerate((5, 5, 6)):
         path = tmp_path / f"{number}.safetensors"
-        found = train({"net": _branches()}, Settings(steps=20, most=2, seed=seed, value_layers=(32, 32)))
-        write_policy(path, found.weights, found.facts)
+        policy = train({"net": _branches()}, Settings(steps=20, most=2, seed=seed, value_layers=(32, 32)))
+        write_policy(path, policy.weights, policy.facts)
         files.append(path.read_bytes())
     assert files[0] == files[1]
     assert files[0] != files[2]
@@ -82,19 +82,19 @@ def test_same_seed_same_bytes(tmp_path: Path) -> None:
 
 def test_the_best_policy_is_kept() -> None:
     """The weights are those of the least point of the curve."""
-    found = train({"net": _branches()}, QUICK)
-    assert [step for step, _ in found.curve] == [0, QUICK.steps]
+    policy = train({"net": _branches()}, QUICK)
+    assert [step for step, _ in policy.curve] == [0, QUICK.steps]
     pool = Pool({"net": _branches()}, 3, 8)
     chance = random.Random(QUICK.seed)
     judges = [pool.draw(chance, QUICK.most) for _ in range(64)]
-    assert mean_share(pool, Policy(found.weights), judges) == pytest.approx(min(share for _, share in found.curve))
+    assert mean_share(pool, Policy(policy.weights), judges) == pytest.approx(min(share for _, share in policy.curve))
 
 
 def test_schedule_with_trained_weights(tmp_path: Path) -> None:
     """`gpg` takes the file of a training, and its first pass is what the policy says."""
     path = tmp_path / "policy.safetensors"
-    found = train({"net": _branches()}, QUICK)
-    write_policy(path, found.weights, found.facts)
+    policy = train({"net": _branches()}, QUICK)
+    write_policy(path, policy.weights, policy.facts)
     for passes in (1, 16):
         made = schedule(_branches(), "gpg", parameters={"weights": str(path), "passes": passes})
         assert violations(_branches(), made) == []
@@ -109,11 +109,11 @@ def test_combined_problem() -> None:
         ["d", "e"],
         ["a", "b"],
     ]
-    found = combined_problem([blocks[0], blocks[-1]])
-    assert found.ids[:3] == ["one/a", "one/b", "one/c"]
-    assert {(edge.source, edge.target) for edge in found.graph.edges} == {("one/a", "one/c")}
-    assert found.convolutions[0] is not None
-    assert len(found.graph.blocks) == 1
+    combined = combined_problem([blocks[0], blocks[-1]])
+    assert combined.ids[:3] == ["one/a", "one/b", "one/c"]
+    assert {(edge.source, edge.target) for edge in combined.graph.edges} == {("one/a", "one/c")}
+    assert combined.convolutions[0] is not None
+    assert len(combined.graph.blocks) == 1
     again = combined_problem([block for block in blocks if block.label == "one"], one_block=False)
     assert [len(block) for block in again.graph.blocks] == [3, 2]
     assert again.time == _branches().time

@@ -16,9 +16,9 @@ _SPACE = ActionSpace((2, 3), 5, (0.001, 0.01), (10.0, 20.0))
 
 def test_blocks_in_the_same_part_are_combined() -> None:
     """The example of the specification: five parts, two models with two and three blocks; 1 is in the last part."""
-    found = _SPACE.decision([0.0, 1.0, 0.05, 0.61, 0.10, 0.65, 0.99])
-    assert found.combined == (((0, 0), (1, 0)), ((0, 1), (1, 1)), ((1, 2),))
-    assert found.largest == 2
+    decision = _SPACE.decision([0.0, 1.0, 0.05, 0.61, 0.10, 0.65, 0.99])
+    assert decision.combined == (((0, 0), (1, 0)), ((0, 1), (1, 1)), ((1, 2),))
+    assert decision.largest == 2
     assert _SPACE.decision([0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0]).largest == 5
     assert _SPACE.sizes == (2, 2, 3)
     assert bounds(_SPACE.sizes) == [(0, 2), (2, 4), (4, 7)]
@@ -48,10 +48,10 @@ def test_of_a_scenario() -> None:
 
 def test_the_first_policy_combines_nothing() -> None:
     """Every block is a combined block, and queues are emptied twice as fast as tasks arrive."""
-    found = _SPACE.decision(_SPACE.alone())
-    assert found.largest == 1
-    assert len(found.combined) == 5
-    assert found.intervals_s == pytest.approx((0.05, 0.025))
+    decision = _SPACE.decision(_SPACE.alone())
+    assert decision.largest == 1
+    assert len(decision.combined) == 5
+    assert decision.intervals_s == pytest.approx((0.05, 0.025))
 
 
 def test_random_decisions_are_no_superblocks() -> None:
@@ -70,6 +70,6 @@ def test_numbers_of_a_decision() -> None:
     chance = random.Random(1)
     for _ in range(20):
         decision = _SPACE.drawn(chance, 3)
-        found = _SPACE.decision(_SPACE.numbers(decision))
-        assert sorted(found.combined) == sorted(decision.combined)
-        assert found.intervals_s == pytest.approx(decision.intervals_s)
+        decoded = _SPACE.decision(_SPACE.numbers(decision))
+        assert sorted(decoded.combined) == sorted(decision.combined)
+        assert decoded.intervals_s == pytest.approx(decision.intervals_s)

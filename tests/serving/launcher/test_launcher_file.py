@@ -47,8 +47,8 @@ def test_equal_launchers_give_equal_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
         launcher.write(tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    found = Launcher.read(tmp_path / "one")
-    assert (found.space, found.settings, found.static, found.models) == (
+    kept = Launcher.read(tmp_path / "one")
+    assert (kept.space, kept.settings, kept.static, kept.models) == (
         launcher.space,
         launcher.settings,
         launcher.static,

@@ -91,7 +91,7 @@ def test_superblocks_change_nothing() -> None:
 
 
 def _partitions(members: list[SubBlock], most: int) -> Iterator[list[list[SubBlock]]]:
-    """All ways to combine blocks, at most so many together."""
+    """All ways to combine blocks, up to a given number together."""
     if not members:
         yield []
         return

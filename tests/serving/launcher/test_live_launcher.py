@@ -87,7 +87,7 @@ def test_decides_anew_while_requests_run(device: str, killed: bool, tmp_path: Pa
 
 
 def test_a_launcher_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server says why nothing is decided any more; what it has decided goes on."""
+    """The server states why it has stopped deciding; what was decided before continues."""
 
     def fail(*_: object) -> None:
         raise ValueError("no such action")
@@ -103,15 +103,15 @@ def test_load_runs_a_learned_launcher(tmp_path: Path) -> None:
     """Both policies of a launcher run for real, and auto may take either."""
     given = _given(tmp_path, held=0.3)
     for name in ("learned", "learned-static", "auto"):
-        found = load(given, name, virtual=True)
-        assert found.wrong == ""
-        total = found.result.total
+        loaded = load(given, name, virtual=True)
+        assert loaded.wrong == ""
+        total = loaded.result.total
         ended = total.completed + total.dropped + total.expired + total.failed
         assert total.offered == ended + total.waiting + total.in_flight > 0
         if name != "auto":
-            assert found.result.launcher == "learned"
+            assert loaded.result.launcher == "learned"
         else:
-            assert {"learned", "learned-static"} <= {entry.policy for entry in found.result.candidates or ()}
+            assert {"learned", "learned-static"} <= {entry.policy for entry in loaded.result.candidates or ()}
 
 
 def test_simulator_and_server_decide_the_same(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ _SIZES, _STATE = (2, 1, 3), 4
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    """Several threads would wait for each other longer than such small networks take."""
+    """With several threads, waiting for each other would take longer than networks as small as these."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -84,10 +84,10 @@ def test_printed_update_moves_by_y_alone() -> None:
     agents, (states, actions, rewards, after) = _agents(update="printed"), _batch()
     targets = agents.targets(rewards, after)
     critic = agents.critics[0]
-    found = torch.autograd.grad(agents.critic_loss(0, states, actions, targets[:, 0]), critic.parameters)
+    gradients = torch.autograd.grad(agents.critic_loss(0, states, actions, targets[:, 0]), critic.parameters)
     values = critic(torch.cat([states, actions], dim=1))[:, 0]
     expected = torch.autograd.grad((targets[:, 0] * values).mean(), critic.parameters)
-    assert all(torch.allclose(own, other) for own, other in zip(found, expected, strict=True))
+    assert all(torch.allclose(own, other) for own, other in zip(gradients, expected, strict=True))
     # Targets above 0 drive Q down, step after step, where the TD error finds the rewards.
     means = {}
     for update in ("printed", "error"):
@@ -102,8 +102,8 @@ def test_printed_update_moves_by_y_alone() -> None:
 def test_first_actions() -> None:
     """The first policy says nearly the same in every state, what it was made for."""
     first = np.linspace(0.05, 0.95, sum(_SIZES))
-    found = _agents(first=first).act(_batch()[0]).numpy()
-    assert np.abs(found - first).max() < 0.02
+    actions = _agents(first=first).act(_batch()[0]).numpy()
+    assert np.abs(actions - first).max() < 0.02
 
 
 def test_targets_follow() -> None:
@@ -149,10 +149,10 @@ def test_a_game_of_one_state_is_solved() -> None:
 def test_same_seed_same_networks() -> None:
     """Equal seeds give equal weights, others do not."""
     batch = _batch()
-    found = []
+    weights = []
     for seed in (0, 0, 1):
         agents = _agents(seed=seed)
         agents.update(*batch)
-        found.append(np.concatenate([value.ravel() for value in agents.weights().values()]))
-    assert (found[0] == found[1]).all()
-    assert (found[0] != found[2]).any()
+        weights.append(np.concatenate([value.ravel() for value in agents.weights().values()]))
+    assert (weights[0] == weights[1]).all()
+    assert (weights[0] != weights[2]).any()

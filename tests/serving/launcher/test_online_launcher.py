@@ -33,8 +33,8 @@ def test_fixed_decisions_are_those_of_top(tmp_path: Path) -> None:
 def test_intervals_hold_tasks_back(tmp_path: Path) -> None:
     """With a task a second from each queue, about 20 of each are completed in 20 s, whatever arrives."""
     given = with_launcher(two_models(duration_s=20.0), tmp_path, [1.0, 1.0, 0.1, 0.5, 0.9])
-    found = simulate(given, "learned")
-    assert all(19 <= served.completed <= 20 for served in found.models.values())
+    result = simulate(given, "learned")
+    assert all(19 <= served.completed <= 20 for served in result.models.values())
 
 
 def test_decides_where_the_queues_say_so() -> None:

@@ -15,12 +15,12 @@ def test_by_hand() -> None:
     """Zeros give 1; the example of the specification e^0.7; the launcher's latency is the mean of the models'."""
     assert rewards(np.zeros((1, 4))).tolist() == [[1.0, 1.0, 1.0]]
     assert rewards(np.array([[1.0, -1.0, 0.5]])).tolist() == [pytest.approx([math.exp(0.7)] * 2)]
-    found = rewards(np.array([[1.0, -1.0, 2.0, 0.5]]))[0]
-    assert found == pytest.approx([math.exp(0.4 - 0.4 * 0.5 - 0.1), math.exp(0.7), math.exp(0.4 - 0.8 - 0.1)])
+    values = rewards(np.array([[1.0, -1.0, 2.0, 0.5]]))[0]
+    assert values == pytest.approx([math.exp(0.4 - 0.4 * 0.5 - 0.1), math.exp(0.7), math.exp(0.4 - 0.8 - 0.1)])
 
 
 def test_scores() -> None:
-    """Z-scores with the mean and deviation of the steps, at most 3; what never changes has the score 0."""
+    """Z-scores with the mean and deviation of the steps, clipped at 3; a value that never changes has the score 0."""
     rows = np.array([measures_row(StepMeasures(0.5, (10.0, 20.0), variance)) for variance in (0.0, 2.0)])
     scores = Scores.of(rows)
     assert scores.normalized(rows).tolist() == [[0.0, 0.0, 0.0, -1.0], [0.0, 0.0, 0.0, 1.0]]
