@@ -60,6 +60,15 @@ class GpuFile(Record, frozen=True):
         Meta(min_length=1),
         doc("Possible links between two of these GPUs, by the name for --link; the first is the default."),
     ]
+    memory_gb: OrAbsent[
+        Annotated[
+            Number,
+            doc(
+                "Memory in 10^9 bytes, which limits copies of models and batch sizes in experiments of TOP; no limit "
+                "if absent."
+            ),
+        ]
+    ] = None
     tf32_tflops: OrAbsent[
         Annotated[
             Number,

@@ -14,6 +14,8 @@ Experiment = Literal["sizes", "copies", "together", "batches", "stages", "gpg", 
 DP, GPG, GPG_ONE_PASS, CURVE = "dynamic programming", "GPG", "GPG, one pass", "learning"
 #: GPG without a policy: a random search of as many passes, and the rule of always taking the last ending.
 NOT_LEARNED, LAST_ENDING = "GPG, not learned", "last ending, not learned"
+#: Names of values that say what the memory of the GPU has room for.
+COPIES_THAT_FIT, BATCH_THAT_FITS = "copies that fit", "largest batch that fits"
 
 
 class TopPoint(Record, frozen=True):

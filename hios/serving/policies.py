@@ -83,14 +83,22 @@ def _hios_lp(scenario: Scenario) -> Pipeline:
     return _evaluated(scenario, [find("hios-lp").solve(m.problem, scenario.lanes).plan for m in scenario.models])
 
 
-def _pos(strict: bool) -> Callable[[Scenario], Pipeline]:
-    """POS: one round takes a task of every model; strict rounds wait for all of them."""
+def _pos(*, strict: bool, each_on_a_lane: bool = False) -> Callable[[Scenario], Pipeline]:
+    """POS: one round takes a task of every model; strict rounds wait for all of them.
+
+    Rounds follow one another over all lanes, or every lane has rounds of its own, as in `one-per-lane`.
+    """
 
     def make(scenario: Scenario) -> Pipeline:
-        device = Device(scenario)
         combined = tuple((number, 0) for number in range(len(scenario.models)))
+        blocks = [1] * len(combined)
+        if each_on_a_lane:
+            _require_lanes(scenario, f"pos-{'strict' if strict else 'relaxed'}-per-lane")
+            stages = side_by_side([in_one_lane(model) for model in scenario.models])
+            device = Device(scenario, shared=True)
+            return _pipeline(device, [combined], [stages], blocks, take="one", strict=strict, several=True)
         stages = side_by_side(_ios_stages(scenario))
-        return _pipeline(device, [combined], [stages], [1] * len(combined), strict=strict)
+        return _pipeline(Device(scenario), [combined], [stages], blocks, strict=strict)
 
     return make
 
@@ -117,8 +125,18 @@ POLICIES: dict[str, Policy] = {
         Policy("nimble", "one task at a time on streams of Nimble", _streams("nimble")),
         Policy("opara", "one task at a time on streams of Opara", _streams("opara")),
         Policy("hios-lp", "one task at a time over the lanes by HIOS-LP", _hios_lp),
-        Policy("pos-strict", "rounds with a task of every model, which wait for all of them (POS)", _pos(True)),
-        Policy("pos-relaxed", "rounds with a task of every model that has one", _pos(False)),
+        Policy("pos-strict", "rounds with a task of every model, which wait for all of them (POS)", _pos(strict=True)),
+        Policy("pos-relaxed", "rounds with a task of every model that has one", _pos(strict=False)),
+        Policy(
+            "pos-strict-per-lane",
+            "every lane takes the next strict round as a whole",
+            _pos(strict=True, each_on_a_lane=True),
+        ),
+        Policy(
+            "pos-relaxed-per-lane",
+            "every lane takes the next relaxed round as a whole",
+            _pos(strict=False, each_on_a_lane=True),
+        ),
         Policy("top", "a pipeline of combined blocks, one at a time (TOP)", _top),
         Policy("top-open", "the same, but an idle lane starts the next", lambda scenario: _top(scenario, shared=True)),
     )
@@ -325,7 +343,7 @@ def _require_lanes(scenario: Scenario, name: str) -> None:
 
 
 #: Policies for which a GPU has no times: what several tasks at once take there is in no costs.json.
-LANES_ONLY = ("one-per-lane", "threads", "top-open")
+LANES_ONLY = ("one-per-lane", "threads", "pos-strict-per-lane", "pos-relaxed-per-lane", "top-open")
 
 
 def _require_few(members: Sequence[SubBlock], where: str) -> None:

@@ -8,6 +8,7 @@ is a scenario too, with costs predicted for a GPU.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from hios.formats.config_file import TopStudy
 from hios.formats.costs_file import CostsFile
 from hios.formats.scenario_file import ModelOfScenario, ScenarioFile
 from hios.formats.serving_result_file import ResultFile
-from hios.formats.top_study_file import TopPoint
+from hios.formats.top_study_file import BATCH_THAT_FITS, COPIES_THAT_FIT, TopPoint
 from hios.graph import Graph
 from hios.platforms.model import descriptions
 from hios.platforms.model.descriptions import Gpu
@@ -29,6 +30,7 @@ from hios.serving.policies import policy
 from hios.serving.scenario import Scenario, ServedModel, pipeline_blocks
 from hios.serving.simulate import simulate
 from hios.serving.work_bound import least_work_s
+from hios.study.top_memory import memory_of
 
 #: Systems of figures that compare them: one operator after another, stages of IOS, synchronous rounds, TOP.
 SINGLE, ROUNDS, TOP = ("sequential", "ios"), "pos-relaxed", "top"
@@ -80,15 +82,23 @@ def across_models(scenario: Scenario, size: int) -> tuple[dict[str, tuple[int, .
 def copies(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
     """Figure 24: throughput over copies of a model that share its tasks, with the same block of all combined.
 
-    `sequential`, one task at a time, stands for a framework that does not know of the copies.
+    `sequential`, one task at a time, stands for a framework that does not know of the copies. Numbers of copies that do
+    not fit into the memory of the GPU are left out with a warning.
     """
     for label, scenario in scenarios.items():
         if len(scenario.models) > 1:
             continue
+        memory_gb = descriptions.gpu(gpu).memory_gb if gpu and scenario.gpu else math.inf
+        memory = memory_of(copied(scenario, 1), TOP) if memory_gb < math.inf else None
+        fitting = memory.copies(memory_gb) if memory else math.inf
         for count in range(1, study.copies + 1):
+            if count > fitting:
+                warn(f"{scenario.source}: experiment copies: {_too_large(f'{count} copies', memory_gb, fitting)}")
+                break
+            room = {"memory GB": count * memory.total / 1e9, COPIES_THAT_FIT: float(fitting)} if memory else {}
             given = copied(overloaded(scenario), count)
             for system in ("sequential", TOP):
-                yield _point(label, scenario, system, count, _served(simulate(given, system)))
+                yield _point(label, scenario, system, count, {**_served(simulate(given, system)), **room})
 
 
 def together(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
@@ -108,13 +118,23 @@ def together(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> It
 def batches(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
     """Figures 26 and 27: throughput and utilization over the batch size, where a task is a batch.
 
-    Costs of a batch are predicted from the graph with that many inputs at once, for the GPU of the scenario.
+    Costs of a batch are predicted from the graph with that many inputs at once, for the GPU of the scenario. Batches
+    that do not fit into its memory are left out with a warning.
     """
     on_gpus = _on_gpus(scenarios, "batches")
     described = descriptions.gpu(gpu)
     for label, scenario in on_gpus.items():
         systems = (*SINGLE, TOP) if len(scenario.models) == 1 else (*SINGLE, ROUNDS, TOP)
+        one = memory_of(scenario, TOP) if described.memory_gb < math.inf else None
+        fitting = one.batch(described.memory_gb) if one else math.inf
         for size in study.batches:
+            if size > fitting:
+                unfit = _too_large(f"batches of {size}", described.memory_gb, fitting)
+                warn(f"{scenario.source}: experiment batches: {unfit}")
+                continue
+            room = (
+                {"memory GB": (one.weights + size * one.values) / 1e9, BATCH_THAT_FITS: float(fitting)} if one else {}
+            )
             given = overloaded(_priced(scenario, described, size))
             for system in systems:
                 result = simulate(given, system)
@@ -123,6 +143,7 @@ def batches(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Ite
                     "inputs per s": size * served["tasks per s"],
                     "work done %": served["work done %"],
                     "filled %": 100 * _filled(given, result),
+                    **room,
                 }
                 yield _point(label, given, system, size, values)
 
@@ -315,6 +336,10 @@ def _filled(scenario: Scenario, result: ResultFile) -> float:
         work_s = sum(time * used for time, used in zip(problem.time, problem.utilization, strict=True)) / 1e3
         total += result.models[model.label].completed * work_s
     return total / (result.duration_s * result.repeats)
+
+
+def _too_large(what: str, memory_gb: float, most: float) -> str:
+    return f"found {what}, left out: they do not fit into {memory_gb:g} GB; allowed: at most {most:g}"
 
 
 def _point(label: str, scenario: Scenario, system: str, x: float, values: dict[str, float]) -> TopPoint:

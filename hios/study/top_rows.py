@@ -107,6 +107,29 @@ def is_flat(over: Mapping[float, float]) -> bool:
     return max(over.values()) - min(over.values()) <= _CONVERGED * abs(max(over.values()))
 
 
+def fitting(rows: Rows, column: str, what: str) -> list[str]:
+    """What the memory of the GPU has room for, by scenario; nothing where it is not known."""
+    most = {row["scenario"]: row[column] for row in rows if column in row}
+    return [f"up to {number:.0f} {what} of {scenario} fit into the memory" for scenario, number in most.items()]
+
+
+def unsettled(curves: Iterable[Mapping[float, float]], published: float, key: str) -> str:
+    """Why learning curves are not compared, and what to set; empty if they are long enough.
+
+    Args:
+        curves: each over steps.
+        published: steps until convergence, in the paper.
+        key: name of the number of steps under `study: top:`.
+    """
+    followed = [max(over) for over in curves if not is_flat(over)]
+    if not followed or min(followed) > published:
+        return ""
+    return (
+        f" No verdict: curves of {min(followed):g} steps cannot show convergence after {published:g} "
+        f"(study: top: {key}: {1.5 * published:g} can)."
+    )
+
+
 def line_chart(
     x: str, column: str, title: str, series: Callable[[Row], str], *, log: bool = False
 ) -> Callable[[Rows], alt.TopLevelMixin]:

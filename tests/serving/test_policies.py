@@ -50,6 +50,7 @@ def _scenario(factor: float = 1.0, load: float = 1.0, **settings: Any) -> Scenar
         ("top", 5.0, 3.0),
         ("top-open", 5.0, 3.0),
         ("pos-relaxed", 5.0, 3.0),
+        ("pos-relaxed-per-lane", 7.0, 3.0),
     ],
 )
 def test_a_task_alone(name: str, left_ms: float, right_ms: float) -> None:
@@ -68,6 +69,25 @@ def test_strict_round_waits_for_all() -> None:
     # Stages: two branches of 2 ms and one of 1 ms on two lanes: 3 ms; then 3 ms beside 1 ms; then 1 ms alone.
     assert result.models["right"].mean_ms == pytest.approx(3.0 + 3.0 + 1.0)
     assert result.models["left"].mean_ms == pytest.approx(17.0)
+
+
+@pytest.mark.parametrize("kind", ["strict", "relaxed"])
+def test_every_lane_has_rounds_of_its_own(kind: str) -> None:
+    """Of two rounds at once, each takes one lane for both its tasks: 7 ms and 3 ms; over all lanes they follow."""
+    rows = [(0.0, 0), (0.0, 1), (0.0, 0), (0.0, 1)]
+    given = scenario(*_pair(), lanes=2, duration_s=1.0, rows=rows, arrivals="two.csv")
+    alone, over = (simulate(given, f"pos-{kind}{ending}").total for ending in ("-per-lane", ""))
+    assert (alone.completed, alone.mean_ms) == (4, pytest.approx(10.0))
+    assert (over.completed, over.mean_ms) == (4, pytest.approx((7.0 + 14.0) / 2))
+
+
+def test_on_one_lane_all_policies_of_whole_tasks_are_the_same() -> None:
+    """So with one task per lane there is one baseline, one-per-lane, whatever the algorithm."""
+    given = scenario(*_pair(), lanes=1, duration_s=2.0)
+    whole = ("sequential", "one-per-lane", "threads", "ios", "nimble", "opara", "hios-lp")
+    results = [simulate(given, name).total for name in whole]
+    assert results[0].completed > 0
+    assert results == [results[0]] * len(whole)
 
 
 def test_strict_rounds_cannot_pass_the_smallest_rate() -> None:

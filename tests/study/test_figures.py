@@ -115,9 +115,12 @@ def test_what_experiments_of_top_say(files: dict[str, list[Path]], tmp_path: Pat
     for name, saturation in (("top_fig18", "4"), ("top_fig26", "64"), ("top_fig27", "64")):
         values = {entry.key: entry.found for entry in record(name).comparisons}
         assert values[f"{name}.saturation"].removeprefix("A100: ") == saturation
-    assert record("top_fig13").comparisons[0].found == "50"
+    assert record("top_fig13").comparisons[0].found == "1 sub-block: 50, 2 sub-blocks: 50"
     assert record("top_fig21").comparisons[0].found == "6000"
     assert record("top_fig22").comparisons[0].found == "6000"
+    assert "up to 300 copies of alone fit into the memory" in record("top_fig24").finding
+    assert "up to 500 inputs of a batch of mix fit into the memory" in record("top_fig26").finding
+    assert "up to 500 inputs of a batch of alone fit into the memory" in record("top_fig27").finding
     assert "top 15 a second, +25.0 % over pos-strict" in record("top_fig23").finding
     assert "best on other traces is top with 4" in record("top_fig22").finding
     assert "+300.0 % with 8 copies" in record("top_fig24").finding

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,8 @@ from hios.study import registry
 from hios.study.figure_data import FigureData
 from hios.study.top_experiments import across_models, batched, copied, overloaded, synchronous_per_s
 from hios.study.top_learning import run
+from hios.study.top_memory import Memory, memory_of
+from hios.study.verdicts import Verdict
 from tests.serving.scenarios import scenario, served
 from tests.serving.served import networks
 from tests.study.top_points import write_experiments
@@ -112,6 +115,48 @@ def test_batches(given: dict[str, Path]) -> None:
         own = {point.x: point.values for point in result.points if (point.scenario, point.system) == (name, "top")}
         assert own[8.0]["inputs per s"] > own[1.0]["inputs per s"] > 0
         assert 0 < own[1.0]["filled %"] <= own[8.0]["filled %"] <= 100
+
+
+def test_memory_holds_weights_and_values(given: dict[str, Path]) -> None:
+    """Copies need their own weights and values; of a batch only values grow; the batch that fits is the largest one."""
+    alone = Scenario.read(given["blocks"])
+    one, three = memory_of(copied(alone, 1), "top"), memory_of(copied(alone, 3), "top")
+    assert one is not None
+    assert three is not None
+    (model,) = alone.models
+    assert one.weights == sum(4 * math.prod(entry.shape) for entry in model.problem.graph.weights)
+    assert one.values > sum(4 * math.prod(entry.shape) for entry in model.problem.graph.inputs)
+    assert (three.weights, three.values) == (3 * one.weights, 3 * one.values)
+    assert one.copies((3 * one.total) / 1e9) == 3
+    assert one.copies((3 * one.total - 1) / 1e9) == 2
+    assert (one.copies(math.inf), one.batch(math.inf)) == (math.inf, math.inf)
+    assert Memory(weights=400, values=100).batch(1e-6) == 6
+    assert Memory(weights=4000, values=100).batch(1e-6) == 0
+    # A graph that states no shapes has no memory to compute.
+    assert memory_of(scenario(served("only", [[1.0], [2.0]], 90.0), lanes=1, gpu=True), "top") is None
+
+
+def test_what_does_not_fit_is_left_out(given: dict[str, Path], tmp_path: Path) -> None:
+    """On a GPU with room for one copy and a batch of one, others are left out with a warning that says what fits."""
+    alone = Scenario.read(given["blocks"])
+    described = yaml.safe_load(descriptions.gpu(_GPU).path.read_text(encoding="utf-8"))
+    tiny = tmp_path / "tiny.yaml"
+
+    def limit_to(memory: Memory | None) -> None:
+        assert memory is not None
+        described["memory_gb"]["value"] = 1.5 * memory.total / 1e9
+        tiny.write_text(yaml.safe_dump(described), encoding="utf-8")
+
+    limit_to(memory_of(copied(alone, 1), "top"))
+    with pytest.warns(HiosWarning, match=r"found 2 copies, left out: they do not fit into .* GB; allowed: at most 1"):
+        copies = run("copies", {"blocks": alone}, _SMALL, str(tiny))
+    assert {point.x for point in copies.points} == {1.0}
+    assert {point.values["copies that fit"] for point in copies.points} == {1.0}
+    limit_to(memory_of(alone, "top"))
+    with pytest.warns(HiosWarning, match=r"found batches of 8, left out: they do not fit into .* GB; allowed: at most"):
+        batches = run("batches", {"blocks": alone}, _SMALL, str(tiny))
+    assert {point.x for point in batches.points} == {1.0}
+    assert run("copies", {"blocks": alone}, _SMALL).points[0].values.keys() == {"tasks per s", "work done %"}
 
 
 def test_a_graph_of_a_batch_does_the_work_of_its_inputs() -> None:
@@ -244,6 +289,31 @@ def test_the_command(given: dict[str, Path], tmp_path: Path) -> None:
     assert [(point.scenario, point.system) for point in points] == [("blocks", "top"), ("blocks", "top with GPG")]
     done = CliRunner().invoke(main, [*arguments, "--label", "a", "--label", "b"])
     assert "--label: found a, b; required: a label of its own for each scenario" in done.stderr
+
+
+def test_every_number_of_sub_blocks_is_compared(tmp_path: Path) -> None:
+    """Where GPG is not ten times as fast with one sub-block, figure 13 does not agree, however fast it is with two."""
+    (path,) = write_experiments(tmp_path)["top/gpg"]
+    figure = registry.figure("top_fig13")
+    rows = figure.rows(FigureData.read([path]))
+    slower = [
+        row | {"search ms": 10.0} if (row["system"], row["sub-blocks"]) == (GPG_ONE_PASS, 1) else row for row in rows
+    ]
+    (agrees,), (differs,) = figure.compare(rows), figure.compare(slower)
+    assert agrees.verdict is Verdict.AGREES
+    assert differs.found == {"1 sub-block": 5.0, "2 sub-blocks": 50.0}
+    assert differs.verdict is Verdict.DIRECTION
+
+
+@pytest.mark.parametrize(("name", "key"), [("top_fig21", "steps"), ("top_fig22", "launcher_steps")])
+def test_short_curves_say_what_to_set(name: str, key: str, tmp_path: Path) -> None:
+    """A curve that ends before the paper's convergence has no verdict, and the finding names the setting."""
+    figure = registry.figure(name)
+    (path,) = write_experiments(tmp_path)[figure.sessions[0]]
+    rows = figure.rows(FigureData.read([path]))
+    short = [row for row in rows if row["system"] != CURVE or row["steps"] <= 3000]
+    assert [bool(figure.compare(made)) for made in (rows, short)] == [True, False]
+    assert [f"(study: top: {key}: " in figure.finding(made) for made in (rows, short)] == [False, True]
 
 
 def test_a_flat_curve_is_not_compared(tmp_path: Path) -> None:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from hios import artifacts
-from hios.formats.top_study_file import CURVE, DP, GPG, GPG_ONE_PASS, LAST_ENDING, Experiment, TopPoint, TopStudyFile
+from hios.formats.top_study_file import (
+    BATCH_THAT_FITS,
+    COPIES_THAT_FIT,
+    CURVE,
+    DP,
+    GPG,
+    GPG_ONE_PASS,
+    LAST_ENDING,
+    Experiment,
+    TopPoint,
+    TopStudyFile,
+)
 
 
 def _throughput(
@@ -35,12 +46,18 @@ def points() -> dict[Experiment, list[TopPoint]]:
     stages = {"stages of a combined block": 3.0, "groups of a stage": 2.0}
     return {
         "sizes": _throughput("tasks per s", ("top",)),
-        "copies": [point for point in _throughput("tasks per s", ("sequential", "top")) if point.models == 1],
+        "copies": [
+            point
+            for point in _throughput("tasks per s", ("sequential", "top"), {COPIES_THAT_FIT: 300.0})
+            if point.models == 1
+        ],
         "together": [
             TopPoint("mix", 2, system, 2.0, {"synchronous tasks per s": value})
             for system, value in (("sequential", 10.0), ("ios", 11.0), ("pos-strict", 12.0), ("top", 15.0))
         ],
-        "batches": _throughput("inputs per s", ("sequential", "ios", "top"), {"filled %": 60.0}, saturates=64),
+        "batches": _throughput(
+            "inputs per s", ("sequential", "ios", "top"), {"filled %": 60.0, BATCH_THAT_FITS: 500.0}, saturates=64
+        ),
         "stages": [TopPoint("mix", 2, gpu, tflops, stages) for gpu, tflops in (("small", 5.0), ("large", 20.0))],
         "gpg": _curve("latency over sequential", (0.9, 0.8, 0.7, 0.7)) + searched,
         "launcher": _curve("goodput per s", (1.0, 3.0, 4.0, 4.0)) + ends,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,7 @@ class Gpu:
         tf32_tflops: 10^12 operations a second of tensor cores in TF32, without sparsity; 0 if they have none.
         fp16_tflops: the same in FP16 with sums in FP32.
         links: the links possible between two of them: name or file of a link's description, by the word for ``--link``.
+        memory_gb: memory in 10^9 bytes; infinite if the description does not state it.
     """
 
     path: Path
@@ -83,6 +85,7 @@ class Gpu:
     tf32_tflops: float
     fp16_tflops: float
     links: Mapping[str, str]
+    memory_gb: float = math.inf
 
     @property
     def fp32_tflops(self) -> float:
@@ -140,6 +143,7 @@ def gpu(text: str) -> Gpu:
         shared_bytes_per_sm=1024 * file.shared_memory_per_sm_kb.value,
         tf32_tflops=0.0 if file.tf32_tflops is None else file.tf32_tflops.value,
         fp16_tflops=0.0 if file.fp16_tflops is None else file.fp16_tflops.value,
+        memory_gb=math.inf if file.memory_gb is None else file.memory_gb.value,
         links=links,
     )
 

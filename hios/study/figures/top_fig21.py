@@ -32,7 +32,9 @@ def finding(rows: Rows) -> str:
         f"{top.convergence(over, falls=True):g} of {max(over):g} on"
         for over in top.by_scenario(rows, CURVE, _X, _COLUMN).values()
     ]
-    return f"Mean latency of one pass over the sequential one: {top.texts(parts)}."
+    curves = top.by_scenario(rows, CURVE, _X, _COLUMN).values()
+    short = top.unsettled(curves, published(_ID)["steps"].value or 0.0, "steps") if top.on_gpu(rows) else ""
+    return f"Mean latency of one pass over the sequential one: {top.texts(parts)}.{short}"
 
 
 register(

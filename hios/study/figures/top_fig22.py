@@ -38,7 +38,9 @@ def finding(rows: Rows) -> str:
         if top.is_flat(over):
             curve += " (hardly any change, so where it converges means nothing)"
         parts.append(f"{scenario} {curve}; best on other traces is {best['system']} with {best[_COLUMN]:.4g}")
-    return f"Goodput of the learned launcher while it learns, simulated: {top.texts(parts)}."
+    curves = top.by_scenario(rows, CURVE, _X, _COLUMN).values()
+    short = top.unsettled(curves, published(_ID)["steps"].value or 0.0, "launcher_steps") if top.on_gpu(rows) else ""
+    return f"Goodput of the learned launcher while it learns, simulated: {top.texts(parts)}.{short}"
 
 
 register(

@@ -1,5 +1,6 @@
 """TOP, figure 24: copies of one model."""
 
+from hios.formats.top_study_file import COPIES_THAT_FIT
 from hios.study import top_rows as top
 from hios.study.registry import Figure, Rows, reason, register
 
@@ -13,6 +14,7 @@ def finding(rows: Rows) -> str:
         for scenario, over in top.by_scenario(rows, system, _X, _COLUMN).items():
             gain = 100 * (over[max(over)] / over[min(over)] - 1)
             parts.append(f"{scenario} under {system} {gain:+.1f} % with {max(over):g} copies")
+    parts += top.fitting(rows, COPIES_THAT_FIT, "copies")
     return f"Predicted, overloaded: {top.texts(parts)}."
 
 
@@ -28,7 +30,8 @@ register(
         reason=reason(
             "Under top the blocks of a single copy run one by one, so part of the gain of copies is the gain of "
             "combining blocks (figure 18). The paper states no number. It compares with copies that the GPU itself "
-            "schedules, which no policy here models: sequential runs one task at a time."
+            "schedules, which no policy here models: sequential runs one task at a time. Memory is that of weights and "
+            "of values in a pipeline of blocks, without workspaces of libraries."
         ),
     )
 )

@@ -1,5 +1,6 @@
 """TOP, figure 26: throughput and utilisation over the batch size."""
 
+from hios.formats.top_study_file import BATCH_THAT_FITS
 from hios.study import top_rows as top
 from hios.study.figure_data import FigureData
 from hios.study.published import published
@@ -35,6 +36,7 @@ def finding(rows: Rows) -> str:
             f"batch {size:g} {over[size]:.4g} inputs/s, {filled[size]:.0f} % filled" for size in (min(over), max(over))
         ]
         parts.append(f"{scenario}: {', '.join(ends)}")
+    parts += top.fitting(rows, BATCH_THAT_FITS, "inputs of a batch")
     return f"Predicted, overloaded: {top.texts(parts)}."
 
 

@@ -1,5 +1,6 @@
 """TOP, figure 27: throughput of the systems over the batch size."""
 
+from hios.formats.top_study_file import BATCH_THAT_FITS
 from hios.study import top_rows as top
 from hios.study.figure_data import FigureData
 from hios.study.published import published
@@ -31,6 +32,7 @@ def finding(rows: Rows) -> str:
             f"{100 * (over[size] / others[size] - 1):+.1f} % with batch {size:g}" for size in (min(over), max(over))
         ]
         parts.append(f"{scenario} {', '.join(ends)}, saturates at {top.saturation(over):g}")
+    parts += top.fitting(rows, BATCH_THAT_FITS, "inputs of a batch")
     return f"top over ios, predicted, overloaded: {top.texts(parts)}."
 
 
