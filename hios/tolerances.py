@@ -20,6 +20,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hios import defaults
+
 #: Of `difference`, by the precision of the output; others, such as integers, must be the same.
 TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float32: 1e-4, torch.float64: 1e-8}
 #: Of `scaled`: what timed runs in TF32 are allowed.
@@ -99,6 +101,11 @@ def beyond(actual: Sequence[Tensor], expected: Sequence[Tensor], tolerance: floa
         off, within = compared(ours.double() / size, theirs.double() / size, _allowed(theirs.dtype, tolerance))
         largest, right = max(largest, off), right and within
     return None if right else largest
+
+
+def allows_rounding(tolerance: float) -> bool:
+    """Whether what rounding explains is allowed beyond a tolerance: one below the default is meant as it is."""
+    return tolerance >= defaults.TOLERANCE
 
 
 def explained(errors: Sequence[float], outputs: Sequence[Tensor]) -> list[float]:

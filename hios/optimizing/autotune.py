@@ -31,7 +31,7 @@ from hios.profiling.measurement_cache import now
 from hios.schedulers import find
 from hios.sources import code_hash, package_hash
 from hios.statistics import speedup_interval, spread
-from hios.tolerances import explained_share
+from hios.tolerances import allows_rounding, explained_share
 from hios.versions import versions
 
 #: Software whose version changes what is fastest.
@@ -250,7 +250,7 @@ class Autotune:
     def _rounding(self, preparation: Preparation, expected: Sequence[Tensor]) -> float:
         """The largest difference from the model's outputs that rounding to float32 explains; 0 if it is not known."""
         exported = preparation.exported
-        if exported is None:
+        if exported is None or not allows_rounding(self.options.tolerance):
             return 0.0
         from hios.frontends.rounding import rounding_errors  # loads much of torch, which a start from the cache lacks
 

@@ -86,7 +86,8 @@ def optimize(
         units: scheduling units; as the model declares if None.
         cache: folder for measurements and choices; None for ``$HIOS_CACHE`` or the user's cache folder, False for none.
         tolerance: how far outputs may be from the model's, absolute plus relative, in units of their largest magnitude;
-            a model that amplifies rounding, such as T5, allows 4 times the error of its own outputs in float32;
+            a model that amplifies rounding, such as T5, allows 4 times the error of its own outputs in float32,
+            unless the tolerance is below the default;
             16-bit numbers may differ by their precision.
         least_ms: with ``auto``, a model that takes less time is left as it is, as waking workers costs too much for it.
         budget_s: seconds that everything together should take, except for ways that are named in ``way``. What is not

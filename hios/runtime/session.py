@@ -38,7 +38,7 @@ from hios.runtime.auto import LEAST_RUNS, choose
 from hios.runtime.competitors import BASELINE, competitors, entries_of, other_hardware, require
 from hios.runtime.rounds import Outcome, Session
 from hios.schedule import Schedule
-from hios.tolerances import compared, explained
+from hios.tolerances import allows_rounding, compared, explained
 from hios.versions import versions
 from hios.workers.arena import Arena, memory_file
 from hios.workers.peak_memory import peak_bytes
@@ -344,7 +344,8 @@ class PoolRunner:
         """The difference of an output that rounding to float32 explains; 0 if the program is not there to tell."""
         if self._rounding is None:
             eager = self.references and self.references[0].kind == "eager"
-            errors = self.pool.call(self.references[0].worker, reference_rounding) if eager else None
+            known = eager and allows_rounding(self.settings.tolerance)
+            errors = self.pool.call(self.references[0].worker, reference_rounding) if known else None
             self._rounding = explained(errors or [0.0] * len(self._expected), self._expected)
         return self._rounding[number]
 

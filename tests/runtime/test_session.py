@@ -366,11 +366,13 @@ def test_a_model_that_amplifies_rounding_runs(tmp_path: Path) -> None:
     files = write_files(tmp_path, _Amplifying(), (torch.randn(64, 512),))
     graph = Graph.read(files.graph)
     schedule_of(graph, random_plan(graph, 1, seed=1)).write(tmp_path / "one.json")
-    settings = Settings(1, runs=1, warmup=0, tolerance=1e-5)
-    execute(files.graph, files.weights, [tmp_path / "one.json"], tmp_path / "run.json", settings, program=files.program)
+    given = (files.graph, files.weights, [tmp_path / "one.json"], tmp_path / "run.json")
+    execute(*given, Settings(1, runs=1, warmup=0), program=files.program)
     run = artifacts.read(tmp_path / "run.json", "run")
     (result,) = run["results"]
-    assert 1e-5 < result["largest_difference"] <= run["rounding"] <= 1e-2
+    assert 1e-4 < result["largest_difference"] <= run["rounding"] <= 1e-2
+    with pytest.raises(PlatformError, match="differs from the reference by up to"):  # a stricter tolerance is meant
+        execute(*given, Settings(1, runs=1, warmup=0, tolerance=1e-5), program=files.program)
 
 
 @pytest.mark.parametrize(
