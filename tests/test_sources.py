@@ -109,7 +109,7 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
         ("frontends/torch_lowering.py", {"extract", "partition"}),
         (
             "kernels/table/pooling.py",
-            {"convolutions", "distribute", "execute", "extract", "load", "partition", "profile"},
+            {"convolutions", "distribute", "execute", "extract", "load", "partition", "profile", "top"},
         ),
         ("workers/worker.py", {"convolutions", "distribute", "execute", "load", "partition", "profile"}),
         ("platforms/cpu/cpu_timing.py", {"convolutions", "partition", "profile"}),
