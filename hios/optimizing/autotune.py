@@ -254,11 +254,8 @@ class Autotune:
             return 0.0
         from hios.frontends.rounding import rounding_errors  # loads much of torch, which a start from the cache lacks
 
-        try:
-            errors = rounding_errors(exported.program, exported.inputs.required(self.args, self.kwargs))
-        except RuntimeError:  # an operator that has no kernel for float64, or types that no longer fit
-            return 0.0
-        return explained_share(errors, expected) if len(errors) == len(expected) else 0.0
+        errors = rounding_errors(exported.program, exported.inputs.required(self.args, self.kwargs))
+        return explained_share(errors, expected) if errors and len(errors) == len(expected) else 0.0
 
     def settled(self, tuned: Tuned, race: Race, busy: float) -> Tuned:
         """The result of a race during later calls, cached for the next start; the winner then runs alone.

@@ -201,12 +201,7 @@ def run(worker: Worker, exact: bool = False) -> int:
 def rounding(worker: Worker) -> list[float] | None:
     """How far rounding to float32 puts each output, at most (`rounding_errors`); None for what is not known."""
     loaded: ExportedProgram | None = worker.state["program"]
-    if loaded is None:
-        return None
-    try:
-        return rounding_errors(loaded, worker.state["inputs"])
-    except RuntimeError:  # an operator that has no kernel for float64, or types that no longer fit
-        return None
+    return None if loaded is None else rounding_errors(loaded, worker.state["inputs"])
 
 
 def peak_memory_bytes(worker: Worker) -> int | None:

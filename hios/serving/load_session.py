@@ -19,12 +19,12 @@ from hios.serving.arrivals import draw
 from hios.serving.lane_trace import LaneTrace
 from hios.serving.load_generator import LATE_S, Progress, Repeat, Sample
 from hios.serving.measures import Outcome, result
-from hios.serving.model_outputs import model_outputs
+from hios.serving.model_outputs import model_outputs, rounding
 from hios.serving.policies import AUTO, LEARNED_POLICIES
 from hios.serving.scenario import Scenario, ServedModel
 from hios.serving.server import Server
 from hios.serving.simulate import compared as compared_policies
-from hios.tolerances import compared
+from hios.tolerances import allows_rounding, compared, explained
 from hios.versions import versions
 
 #: Inputs of every model that its tasks have in turn, and inferences of each before anything is measured.
@@ -147,18 +147,34 @@ def _samples(server: Server, model: ServedModel, tolerance: float, trusted: bool
     if model.program is None:
         return samples
     expected = model_outputs(model.program, [sample.inputs for sample in samples], trusted=trusted)
-    for sample, own in zip(samples, expected, strict=True):
-        _require_equal(model.label, sample.alone, own, tolerance)
-    return [Sample(sample.inputs, sample.alone, own) for sample, own in zip(samples, expected, strict=True)]
+    return [
+        Sample(sample.inputs, sample.alone, own, _explained(model, sample, own, tolerance, trusted))
+        for sample, own in zip(samples, expected, strict=True)
+    ]
 
 
-def _require_equal(label: str, outputs: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> None:
-    if [value.shape for value in outputs] != [value.shape for value in expected]:
-        raise HiosError(f"model {label}: graph and program have other outputs; extract again from this program")
-    for number, (ours, theirs) in enumerate(zip(outputs, expected, strict=True)):
-        off, within = compared(ours, theirs, tolerance)
-        if not within:
+def _explained(
+    model: ServedModel, sample: Sample, expected: Sequence[Tensor], tolerance: float, trusted: bool
+) -> list[float]:
+    """By output, the difference from the program that rounding explains; empty if all are within the tolerance.
+
+    Raises:
+        HiosError: there are other outputs.
+        PlatformError: an output differs by more than the tolerance and than rounding explains.
+    """
+    if [value.shape for value in sample.alone] != [value.shape for value in expected]:
+        raise HiosError(f"model {model.label}: graph and program have other outputs; extract again from this program")
+    differences = [compared(ours, theirs, tolerance) for ours, theirs in zip(sample.alone, expected, strict=True)]
+    if all(within for _, within in differences):
+        return []
+    program = model.program if allows_rounding(tolerance) else None
+    errors = None if program is None else rounding(program, sample.inputs, trusted=trusted)
+    allowed = explained(errors or [0.0] * len(expected), expected)
+    for number, (off, within) in enumerate(differences):
+        if not within and not off <= allowed[number]:
             raise PlatformError(
-                f"model {label}: output {number} differs from the program by up to {off:.3g}; allowed: {tolerance:g} "
-                "absolute plus relative; graph, weights and program are not of one extraction, or a kernel is wrong"
+                f"model {model.label}: output {number} differs from the program by up to {off:.3g}; allowed: "
+                f"{tolerance:g} absolute plus relative; graph, weights and program are not of one extraction, or a "
+                "kernel is wrong"
             )
+    return allowed

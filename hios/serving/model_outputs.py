@@ -12,6 +12,7 @@ from torch import Tensor
 from hios.frontends import program as programs
 from hios.frontends.extraction_check import flat
 from hios.frontends.program_interface import flat_module
+from hios.frontends.rounding import rounding_errors
 from hios.platforms.reference import require_onnx, runtime
 
 
@@ -29,6 +30,19 @@ def model_outputs(program: Path, inputs: Sequence[Sequence[Tensor]], *, trusted:
     module = _module(program, trusted)
     with torch.inference_mode():
         return [list(flat(module(*given))) for given in inputs]
+
+
+def rounding(program: Path, inputs: Sequence[Tensor], *, trusted: bool = False) -> list[float] | None:
+    """How far rounding to float32 puts each output (`rounding_errors`); None for what is not known.
+
+    Args:
+        program: program.pt2 or program.onnx; of the latter it is not known.
+        inputs: of an inference.
+        trusted: whether a file that can run code when it is loaded may be.
+    """
+    if runtime(program) != "eager":
+        return None
+    return rounding_errors(programs.load(program, trusted=trusted), inputs)
 
 
 def _module(program: Path, trusted: bool) -> Callable[..., Any]:

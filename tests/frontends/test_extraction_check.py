@@ -46,9 +46,6 @@ def test_what_rounding_explains_is_allowed() -> None:
 
     require_equal(_graph("exp"), {}, program, lambda inputs: [inputs[0].exp().max().item() * 1e-3])
 
-    def unknown(_: object) -> list[float]:
-        raise RuntimeError("no kernel for float64")
-
-    for rounding in (None, lambda inputs: [1e-9], unknown):
+    for rounding in (None, lambda inputs: [1e-9], lambda inputs: None):
         with pytest.raises(OutputsDifferError, match="output 0 of the extracted graph differs"):
             require_equal(_graph("exp"), {}, program, rounding)

@@ -24,15 +24,28 @@ class _Exact(nn.Module):
         return 2 * x
 
 
+class _Bits(nn.Module):
+    """Reads its input as integers of as many bits, and multiplies them with a matrix of integers."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.view(torch.int32) + torch.ones(2, 8, dtype=torch.int32)
+
+
 def _program(module: nn.Module, *inputs: Tensor) -> torch.export.ExportedProgram:
     return programs.export(module, inputs, module)
+
+
+def _errors(program: torch.export.ExportedProgram, *inputs: Tensor) -> list[float]:
+    errors = rounding_errors(program, inputs)
+    assert errors is not None
+    return errors
 
 
 def test_the_error_of_every_output_is_found() -> None:
     """Cancelling shows as a large error, conversions to float32 inside notwithstanding; integers have none."""
     x, number = torch.rand(64), torch.arange(3)
     program = _program(_Amplifying(), x, number)
-    error, none = rounding_errors(program, [x, number])
+    error, none = _errors(program, x, number)
     large = 1e4 + x.double()
     exact = large.sin() * 3 + (large - 1e4)
     assert error == pytest.approx((_Amplifying()(x, number)[0].double() - exact).abs().max().item(), rel=1e-6)
@@ -45,11 +58,19 @@ def test_the_program_stays_as_it_is() -> None:
     linear, x = nn.Linear(8, 8), torch.rand(2, 8)
     program = _program(linear, x)
     before = program.module()(x)
-    assert 0 < rounding_errors(program, [x])[0] < 1e-5
+    assert 0 < _errors(program, x)[0] < 1e-5
     after = program.module()(x)
     assert after.dtype is torch.float32
     assert torch.equal(before, after)
-    assert rounding_errors(_program(_Exact(), x), [x]) == [0.0]
+    assert _errors(_program(_Exact(), x), x) == [0.0]
+
+
+def test_a_program_that_does_not_run_in_float64() -> None:
+    """Of a program that insists on the type of its input nothing is known."""
+    x = torch.rand(2, 8)
+    program = _program(_Bits(), x)
+    assert program.module()(x).shape == x.shape
+    assert rounding_errors(program, [x]) is None
 
 
 def test_what_rounding_explains_has_a_limit() -> None:

@@ -31,6 +31,18 @@ class Branches(nn.Module):
         return torch.cat([self.left(x), self.right(x).relu()], 1)
 
 
+class Amplifying(nn.Module):
+    """Differences of 1e-6 in the sums of a product are some thousand times as large in the output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(512, 256)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scale and fold."""
+        return torch.sin(3e3 * self.linear(x))
+
+
 @functools.cache
 def branches() -> Network:
     """The network with its graph; processes that a test starts read what its own process extracted."""

@@ -29,6 +29,7 @@ from hios.workers.arena import Arena
 from tests.frontends.small_networks import Model, write_files
 from tests.runtime.conftest import DEVICES, PROBES, RUNS, Session
 from tests.runtime.schedules import random_plan, random_streams, schedule_of
+from tests.runtime.small import Amplifying
 
 LABELS = [
     "sequential",
@@ -349,21 +350,10 @@ def test_differences_that_rounding_explains_are_allowed(graph: Graph, errors: li
     assert pool.calls == 1
 
 
-class _Amplifying(torch.nn.Module):
-    """Differences of 1e-6 in the sums of a product are some thousand times as large in the output."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = torch.nn.Linear(512, 256)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.sin(3e3 * self.linear(x))
-
-
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="the engine computes as eager PyTorch does")
 def test_a_model_that_amplifies_rounding_runs(tmp_path: Path) -> None:
     """The engine adds up in another order than eager PyTorch; run.json states what rounding explains."""
-    files = write_files(tmp_path, _Amplifying(), (torch.randn(64, 512),))
+    files = write_files(tmp_path, Amplifying(), (torch.randn(64, 512),))
     graph = Graph.read(files.graph)
     schedule_of(graph, random_plan(graph, 1, seed=1)).write(tmp_path / "one.json")
     given = (files.graph, files.weights, [tmp_path / "one.json"], tmp_path / "run.json")

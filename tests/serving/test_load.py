@@ -14,6 +14,8 @@ import pytest
 import torch
 
 from hios import artifacts
+from hios.errors import PlatformError
+from hios.graph import Graph
 from hios.machine import private_bytes
 from hios.serving import lane_worker, load_generator, load_session
 from hios.serving.arrivals import draw
@@ -21,6 +23,8 @@ from hios.serving.load_generator import Repeat, Sample
 from hios.serving.load_session import load
 from hios.serving.scenario import Scenario
 from hios.serving.server import Server
+from tests.frontends.small_networks import write_files
+from tests.runtime.small import Amplifying
 from tests.serving import lane_faults
 from tests.serving.served import inputs, scenario, scenario_file
 from tests.workers.processes import children, eventually
@@ -164,6 +168,23 @@ def test_overload_is_shed(tmp_path: Path) -> None:
 def test_overload_is_shed_for_long(policy_name: str, tmp_path: Path) -> None:
     """Thirty seconds of overload."""
     _overload(tmp_path, policy_name, 30.0)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="lanes compute as eager PyTorch does")
+def test_what_rounding_explains_is_allowed(tmp_path: Path) -> None:
+    """A model that amplifies rounding is served; with a stricter tolerance it is refused."""
+    torch.manual_seed(0)
+    files = write_files(tmp_path, Amplifying(), (torch.randn(64, 512),))
+    costs = {"operators": {name: {"time_ms": 1.0} for name in Graph.read(files.graph).order}, "transfers": []}
+    (tmp_path / "costs.json").write_text(json.dumps(costs), encoding="utf-8")
+    model = {**{name: str(getattr(files, name)) for name in ("graph", "weights", "program")}, "costs": "costs.json"}
+    given = scenario(tmp_path, {"amplifying": model}, duration_s=0.5)
+    loaded = load(given, "sequential", virtual=True)
+    assert loaded.wrong == ""
+    assert loaded.result.total.completed > 0
+    with pytest.raises(PlatformError, match="model amplifying: output 0 differs from the program by up to"):
+        load(given, "sequential", virtual=True, tolerance=1e-5)
 
 
 @pytest.mark.slow
