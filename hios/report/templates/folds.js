@@ -12,7 +12,21 @@
     const link = event.target.closest?.('a[href^="#"]');
     if (link) reveal(link.getAttribute("href"));
   });
-  const follow = () => reveal(location.hash)?.scrollIntoView();
+  // On a large page, what comes near the window gets its real height only then, and moves the target: it is followed
+  // for half a second, or until the reader takes over.
+  let target = null;
+  let frames = 0;
+  function settle() {
+    if (frames-- <= 0) return;
+    target.scrollIntoView();
+    requestAnimationFrame(settle);
+  }
+  function follow() {
+    target = reveal(location.hash);
+    frames = target ? 30 : 0;
+    settle();
+  }
+  for (const input of ["wheel", "touchstart", "pointerdown", "keydown"]) addEventListener(input, () => (frames = 0), { passive: true });
   addEventListener("hashchange", follow);
   follow();
 
