@@ -19,7 +19,7 @@ from hios.yaml_file import plain
 #: More seconds than any profile takes, as JSON has no infinity.
 _NO_BUDGET_S = 1e6
 #: Least measurements of each entry with scale quick: IOS asks for thousands of stages.
-_QUICK_REPEATS = 3
+_QUICK_REPEATS = 1
 
 
 def export_options(entry: ModelEntry) -> str:
@@ -49,7 +49,7 @@ def profile_options(settings: Config) -> str:
 def alone_options(settings: Config, algorithm: str) -> str:
     """Settings of ``hios profile`` that measure everything one algorithm asks for, with no cache and no time limit.
 
-    With scale quick, each entry is measured a few times only.
+    With scale quick, each entry is measured once.
     """
     repeats = settings.profile.repeats
     alone = msgspec.structs.replace(

@@ -453,8 +453,8 @@ class Study(Record, frozen=True):
         Literal["quick", "full"],
         doc(
             "How many instances are drawn, and which sizes are measured: quick to try things out, full for as many as "
-            "in the papers. With quick, the session profiles measures each entry 3 times at least instead of "
-            "`profile: repeats`."
+            "in the papers. With quick, the session profiles takes Inception-v3 at 299 px, unless `images: sizes` says "
+            "otherwise, and measures each entry once instead of `profile: repeats` times."
         ),
     ] = "quick"
     sessions: Annotated[

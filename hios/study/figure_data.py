@@ -54,7 +54,8 @@ SESSION_TIMES = {
     "transformers": "some minutes a network",
     "predictions": "some seconds a network: nothing runs",
     "archives": "nothing: they are copied from where `study: archives:` says",
-    "profiles": "without a limit: all that an algorithm asks for is measured, for every network, size and algorithm",
+    "profiles": "some minutes with scale quick; with scale full there is no limit: all that an algorithm asks for is "
+    "measured, for every network, size and algorithm, which takes hours for IOS",
 }
 
 _MS_PER_S = 1000.0

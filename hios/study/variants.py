@@ -29,6 +29,9 @@ _IMAGES: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     "quick": {"inception_v3": (299, 512)},
     "full": {"inception_v3": (299, 512, 1024), "nasnet_large": (331, 512)},
 }
+#: Those that are also profiled for one algorithm at a time. Everything that IOS asks for on Inception-v3 takes minutes
+#: on two cores, three times as long with 512 px.
+_ALONE: Mapping[str, Mapping[str, tuple[int, ...]]] = {"quick": {"inception_v3": (299,)}, "full": _IMAGES["full"]}
 _BATCHES: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     "quick": {"inception_v3": (1, 4)},
     "full": {"inception_v3": (1, 4, 16)},
@@ -85,8 +88,13 @@ def with_variants(settings: Config) -> Config:
 
 def profiled_alone(study: Study) -> list[str]:
     """The folders of networks that are profiled for one algorithm alone, within the results."""
-    own = [label.rpartition("/")[2] for label in networks(study) if session_of(label) == "images"]
-    return [f"study/profiles/{name}/{algorithm}" for name in own for algorithm in ALONE]
+    sizes = study.images.sizes or _ALONE[study.scale]
+    return [
+        f"study/profiles/{name}-{size}/{algorithm}"
+        for name, own in sizes.items()
+        for size in own
+        for algorithm in ALONE
+    ]
 
 
 def session_of(label: str) -> str | None:

@@ -215,7 +215,7 @@ def test_networks_of_sessions(checkout: Checkout) -> None:
 def test_networks_profiled_for_one_algorithm(checkout: Checkout) -> None:
     """Each for every algorithm of the figure, anew and without a budget, on one device where that is all it uses.
 
-    With scale quick, everything is measured three times only.
+    With scale quick, everything is measured once.
     """
     sizes = {"images": {"sizes": {"squeezenet": [64, 96]}}}
     config = checkout.config(study={**sizes, "scale": "quick"}, profile={"repeats": 7})
@@ -229,12 +229,14 @@ def test_networks_profiled_for_one_algorithm(checkout: Checkout) -> None:
         assert f"--devices {devices} " in profile
         assert f"--stages-of {algorithm} " in profile
         assert "--budget 1000000.0 " in profile
-        assert "--repeats 3 " in profile
+        assert "--repeats 1 " in profile
         assert "--no-cache" in profile
         assert "--widths" not in profile
     full = checkout.config(study={**sizes, "scale": "full"}, profile={"repeats": 7})
     shown = checkout.snakemake("-n", "-p", "--configfile", full, "--", "hios_fig14").stdout
     assert all("--repeats 7 " in line for line in shown.splitlines() if "hios profile " in line)
+    quick = checkout.planned("--configfile", checkout.config(study={"scale": "quick"}), "--", "hios_fig14")
+    assert quick == {"export": 1, "extract": 1, "profile_alone": 3, **drawn}
     predicted = checkout.config(platform="model", gpu="a40")
     assert checkout.planned("--configfile", predicted, "--", "hios_fig14") == drawn
 

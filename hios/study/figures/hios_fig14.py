@@ -79,7 +79,7 @@ def why(rows: Rows) -> str:
     ]
     left_out = sum(row["left out"] or 0 for row in rows)
     repeats = sorted({row["repeats"] for row in rows if row["repeats"] is not None})
-    often = f" Each is measured {' or '.join(map(str, repeats))} times or more often." if repeats else ""
+    often = f" Each is measured at least {' or '.join(map(_times, repeats))}." if repeats else ""
     return (
         "Each algorithm is profiled alone, without cache and budget; for several devices, transfers and simultaneous "
         "work are measured too. Stages are those that the algorithm asks for, for every number of devices up to that "
@@ -87,6 +87,10 @@ def why(rows: Rows) -> str:
         f"counts.{often} Stages with equal signatures are measured once, which leaves fewer measurements: "
         f"{', '.join(parts)}. Stages that were estimated by the model instead: {left_out}."
     )
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 register(
