@@ -404,8 +404,8 @@ class ImageStudy(Record, frozen=True):
             ],
             Meta(min_length=1),
             doc(
-                "Sizes by network. If left out, {inception_v3: [299, 512]} with scale quick; with scale full also "
-                "1024, and {nasnet_large: [331, 512]}."
+                "Sizes by network. If left out, {inception_v3: [149, 299]} with scale quick, and {inception_v3: "
+                "[299, 512, 1024], nasnet_large: [331, 512]} with scale full."
             ),
         ]
     ] = None
@@ -427,7 +427,13 @@ class BatchStudy(Record, frozen=True):
         ]
     ] = None
     image_size: OrAbsent[
-        Annotated[Positive, doc("Height and width in pixels; the size of the network's paper if left out.")]
+        Annotated[
+            Positive,
+            doc(
+                "Height and width in pixels. If left out, 149 with scale quick, and the size of the network's paper "
+                "with full."
+            ),
+        ]
     ] = None
 
 
@@ -453,7 +459,7 @@ class Study(Record, frozen=True):
         Literal["quick", "full"],
         doc(
             "How many instances are drawn, and which sizes are measured: quick to try things out, full for as many as "
-            "in the papers. With quick, the session profiles takes Inception-v3 at 299 px, unless `images: sizes` says "
+            "in the papers. With quick, the session profiles takes Inception-v3 at 149 px, unless `images: sizes` says "
             "otherwise, and measures each entry once instead of `profile: repeats` times."
         ),
     ] = "quick"

@@ -24,7 +24,15 @@ def test_sizes_by_scale() -> None:
         *(f"study/images/inception_v3-{size}" for size in (1024, 299, 512)),
         *(f"study/images/nasnet_large-{size}" for size in (331, 512)),
     ]
-    assert quick["study/batches/inception_v3-b4"].batch_size == 4
+    assert sorted(name for name in quick if "/images/" in name) == [
+        f"study/images/inception_v3-{size}" for size in (149, 299)
+    ]
+    alone = variants.profiled_alone(Study(scale="quick"))
+    assert alone == [f"study/profiles/inception_v3-149/{name}" for name in ("ios", "hios-mr", "hios-lp")]
+    assert len(variants.profiled_alone(Study(scale="full"))) == 5 * 3
+    batch = quick["study/batches/inception_v3-b4"]
+    assert (batch.batch_size, batch.image_size) == (4, 149)
+    assert full["study/batches/inception_v3-b4"].image_size is None
     assert "study/batches/inception_v3-b16" in full
     assert quick["study/transformers/t5-2-layers"].options == {"layers": 2, "sequence_length": 32}
     assert full["study/transformers/t5"].options is None
