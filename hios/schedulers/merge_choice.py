@@ -62,9 +62,9 @@ def choose_merges(
         apart = frozenset(other for other in chosen if other.isdisjoint(candidate.merge))
         trial = apart if candidate.merge in chosen else apart | {candidate.merge}
         tried = Contraction(problem, trial) if trial else None
-        found_ms = once(problem if tried is None else tried.problem, kind)
-        if found_ms < latency_ms * (1 - _ROUNDING):
-            latency_ms, chosen, contraction = found_ms, trial, tried
+        trial_ms = once(problem if tried is None else tried.problem, kind)
+        if trial_ms < latency_ms * (1 - _ROUNDING):
+            latency_ms, chosen, contraction = trial_ms, trial, tried
     return contraction
 
 
