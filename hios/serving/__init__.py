@@ -6,8 +6,7 @@ measures         outcome of the tasks: counts, percentiles, fairness
 work_bound       upper bound of the throughput; rates that share a device evenly
 stage_times      times of stages on lanes or a GPU
 pipeline         what a policy runs: combined blocks with their times, lanes and queues
-combined_stages  stages of combined blocks, by IOS or by GPG
-top_pipeline     pipelines of combined blocks (TOP), the times of each computed once
+top_pipeline     combined blocks (TOP): their stages, by IOS or by GPG, and times, each computed once
 policies         a pipeline for every policy, by name
 simulator        the reference: a discrete-event simulator in plain Python
 event_kernel     the same simulator compiled by numba, equal event by event
@@ -28,14 +27,12 @@ dispatcher       the thread that launches tasks, starts runs on lanes and answer
 instances        which instances wait before which block, and which run is next
 lane             a worker process that is restarted when it dies
 lane_worker      what runs inside it
-lane_orders      which lane runs which operators of a run
 lane_program     the part of each lane in a run: what it waits for and hands over
-run_programs     all programs of a pipeline
+run_programs     all programs of a pipeline, and which lane runs which operators
 block_values     values between blocks, and the slots that hold them
 load_generator   open loop: tasks are sent on time, whether or not earlier ones completed
 load_session     a scenario under real load to result.json
 calibrating      measurement of the constants, in about a minute
-model_outputs    outputs of the model itself, as the reference
 lane_trace       what ran on which lane, for Perfetto
 metrics_file     metrics in the text format of Prometheus
 live_table       progress of a load, in the terminal

@@ -7,19 +7,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from hios import defaults
 from hios.errors import HiosError, PlatformError
 from hios.formats.serving_result_file import LateSends, ResultFile
+from hios.frontends import program as programs
 from hios.frontends.example_inputs import example_inputs
+from hios.frontends.extraction_check import flat
+from hios.frontends.program_interface import flat_module
+from hios.frontends.rounding import rounding_errors
 from hios.platforms.cpu.cpu_platform import describe
+from hios.platforms.reference import require_onnx, runtime
 from hios.serving.arrivals import draw
 from hios.serving.lane_trace import LaneTrace
 from hios.serving.load_generator import LATE_S, Progress, Repeat, Sample
 from hios.serving.measures import Outcome, result
-from hios.serving.model_outputs import model_outputs, rounding
 from hios.serving.policies import AUTO, LEARNED_POLICIES
 from hios.serving.scenario import Scenario, ServedModel
 from hios.serving.server import Server
@@ -146,7 +152,7 @@ def _samples(server: Server, model: ServedModel, tolerance: float, trusted: bool
         samples.append(Sample(inputs, alone, alone))
     if model.program is None:
         return samples
-    expected = model_outputs(model.program, [sample.inputs for sample in samples], trusted=trusted)
+    expected = _model_outputs(model.program, [sample.inputs for sample in samples], trusted=trusted)
     return [
         Sample(sample.inputs, sample.alone, own, _explained(model, sample, own, tolerance, trusted))
         for sample, own in zip(samples, expected, strict=True)
@@ -168,7 +174,7 @@ def _explained(
     if all(within for _, within in differences):
         return []
     program = model.program if allows_rounding(tolerance) else None
-    errors = None if program is None else rounding(program, sample.inputs, trusted=trusted)
+    errors = None if program is None else _rounding(program, sample.inputs, trusted=trusted)
     allowed = explained(errors or [0.0] * len(expected), expected)
     for number, (off, within) in enumerate(differences):
         if not within and not off <= allowed[number]:
@@ -178,3 +184,41 @@ def _explained(
                 "kernel is wrong"
             )
     return allowed
+
+
+def _model_outputs(program: Path, inputs: Sequence[Sequence[Tensor]], *, trusted: bool = False) -> list[list[Tensor]]:
+    """Outputs of a program in eager PyTorch, or in ONNX Runtime where it is an ONNX file.
+
+    Args:
+        program: program.pt2 or program.onnx.
+        inputs: of each inference.
+        trusted: whether a file that can run code when it is loaded may be.
+
+    Raises:
+        HiosError: the file cannot be loaded, or takes other inputs.
+    """
+    module = _module(program, trusted)
+    with torch.inference_mode():
+        return [list(flat(module(*given))) for given in inputs]
+
+
+def _rounding(program: Path, inputs: Sequence[Tensor], *, trusted: bool = False) -> list[float] | None:
+    """How far rounding to float32 puts each output (`rounding_errors`); None for what is not known.
+
+    Args:
+        program: program.pt2 or program.onnx; of the latter it is not known.
+        inputs: of an inference.
+        trusted: whether a file that can run code when it is loaded may be.
+    """
+    if runtime(program) != "eager":
+        return None
+    return rounding_errors(programs.load(program, trusted=trusted), inputs)
+
+
+def _module(program: Path, trusted: bool) -> Callable[..., Any]:
+    if runtime(program) == "eager":
+        return flat_module(programs.load(program, trusted=trusted))
+    require_onnx()
+    from hios.frontends.onnx_session import Session  # its package is an extra of its own
+
+    return Session(str(program), threads=1)

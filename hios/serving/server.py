@@ -27,12 +27,11 @@ from hios.serving.admission import Admission, Counts, Task
 from hios.serving.dispatcher import Dispatcher
 from hios.serving.instances import Run
 from hios.serving.lane import FLAGS, Answer, Duties, Lane, LaneEvent
-from hios.serving.lane_orders import orders_of
 from hios.serving.launcher.live_launcher import LiveLauncher, LiveSteps
 from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
 from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.policies import LEARNED, policy, rules_of
-from hios.serving.run_programs import RunPrograms
+from hios.serving.run_programs import RunPrograms, orders_of
 from hios.serving.scenario import Scenario
 from hios.workers.arena import Arena, Layout, memory_file
 from hios.workers.ring import Bell

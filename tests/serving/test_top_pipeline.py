@@ -11,12 +11,12 @@ import pytest
 from hios.errors import HiosError
 from hios.schedulers.policy.network import initial_weights
 from hios.schedulers.policy.policy_file import write_policy
-from hios.serving.combined_stages import combined_stages
 from hios.serving.pipeline import UnionStage
 from hios.serving.policies import policy
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
 from hios.serving.stage_times import Device, restricted
+from hios.serving.top_pipeline import combined_stages
 from tests.serving.scenarios import scenario, served, written
 
 _BRANCHES = [[2.0, 1.0, 0.5], [3.0], [1.0, 1.0, 2.0, 0.5]]
