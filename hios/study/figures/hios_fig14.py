@@ -84,7 +84,7 @@ def why(rows: Rows) -> str:
         "Each algorithm is profiled alone, without cache and budget; for several devices, transfers and simultaneous "
         "work are measured too. Stages are those that the algorithm asks for, for every number of devices up to that "
         "of its schedule; to find them, profiling runs the algorithm until it asks for nothing new, and that time "
-        f"counts.{often} Stages with equal signatures are measured once, which leaves fewer measurements: "
+        f"counts.{often} Stages with equal signatures share a measurement, which leaves fewer of them: "
         f"{', '.join(parts)}. Stages that were estimated by the model instead: {left_out}."
     )
 
