@@ -51,7 +51,7 @@ def test_all_figures(checkout: Checkout) -> None:
     planned = checkout.planned("--", "figures")
     assert planned["figure"] == len(registry.ids())
     assert (_simulations(planned), planned["ablation"], planned["execute"]) == (15, 2, 2 + 2 + 2)
-    assert planned["profile_alone"] == 2 * 3
+    assert planned["profile_alone"] == 3
 
 
 def test_nothing_is_executed_where_nothing_can(checkout: Checkout) -> None:
