@@ -32,7 +32,7 @@ class Branches(nn.Module):
 
 
 class Amplifying(nn.Module):
-    """Differences of 1e-6 in the sums of a product are some thousand times as large in the output."""
+    """Differences of 1e-6 in the sums of a product are a thousand times as large in the output."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Amplifying(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Scale and fold."""
-        return torch.sin(3e3 * self.linear(x))
+        return torch.sin(1e3 * self.linear(x))
 
 
 @functools.cache

@@ -176,9 +176,16 @@ def test_what_rounding_explains_is_allowed(tmp_path: Path) -> None:
     """A model that amplifies rounding is served; with a stricter tolerance it is refused."""
     torch.manual_seed(0)
     files = write_files(tmp_path, Amplifying(), (torch.randn(64, 512),))
-    costs = {"operators": {name: {"time_ms": 1.0} for name in Graph.read(files.graph).order}, "transfers": []}
+    graph = Graph.read(files.graph)
+    costs = {
+        "operators": {operator.id: {"time_ms": 1.0} for operator in graph.operators},
+        "transfers": [{"source": edge.source, "target": edge.target, "time_ms": 0.1} for edge in graph.edges],
+    }
     (tmp_path / "costs.json").write_text(json.dumps(costs), encoding="utf-8")
-    model = {**{name: str(getattr(files, name)) for name in ("graph", "weights", "program")}, "costs": "costs.json"}
+    model = {
+        **{name: str(getattr(files, name)) for name in ("graph", "weights", "program")},
+        "costs": str(tmp_path / "costs.json"),
+    }
     given = scenario(tmp_path, {"amplifying": model}, duration_s=0.5)
     loaded = load(given, "sequential", virtual=True)
     assert loaded.wrong == ""
