@@ -61,7 +61,7 @@ def write_figure(figure: Figure, data: FigureData, folder: Path) -> FigureFile:
     places = {ending: folder / f"{figure.id}.{ending}" for ending in ENDINGS}
     for path in places.values():
         artifacts.require_writable(path)
-    svg = rendering.to_svg(described(chart, record), figure.id)
+    svg = rendering.to_svg(described(chart, record), f"{figure.id}-chart")
     _write(places["csv"], table_text(rows).encode())
     _write(places["tex"], latex(record).encode())
     _write(places["svg"], svg.encode())

@@ -89,7 +89,7 @@ def test_a_figure_says_what_it_rests_on(results: Path, page: str, name: str) -> 
     record, part = _record(results, name), html.unescape(_part(page, name))
     drawing = (results / "figures" / f"{name}.svg").read_text(encoding="utf-8")
     is_chart = registry.figure(name).chart is not None
-    assert (f'<svg class="chart" id="{name}"' in part) == is_chart
+    assert (f'<svg class="chart" id="{name}-chart"' in part) == is_chart
     assert (drawing.split(">", 1)[1] in _part(page, name)) == is_chart
     assert record.caption in part
     assert part.count("<tr>") == len(record.rows) + 1

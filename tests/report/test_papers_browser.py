@@ -31,11 +31,18 @@ def test_page_with_figures_opens_clean(browser: Any, path: Path, width: int, sch
     assert opens_clean(visit, path, width)
 
 
+def test_every_id_is_there_once(browser: Any, path: Path) -> None:
+    """Addresses lead to the figures, which have the ids of the registry."""
+    ids = visited(browser, path).tab.evaluate("[...document.querySelectorAll('[id]')].map((element) => element.id)")
+    assert set(CHARTS) <= set(ids)
+    assert sorted(set(ids)) == sorted(ids)
+
+
 def test_figures_are_complete_without_scripts(browser: Any, path: Path) -> None:
     """Every chart is drawn, figures without one show their table, and nothing is collapsed."""
     visit = visited(browser, path, scripts=False)
     for name in CHARTS:
-        box = visit.tab.locator(f"article.paper svg#{name}").bounding_box()
+        box = visit.tab.locator(f"article.paper svg#{name}-chart").bounding_box()
         assert box["width"] > 200
         assert box["height"] > 50
     for name in set(DRAWN) - set(CHARTS):
@@ -104,6 +111,6 @@ def test_figures_fit_on_paper(browser: Any, path: Path) -> None:
         box = figure.bounding_box()
         assert box["height"] < PAPER[1]
         assert box["x"] + box["width"] <= PAPER[0]
-        drawing = tab.locator(f"svg#{name}").bounding_box()
+        drawing = tab.locator(f"svg#{name}-chart").bounding_box()
         assert drawing["x"] + drawing["width"] <= PAPER[0]
         assert figure.evaluate("element => getComputedStyle(element).breakInside") == "avoid"
