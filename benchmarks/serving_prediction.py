@@ -1,12 +1,13 @@
 """How well the calibrated simulator predicts real servers: policies and loads that it was not calibrated with.
 
-    python benchmarks/serving_prediction.py SCENARIO [--calibration FILE] [--duration SECONDS]
+    python benchmarks/serving_prediction.py SCENARIO [--rounds N] [--budget SECONDS] [--duration SECONDS]
 
 SCENARIO is as `hios load` takes it, such as examples/scenario.yaml; its rates should be shares of what the machine can
-do (`share` in place of `rate`). Without --calibration, calibration comes first (about a minute). Then every policy
-runs at every load for so many seconds, on traces that the simulation gets too, but drawn with another seed than the
-calibration's tasks. Goals: throughput within 5 %, p50 within 10 %, p99 within 20 % up to load 0.85; beyond it
-throughput only. Measure on an idle machine.
+do (`share` in place of `rate`). In every round and for every load, calibration comes first (--budget seconds of runs).
+Then every policy runs at that load, on traces that the simulation gets too, but drawn with another seed than the
+calibration's tasks. Printed are medians over the rounds, as a machine that is shared may change its speed within a
+minute. Goals: throughput within 5 %, p50 within 10 %, p99 within 20 % up to load 0.85; beyond it throughput only.
+Measure on an idle machine.
 
 "time" is the mean time of lanes for a task over the predicted one: how much slower the machine was than when it was
 calibrated, and what calibration got wrong. The errors "at that" are those of a simulation with all times multiplied by
@@ -18,11 +19,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import msgspec
 
-from hios import artifacts
 from hios.formats.calibration_file import CalibrationFile
 from hios.formats.serving_result_file import ResultFile
 from hios.serving.calibrating import calibrate
@@ -56,56 +59,78 @@ def slower(calibration: CalibrationFile, factor: float) -> CalibrationFile:
     return msgspec.structs.replace(calibration, models={name: own * factor for name, own in calibration.models.items()})
 
 
-def compared(scenario: Scenario, calibration: CalibrationFile, policy: str) -> list[tuple[dict[str, float], bool]]:
-    """Print measured and predicted, and the error of each number: of costs alone, calibrated, and at the measured time.
+@dataclass(frozen=True)
+class Point:
+    """A policy at a load, measured once.
 
-    Returns:
-        The errors, and whether all are within goals: as predicted, and at the time of a task that was measured.
+    Attributes:
+        factor: measured mean time of lanes for a task over the predicted one.
+        measured: by name.
+        errors: of costs alone, calibrated, and calibrated at the measured time of a task; by name.
     """
+
+    factor: float
+    measured: dict[str, float]
+    errors: tuple[dict[str, float], dict[str, float], dict[str, float]]
+
+
+def point(scenario: Scenario, calibration: CalibrationFile, policy: str) -> Point:
+    """Run and simulate a policy on the same trace."""
     result = load(scenario, policy).result
     measured, prediction = numbers(result), simulate(calibrated(scenario, calibration), policy)
     if not (result.total.completed and prediction.total.completed):
         sys.exit(f"{policy} at load {scenario.load:g}: no task completed; take a longer --duration or a smaller share")
     factor = lane_time(result) / lane_time(prediction)
-    predicted, plain = numbers(prediction), numbers(simulate(scenario, policy))
     again = numbers(simulate(calibrated(scenario, slower(calibration, factor)), policy))
-    errors_of = [
+    plain, predicted = numbers(simulate(scenario, policy)), numbers(prediction)
+    costs, own, scaled = (
         {name: these[name] / value - 1 for name, value in measured.items()} for these in (plain, predicted, again)
-    ]
-    counted = [name for name in GOALS if name == "done/s" or scenario.load <= MOST_LOAD]
-    judged = [(errors, all(abs(errors[name]) <= GOALS[name] for name in counted)) for errors in errors_of[1:]]
+    )
+    return Point(factor, measured, (costs, own, scaled))
+
+
+def judged(policy: str, load_share: float, points: Sequence[Point]) -> list[tuple[dict[str, float], bool]]:
+    """Print a policy at a load: medians over the rounds.
+
+    Returns:
+        The errors, and whether all are within goals: as predicted, and at the time of a task that was measured.
+    """
+    counted = [name for name in GOALS if name == "done/s" or load_share <= MOST_LOAD]
+    errors_of = [{name: median(own.errors[kind][name] for own in points) for name in GOALS} for kind in range(3)]
+    rows = [(errors, all(abs(errors[name]) <= GOALS[name] for name in counted)) for errors in errors_of[1:]]
     cells = [
-        f"{measured[name]:8.4g} {predicted[name]:9.4g}{''.join(f'{errors[name]:+8.0%}' for errors in errors_of)}"
+        f"{median(own.measured[name] for own in points):8.4g}{''.join(f'{errors[name]:+8.1%}' for errors in errors_of)}"
         for name in GOALS
     ]
-    words = ["within" if good else "beyond" for _, good in judged]
-    print(
-        f"{policy:14} {scenario.load:5g} {factor:5.2f}  {'  '.join(cells)}  {words[0]}, {words[1]} at that", flush=True
-    )
-    return judged
+    words = ["within" if good else "beyond" for _, good in rows]
+    factor = median(own.factor for own in points)
+    print(f"{policy:14} {load_share:5g} {factor:5.2f}  {'  '.join(cells)}  {words[0]}, {words[1]} at that", flush=True)
+    return rows
 
 
 def main() -> None:
     """Calibrate, run and compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenario", type=Path)
-    parser.add_argument("--calibration", type=Path)
-    parser.add_argument("--duration", type=float, default=30.0)
-    given = parser.parse_args()
-    scenario = Scenario.read(given.scenario)
-    if given.calibration is None:
-        calibration = calibrate(scenario, show=lambda text: print(f"measuring {text}", file=sys.stderr))
-    else:
-        calibration = artifacts.load(given.calibration, CalibrationFile)
-    print(calibration_table(calibration))
-    heads = "  ".join(f"{name:>8} {'predicted':>9} {'costs':>7} {'error':>7} {'at that':>7}" for name in GOALS)
-    print(f"\n{'policy':14} {'load':>5} {'time':>5}  {heads}  goals")
-    rows = []
-    for rate in LOADS:
-        own = Scenario.read(given.scenario, load=rate)
-        file = msgspec.structs.replace(own.file, duration_s=given.duration, seed=own.file.seed + 1)
-        own = dataclasses.replace(own, file=file)
-        rows += [compared(own, calibration, policy) for policy in POLICIES]
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--budget", type=float, default=20.0)
+    parser.add_argument("--duration", type=float, default=15.0)
+    options = parser.parse_args()
+    points: dict[tuple[str, float], list[Point]] = {}
+    for number in range(options.rounds):
+        for share in LOADS:
+            scenario = Scenario.read(options.scenario, load=share)
+            file = msgspec.structs.replace(
+                scenario.file, duration_s=options.duration, seed=scenario.file.seed + 1 + number
+            )
+            scenario = dataclasses.replace(scenario, file=file)
+            calibration = calibrate(scenario, budget_s=options.budget)
+            print(f"round {number}, load {share:g}\n{calibration_table(calibration)}", file=sys.stderr, flush=True)
+            for policy in POLICIES:
+                points.setdefault((policy, share), []).append(point(scenario, calibration, policy))
+    heads = "  ".join(f"{name:>8} {'costs':>7} {'error':>7} {'at that':>7}" for name in GOALS)
+    print(f"{'policy':14} {'load':>5} {'time':>5}  {heads}  goals")
+    rows = [judged(policy, share, own) for (policy, share), own in points.items()]
     for number, words in enumerate(("as predicted", "at the measured time of a task")):
         column = [row[number] for row in rows]
         worst = ", ".join(f"{name} {max(abs(errors[name]) for errors, _ in column):.1%}" for name in GOALS)

@@ -40,8 +40,8 @@ SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#6e7781", "#9040f0", "#90
 BOUND = "#b5651d"
 
 #: The "light" scheme of Paul Tol, made for filled areas (https://personal.sron.nl/~pault/, version 3.2).
-TYPE_COLOURS = ("#77aadd", "#ee8866", "#eedd88", "#44bb99", "#ffaabb", "#99ddff", "#bbcc33", "#aaaa00")
-_BLUE, _ORANGE, _YELLOW, _GREEN, _PINK, _CYAN, _PEAR, _OLIVE = TYPE_COLOURS
+TYPE_COLORS = ("#77aadd", "#ee8866", "#eedd88", "#44bb99", "#ffaabb", "#99ddff", "#bbcc33", "#aaaa00")
+_BLUE, _ORANGE, _YELLOW, _GREEN, _PINK, _CYAN, _PEAR, _OLIVE = TYPE_COLORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ def style_of(operator_type: str) -> Style:
     known = _KNOWN.get(operator_type)
     if known is not None:
         return known
-    number = zlib.crc32(operator_type.encode()) % (2 * len(TYPE_COLOURS))
-    return Style(TYPE_COLOURS[number // 2], hatched=bool(number % 2))
+    number = zlib.crc32(operator_type.encode()) % (2 * len(TYPE_COLORS))
+    return Style(TYPE_COLORS[number // 2], hatched=bool(number % 2))
 
 
 def series_colors(names: Iterable[str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hios.formats.run_file import Run
     from hios.optimizing.partition import PartitionSettings
     from hios.runtime.session import Settings
+    from hios.serving.scenario import Scenario
 
 
 def export(
@@ -216,3 +217,30 @@ def execute(
         write_trace(traced[result.label], f"{known.name} {result.label}{where}", known, result.measured)
     write(output, "run", run)
     return run
+
+
+def scenario_of(
+    path: str | Path, load: float, weights: str | Path | None = None, calibration: str | Path | None = None
+) -> Scenario:
+    """A scenario with what its commands take beside it.
+
+    Args:
+        path: scenario.yaml.
+        load: factor for its rates.
+        weights: a trained launcher, in place of the scenario's.
+        calibration: calibration.json of its models.
+
+    Raises:
+        HiosError: a file is missing or damaged, or does not fit the scenario.
+    """
+    from hios.artifacts import load as load_file
+    from hios.formats.calibration_file import CalibrationFile
+    from hios.serving.calibration import calibrated
+    from hios.serving.scenario import Scenario
+
+    scenario = Scenario.read(path, load=load)
+    if weights is not None:
+        scenario = scenario.with_launcher(Path(weights))
+    if calibration is not None:
+        scenario = calibrated(scenario, load_file(calibration, CalibrationFile), str(calibration))
+    return scenario

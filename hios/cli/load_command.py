@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @click.argument("scenario", type=PATH)
 @click.option(
     "--policy",
-    help="Any policy of hios simulate; auto: the best one in the simulator, on other traces. Required unless "
-    "--calibrate is given.",
+    help="Any policy of hios simulate; auto: the best one in the simulator, on other traces; better with "
+    "--calibration. Required unless --calibrate is given.",
 )
 @click.option(
     "--calibrate",
@@ -58,6 +58,7 @@ def command(
     launcher: str | None,
     load: float,
     weights: Path | None,
+    calibration: Path | None,
     output: Path,
     trace: Path | None,
     metrics: Path | None,
@@ -68,15 +69,15 @@ def command(
 ) -> None:
     """Run the tasks of SCENARIO in workers on this machine's cores, and measure latencies and losses."""
     from hios.artifacts import require_writable, write
-    from hios.serving.scenario import Scenario
+    from hios.cli.files import scenario_of
 
-    refuse_overwriting([scenario], [output, trace, metrics])
+    refuse_overwriting([scenario, *([calibration] if calibration else [])], [output, trace, metrics])
     for path in (output, trace, metrics):
         if path is not None:
             require_writable(path)
-    given = Scenario.read(scenario, load=load)
-    if weights is not None:
-        given = given.with_launcher(weights)
+    if calibrate and calibration is not None:
+        raise click.UsageError("--calibration: found with --calibrate; allowed: one of them.")
+    given = scenario_of(scenario, load, weights, calibration)
     if calibrate:
         _calibrate(given, policy, output, virtual=virtual, timeout_s=timeout_s)
         return

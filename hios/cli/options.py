@@ -164,6 +164,12 @@ _SERVING = (
         help="Launcher that hios train --learn launcher wrote, for the policies learned and learned-static, and for "
         "auto; default: as the scenario states.",
     ),
+    click.option(
+        "--calibration",
+        type=PATH,
+        help="calibration.json of these models on this machine, as `hios load --calibrate` writes it; times of the "
+        "simulator are then those of this machine.",
+    ),
 )
 
 

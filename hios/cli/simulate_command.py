@@ -19,11 +19,6 @@ from hios.cli.options import PATH, output_option, refuse_overwriting, serving_op
     "the best of them on other traces; all: each of them.",
 )
 @serving_options("all")
-@click.option(
-    "--calibration",
-    type=PATH,
-    help="calibration.json of these models on this machine, as `hios load --calibrate` writes it.",
-)
 @output_option("result.json")
 def command(
     scenario: Path,
@@ -39,14 +34,11 @@ def command(
     With --policy all or --launcher all, the terminal shows a table of all policies and launchers, and --output is a
     folder, with a file POLICY-LAUNCHER.json for each.
     """
-    from hios.artifacts import load as load_file
     from hios.artifacts import require_writable, write
+    from hios.cli.files import scenario_of
     from hios.errors import HiosError, warn
-    from hios.formats.calibration_file import CalibrationFile
-    from hios.serving.calibration import calibrated
     from hios.serving.policy_grid import ALL, chosen_launchers, chosen_policies, simulate_grid
     from hios.serving.result_table import grid_table, result_table
-    from hios.serving.scenario import Scenario
     from hios.serving.simulate import simulate
 
     several = ALL in (policy, launcher)
@@ -56,12 +48,8 @@ def command(
         raise HiosError(f"--output: found the file {output}; required with all: a folder, with a file for each result")
     else:
         require_writable(output / "result.json")
-    given = Scenario.read(scenario, load=load)
-    if weights is not None:
-        given = given.with_launcher(weights)
+    given = scenario_of(scenario, load, weights, calibration)
     refuse_overwriting([scenario, *given.files, *([calibration] if calibration else [])], [output])
-    if calibration is not None:
-        given = calibrated(given, load_file(calibration, CalibrationFile), str(calibration))
     for model in given.models:
         if model.problem.disturbed:
             warn(f"{model.costs.source}: {model.problem.disturbed}; profile again on an idle machine")

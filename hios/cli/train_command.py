@@ -13,6 +13,8 @@ from hios.cli.options import PATH, output_option, refuse_overwriting
 
 if TYPE_CHECKING:
     from hios.problem import Problem
+    from hios.serving.launcher.launcher_settings import LauncherSettings
+    from hios.serving.scenario import Scenario
 
 
 @click.command("train")
@@ -38,6 +40,11 @@ if TYPE_CHECKING:
 @click.option("--set", "changes", metavar="NAME=VALUE", multiple=True, help="Another setting of a launcher's training.")
 @click.option("--as-printed", is_flag=True, help="Train a launcher by Algorithm 1 of TOP as it is printed.")
 @click.option("--load", type=float, default=1.0, show_default=True, help="Factor for the rates of a scenario.")
+@click.option(
+    "--calibration",
+    type=PATH,
+    help="calibration.json of a scenario, with which a launcher is trained for this machine (hios load --calibrate).",
+)
 @click.option(
     "--sub-blocks",
     type=click.IntRange(1),
@@ -66,6 +73,7 @@ def command(
     changes: tuple[str, ...],
     as_printed: bool,
     load: float,
+    calibration: Path | None,
     sub_blocks: int,
     r: int,
     s: int,
@@ -87,12 +95,18 @@ def command(
     from hios.artifacts import require_writable
 
     if learn == "launcher":
+        from hios.cli.files import scenario_of
+        from hios.serving.launcher.launcher_settings import AS_PRINTED, settings_of
+
         if len(files) > 1:
             raise click.UsageError(f"found {len(files)} files; allowed: with --learn launcher, a scenario alone")
-        refuse_overwriting(files, [output])
+        refuse_overwriting([*files, *([calibration] if calibration else [])], [output])
         require_writable(output)
-        _train_launcher(files[0], output, load, _changes(changes), size, as_printed=as_printed, steps=steps, seed=seed)
+        settings = settings_of(size, _changes(changes), **(AS_PRINTED if as_printed else {}), steps=steps, seed=seed)
+        _train_launcher(scenario_of(files[0], load, calibration=calibration), output, settings)
         return
+    if calibration is not None:
+        raise click.UsageError("--calibration: found without --learn launcher; allowed: with it")
     from hios.schedulers.policy.policy_file import write_policy
     from hios.schedulers.policy.training import Settings, train
 
@@ -130,29 +144,15 @@ def _changes(texts: Sequence[str]) -> dict[str, str]:
     return changes
 
 
-def _train_launcher(
-    path: Path,
-    output: Path,
-    load: float,
-    changes: dict[str, str],
-    size: str,
-    *,
-    as_printed: bool,
-    steps: int | None,
-    seed: int,
-) -> None:
+def _train_launcher(scenario: Scenario, output: Path, settings: LauncherSettings) -> None:
     """Train a launcher on a scenario, and say what it is good for."""
-    from hios.serving.launcher.launcher_settings import AS_PRINTED, settings_of
     from hios.serving.launcher.launcher_training import train_launcher
-    from hios.serving.scenario import Scenario
-
-    settings = settings_of(size, changes, **(AS_PRINTED if as_printed else {}), steps=steps, seed=seed)
 
     def progress(step: int, goodput: float | None) -> None:
         if goodput is not None:
             click.echo(f"step {step} of {settings.steps}: goodput {goodput:.4g} tasks/s", err=True)
 
-    launcher = train_launcher(Scenario.read(path, load=load), settings, progress)
+    launcher = train_launcher(scenario, settings, progress)
     launcher.write(output)
     for policy, goodput, mean_ms in launcher.facts["candidates"]:
         mean = "-" if mean_ms is None else f"{mean_ms:.4g}"

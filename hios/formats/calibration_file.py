@@ -27,7 +27,7 @@ class PairFactor(Record, frozen=True):
 
     model: Annotated[Label, doc("The model that is slowed down.")]
     beside: Annotated[Label, doc("The model that runs on the other lane.")]
-    factor: Annotated[AboveZero, doc("Mean time of a task while the other model runs, over its mean time alone.")]
+    factor: Annotated[AboveZero, doc("Median time of a task while the other model runs, over its median time alone.")]
 
 
 class CalibrationFile(Record, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class CalibrationFile(Record, frozen=True, kw_only=True):
 
     lanes: Annotated[DeviceCount, doc("Lanes that were measured.")]
     models: Annotated[
-        dict[Label, Annotated[AboveZero, doc("Mean time of a task alone on a lane, over the sum of its operators.")]],
+        dict[Label, Annotated[AboveZero, doc("Median time of a task alone on a lane, over the sum of its operators.")]],
         Meta(min_length=1),
         doc("Factors for the times of costs.json, by model."),
     ]
@@ -46,7 +46,7 @@ class CalibrationFile(Record, frozen=True, kw_only=True):
     jitter: Annotated[
         tuple[AboveZero, ...],
         Meta(min_length=2),
-        doc("Run times over their mean, at evenly spaced quantiles in ascending order; their mean is 1."),
+        doc("Run times over their median, at evenly spaced quantiles in ascending order."),
     ]
     seconds: Annotated[NonNegative, doc("How long the calibration took, including the start of servers.")]
     measured_at: OrAbsent[Annotated[Timestamp, doc("When the calibration began, UTC.")]] = None

@@ -13,7 +13,7 @@ from dataclasses import astuple, dataclass
 from itertools import groupby
 from typing import TextIO
 
-from hios.charts.theme import TYPE_COLOURS, style_of
+from hios.charts.theme import TYPE_COLORS, style_of
 from hios.errors import HiosError
 from hios.report.schedule_summary import device_uses, summary, type_shares
 from hios.report.short_names import Lane, lanes, lanes_of, short_names, shortened
@@ -33,7 +33,7 @@ _LABEL_COLUMNS = 8
 #: Between the words of a legend.
 _GAP = "   "
 #: Colors of neighbors where types are not known.
-_IN_TURN = (TYPE_COLOURS[0], TYPE_COLOURS[5])
+_IN_TURN = (TYPE_COLORS[0], TYPE_COLORS[5])
 #: Columns between two times on the axis, at least.
 _TICK_COLUMNS = 10
 #: A schedule that ends before this has no time axis: nothing takes so little, and steps of it would not be numbers.

@@ -1,8 +1,9 @@
 """Measure what `hios.serving.calibration` needs: real servers of the scenario's models, one task after another.
 
-Alone on a lane, tasks give the factor of each model and the jitter; two models on two lanes at once, their slow-down.
-One task at a time over all lanes, whole (ios) and block by block (top), gives the overheads: least squares with
-constants that are not negative.
+Alone on a lane, tasks give the factor of each model; two models on two lanes at once, their slow-down; and the spread
+of all these times is the jitter. One task at a time over all lanes, whole (ios) and block by block (top), gives the
+overheads: least squares with constants that are not negative. Factors are of medians: a disturbance of a second, as a
+shared machine has them, would otherwise be part of one model's or one pair's constant.
 """
 
 from __future__ import annotations
@@ -101,8 +102,8 @@ def calibrate(
         for pair in both:
             show(" beside ".join(scenario.models[number].label for number in pair))
             pairs |= _beside(server, pair, tasks, budget_s * _PAIRS / len(both), watch)
-    means = [statistics.fmean(times) for times in alone]
-    factors = [mean / sum(model.problem.time) for mean, model in zip(means, scenario.models, strict=True)]
+    medians = [statistics.median(times) for times in alone]
+    factors = [time_ms / sum(model.problem.time) for time_ms, model in zip(medians, scenario.models, strict=True)]
     rows = [(_coefficients(scenario, "one-per-lane", n), statistics.median(own)) for n, own in enumerate(latencies)]
     for name in _OVER_LANES:
         show(f"one task at a time under {name}")
@@ -120,7 +121,7 @@ def calibrate(
         models=dict(zip(labels, factors, strict=True)),
         overheads=Overheads(**dict(zip(_CONSTANTS, overheads, strict=True))),
         corun=tuple(
-            PairFactor(labels[model], labels[beside], statistics.fmean(times) / means[model])
+            PairFactor(labels[model], labels[beside], statistics.median(times) / medians[model])
             for (model, beside), times in sorted(pairs.items())
         ),
         jitter=jitter_of([*alone, *pairs.values()]),
@@ -223,8 +224,6 @@ def fitted(rows: Sequence[tuple[Sequence[float], float]]) -> list[float]:
 
 
 def jitter_of(groups: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """Quantiles of times over the mean of their group, all groups together, scaled so that drawn values have mean 1."""
-    relative = sorted(value / statistics.fmean(times) for times in groups if times for value in times)
-    quantiles = np.quantile(np.array(relative), np.linspace(0, 1, _QUANTILES))
-    mean = float(np.mean((quantiles[1:] + quantiles[:-1]) / 2))
-    return tuple(float(value / mean) for value in quantiles)
+    """Evenly spaced quantiles of times over the median of their group, all groups together."""
+    relative = [value / statistics.median(times) for times in groups if times for value in times]
+    return tuple(map(float, np.quantile(np.array(relative), np.linspace(0, 1, _QUANTILES))))

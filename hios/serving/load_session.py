@@ -72,7 +72,7 @@ def load(
     """Run all repeats of a scenario under a policy.
 
     Args:
-        scenario: models with weights, arrivals, lanes.
+        scenario: models with weights, arrivals, lanes; if it is calibrated, the simulator chooses for this machine.
         name: of a policy; ``auto`` is what the simulator finds best on other traces.
         launcher: open, fixed or water-filling; that of the scenario if None.
         virtual: whether lanes may share cores where there are fewer.
@@ -88,6 +88,7 @@ def load(
     launcher = launcher or scenario.file.launcher
     candidates = compared_policies(scenario, launcher) if name == AUTO else ()
     chosen = candidates[0].policy if candidates else None
+    scenario = scenario.plain
     platform = describe(scenario.lanes, virtual=virtual)
     rows = None if trace is None else LaneTrace(scenario)
     outcomes: list[Outcome] = []

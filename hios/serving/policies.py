@@ -105,13 +105,13 @@ def _pos(*, strict: bool, each_on_a_lane: bool = False) -> Callable[[Scenario], 
 
 #: Blocks of a combined block by default: the least H of the paper (section VI-E); where an idle lane starts the next
 #: combined block anyway, a larger one only has tasks wait for each other.
-_NEIGHBOURS, _ALONE = 2, 1
+_NEIGHBORS, _ALONE = 2, 1
 
 
 def _top(scenario: Scenario, *, shared: bool = False) -> Pipeline:
     if shared:
         _require_lanes(scenario, "top-open")
-    most = scenario.file.top.most or (_ALONE if shared else _NEIGHBOURS)
+    most = scenario.file.top.most or (_ALONE if shared else _NEIGHBORS)
     return TopPipelines(scenario, shared=shared).of(combined_blocks(scenario, most))
 
 

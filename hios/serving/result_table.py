@@ -60,7 +60,7 @@ def calibration_table(calibration: CalibrationFile) -> str:
         f"hand-over {overheads.hand_over_ms:.3f} ms"
     )
     shares = [calibration.jitter[round(share * (len(calibration.jitter) - 1))] for share in (0.5, 0.9, 0.99)]
-    lines.append("times over their mean: p50 {:.3f}, p90 {:.3f}, p99 {:.3f}".format(*shares))
+    lines.append("times over their median: p50 {:.3f}, p90 {:.3f}, p99 {:.3f}".format(*shares))
     return "\n".join([*lines, f"{calibration.lanes} lane(s), measured in {calibration.seconds:.0f} s"])
 
 

@@ -71,14 +71,14 @@ def test_text_is_readable() -> None:
 
 def test_names_are_readable_on_their_bars() -> None:
     """Names on bars have the contrast of text; bars or their outlines have that of graphics, light and dark."""
-    for color in theme.TYPE_COLOURS:
+    for color in theme.TYPE_COLORS:
         assert _contrast(theme.ON_TYPE, color) >= TEXT
         assert _contrast(color, theme.DARK[theme.GROUND]) >= GRAPHICS
     assert _contrast(theme.OUTLINE, theme.GROUND) >= GRAPHICS
 
 
 @pytest.mark.parametrize("deficiency", DEFICIENCIES)
-@pytest.mark.parametrize("palette", ["SERIES", "TYPE_COLOURS"])
+@pytest.mark.parametrize("palette", ["SERIES", "TYPE_COLORS"])
 def test_colors_differ(palette: str, deficiency: str) -> None:
     """Any two colors of a palette differ by 10 in CIELAB, four times what an eye notices, as everyone sees them."""
     nearest = min(_difference(*pair, deficiency) for pair in combinations(getattr(theme, palette), 2))
@@ -96,7 +96,7 @@ def test_types_have_one_look() -> None:
     for types in networks.values():
         assert len({theme.style_of(name) for name in types}) == len(types)
     assert theme.style_of("a type of my own") == theme.style_of("a type of my own")
-    assert len({theme.style_of(f"type {number}") for number in range(500)}) == 2 * len(theme.TYPE_COLOURS)
+    assert len({theme.style_of(f"type {number}") for number in range(500)}) == 2 * len(theme.TYPE_COLORS)
 
 
 def test_dark_rules_exchange_every_neutral_color() -> None:

@@ -118,11 +118,14 @@ def test_overheads_are_fitted() -> None:
     assert fitted([((1.0, 0.0), -1.0), ((0.0, 1.0), 2.0)]) == [0.0, 2.0]
 
 
-def test_jitter_has_mean_one() -> None:
-    """Whatever the groups' own means are."""
+def test_jitter_is_relative_to_the_median_of_a_group() -> None:
+    """Groups of short and of long tasks have the same jitter if they vary as much, and one slow run changes no other."""
     pytest.importorskip("torch")
     from hios.serving.calibrating import jitter_of
 
-    jitter = jitter_of([[1.0, 1.1, 1.3], [10.0, 9.0, 14.0]])
-    assert list(jitter) == sorted(jitter)
-    assert statistics.fmean(drawn_jitter(jitter, 0)) == pytest.approx(1.0, rel=0.01)
+    short, long = [1.0, 1.1, 0.9], [10.0, 11.0, 9.0]
+    assert jitter_of([short, long]) == pytest.approx(jitter_of([short]))
+    disturbed = jitter_of([short, [*long, 10.0, 50.0]])
+    assert list(disturbed) == sorted(disturbed)
+    assert (disturbed[0], disturbed[50], disturbed[-1]) == pytest.approx((0.9, 1.0, 5.0))
+    assert statistics.median(drawn_jitter(disturbed, 0)) == pytest.approx(1.0, rel=0.02)

@@ -1,0 +1,146 @@
+"""Policies for several models on this machine's cores, all measured on the same traces, and the goals for them.
+
+    python benchmarks/serving_goals.py SCENARIO [--calibration FILE] [--duration S] [--rounds N] [--loads SHARE ...]
+
+SCENARIO is as `hios load` takes it, with Poisson arrivals; its rates count as proportions. A load of 1 is what keeps
+all lanes busy by the calibration, which comes first (about a minute) unless a file is given. A launcher is trained at
+every load with --size. Then, at every load and in every round, each policy gets the same trace from a server of its
+own, in an order that rotates. The policy that `auto` takes is chosen in the simulator, on other traces.
+
+Printed for every load: tasks within their SLO a second, completed tasks a second, and median and mean latency of all
+models together, as medians over the rounds. Then the goals, at the loads that are there:
+
+- auto: within 2 % of the best policy without learning, in goodput, at every load;
+- learned: goodput 10 % above every baseline as published (one task at a time, strict rounds), at 0.8;
+- the best policy that is not one task per lane: median latency 10 % below one-per-lane, at 0.3;
+- top-open: within 5 % of one-per-lane in completed tasks, in overload.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from hios import artifacts
+from hios.formats.calibration_file import CalibrationFile
+from hios.formats.serving_result_file import ResultFile
+from hios.serving.calibrating import calibrate
+from hios.serving.calibration import calibrated
+from hios.serving.launcher.launcher_settings import SIZES, settings_of
+from hios.serving.launcher.launcher_training import train_launcher
+from hios.serving.load_session import load
+from hios.serving.policies import LEARNED_POLICIES, policies_of
+from hios.serving.result_table import calibration_table
+from hios.serving.scenario import Scenario
+from hios.serving.simulate import compared
+
+#: Baselines as their papers have them: one task at a time, and rounds that wait for a task of every model.
+PUBLISHED = ("sequential", "ios", "nimble", "opara", "hios-lp", "threads", "pos-strict")
+COLUMNS = ("goodput/s", "done/s", "p50 ms", "mean ms", "work")
+Row = dict[str, float]
+
+
+def row_of(result: ResultFile) -> Row:
+    """What is compared of a result."""
+    total, seconds = result.total, result.duration_s * result.repeats
+    numbers = (total.goodput / seconds, total.completed / seconds, total.p50_ms, total.mean_ms, result.utilisation)
+    return dict(zip(COLUMNS, (float("nan") if value is None else value for value in numbers), strict=True))
+
+
+def capacity(scenario: Scenario, calibration: CalibrationFile) -> float:
+    """The load at which operators keep all lanes busy."""
+    work = sum(m.rate * sum(m.problem.time) / 1e3 * calibration.models[m.label] for m in scenario.models)
+    return scenario.lanes / work
+
+
+def at(path: Path, factor: float, duration_s: float, seed: int) -> Scenario:
+    """The scenario with other rates, duration and seed."""
+    scenario = Scenario.read(path, load=factor)
+    file = msgspec.structs.replace(scenario.file, duration_s=duration_s, seed=seed, repeats=1)
+    return dataclasses.replace(scenario, file=file)
+
+
+def measured(path: Path, factor: float, weights: Path, duration_s: float, rounds: int) -> dict[str, Row]:
+    """Medians over the rounds for every policy that can run the scenario."""
+    rows: dict[str, list[Row]] = {}
+    names = policies_of(Scenario.read(path).with_launcher(weights))
+    for number in range(rounds):
+        scenario = at(path, factor, duration_s, 100 + number).with_launcher(weights)
+        turn = number * len(names) // max(1, rounds)
+        for name in [*names[turn:], *names[:turn]]:
+            report = load(scenario, name)
+            if report.wrong:
+                sys.exit(f"{name}: {report.wrong}")
+            rows.setdefault(name, []).append(row_of(report.result))
+    return {name: {key: statistics.median(row[key] for row in own) for key in COLUMNS} for name, own in rows.items()}
+
+
+def goals(load_share: float, rows: Mapping[str, Row], chosen: str) -> list[str]:
+    """The goals that concern a load, in words."""
+    static = {name: row for name, row in rows.items() if name not in LEARNED_POLICIES}
+    best = max(static, key=lambda name: static[name]["goodput/s"])
+    gap = rows[chosen]["goodput/s"] / rows[best]["goodput/s"] - 1
+    lines = [f"auto takes {chosen}: {gap:+.1%} beside {best}, the best without learning (goal: -2 %)"]
+    if load_share == 0.8:
+        baseline = max(PUBLISHED, key=lambda name: rows[name]["goodput/s"])
+        for name in LEARNED_POLICIES:
+            gain = rows[name]["goodput/s"] / max(rows[baseline]["goodput/s"], 1e-9) - 1
+            lines.append(f"{name}: {gain:+.1%} beside {baseline}, the best baseline as published (goal: +10 %)")
+    if load_share == 0.3:
+        fast = min((n for n in rows if n != "one-per-lane"), key=lambda n: rows[n]["p50 ms"])
+        for name in dict.fromkeys([fast, "top-open", chosen]):
+            gain = rows[name]["p50 ms"] / rows["one-per-lane"]["p50 ms"] - 1
+            lines.append(f"{name}: median latency {gain:+.1%} beside one-per-lane (goal: -10 %)")
+    if load_share > 1:
+        for name in ("top-open", "top"):
+            gap = rows[name]["done/s"] / rows["one-per-lane"]["done/s"] - 1
+            lines.append(f"{name}: completes {gap:+.1%} beside one-per-lane" + " (goal: -5 %)" * (name == "top-open"))
+    return lines
+
+
+def main() -> None:
+    """Calibrate, train, measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenario", type=Path)
+    parser.add_argument("--calibration", type=Path)
+    parser.add_argument("--duration", type=float, default=20.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--loads", type=float, nargs="+", default=[0.3, 0.5, 0.8, 1.2])
+    parser.add_argument("--size", choices=list(SIZES), default="small")
+    options = parser.parse_args()
+    scenario = Scenario.read(options.scenario)
+    if options.calibration is None:
+        calibration = calibrate(scenario, show=lambda text: print(f"measuring {text}", file=sys.stderr))
+    else:
+        calibration = artifacts.load(options.calibration, CalibrationFile)
+    print(calibration_table(calibration), flush=True)
+    full = capacity(scenario, calibration)
+    with tempfile.TemporaryDirectory() as folder:
+        for share in options.loads:
+            machine = calibrated(at(options.scenario, share * full, options.duration, 0), calibration)
+            began, weights = time.perf_counter(), Path(folder, f"launcher-{share}.safetensors")
+            train_launcher(machine, settings_of(options.size, {}, seed=0)).write(weights)
+            trained_s = time.perf_counter() - began
+            tuned = calibrated(
+                at(options.scenario, share * full, options.duration, 0).with_launcher(weights), calibration
+            )
+            chosen = compared(tuned, scenario.file.launcher)[0].policy
+            rates = ", ".join(f"{model.label} {model.rate:.3g}/s" for model in machine.models)
+            print(f"\nload {share:g}: {rates}; launcher trained in {trained_s:.0f} s", flush=True)
+            rows = measured(options.scenario, share * full, weights, options.duration, options.rounds)
+            print(f"{'policy':20} " + " ".join(f"{name:>10}" for name in COLUMNS))
+            for name, row in sorted(rows.items(), key=lambda entry: -entry[1]["goodput/s"]):
+                print(f"{name:20} " + " ".join(f"{row[key]:10.3f}" for key in COLUMNS))
+            print("\n".join(goals(share, rows, chosen)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
