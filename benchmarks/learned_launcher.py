@@ -30,12 +30,11 @@ from networks import inception_v3, resnet50, squeezenet, synthetic_costs
 
 from hios import Problem
 from hios.formats.scenario_file import ModelOfScenario, ScenarioFile
-from hios.serving.choosing import compare
 from hios.serving.launcher.launcher_settings import AS_PRINTED, SIZES, LauncherSettings, settings_of
 from hios.serving.launcher.launcher_training import JUDGING, Judge, random_search, train_launcher
 from hios.serving.policies import LEARNED, LEARNED_STATIC
 from hios.serving.scenario import Scenario, ServedModel, pipeline_blocks
-from hios.serving.simulate import outcomes_of
+from hios.serving.simulate import compare, outcomes_of
 
 LANES = 2
 #: Tasks in time within so many times the sequential time.

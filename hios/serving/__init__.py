@@ -12,10 +12,9 @@ simulator        the reference: a discrete-event simulator in plain Python
 event_kernel     the same simulator compiled by numba, equal event by event
 stepping         either of them in steps, between which combined blocks can change
 launcher         a learned launcher and its training (Algorithm 1 of TOP)
-choosing         auto: the policy that is best on other traces
 calibration      measured constants: factors, overheads, co-run by pair of models, jitter
 jobs             what config.yaml says about serving, and the files of the pipeline's jobs
-simulate         a scenario under a policy to result.json
+simulate         a scenario under a policy to result.json; auto: the policy that is best on other traces
 policy_grid      all policies under all launchers on the same tasks
 result_table     a result in the terminal
 

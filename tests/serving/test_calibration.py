@@ -119,7 +119,7 @@ def test_overheads_are_fitted() -> None:
 
 
 def test_jitter_is_relative_to_the_median_of_a_group() -> None:
-    """Groups of short and of long tasks have the same jitter if they vary as much, and one slow run changes no other."""
+    """Short and long tasks that vary as much have the same jitter, and one slow run changes no other quantile."""
     pytest.importorskip("torch")
     from hios.serving.calibrating import jitter_of
 

@@ -14,7 +14,6 @@ from torch import Tensor
 from hios.artifacts import Json
 from hios.schedulers.policy.perceptron import Array
 from hios.serving.arrivals import Trace, draw
-from hios.serving.choosing import HELD_OUT, compare, order_key
 from hios.serving.launcher.actions import ActionSpace, Decision
 from hios.serving.launcher.launcher_file import Launcher, blocks_of
 from hios.serving.launcher.launcher_settings import LauncherSettings
@@ -27,7 +26,7 @@ from hios.serving.launcher.scenario_environment import Decisions, LauncherEnviro
 from hios.serving.measures import Outcome
 from hios.serving.policies import LEARNED, LEARNED_STATIC, POLICIES
 from hios.serving.scenario import Scenario
-from hios.serving.simulate import outcomes_of
+from hios.serving.simulate import HELD_OUT, compare, order_key, outcomes_of
 from hios.serving.simulator import outcome
 from hios.serving.stepping import Steps
 
