@@ -2,8 +2,10 @@
 
 Alone on a lane, tasks give the factor of each model; two models on two lanes at once, their slow-down; and the spread
 of all these times is the jitter. One task at a time over all lanes, whole (ios) and block by block (top), gives the
-overheads: least squares with constants that are not negative. Factors are of medians: a disturbance of a second, as a
-shared machine has them, would otherwise be part of one model's or one pair's constant.
+overheads: least squares with constants that are not negative.
+
+All of this is measured in short rounds. What is compared, such as a model beside another and alone, is compared within
+a round, and constants are medians over the rounds: a shared machine changes its speed from one minute to the next.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import statistics
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -38,7 +41,7 @@ from hios.versions import versions
 #: Seconds of runs in all, and the share of them for tasks alone, for pairs, and for the policies that use all lanes.
 BUDGET_S = 45.0
 _ALONE, _PAIRS, _LANES = 0.3, 0.4, 0.3
-_WARMUP, _LEAST = 3, 5
+_ROUNDS, _WARMUP, _LEAST = 5, 3, 5
 _QUANTILES = 101
 _OVER_LANES = ("ios", "top")
 _CONSTANTS = ("task_ms", "run_ms", "stage_ms", "hand_over_ms")
@@ -89,42 +92,41 @@ def calibrate(
             f"{scenario.source}: models.{empty[0]}.costs: found no time; required to calibrate: times above 0"
         )
     tasks = [list(example_inputs(model.problem.graph.inputs, scenario.file.seed)) for model in scenario.models]
-    count = len(scenario.models)
-    watch = _Watch()
-    with Server(scenario, "one-per-lane", virtual=virtual, timeout_s=timeout_s, watch=watch.add) as server:
-        show("each model alone on a lane")
-        alone, latencies = [], []
-        for number in range(count):
-            latencies.append(_closed_loop(server, number, tasks[number], budget_s * _ALONE / count, watch))
-            alone.append(watch.take()[number])
-        pairs: dict[tuple[int, int], list[float]] = {}
-        both = list(itertools.combinations_with_replacement(range(count), 2)) if scenario.lanes > 1 else []
-        for pair in both:
-            show(" beside ".join(scenario.models[number].label for number in pair))
-            pairs |= _beside(server, pair, tasks, budget_s * _PAIRS / len(both), watch)
-    medians = [statistics.median(times) for times in alone]
-    factors = [time_ms / sum(model.problem.time) for time_ms, model in zip(medians, scenario.models, strict=True)]
-    rows = [(_coefficients(scenario, "one-per-lane", n), statistics.median(own)) for n, own in enumerate(latencies)]
-    for name in _OVER_LANES:
-        show(f"one task at a time under {name}")
-        with Server(scenario, name, virtual=virtual, timeout_s=timeout_s) as server:
-            for number in range(count):
-                own = _closed_loop(server, number, tasks[number], budget_s * _LANES / len(_OVER_LANES) / count)
-                rows.append((_coefficients(scenario, name, number), statistics.median(own)))
-    scaled = [factors[place % count] for place in range(len(rows))]
-    overheads = fitted(
-        [(row[1:], latency - factor * row[0]) for (row, latency), factor in zip(rows, scaled, strict=True)]
-    )
+    count, watch = len(scenario.models), _Watch()
+    with ExitStack() as stack:
+        alone = stack.enter_context(
+            Server(scenario, "one-per-lane", virtual=virtual, timeout_s=timeout_s, watch=watch.add)
+        )
+        over = {
+            name: stack.enter_context(Server(scenario, name, virtual=virtual, timeout_s=timeout_s))
+            for name in _OVER_LANES
+        }
+        for server in (alone, *over.values()):
+            for number, task in enumerate(tasks):
+                for _ in range(_WARMUP):
+                    server.infer(scenario.models[number].label, task)
+        rounds = []
+        for number in range(_ROUNDS):
+            show(f"each model alone, beside each other, and over all lanes: round {number + 1} of {_ROUNDS}")
+            rounds.append(_round(alone, over, tasks, budget_s / _ROUNDS, watch))
+    typical = [statistics.median(own.alone(number) for own in rounds) for number in range(count)]
+    factors = [time_ms / sum(model.problem.time) for time_ms, model in zip(typical, scenario.models, strict=True)]
+    rows = [
+        (_coefficients(scenario, name, number), _relative(rounds, name, number) * typical[number], factors[number])
+        for name in ("one-per-lane", *_OVER_LANES)
+        for number in range(count)
+    ]
+    overheads = fitted([(row[1:], latency - factor * row[0]) for row, latency, factor in rows])
     labels = [model.label for model in scenario.models]
     return CalibrationFile(
         lanes=scenario.lanes,
         models=dict(zip(labels, factors, strict=True)),
         overheads=Overheads(**dict(zip(_CONSTANTS, overheads, strict=True))),
         corun=tuple(
-            PairFactor(labels[model], labels[beside], statistics.median(times) / medians[model])
-            for (model, beside), times in sorted(pairs.items())
+            PairFactor(labels[model], labels[beside], _slow_down(rounds, model, beside))
+            for model, beside in sorted(rounds[0].pairs)
         ),
-        jitter=jitter_of([*alone, *pairs.values()]),
+        jitter=jitter_of([times for own in rounds for times in (*own.times, *own.pairs.values())]),
         seconds=time.perf_counter() - clock,
         measured_at=f"{began:%Y-%m-%dT%H:%M:%SZ}",
         platform=describe(scenario.lanes, virtual=virtual),
@@ -132,13 +134,60 @@ def calibrate(
     )
 
 
+@dataclass(frozen=True)
+class _Round:
+    """What is measured within a few seconds, in which the machine's speed hardly changes; milliseconds.
+
+    Attributes:
+        times: of runs of each model alone on a lane.
+        pairs: of runs of a model while another runs, by both.
+        latencies: of tasks one at a time, by policy and model.
+    """
+
+    times: list[list[float]]
+    pairs: dict[tuple[int, int], list[float]]
+    latencies: dict[tuple[str, int], list[float]]
+
+    def alone(self, number: int) -> float:
+        """Typical time of a model alone on a lane."""
+        return statistics.median(self.times[number])
+
+
+def _round(
+    alone: Server, over: Mapping[str, Server], tasks: Sequence[Sequence[Tensor]], seconds: float, watch: _Watch
+) -> _Round:
+    """Measure everything once."""
+    count = len(tasks)
+    measured = _Round([], {}, {})
+    for number in range(count):
+        own = _closed_loop(alone, number, tasks[number], seconds * _ALONE / count, watch)
+        measured.latencies["one-per-lane", number] = own
+        measured.times.append(watch.take()[number])
+        for name, server in over.items():
+            share = seconds * _LANES / len(over) / count
+            measured.latencies[name, number] = _closed_loop(server, number, tasks[number], share)
+    both = list(itertools.combinations_with_replacement(range(count), 2)) if alone.scenario.lanes > 1 else []
+    for pair in both:
+        measured.pairs.update(_beside(alone, pair, tasks, seconds * _PAIRS / len(both), watch))
+    return measured
+
+
+def _slow_down(rounds: Sequence[_Round], model: int, beside: int) -> float:
+    """How many times as long a model takes while another runs; at least 1, as nothing gets faster by that."""
+    ratios = [statistics.median(own.pairs[model, beside]) / own.alone(model) for own in rounds]
+    return max(1.0, statistics.median(ratios))
+
+
+def _relative(rounds: Sequence[_Round], name: str, number: int) -> float:
+    """Latency of a task of a model under a policy, over the time of its operators alone on a lane."""
+    return statistics.median(statistics.median(own.latencies[name, number]) / own.alone(number) for own in rounds)
+
+
 def _closed_loop(
     server: Server, number: int, task: Sequence[Tensor], seconds: float, watch: _Watch | None = None
 ) -> list[float]:
     """Latencies of one task after another, milliseconds."""
     label = server.scenario.models[number].label
-    for _ in range(_WARMUP):
-        server.infer(label, task)
     if watch is not None:
         watch.recording = True
     times_ms: list[float] = []
@@ -179,6 +228,10 @@ def _beside(
         thread.join()
     times = watch.take()
     first, second = pair
+    if not (times[first] and times[second]):
+        labels = " beside ".join(server.scenario.models[number].label for number in pair)
+        why = server.lost or "calibrate again"
+        raise HiosError(f"{server.scenario.source}: {labels}: no task ended in time; {why}")
     return {(first, second): times[first], (second, first): times[second]}
 
 
