@@ -1,4 +1,8 @@
-"""Guards: whether a model has changed since it was optimized, as the graph holds copies of its weights."""
+"""Guards: whether a model has changed since it was optimized, as the graph holds copies of its weights.
+
+Dynamo's guards cannot take the place of these (torch 2.13): its graphs have weights as inputs, so weights that were
+changed or replaced, another submodule of the same type, hooks, and another ``forward`` of a module pass its guards.
+"""
 
 from __future__ import annotations
 

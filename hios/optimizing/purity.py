@@ -2,6 +2,10 @@
 
 A model that changes its state or its inputs must run exactly as often as the user calls it. So before it runs for the
 first time, it is run on fake tensors, which record every write without carrying it out.
+
+torch.export with functionalization cannot take the place of that (torch 2.13): it does not report numbers and lists
+that a model changes, nor outputs that share memory. Without strict tracing it carries out writes into tensors that are
+neither parameters nor buffers; with it, writing into the ``data`` of a parameter crashes the process.
 """
 
 from __future__ import annotations
