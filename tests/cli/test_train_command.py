@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from safetensors import safe_open
 
-from hios import Schedule
+from hios import Schedule, artifacts
 from hios.cli import main
+from hios.formats.calibration_file import CalibrationFile
+from hios.formats.scenario_file import Overheads
 from tests.problems import problem
 
 
@@ -109,6 +112,22 @@ def test_launchers_serve_scenarios(files: tuple[Path, Path], tmp_path: Path) -> 
     assert (refused.exit_code, "needs a launcher" in refused.output) == (1, True)
 
 
+@pytest.mark.slow
+def test_launchers_are_trained_for_a_calibrated_machine(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """On a machine that takes three times as long, a task takes three times as long in the comparison, too."""
+    scenario, calibration = _scenario(files, tmp_path), tmp_path / "calibration.json"
+    measured = CalibrationFile(
+        lanes=2, models={"one": 3.0, "two": 3.0}, overheads=Overheads(), jitter=(1, 1), seconds=1
+    )
+    artifacts.write(calibration, "calibration", measured)
+    means = []
+    for more in ((), ("--calibration", calibration)):
+        done = _run("train", scenario, *_QUICK, "--load", 0.01, *more, "--output", tmp_path / "launcher.safetensors")
+        assert done.exit_code == 0, done.output
+        means.append(float(re.findall(r"^sequential: .* mean latency (\S+) ms$", done.stdout, re.MULTILINE)[0]))
+    assert means[1] == pytest.approx(3 * means[0], rel=0.2)  # tasks rarely meet
+
+
 def test_settings_of_launchers_are_checked(files: tuple[Path, Path], tmp_path: Path) -> None:
     """Names and values that are none: one line with what is allowed."""
     scenario = _scenario(files, tmp_path)
@@ -126,6 +145,8 @@ def test_settings_of_launchers_are_checked(files: tuple[Path, Path], tmp_path: P
         assert message in done.output
     both = _run("train", *files, "--learn", "launcher", "--output", tmp_path / "launcher.safetensors")
     assert "found 2 files; allowed: with --learn launcher, a scenario alone" in both.output
+    alone = _run("train", scenario, "--calibration", scenario, "--output", tmp_path / "policy.safetensors")
+    assert "--calibration: found without --learn launcher; allowed: with it" in alone.output
 
 
 def test_models_of_a_scenario(files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from hios.cli import main
 from hios.formats.calibration_file import CalibrationFile
 from hios.serving.calibrating import calibrate
 from hios.serving.calibration import calibrated
-from hios.serving.simulate import reference, simulate
+from hios.serving.load_session import load
+from hios.serving.simulate import compared, reference, simulate
 from tests.serving.served import scenario, scenario_file
 
 pytestmark = pytest.mark.slow  # three servers with workers
@@ -55,11 +56,21 @@ def test_the_command_refuses_what_contradicts(tmp_path: Path) -> None:
     output = str(tmp_path / "out.json")
     for more, message in (
         (["--calibrate", "--policy", "top"], "--policy: found with --calibrate; allowed: one of them."),
+        (["--calibrate", "--calibration", path], "--calibration: found with --calibrate; allowed: one of them."),
         ([], "Missing option '--policy'; required unless --calibrate is given."),
     ):
         done = CliRunner().invoke(main, ["load", path, *more, "--output", output])
         assert done.exit_code == 2
         assert message in done.stderr
+
+
+def test_auto_chooses_for_the_machine(measured: CalibrationFile, tmp_path: Path) -> None:
+    """A calibrated scenario runs the policy that is best in the calibrated simulator."""
+    given = calibrated(scenario(tmp_path), measured)
+    result = load(given, "auto", virtual=True).result
+    assert result.candidates == compared(given, given.file.launcher)
+    assert result.candidates != compared(given.plain, given.file.launcher)
+    assert result.chosen == result.candidates[0].policy
 
 
 def test_simulate_reads_what_load_wrote(measured: CalibrationFile, tmp_path: Path) -> None:
