@@ -142,7 +142,13 @@ class Dispatcher:
             self.bell.sleep(min(wake - time.perf_counter(), _LONGEST_S))
 
     def _has_work(self) -> bool:
-        return bool(self._runs) or any(map(len, self._queues)) or bool(self._instances.due())
+        if self._runs or self._instances.due():
+            return True
+        # In strict rounds a task may wait for one of another model that never comes.
+        return any(
+            len(queue) and (not self._pipeline.strict or self._instances.has_room(model))
+            for model, queue in enumerate(self._queues)
+        )
 
     # Queues
 

@@ -9,7 +9,7 @@ import functools
 import threading
 import time
 from array import array
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
@@ -220,10 +220,20 @@ class Repeat:
         """Give up what waits, and wait for what is in flight: the next repeat begins with nothing."""
         for answer in list(self._out.values()):
             answer.cancel()
+        if self._server.pipeline.strict:
+            self._fill_rounds()
         limit = time.monotonic() + _REST_S
         while self._out and time.monotonic() < limit:
             self._answered.set()
             time.sleep(0.005)
+
+    def _fill_rounds(self) -> None:
+        """Ask for tasks that nobody counts, as strict rounds with tasks in flight wait for the other models."""
+        in_flight = Counter(self._trace.models[task] for task, answer in list(self._out.items()) if answer.running())
+        most = max(in_flight.values(), default=0)
+        for model, label in enumerate(self._labels):
+            for _ in range(most - in_flight[model]):
+                self._server.submit(label, self._samples[label][0].inputs)
 
     def _tallies(self, still: Mapping[int, bool]) -> list[Tally]:
         """What became of the tasks by the end; of those still out then, whether they were in flight."""

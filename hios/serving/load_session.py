@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -102,7 +102,7 @@ def load(
         timeout_s=timeout_s,
         watch=None if rows is None else rows.add,
     ) as server:
-        samples = {model.label: _samples(server, model, tolerance, trusted) for model in scenario.models}
+        samples = _samples(server, tolerance, trusted)
         began, used, control, busy = datetime.now(UTC), time.process_time(), server.control_s, server.busy_s
         for number in range(scenario.file.repeats):
             if rows is not None:
@@ -140,17 +140,33 @@ def _watched(show: Callable[[Server, Progress], None], server: Server) -> Callab
     return lambda progress: show(server, progress)
 
 
-def _samples(server: Server, model: ServedModel, tolerance: float, trusted: bool) -> list[Sample]:
-    """Inputs with the outputs of a single inference, checked against the model; this also warms up the lanes.
+def _samples(server: Server, tolerance: float, trusted: bool) -> dict[str, list[Sample]]:
+    """By model, inputs with the outputs of a single inference, checked against the model; this also warms up the lanes.
 
     Raises:
         PlatformError: the outputs are not those of the program.
     """
-    samples = []
+    models, seed = server.scenario.models, server.scenario.file.seed
+    samples: dict[str, list[Sample]] = {model.label: [] for model in models}
     for number in range(_INPUTS):
-        inputs = list(example_inputs(model.problem.graph.inputs, server.scenario.file.seed + number))
-        alone = [server.infer(model.label, inputs) for _ in range(_WARMUP)][-1]
-        samples.append(Sample(inputs, alone, alone))
+        inputs = {model.label: list(example_inputs(model.problem.graph.inputs, seed + number)) for model in models}
+        for _ in range(_WARMUP):
+            alone = _outputs_alone(server, inputs)
+        for label, own in samples.items():
+            own.append(Sample(inputs[label], alone[label], alone[label]))
+    return {model.label: _checked(model, samples[model.label], tolerance, trusted) for model in models}
+
+
+def _outputs_alone(server: Server, inputs: Mapping[str, list[Tensor]]) -> dict[str, list[Tensor]]:
+    """Outputs of one inference of each model: one after another, except in strict rounds, which need all of them."""
+    if not server.pipeline.strict:
+        return {label: server.infer(label, own) for label, own in inputs.items()}
+    answers = {label: server.submit(label, own) for label, own in inputs.items()}
+    return {label: answer.result() for label, answer in answers.items()}
+
+
+def _checked(model: ServedModel, samples: list[Sample], tolerance: float, trusted: bool) -> list[Sample]:
+    """The samples with what outputs are compared with: those of the program, where the scenario names it."""
     if model.program is None:
         return samples
     expected = _model_outputs(model.program, [sample.inputs for sample in samples], trusted=trusted)

@@ -77,19 +77,43 @@ def test_arrivals_of_a_file_and_wrong_outputs(tmp_path: Path, monkeypatch: pytes
     with (tmp_path / "arrivals.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("time_s", "model"), *rows])
     given = scenario(tmp_path, arrivals="arrivals.csv", duration_s=2.0)
-    made = load_session._samples
+    made = load_session._checked
     (second,) = inputs("blocks", 99)
 
     def spoiled(*arguments: Any) -> list[Sample]:
         samples = made(*arguments)
         return [Sample([second], samples[0].alone, samples[0].expected), *samples[1:]]
 
-    monkeypatch.setattr(load_session, "_samples", spoiled)
+    monkeypatch.setattr(load_session, "_checked", spoiled)
     loaded = load(given, "one-per-lane", virtual=True)
     row = loaded.result.models["blocks"]
     assert (row.offered, row.completed, row.failed) == (8, 6, 2)  # inputs go in turns of four
     assert loaded.wrong.startswith("model blocks: output 0 differs by ")
     assert loaded.result.models["branches"].offered == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy_name", ["pos-strict", "pos-strict-per-lane"])
+def test_strict_rounds_end(policy_name: str, tmp_path: Path) -> None:
+    """What waits for the rarer model is no work left: every repeat ends, and the next one begins with nothing."""
+    models = {"branches": {"rate": 40.0}, "blocks": {"rate": 10.0}}
+    given = scenario(tmp_path, models, arrivals="periodic", duration_s=1.0, repeats=2)
+    loaded = load(given, policy_name, virtual=True)
+    contents = artifacts.plain(loaded.result)
+    _require_conserved(contents)
+    by_model = contents["models"]
+    assert {label: row["offered"] for label, row in by_model.items()} == {"branches": 80, "blocks": 20}
+    # Each repeat completes a task of each model in every round, and no round of it has a task of the other repeat.
+    assert 0 < by_model["blocks"]["completed"] <= 20
+    assert by_model["branches"]["completed"] == by_model["blocks"]["completed"]
+    assert contents["total"]["failed"] == 0
+
+
+def test_closing_does_not_wait_for_rounds(tmp_path: Path) -> None:
+    """More tasks than places wait for the other model when the server closes: they fail."""
+    with Server(scenario(tmp_path, lanes=1), "pos-strict", virtual=True) as server:
+        answers = [server.submit("blocks", inputs("blocks", 0)) for _ in range(server.pipeline.slots + 3)]
+    assert all("the server is closed" in str(answer.exception(0)) for answer in answers)
 
 
 def test_tasks_that_fail_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
