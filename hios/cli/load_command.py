@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 )
 @serving_options()
 @output_option("result.json")
-@click.option("--trace", type=PATH, help="Chrome/Perfetto trace to write, of what ran on which lane.")
+@click.option("--trace", type=PATH, help="Chrome/Perfetto trace to write: what ran on which lane, and each request.")
 @click.option(
     "--metrics",
     type=PATH,

@@ -32,7 +32,7 @@ block_values     values between blocks, and the slots that hold them
 load_generator   open loop: tasks are sent on time, whether or not earlier ones completed
 load_session     a scenario under real load to result.json
 calibrating      measurement of the constants, in about a minute
-lane_trace       what ran on which lane, for Perfetto
+lane_trace       what ran on which lane, and each request, for Perfetto
 metrics_file     metrics in the text format of Prometheus
 live_table       progress of a load, in the terminal
 """

@@ -42,6 +42,7 @@ class Task:
         arrived_s: when it arrived, by ``time.perf_counter``.
         slots: slots of the arena that hold its values, by number of the `Slots`; of an instance.
         since_s: since when the instance waits before its next block.
+        number: of no other request of its server, from 1.
     """
 
     model: str
@@ -50,6 +51,7 @@ class Task:
     arrived_s: float
     slots: dict[int, int] = field(default_factory=dict)
     since_s: float = 0.0
+    number: int = 0
 
 
 @dataclass(slots=True)

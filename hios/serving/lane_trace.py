@@ -1,29 +1,51 @@
-"""What ran on which lane, as a Chrome trace, which Perfetto and chrome://tracing open."""
+"""What ran on which lane, and what became of every request, as a Chrome trace for Perfetto or chrome://tracing."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from hios.artifacts import replacing
 from hios.serving.instances import Run
 from hios.serving.lane import Answer
 from hios.serving.scenario import Scenario
 
+#: Processes of the trace: lanes with a thread each, and requests with a thread for each model.
+_LANES, _REQUESTS = 0, 1
+
+
+@dataclass
+class _Request:
+    """A request that ran.
+
+    Attributes:
+        model: number of its model.
+        arrived_ns: when it arrived.
+        blocks: by block, when it began and ended, on any lane.
+    """
+
+    model: int
+    arrived_ns: int
+    blocks: dict[int, tuple[int, int]] = field(default_factory=dict)
+
 
 class LaneTrace:
-    """Runs of blocks by lane, up to so many that a viewer still opens the file.
+    """Runs of blocks by lane and by request, up to so many that a viewer still opens the file.
 
     Args:
         scenario: whose models are served.
     """
 
-    _MOST = 200_000
+    _MOST = 100_000
 
     def __init__(self, scenario: Scenario) -> None:
         self._labels = [model.label for model in scenario.models]
-        self._events: list[dict[str, object]] = []
+        self._events: list[dict[str, Any]] = []
+        self._requests: dict[int, _Request] = {}
         self._recording = False
         self._begin_ns = 0
 
@@ -37,31 +59,66 @@ class LaneTrace:
         """Record a run of a lane; called by the server."""
         if not self._recording or len(self._events) >= self._MOST:
             return
-        blocks = [f"{self._labels[model]} {block}" for model, block in (run.members[place] for place in places)]
+        members = [run.members[place] for place in places]
+        event = self._event("X", " + ".join(f"{self._labels[model]} {block}" for model, block in members), _LANES, lane)
         self._events.append(
             {
-                "ph": "X",
-                "name": " + ".join(blocks),
+                **event,
                 "cat": "failed" if answer.failed or answer.aborted else "run",
-                "pid": 0,
-                "tid": lane,
-                "ts": (answer.began_ns - self._begin_ns) / 1e3,
+                "ts": self._us(answer.began_ns),
                 "dur": (answer.ended_ns - answer.began_ns) / 1e3,
-                "args": {"run": run.number, "combined block": run.combined},
+                "args": {
+                    "run": run.number,
+                    "combined block": run.combined,
+                    "requests": [run.tasks[place].number for place in places],
+                },
             }
         )
+        for place, (model, block) in zip(places, members, strict=True):
+            task = run.tasks[place]
+            request = self._requests.setdefault(task.number, _Request(model, round(task.arrived_s * 1e9)))
+            began, ended = request.blocks.get(block, (answer.began_ns, answer.ended_ns))
+            request.blocks[block] = min(began, answer.began_ns), max(ended, answer.ended_ns)
 
     def write(self, path: str | Path, title: str) -> None:
-        """Write the trace, with a thread for each lane and a slice for each block."""
-        lanes = sorted({int(str(event["tid"])) for event in self._events})
-        names: list[dict[str, object]] = [
-            {"ph": "M", "name": "thread_name", "pid": 0, "tid": lane, "args": {"name": f"lane {lane}"}}
-            for lane in lanes
+        """Write the trace: a slice for each block on its lane, and for each request, with its wait and its blocks."""
+        lanes = sorted({event["tid"] for event in self._events})
+        names = [
+            {"ph": "M", "name": "process_name", "pid": _LANES, "args": {"name": "lanes"}},
+            {"ph": "M", "name": "process_name", "pid": _REQUESTS, "args": {"name": "requests"}},
+            *(self._name(_LANES, lane, f"lane {lane}") for lane in lanes),
+            *(self._name(_REQUESTS, model, label) for model, label in enumerate(self._labels)),
         ]
+        slices = [event for number, request in self._requests.items() for event in self._slices(number, request)]
         document = {
             "displayTimeUnit": "ms",
             "otherData": {"title": title},
-            "traceEvents": [*names, *self._events],
+            "traceEvents": [*names, *self._events, *slices],
         }
         with replacing(path) as temporary:
             temporary.write_text(json.dumps(document) + "\n", encoding="utf-8")
+
+    def _slices(self, number: int, request: _Request) -> Iterator[dict[str, Any]]:
+        """A request from its arrival to the end of its last block; within it the wait before the first, and each."""
+        blocks = sorted(request.blocks.items())
+        begin, end = min(began for _, (began, _) in blocks), max(ended for _, (_, ended) in blocks)
+        spans = [
+            (f"{self._labels[request.model]} {number}", request.arrived_ns, end),
+            ("waits", request.arrived_ns, begin),
+            *((f"block {block}", *span) for block, span in blocks),
+        ]
+        for name, began, ended in spans:
+            for phase, at_ns in (("b", began), ("e", ended)):
+                event = self._event(phase, name, _REQUESTS, request.model)
+                yield {**event, "cat": "request", "id": number, "ts": self._us(at_ns)}
+
+    def _us(self, at_ns: int) -> float:
+        return (at_ns - self._begin_ns) / 1e3
+
+    @staticmethod
+    def _event(phase: str, name: str, process: int, thread: int) -> dict[str, Any]:
+        return {"ph": phase, "name": name, "pid": process, "tid": thread}
+
+    @classmethod
+    def _name(cls, process: int, thread: int, name: str) -> dict[str, Any]:
+        return {**cls._event("M", "thread_name", process, thread), "args": {"name": name}}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -99,6 +100,7 @@ class Server:
             )
             for model, own in zip(scenario.models, rules, strict=True)
         }
+        self._numbers = itertools.count(1)
         self._closing = contextlib.ExitStack()
         self._up = threading.Event()
         self._why = ""
@@ -215,7 +217,8 @@ class Server:
         _check(self._graphs[model], model, inputs)
         answer: Future[list[Tensor]] = Future()
         now = time.perf_counter()
-        self._queues[model].put(Task(model, inputs, answer, now if arrived_s is None else arrived_s))
+        arrived = now if arrived_s is None else arrived_s
+        self._queues[model].put(Task(model, inputs, answer, arrived, number=next(self._numbers)))
         self._dispatcher.bell.ring()
         return answer
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,28 @@ def _require_conserved(contents: dict[str, Any]) -> None:
         assert row["offered"] == ended + row["waiting"] + row["in_flight"]
 
 
+def _require_requests(events: list[dict[str, Any]], blocks: int) -> None:
+    """Every request is a slice from its arrival on, in which it waits, and then runs block by block."""
+    began: dict[tuple[int, str], float] = {}
+    spans: dict[int, dict[str, tuple[float, float]]] = defaultdict(dict)
+    for event in events:
+        if event["ph"] == "b":
+            began[event["id"], event["name"]] = event["ts"]
+        elif event["ph"] == "e":
+            spans[event["id"]][event["name"]] = began.pop((event["id"], event["name"])), event["ts"]
+    assert began == {}
+    whole = [own for number, own in spans.items() if f"blocks {number}" in own]
+    assert len(whole) == 40
+    for number, own in spans.items():
+        begin, end = own.get(f"blocks {number}") or own[f"branches {number}"]
+        waits, *parts = [own["waits"], *(span for name, span in own.items() if name.startswith("block "))]
+        assert begin == waits[0] <= waits[1] == parts[0][0]
+        assert end == parts[-1][1]
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(parts))
+        if f"blocks {number}" in own:
+            assert len(parts) == blocks
+
+
 @pytest.mark.slow
 def test_the_command_runs_a_scenario(tmp_path: Path) -> None:
     """The result has every task of the trace; a trace of the lanes is written; what control took is said."""
@@ -64,9 +88,10 @@ def test_the_command_runs_a_scenario(tmp_path: Path) -> None:
     # The server also counts the inferences that warm it up.
     assert int(re.search(r'hios_tasks_total\{model="blocks",outcome="completed"\} (\d+)', metrics)[1]) >= 40  # type: ignore[index]
     assert "control (launcher, dispatch, results): " in done.stdout
-    events = [event for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if event["ph"] == "X"]
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     blocks = len(Scenario.read(path).models[1].blocks)
-    assert {event["name"] for event in events} >= {f"blocks {block}" for block in range(blocks)}
+    assert {event["name"] for event in events if event["ph"] == "X"} >= {f"blocks {block}" for block in range(blocks)}
+    _require_requests(events, blocks)
     assert set(children()) <= before
 
 
