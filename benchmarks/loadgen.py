@@ -4,10 +4,9 @@
     python benchmarks/loadgen.py SCENARIO [--policy one-per-lane] [--rounds 6] [--virtual]
 
 SCENARIO has one model, with weights, and Poisson arrivals. LoadGen's server scenario sends tasks at its rate for its
-duration, and then ours does, in so many rounds, each beginning with the other. Both draw their own arrivals, new ones
-in every round, so numbers agree as far as durations and the machine allow. Printed are medians over the rounds, and the
-median of the gaps within a round with the least and the largest. Goal: throughput and median latency within 3 %. What
-LoadGen prints here is no MLPerf result.
+duration, and then ours sends as many at the same distances, in so many rounds. Every second round has the arrivals of
+the one before and begins with ours. Printed are medians over the rounds, and the median of the gaps within a round with
+the least and the largest. Goal: throughput and median latency within 3 %. What LoadGen prints here is no MLPerf result.
 """
 
 from __future__ import annotations
@@ -19,6 +18,8 @@ import statistics
 import sys
 import tempfile
 import threading
+import time
+from array import array
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -28,7 +29,7 @@ from torch import Tensor
 
 from hios.defaults import TOLERANCE
 from hios.frontends.example_inputs import example_inputs
-from hios.serving.arrivals import draw
+from hios.serving.arrivals import Trace
 from hios.serving.load_generator import Repeat, Sample
 from hios.serving.scenario import Scenario
 from hios.serving.server import Server
@@ -44,17 +45,19 @@ LINES = {
 
 
 def by_loadgen(
-    server: Server, label: str, inputs: Sequence[Tensor], rate: float, duration_s: float, number: int
-) -> dict[str, float]:
-    """What LoadGen's server scenario measures in a round."""
+    server: Server, label: str, inputs: Sequence[Tensor], rate: float, duration_s: float, seed: int
+) -> tuple[dict[str, float], Trace]:
+    """What LoadGen's server scenario measures, and the tasks that it sent."""
     import mlperf_loadgen as loadgen
 
     kept: list[Any] = []  # futures whose callbacks answer from the server's thread
+    sent_s: list[float] = []
     failures: list[str] = []
     answered = threading.Lock()
 
     def issue(queries: Sequence[Any]) -> None:
         for query in queries:
+            sent_s.append(time.perf_counter())
             answer = server.submit(label, inputs)
             answer.add_done_callback(functools.partial(complete, query.id))
 
@@ -74,7 +77,7 @@ def by_loadgen(
     settings.server_target_latency_ns = 10**12
     settings.min_duration_ms = settings.max_duration_ms = int(duration_s * 1e3)
     settings.min_query_count = 1
-    settings.schedule_rng_seed = number
+    settings.schedule_rng_seed = seed
     with tempfile.TemporaryDirectory() as folder:
         outputs = loadgen.LogOutputSettings()
         outputs.outdir, outputs.copy_summary_to_stdout = folder, False
@@ -94,16 +97,16 @@ def by_loadgen(
         if match is None:
             raise SystemExit(f"LoadGen's summary has no line {line}:\n{summary}")
         values[name] = float(match[1]) / scale
-    return values
+    return values, Trace(array("d", (own_s - sent_s[0] for own_s in sent_s)), array("q", bytes(8 * len(sent_s))))
 
 
-def by_hios(server: Server, label: str, inputs: list[Tensor], duration_s: float, number: int) -> dict[str, float]:
-    """What our load generator measures in a round."""
+def by_hios(server: Server, label: str, inputs: list[Tensor], duration_s: float, trace: Trace) -> dict[str, float]:
+    """What our load generator measures for the same tasks."""
     import numpy as np
 
     alone = server.infer(label, inputs)
     samples = {label: [Sample(inputs, alone, alone)]}
-    (tally,) = Repeat(server, draw(server.scenario, number), duration_s, samples, TOLERANCE).run().tallies
+    (tally,) = Repeat(server, trace, duration_s, samples, TOLERANCE).run().tallies
     if tally.failed or not tally.latencies_ms:
         raise SystemExit(
             f"{tally.failed} tasks of hios failed, {len(tally.latencies_ms)} completed; allowed: no failures"
@@ -136,14 +139,17 @@ def main() -> None:
     with Server(scenario, options.policy, virtual=options.virtual) as server:
         for _ in range(10):
             server.infer(model.label, inputs)
-        generators = {
-            "theirs": functools.partial(by_loadgen, server, model.label, inputs, model.rate, scenario.duration_s),
-            "ours": functools.partial(by_hios, server, model.label, inputs, scenario.duration_s),
-        }
+        theirs = functools.partial(by_loadgen, server, model.label, inputs, model.rate, scenario.duration_s)
+        ours = functools.partial(by_hios, server, model.label, inputs)
         rounds = []
         for number in range(options.rounds):
-            order = sorted(generators, reverse=bool(number % 2))
-            rounds.append({who: generators[who](number) for who in order})
+            if number % 2 == 0:
+                measured, trace = theirs(number)
+                seconds = len(trace) / measured["tasks/s"]  # until LoadGen had the last answer
+                rounds.append({"theirs": measured, "ours": ours(seconds, trace)})
+            else:
+                measured = ours(seconds, trace)
+                rounds.append({"theirs": theirs(number - 1)[0], "ours": measured})
     print(f"{'':12}{'LoadGen':>10}{'hios load':>11}{'gap':>9}{'least':>9}{'largest':>9}")
     for name in LINES:
         theirs, ours = (statistics.median(row[who][name] for row in rounds) for who in ("theirs", "ours"))

@@ -11,12 +11,12 @@ from hios.cli.options import PATH, output_option, refuse_overwriting
 
 @click.command("retarget", short_help="Adapt a schedule to the same network with other shapes.")
 @click.argument("schedule", type=PATH)
-@click.argument("own", metavar="ITS_GRAPH", type=PATH)
+@click.argument("own", metavar="OLD_GRAPH", type=PATH)
 @click.argument("graph", type=PATH)
 @click.argument("costs", type=PATH)
 @output_option("schedule.json")
 def command(schedule: Path, own: Path, graph: Path, costs: Path, output: Path) -> None:
-    """Adapt SCHEDULE, made for ITS_GRAPH, to GRAPH and COSTS: the same network with another batch or image size.
+    """Adapt SCHEDULE, made for OLD_GRAPH, to GRAPH and COSTS: the same network with another batch or image size.
 
     The two graphs must have the same operators and edges, and differ only in shapes. The operators keep their devices
     and their order; the times are those of COSTS. So a schedule for one batch size runs with another.
