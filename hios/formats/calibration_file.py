@@ -42,6 +42,10 @@ class CalibrationFile(Record, frozen=True, kw_only=True):
     overheads: Annotated[
         Overheads, doc("Overheads per task, run, stage and transfer; they replace those of the scenario.")
     ]
+    threads: Annotated[
+        dict[Label, Annotated[AboveZero, doc("Median time of a task on all lanes, over its median time on one.")]],
+        doc("What a thread on every lane inside each operator (policy threads) makes of a task; by model, if measured."),
+    ] = {}
     corun: Annotated[tuple[PairFactor, ...], doc("Slow-down by pair of models; 1 for pairs that are not listed.")] = ()
     jitter: Annotated[
         tuple[AboveZero, ...],
@@ -57,5 +61,7 @@ class CalibrationFile(Record, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if list(self.jitter) != sorted(self.jitter):
             raise ValueError("jitter: values ascend")
-        if unknown := {label for pair in self.corun for label in (pair.model, pair.beside)} - self.models.keys():
-            raise ValueError(f"corun: found {min(unknown)}; allowed: {', '.join(self.models)}")
+        pairs = {label for pair in self.corun for label in (pair.model, pair.beside)}
+        for name, labels in (("corun", pairs), ("threads", self.threads.keys())):
+            if unknown := labels - self.models.keys():
+                raise ValueError(f"{name}: found {min(unknown)}; allowed: {', '.join(self.models)}")

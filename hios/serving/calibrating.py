@@ -2,7 +2,8 @@
 
 Alone on a lane, tasks give the factor of each model; two models on two lanes at once, their slow-down; and the spread
 of all these times is the jitter. One task at a time over all lanes, whole (ios) and block by block (top), gives the
-overheads: least squares with constants that are not negative.
+overheads: least squares with constants that are not negative. If costs have times on all lanes, so do tasks with a
+thread on each.
 
 All of this is measured in short rounds. What is compared, such as a model beside another and alone, is compared within
 a round, and constants are medians over the rounds: a shared machine changes its speed from one minute to the next.
@@ -44,6 +45,7 @@ _ALONE, _PAIRS, _LANES = 0.3, 0.4, 0.3
 _ROUNDS, _WARMUP, _LEAST = 5, 3, 5
 _QUANTILES = 101
 _OVER_LANES = ("ios", "top")
+_THREADS = "threads"
 _CONSTANTS = ("task_ms", "run_ms", "stage_ms", "hand_over_ms")
 
 
@@ -99,7 +101,7 @@ def calibrate(
         )
         over = {
             name: stack.enter_context(Server(scenario, name, virtual=virtual, timeout_s=timeout_s))
-            for name in _OVER_LANES
+            for name in (*_OVER_LANES, *_with_threads(scenario))
         }
         for server in (alone, *over.values()):
             for number, task in enumerate(tasks):
@@ -118,10 +120,17 @@ def calibrate(
     ]
     overheads = fitted([(row[1:], latency - factor * row[0]) for row, latency, factor in rows])
     labels = [model.label for model in scenario.models]
+    around = overheads[0] + overheads[1]  # of a task and its run
+    threads = {
+        label: max(_relative(rounds, _THREADS, number) - around / typical[number], 1 / scenario.lanes)
+        for number, label in enumerate(labels)
+        if _THREADS in over
+    }
     return CalibrationFile(
         lanes=scenario.lanes,
         models=dict(zip(labels, factors, strict=True)),
         overheads=Overheads(**dict(zip(_CONSTANTS, overheads, strict=True))),
+        threads=threads,
         corun=tuple(
             PairFactor(labels[model], labels[beside], _slow_down(rounds, model, beside))
             for model, beside in sorted(rounds[0].pairs)
@@ -170,6 +179,17 @@ def _round(
     for pair in both:
         measured.pairs.update(_beside(alone, pair, tasks, seconds * _PAIRS / len(both), watch))
     return measured
+
+
+def _with_threads(scenario: Scenario) -> tuple[str, ...]:
+    """The policy threads, if costs have the times that it needs."""
+    if scenario.lanes == 1:
+        return ()
+    try:
+        policy(_THREADS).make(scenario)
+    except HiosError:
+        return ()
+    return (_THREADS,)
 
 
 def _slow_down(rounds: Sequence[_Round], model: int, beside: int) -> float:

@@ -49,6 +49,7 @@ def _ios(scenario: Scenario) -> Pipeline:
 def _threads(scenario: Scenario) -> Pipeline:
     _require_lanes(scenario, "threads")
     lanes, plans, times = scenario.lanes, [], []
+    measured = {} if scenario.calibration is None else scenario.calibration.threads
     for model in scenario.models:
         problem = model.problem.on(lanes)
         wide = {v for v in range(len(problem)) if lanes in problem.wide_ms.get(v, {})}
@@ -62,7 +63,10 @@ def _threads(scenario: Scenario) -> Pipeline:
         rows = ((order,), *((rest,) for _ in range(lanes - 1)))
         plans.append(StreamPlan(rows, order, dict.fromkeys(wide, tuple(range(lanes)))))
         spans = [(problem.time_on(v, lanes), lanes) if v in wide else (model.problem.time[v], 1) for v in order]
-        times.append((sum(time for time, _ in spans), sum(time * used for time, used in spans)))
+        time, busy = sum(time for time, _ in spans), sum(time * used for time, used in spans)
+        # Costs have the times of operators alone; a calibration has those of tasks.
+        ratio = measured[model.label] * sum(model.problem.time) / time if model.label in measured and time else 1.0
+        times.append((time * ratio, busy * ratio))
     return _planned(scenario, plans, times)
 
 

@@ -54,6 +54,7 @@ def calibration_table(calibration: CalibrationFile) -> str:
     """The measured constants of the machine, one per line."""
     overheads = calibration.overheads
     lines = [f"{label}: operators take {factor:.3f} x their costs" for label, factor in calibration.models.items()]
+    lines += [f"{label} with threads: {factor:.3f} x as long" for label, factor in calibration.threads.items()]
     lines += [f"{pair.model} beside {pair.beside}: {pair.factor:.3f} x as long" for pair in calibration.corun]
     lines.append(
         f"per task {overheads.task_ms:.3f} ms, run {overheads.run_ms:.3f} ms, stage {overheads.stage_ms:.3f} ms, "

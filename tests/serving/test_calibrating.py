@@ -18,17 +18,30 @@ from hios.serving.load_session import load
 from hios.serving.simulate import compared, reference, simulate
 from tests.serving.served import scenario, scenario_file
 
-pytestmark = pytest.mark.slow  # three servers with workers
+pytestmark = pytest.mark.slow  # four servers with workers
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> CalibrationFile:
-    """The constants of both networks."""
-    return calibrate(scenario(tmp_path_factory.mktemp("calibration")), budget_s=1.0, virtual=True)
+    """The constants of both networks, whose costs have times on two lanes."""
+    folder = tmp_path_factory.mktemp("calibration")
+    return calibrate(scenario(folder, _with_widths(folder)), budget_s=1.0, virtual=True)
+
+
+def _with_widths(folder: Path) -> dict[str, dict[str, str]]:
+    """Settings of models with costs of another file, in which an operator has a time on two lanes."""
+    settings = {}
+    for model in scenario(folder).models:
+        costs = json.loads(Path(model.settings.costs).read_text(encoding="utf-8"))
+        next(iter(costs["operators"].values()))["wide_ms"] = {"2": 0.1}
+        path = folder / f"{model.label}.costs.json"
+        path.write_text(json.dumps(costs), encoding="utf-8")
+        settings[model.label] = {"costs": str(path)}
+    return settings
 
 
 def test_everything_is_measured(measured: CalibrationFile) -> None:
-    """A factor for each model, one for each ordered pair, overheads, and the times of runs about their mean."""
+    """A factor for each model, one for each ordered pair, threads, overheads, and times of runs over their median."""
     assert set(measured.models) == {"branches", "blocks"}
     assert {(pair.model, pair.beside) for pair in measured.corun} == {
         (own, other) for own in measured.models for other in measured.models
@@ -36,6 +49,8 @@ def test_everything_is_measured(measured: CalibrationFile) -> None:
     overheads = measured.overheads
     constants = (overheads.task_ms, overheads.run_ms, overheads.stage_ms, overheads.hand_over_ms)
     assert sum(constants) > 0
+    assert set(measured.threads) == {"branches", "blocks"}
+    assert min(measured.threads.values()) >= 0.5
     assert measured.jitter[0] < 1 < measured.jitter[-1]
     assert measured.platform is not None
 
@@ -86,6 +101,7 @@ def test_simulate_reads_what_load_wrote(measured: CalibrationFile, tmp_path: Pat
     data = json.loads(calibration.read_text(encoding="utf-8"))
     del data["models"]["blocks"]
     data["corun"] = []
+    del data["threads"]["blocks"]
     calibration.write_text(json.dumps(data), encoding="utf-8")
     done = CliRunner().invoke(main, [*command, "--output", str(tmp_path / "other.json")])
     assert "models: found branches, not blocks; calibrate with" in done.stderr

@@ -58,6 +58,20 @@ def test_factors_and_overheads(plain: Scenario) -> None:
         assert own[1][1] * 1e3 == pytest.approx(before[1][1] * 1e3 * factor + 0.25)
 
 
+def test_threads_take_their_measured_times() -> None:
+    """A task with a thread on every lane takes so many times as long as on one, whatever its costs on all lanes."""
+    left = served("left", [[2.0, 2.0], [3.0]], 100.0, wide={"b0v0": {2: 1.1}})
+    given = scenario(left, served("right", [[1.0, 4.0]], 60.0, wide={"b0v0": {2: 0.6}}), duration_s=4, seed=3)
+    plain = policy("threads").make(given)
+    measured = constants(models={"left": 2.0, "right": 1.5}, overheads=Overheads(run_ms=0.25), threads={"left": 0.625})
+    pipeline = policy("threads").make(calibrated(given, measured))
+    taken, before = ([row[1][1] * 1e3 for row in own.times_s] for own in (pipeline, plain))
+    assert taken == pytest.approx([7.0 * 2.0 * 0.625 + 0.25, before[1] * 1.5 + 0.25])
+    busy, busy_before = ([row[1][1] for row in own.busy_s] for own in (pipeline, plain))
+    assert busy[0] / busy_before[0] == pytest.approx(7.0 * 2.0 * 0.625 / before[0])
+    assert busy[1] / busy_before[1] == pytest.approx(1.5)
+
+
 def test_stages_stay_those_of_the_plan(plain: Scenario) -> None:
     """A server plans without the constants, so the simulation of it does too."""
     measured = constants(overheads=Overheads(stage_ms=100.0, hand_over_ms=100.0))
@@ -124,7 +138,7 @@ def test_jitter_is_relative_to_the_median_of_a_group() -> None:
     from hios.serving.calibrating import jitter_of
 
     short, long = [1.0, 1.1, 0.9], [10.0, 11.0, 9.0]
-    assert jitter_of([short, long]) == pytest.approx(jitter_of([short]))
+    assert jitter_of([short, long]) == pytest.approx(jitter_of([short, short]))
     disturbed = jitter_of([short, [*long, 10.0, 50.0]])
     assert list(disturbed) == sorted(disturbed)
     assert (disturbed[0], disturbed[50], disturbed[-1]) == pytest.approx((0.9, 1.0, 5.0))
