@@ -79,7 +79,8 @@ def measured(path: Path, factor: float, weights: Path, duration_s: float, rounds
             report = load(scenario, name)
             if report.wrong:
                 sys.exit(f"{name}: {report.wrong}")
-            rows.setdefault(name, []).append(row_of(report.result))
+            rows.setdefault(name, []).append(row := row_of(report.result))
+            print(f"round {number}, {name}: {row['goodput/s']:.3f}/s within their SLO", file=sys.stderr, flush=True)
     return {name: {key: statistics.median(row[key] for row in own) for key in COLUMNS} for name, own in rows.items()}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from hios.formats.base import (
@@ -44,8 +45,8 @@ class CalibrationFile(Record, frozen=True, kw_only=True):
     ]
     threads: Annotated[
         dict[Label, Annotated[AboveZero, doc("Median time of a task on all lanes, over its median time on one.")]],
-        doc("What a thread on every lane inside each operator (policy threads) makes of a task; by model, if measured."),
-    ] = {}
+        doc("Factors for tasks with a thread on every lane (policy threads), by model; empty if not measured."),
+    ] = msgspec.field(default_factory=dict)
     corun: Annotated[tuple[PairFactor, ...], doc("Slow-down by pair of models; 1 for pairs that are not listed.")] = ()
     jitter: Annotated[
         tuple[AboveZero, ...],

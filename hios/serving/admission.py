@@ -81,10 +81,14 @@ class Admission:
         limit: requests that may wait.
         overflow: what is dropped where it is full: the request that comes, or the oldest one.
         deadline_s: how long after its arrival a request may still wait; None if for ever.
+
+    Attributes:
+        patient: whether requests may wait for as long as it takes, in spite of the deadline.
     """
 
     def __init__(self, model: str, limit: int, overflow: Overflow, deadline_s: float | None) -> None:
         self._model, self._limit, self._overflow, self._deadline_s = model, limit, overflow, deadline_s
+        self.patient = False
         self._waiting: deque[Task] = deque()
         self._lock = threading.Lock()
         self._counts = Counts()
@@ -141,7 +145,7 @@ class Admission:
 
     def expire(self, now_s: float) -> float | None:
         """Expire requests whose deadline has passed; returns the next deadline, or None."""
-        if self._deadline_s is None:
+        if self._deadline_s is None or self.patient:
             return None
         gone = []
         with self._lock:

@@ -104,6 +104,7 @@ def calibrate(
             for name in (*_OVER_LANES, *_with_threads(scenario))
         }
         for server in (alone, *over.values()):
+            stack.enter_context(server.without_deadlines())
             for number, task in enumerate(tasks):
                 for _ in range(_WARMUP):
                     server.infer(scenario.models[number].label, task)

@@ -10,7 +10,7 @@ import functools
 import itertools
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import MappingProxyType
 from typing import Any
@@ -230,6 +230,17 @@ class Server:
         except TimeoutError:
             answer.cancel()
             raise
+
+    @contextlib.contextmanager
+    def without_deadlines(self) -> Iterator[None]:
+        """Requests that are sent and answered meanwhile do not expire, however long a launcher has them wait."""
+        for queue in self._queues.values():
+            queue.patient = True
+        try:
+            yield
+        finally:
+            for queue in self._queues.values():
+                queue.patient = False
 
     @property
     def counts(self) -> dict[str, Counts]:

@@ -134,6 +134,15 @@ def test_strict_rounds_end(policy_name: str, tmp_path: Path) -> None:
     assert contents["total"]["failed"] == 0
 
 
+def test_deadlines_begin_with_the_load(tmp_path: Path) -> None:
+    """Inferences before the load wait for a slow launcher; tasks of the load expire."""
+    models = {"blocks": {"rate": 40.0, "interval_s": 0.2, "deadline_ms": 50.0}}
+    given = scenario(tmp_path, models, arrivals="periodic", duration_s=1.0, launcher="fixed")
+    total = artifacts.plain(load(given, "top", virtual=True).result)["total"]
+    assert (total["offered"], total["failed"]) == (40, 0)
+    assert total["expired"] > total["completed"] > 0
+
+
 def test_closing_does_not_wait_for_rounds(tmp_path: Path) -> None:
     """More tasks than places wait for the other model when the server closes: they fail."""
     with Server(scenario(tmp_path, lanes=1), "pos-strict", virtual=True) as server:
