@@ -25,7 +25,7 @@ def command(name: str | None, files: tuple[Path, ...], output: Path | None, resu
     pipeline does that with `snakemake ID`, and `snakemake figures` draws all.
     """
     from hios.study import registry
-    from hios.study.listing import contents, explained, listing
+    from hios.study.figure_listing import contents, explained, listing
 
     if name is None:
         if output is not None:

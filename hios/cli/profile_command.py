@@ -134,7 +134,7 @@ def _predict(graph: Path, output: Path, platform: str, devices: int, options: Ma
 
 
 def _print(output: Path, costs: CostsFile) -> None:
-    from hios.report.cost_facts import profile_details, profile_summary
+    from hios.report.cost_summary import profile_details, profile_summary
 
     for line in profile_details(costs):
         click.echo(line)

@@ -3,14 +3,14 @@
     paper_figures                      the papers' figures and verdicts
     model_results                      what a report is made from: the files of every model, of runs and of predictions
     tables, dataframes                 rows, CSV and LaTeX files; results as pandas data frames
-    statements, cost_facts, environment, schedule_summary    the same in words, with numbers from the data
+    statements, cost_summary, environment, schedule_summary    the same in words, with numbers from the data
     serving_results                    several models on one device: tables and charts of policies
     gantt_chart, latency_chart         charts of Altair, in the look of `hios.charts`
     short_names                        names that fit bars and rows
     results_archive                    all that a page was made from as one file, and the page made again from it
     page                               HTML from the templates beside it
     large_pages                        what the page of a large study leaves out; several processes that draw it
-    graph_layout, graph_boxes, graph_frames, layered_layout, graph_words, graph_svg    the picture of a graph
+    graph_layout, graph_boxes, graph_frames, layered_layout, graph_captions, graph_svg    the picture of a graph
     terminal                           one schedule as text
     algorithm_listing                  the registry of algorithms in words
 
@@ -229,9 +229,9 @@ def write_picture(graph: Graph, output: Path) -> str:
     if suffix not in (".svg", ".html"):
         raise ArtifactError(f"{output}: found the suffix {suffix or 'none'}; allowed: .svg, .html")
     artifacts.require_writable(output)
+    from hios.report.graph_captions import size, type_counts, words
     from hios.report.graph_layout import lay_out
     from hios.report.graph_svg import svg, svg_file
-    from hios.report.graph_words import size, type_counts, words
 
     picture = lay_out(graph)
     if suffix == ".svg":

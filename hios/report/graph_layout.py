@@ -1,4 +1,4 @@
-"""Positions of everything in the picture of a graph; ``graph_svg`` draws it, and ``graph_words`` writes its texts.
+"""Positions of everything in the picture of a graph; ``graph_svg`` draws it, and ``graph_captions`` writes its texts.
 
 Operators are named short: without what most names have, without what the names of their block begin with, cut to the
 width of a box.

@@ -9,8 +9,7 @@ from itertools import pairwise
 
 from hios.charts.theme import FONT, GRID, GROUND, INK, ON_TYPE, OUTLINE, SOFT, TINT, Style, style_of
 from hios.report.graph_boxes import Box, Point
-from hios.report.graph_layout import FONT_SIZE, Picture, text_width
-from hios.report.graph_words import (
+from hios.report.graph_captions import (
     block_sizes,
     far_edges,
     frame_tooltip,
@@ -20,6 +19,7 @@ from hios.report.graph_words import (
     size,
     type_counts,
 )
+from hios.report.graph_layout import FONT_SIZE, Picture, text_width
 
 #: Lines within a block and to the next one, and those that pass over blocks.
 _LINE, _FAR_LINE = "#747e89", "#9482c4"

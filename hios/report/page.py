@@ -13,12 +13,12 @@ import markupsafe
 from hios.charts.marks import BOUND, MEASURED, PREDICTED, explanation
 from hios.charts.rendering import unchecked
 from hios.charts.theme import DARK, GRID, GROUND, INK, SOFT, TINT, dark_rules
-from hios.report.cost_facts import cost_facts
+from hios.report.cost_summary import cost_summary
 from hios.report.environment import Provenance, facts, input_text, is_virtual, origin, predicted_hardware
 from hios.report.gantt_chart import gantt_chart, predicted_chart, schedule_chart
+from hios.report.graph_captions import type_counts, words
 from hios.report.graph_layout import lay_out
 from hios.report.graph_svg import svg
-from hios.report.graph_words import type_counts, words
 from hios.report.large_pages import Limits, made
 from hios.report.latency_chart import latency_chart
 from hios.report.model_results import ModelPredictions, ModelResults
@@ -202,7 +202,7 @@ def _view(number: int, model: ModelResults, limits: Limits, anchors: frozenset[s
         "decimals": model.decimals,
         "sentences": list(_sentences(model)),
         "picture": _picture(model) if limits.pictures else None,
-        "costs": cost_facts(model.costs),
+        "costs": cost_summary(model.costs),
         "virtual": is_virtual(model.run.platform),
         "latency_chart": latency_chart(model, f"latency-{number}"),
         "legend": type_counts(operator.type for operator in model.graph.operators),
@@ -317,7 +317,7 @@ def _predicted_view(number: int, model: ModelPredictions) -> View:
         **model_head(number, model),
         "sentence": _fastest(model),
         "rows": rows,
-        "costs": cost_facts(model.costs),
+        "costs": cost_summary(model.costs),
         "legend": type_counts(operator.type for operator in graph.operators),
         "gantts": [
             {

@@ -14,8 +14,8 @@ figure_data        the files of sessions, read again
 registry           the figures, one file each in figures/
 verdicts           whether a number measured here agrees with what was published
 figure_files       a figure as CSV, LaTeX, SVG, PDF and JSON
-cards              figures that are not drawn here: their published numbers, and what it takes to measure them
-listing            the registry as text
+undrawn_figures    figures that are not drawn here: their published numbers, and what it takes to measure them
+figure_listing     the registry as text
 
 Shared by several figures: simulated_series (HIOS, figures 7 to 11), network_runs and run_findings (measured networks),
 predicted_rows (the same on the papers' GPUs), machine_rows (several machines), convolution_rows, serving_rows, and

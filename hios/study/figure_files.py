@@ -15,7 +15,7 @@ from hios.charts import marks, rendering
 from hios.charts.latex import escaped
 from hios.csv_tables import csv_text
 from hios.formats.figure_file import ComparedNumber, FigureFile, FigureOrigin
-from hios.study import cards
+from hios.study import undrawn_figures
 from hios.study.figure_data import FigureData
 from hios.study.registry import Figure, Row, Rows
 from hios.study.verdicts import Comparison
@@ -57,7 +57,11 @@ def write_figure(figure: Figure, data: FigureData, folder: Path) -> FigureFile:
     began = time.perf_counter()
     figure, record = stated(figure, data)
     rows = list(record.rows)
-    chart = (figure.chart or cards.chart_of_table(figure))(rows) if not figure.missing else cards.chart(figure, rows)
+    chart = (
+        (figure.chart or undrawn_figures.chart_of_table(figure))(rows)
+        if not figure.missing
+        else undrawn_figures.chart(figure, rows)
+    )
     places = {ending: folder / f"{figure.id}.{ending}" for ending in ENDINGS}
     for path in places.values():
         artifacts.require_writable(path)
@@ -86,7 +90,7 @@ def stated(figure: Figure, data: FigureData) -> tuple[Figure, FigureFile]:
     comparisons = compared(figure, figure.compare(rows) if rows else ())
     if not rows:
         figure = replace(figure, missing=figure.missing or _no_data(figure))
-        rows = cards.rows(figure)
+        rows = undrawn_figures.rows(figure)
     return figure, FigureFile(
         id=figure.id,
         paper=figure.paper,
@@ -132,7 +136,7 @@ def _compared(comparison: Comparison) -> ComparedNumber:
         unit=entry.unit,
         published=entry.text,
         hardware=entry.hardware,
-        source=cards.source_text(entry),
+        source=undrawn_figures.source_text(entry),
         tolerance=entry.tolerance,
         verdict=comparison.verdict.value,
         found=comparison.found_text,

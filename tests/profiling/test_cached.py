@@ -17,7 +17,7 @@ from hios.formats.costs_file import CostsFile
 from hios.profiling import measurements as session
 from hios.profiling.measurement_cache import Cache
 from hios.profiling.sampling import Effort
-from hios.report.cost_facts import profile_details
+from hios.report.cost_summary import profile_details
 from tests.profiling.conftest import DEVICES
 
 #: What a cache holds; devices at once only where their factor is certain.

@@ -20,7 +20,7 @@ from hios.profiling import measurements as session
 from hios.profiling.measurement_cache import Measured
 from hios.profiling.profile import _corun, _ratio_timing
 from hios.profiling.stage_requests import RecordingProblem
-from hios.report.cost_facts import cost_facts
+from hios.report.cost_summary import cost_summary
 from hios.statistics import interval, spread
 from tests.operators import operator_from, tensor_from, value_from
 from tests.profiling.conftest import DEVICES, REPEATS
@@ -251,7 +251,7 @@ _SAMPLES = [1.4, 1.5, 1.6, 1.5, 1.4, 1.6, 1.5]
 
 def _said(factor: CorunFactor) -> str:
     costs = msgspec.convert({"operators": {}, "transfers": []}, CostsFile)
-    (fact,) = (f for f in cost_facts(msgspec.structs.replace(costs, corun=(factor,))) if f.name == "Devices at once")
+    (fact,) = (f for f in cost_summary(msgspec.structs.replace(costs, corun=(factor,))) if f.name == "Devices at once")
     return fact.value
 
 

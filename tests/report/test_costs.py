@@ -12,7 +12,7 @@ import msgspec
 from hios import artifacts
 from hios.formats.costs_file import CostsFile
 from hios.report import write_report
-from hios.report.cost_facts import CostFact, cost_facts
+from hios.report.cost_summary import CostEntry, cost_summary
 from tests.report.browser import needs_chromium, opened
 from tests.report.test_report import make_results, read_csv
 
@@ -56,8 +56,8 @@ MEASURED: dict[str, Any] = {
 }
 
 
-def _facts(costs: dict[str, Any]) -> list[CostFact]:
-    return cost_facts(msgspec.convert(costs, CostsFile))
+def _facts(costs: dict[str, Any]) -> list[CostEntry]:
+    return cost_summary(msgspec.convert(costs, CostsFile))
 
 
 def _values(costs: dict[str, Any]) -> dict[str, str]:
@@ -115,7 +115,7 @@ def test_page_shows_them(tmp_path: Path) -> None:
     measured = {key: value for key, value in MEASURED.items() if key != "stages"}
     page = html.unescape(_page(tmp_path, {}, measured).read_text(encoding="utf-8"))
     section = page.split("Costs behind the predictions")[1].split("</dl>")[0]
-    for fact in cost_facts(artifacts.load(tmp_path / "net" / "costs.json", CostsFile)):
+    for fact in cost_summary(artifacts.load(tmp_path / "net" / "costs.json", CostsFile)):
         assert f"<dt>{fact.name}</dt><dd>{fact.value}<small>{fact.meaning}</small></dd>" in section
 
 

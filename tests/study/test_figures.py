@@ -17,7 +17,7 @@ from hios.errors import HiosError
 from hios.formats.figure_file import FigureFile
 from hios.study import registry
 from hios.study.figure_data import FigureData
-from hios.study.listing import contents, explained, listing
+from hios.study.figure_listing import contents, explained, listing
 from hios.study.registry import Figure, register
 from hios.verify import verify
 from tests.charts.latex_compiler import compile_latex, needs_pdflatex

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from hios.costs import DEFAULT_ALPHA, predicted_for
 from hios.formats.costs_file import CostsFile, LinkModel, ProfileSummary
 from hios.formats.probe_record import Estimate
-from hios.report.graph_words import counted
+from hios.report.graph_captions import counted
 
 
-class CostFact(NamedTuple):
+class CostEntry(NamedTuple):
     """A measured number in words, and what it means to someone who sees it for the first time."""
 
     name: str
@@ -19,7 +19,7 @@ class CostFact(NamedTuple):
     meaning: str
 
 
-def cost_facts(costs: CostsFile) -> list[CostFact]:
+def cost_summary(costs: CostsFile) -> list[CostEntry]:
     """Everything that costs.json states on how it was measured and on its models; handwritten files state less.
 
     Args:
@@ -36,25 +36,25 @@ def cost_facts(costs: CostsFile) -> list[CostFact]:
     ]
 
 
-def _operators(costs: CostsFile) -> CostFact:
+def _operators(costs: CostsFile) -> CostEntry:
     times = [entry.time_ms for entry in costs.operators.values()]
     if (words := predicted_for(costs.platform)) is not None:
-        return CostFact(
+        return CostEntry(
             "Operators, predicted",
             f"{len(times)}, {sum(times):.4g} ms one after another",
             f"t(v), the time of each alone on one device, added up; {words}",
         )
-    return CostFact(
+    return CostEntry(
         "Operators",
         f"{len(times)}, {sum(times):.4g} ms one after another",
         "t(v), the time of each alone on one device, added up; equal operators are measured once",
     )
 
 
-def _probe(costs: CostsFile) -> Iterator[CostFact]:
+def _probe(costs: CostsFile) -> Iterator[CostEntry]:
     if costs.probe is not None:
         speed = costs.probe.speed
-        yield CostFact(
+        yield CostEntry(
             "Probe",
             f"convolutions {speed.compute_ms.value:.4g} ms, copies {speed.copy_ms.value:.4g} ms",
             "a fixed piece of work, timed while operators were measured and again in runs: what it takes longer there "
@@ -63,25 +63,25 @@ def _probe(costs: CostsFile) -> Iterator[CostFact]:
         )
 
 
-def _effort(costs: CostsFile) -> Iterator[CostFact]:
+def _effort(costs: CostsFile) -> Iterator[CostEntry]:
     profile = costs.profile
     if profile is None:
         return
     certain = f"{profile.precision:.0%}"
     wide = f"{profile.imprecise} not certain" if profile.imprecise else "all certain"
-    yield CostFact(
+    yield CostEntry(
         "Repeats",
         f"{profile.repeats} at least; {wide} within {certain}",
         f"a median is certain when its 95 % interval is narrower than {certain} of it; more repeats make it so",
     )
-    yield CostFact(
+    yield CostEntry(
         "Measuring took",
         f"{profile.seconds:.0f} s, budget {profile.budget_s:g} s",
         "when the budget is spent, repeating ends and stages are left to the contention model",
     )
-    yield CostFact("Measurements", _cached(profile), "the cache keeps those of this hardware, software and code")
+    yield CostEntry("Measurements", _cached(profile), "the cache keeps those of this hardware, software and code")
     if profile.drift is not None:
-        yield CostFact(
+        yield CostEntry(
             "Drift",
             f"{profile.drift:.3f} times the time in the cache",
             "operators that the cache knows, measured again; too far from 1, all are measured anew",
@@ -99,19 +99,19 @@ def _cached(profile: ProfileSummary) -> str:
     return text if profile.kept is not False else f"{text}; not kept, as other work kept the cores busy"
 
 
-def _stages(costs: CostsFile) -> Iterator[CostFact]:
+def _stages(costs: CostsFile) -> Iterator[CostEntry]:
     modelled = 0 if costs.profile is None else costs.profile.modelled
     measured = [counted(len(kind), name) for name, kind in (("stage", costs.stages), ("merge", costs.merges)) if kind]
     if measured or modelled:
         left = f"; {modelled} left to models" if modelled else ""
-        yield CostFact(
+        yield CostEntry(
             "Stages",
             f"{' and '.join(measured) or 'none'} measured{left}",
             "t(S) of operators beside each other on one device, and operators merged into one, as algorithms asked for",
         )
 
 
-def _contention(costs: CostsFile) -> Iterator[CostFact]:
+def _contention(costs: CostsFile) -> Iterator[CostEntry]:
     contention = costs.contention
     if contention is None or contention.kind != "blend":
         return
@@ -121,7 +121,7 @@ def _contention(costs: CostsFile) -> Iterator[CostFact]:
         if error
         else "; not checked against stages"
     )
-    yield CostFact(
+    yield CostEntry(
         "Contention",
         f"alpha {DEFAULT_ALPHA if contention.alpha is None else contention.alpha:.3g}{off}",
         "stages that were not measured: with alpha 1 operators beside each other take as long as one after another, "
@@ -129,14 +129,14 @@ def _contention(costs: CostsFile) -> Iterator[CostFact]:
     )
 
 
-def _corun(costs: CostsFile) -> Iterator[CostFact]:
+def _corun(costs: CostsFile) -> Iterator[CostEntry]:
     factors = []
     for entry in costs.corun:
         ends = "" if entry.interval is None else " (95 % {:.3f} to {:.3f})".format(*entry.interval)
         beside = ", measured beside other work" if entry.beside_other_work else ""
         factors.append(f"{entry.devices} devices {entry.factor:.3f} times as long{ends}{beside}")
     if factors:
-        yield CostFact(
+        yield CostEntry(
             "Devices at once",
             "; ".join(factors),
             "devices share memory and caches: in schedules for so many of them, operators are predicted to take longer "
@@ -144,14 +144,14 @@ def _corun(costs: CostsFile) -> Iterator[CostFact]:
         )
 
 
-def _link(costs: CostsFile) -> Iterator[CostFact]:
+def _link(costs: CostsFile) -> Iterator[CostEntry]:
     link = costs.transfers if isinstance(costs.transfers, LinkModel) else costs.link
     if link is None:
         return
     latency_ms, gbps = link.latency_ms, link.bandwidth_gbps
     error = None if isinstance(link, LinkModel) else link.error
     off = f"; off by {error.median:.0%} (median; largest {error.largest:.0%}) over {error.sizes} sizes" if error else ""
-    yield CostFact(
+    yield CostEntry(
         "Link between devices",
         f"{1e3 * latency_ms:.3g} µs and {gbps:.3g} Gbit/s{off}",
         f"handing a value over: one of 1 MB takes {latency_ms + 8 / gbps:.3g} ms",

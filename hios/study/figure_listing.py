@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hios.artifacts import Json
-from hios.study.cards import source_text
 from hios.study.figure_data import SESSION_TIMES
 from hios.study.registry import Figure
+from hios.study.undrawn_figures import source_text
 
 _COLUMNS = 100
 
