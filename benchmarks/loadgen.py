@@ -139,17 +139,17 @@ def main() -> None:
     with Server(scenario, options.policy, virtual=options.virtual) as server:
         for _ in range(10):
             server.infer(model.label, inputs)
-        theirs = functools.partial(by_loadgen, server, model.label, inputs, model.rate, scenario.duration_s)
-        ours = functools.partial(by_hios, server, model.label, inputs)
+        by_theirs = functools.partial(by_loadgen, server, model.label, inputs, model.rate, scenario.duration_s)
+        by_ours = functools.partial(by_hios, server, model.label, inputs)
         rounds = []
         for number in range(options.rounds):
             if number % 2 == 0:
-                measured, trace = theirs(number)
+                measured, trace = by_theirs(number)
                 seconds = len(trace) / measured["tasks/s"]  # until LoadGen had the last answer
-                rounds.append({"theirs": measured, "ours": ours(seconds, trace)})
+                rounds.append({"theirs": measured, "ours": by_ours(seconds, trace)})
             else:
-                measured = ours(seconds, trace)
-                rounds.append({"theirs": theirs(number - 1)[0], "ours": measured})
+                measured = by_ours(seconds, trace)
+                rounds.append({"theirs": by_theirs(number - 1)[0], "ours": measured})
     print(f"{'':12}{'LoadGen':>10}{'hios load':>11}{'gap':>9}{'least':>9}{'largest':>9}")
     for name in LINES:
         theirs, ours = (statistics.median(row[who][name] for row in rounds) for who in ("theirs", "ours"))

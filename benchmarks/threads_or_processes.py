@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hios.kernels.packed import packed_convolution
+from hios.kernels.onednn import packed_convolution
 from hios.machine import busy_share, usable_cores
 from hios.platforms.cpu.cpu_timing import hand_over
 from hios.workers.arena import Arena

@@ -9,7 +9,7 @@ The package is layered; a module imports only from layers above its own:
     schedulers python_imports models yaml_file sources  one algorithm per file, one registry; models; code hashes
     tolerances kernels frontends    Relax operator -> torch call; torch.export -> Relax -> graph
     workers                              processes, shared memory, calls
-    platforms config command_options rank_launchers  one folder per platform: devices, measuring; config.yaml
+    platforms config config_options rank_launchers  one folder per platform: devices, measuring; config.yaml
     profiling runtime                    measuring and executing on any platform
     optimizing dynamo                    from a torch model to the fastest way to run it
     serving                              several models on one device: policies, simulation, measures

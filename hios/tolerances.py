@@ -10,6 +10,8 @@ themselves, and nothing else is equal to a value that is not finite. The unit de
   be millions or millionths.
 - `difference`: how much the values of an output vary. For extraction, where probabilities of a thousand classes differ
   by far less than a fixed number would notice.
+
+The default tolerance of a run is `hios.defaults.TOLERANCE`; those of other units are here.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from torch import Tensor
 from hios import defaults
 
 #: Of `difference`, by the precision of the output; others, such as integers, must be the same.
-TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float32: 1e-4, torch.float64: 1e-8}
+TOLERANCE_BY_DTYPE = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float32: 1e-4, torch.float64: 1e-8}
 #: Of `scaled`: what timed runs in TF32 are allowed.
 TF32_TOLERANCE = 2e-2
 #: Share of the size of the values that is added to how much they vary: close numbers are still rounded by their size.
@@ -148,7 +150,7 @@ def difference(actual: Tensor, expected: Tensor) -> tuple[float, float]:
     if values.numel() == 0:
         return 0.0, 0.0
     spread = values.std(correction=0) + _SIZE_SHARE * values.abs().max()
-    return off[finite].max().item(), TOLERANCE.get(expected.dtype, 0.0) * spread.item()
+    return off[finite].max().item(), TOLERANCE_BY_DTYPE.get(expected.dtype, 0.0) * spread.item()
 
 
 def _apart(ours: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:
@@ -168,4 +170,4 @@ def _size(output: Tensor) -> float:
 def _allowed(dtype: torch.dtype, tolerance: float) -> float:
     if not dtype.is_floating_point:
         return 0.0
-    return tolerance if dtype.itemsize >= _FULL_BYTES else max(tolerance, TOLERANCE.get(dtype, 0.0))
+    return tolerance if dtype.itemsize >= _FULL_BYTES else max(tolerance, TOLERANCE_BY_DTYPE.get(dtype, 0.0))

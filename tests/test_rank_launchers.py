@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hios import command_options, config, rank_launchers
+from hios import config, config_options, rank_launchers
 from hios.cli import main
 from hios.errors import HiosError
 from hios.formats.config_file import Config
@@ -111,7 +111,7 @@ def test_cores_per_device() -> None:
     """Both srun and hios are told how many cores a rank has."""
     settings = _settings({"algorithms": ["wide"], "launcher": "srun"}, cores_per_device=3)
     assert "--cpus-per-task=3" in shlex.split(rank_launchers.launch(settings))
-    assert command_options.distribute_options(settings, "squeezenet").startswith("--cores-per-device 3 --runs 36")
+    assert config_options.distribute_options(settings, "squeezenet").startswith("--cores-per-device 3 --runs 36")
 
 
 def test_options_exist(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_options_exist(tmp_path: Path) -> None:
     settings = _settings(
         {"algorithms": ["wide"]}, cores_per_device=2, models={"net": {"model": "net.pt2", "trusted": True}}
     )
-    words = shlex.split(command_options.distribute_options(settings, "net"))
+    words = shlex.split(config_options.distribute_options(settings, "net"))
     assert words[-1] == "--trust"
     files = []
     for name in ("graph.json", "weights.safetensors", "wide-4.json"):

@@ -54,7 +54,7 @@ def command(
     MODEL is the name of a network in models/; or package.module:function, a function of yours that returns the module
     and a tuple of example inputs, and whose keyword parameters are options; or a .pt2 or .onnx file.
     """
-    from hios.command_options import parsed_options, parsed_shapes
+    from hios.config_options import parsed_options, parsed_shapes
 
     sizes = {"image_size": image_size, "batch_size": batch_size}
     for name, value in sizes.items():

@@ -41,7 +41,7 @@ def command(
     trust: bool,
 ) -> None:
     """Extract the optimized graph of PROGRAM (.pt2 or .onnx) through TVM Relax."""
-    from hios.command_options import parsed_limits
+    from hios.config_options import parsed_limits
 
     refuse_overwriting([program], [output, weights])
     limits = parsed_limits(below)

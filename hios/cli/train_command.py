@@ -102,8 +102,9 @@ def command(
             raise click.UsageError(f"found {len(files)} files; allowed: with --learn launcher, a scenario alone")
         refuse_overwriting([*files, *([calibration] if calibration else [])], [output])
         require_writable(output)
-        settings = settings_of(size, _changes(changes), **(AS_PRINTED if as_printed else {}), steps=steps, seed=seed)
-        _train_launcher(scenario_of(files[0], load, calibration=calibration), output, settings)
+        printed = AS_PRINTED if as_printed else {}
+        launcher_settings = settings_of(size, _changes(changes), **printed, steps=steps, seed=seed)
+        _train_launcher(scenario_of(files[0], load, calibration=calibration), output, launcher_settings)
         return
     if calibration is not None:
         raise click.UsageError("--calibration: found without --learn launcher; allowed: with it")

@@ -12,8 +12,8 @@ from hios.errors import UnsupportedError, first_line, warn
 from hios.frontends.example_inputs import example_inputs
 from hios.graph import Graph, Value
 from hios.kernels import compile_operator
-from hios.kernels.unit import External
-from hios.tolerances import TOLERANCE, compared, difference, explained, nan_in_words
+from hios.kernels.compiled_operator import External
+from hios.tolerances import TOLERANCE_BY_DTYPE, compared, difference, explained, nan_in_words
 
 
 class OutputsDifferError(UnsupportedError):
@@ -68,7 +68,7 @@ def require_close(graph: Graph, weights: Mapping[str, Tensor], program: Callable
         OutputsDifferError: values of an output differ.
     """
     for position, (ours, theirs) in enumerate(_both(graph, weights, program, example_inputs(graph.inputs, seed=0))):
-        tolerance = TOLERANCE.get(theirs.dtype, 0.0)
+        tolerance = TOLERANCE_BY_DTYPE.get(theirs.dtype, 0.0)
         off, close = compared(ours, theirs, tolerance)
         if not close:
             raise OutputsDifferError(

@@ -1,10 +1,11 @@
 """Relax operator -> torch call: what an operator of graph.json runs as.
 
-``table`` says which torch call stands for a Relax operator; ``unit`` turns an operator of the graph, which may
-hold several, into one Python function; ``flops`` counts its arithmetic.
+``table`` says which torch call stands for a Relax operator. ``compiled_operator`` turns an operator of the graph, which
+may hold several, into one Python function, and chooses its kernels: on the CPU those of ``onednn`` where they fit.
+``flops`` counts its arithmetic.
 """
 
+from hios.kernels.compiled_operator import CompiledOperator, compile_operator
 from hios.kernels.table import KERNELS, build
-from hios.kernels.unit import CompiledOperator, compile_operator
 
 __all__ = ["KERNELS", "CompiledOperator", "build", "compile_operator"]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hios.errors import UnsupportedError
 from hios.graph import Operator
-from hios.kernels.packed import is_packable, packed_convolution
+from hios.kernels.onednn import is_packable, packed_convolution
 from hios.kernels.table import IN_PLACE, Kernel, build
 from hios.operator_merge import Convolution, merged_kernel
 

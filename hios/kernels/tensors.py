@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from hios.graph import Graph
-from hios.kernels.unit import External
+from hios.kernels.compiled_operator import External
 
 
 def torch_dtype(name: str) -> torch.dtype:

@@ -7,8 +7,8 @@ from itertools import count
 
 from hios.errors import ScheduleError
 from hios.graph import Graph
+from hios.kernels.compiled_operator import External, externals
 from hios.kernels.tensors import nbytes, value_type
-from hios.kernels.unit import External, externals
 from hios.problem import positions
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from hios.workers.arena import Layout

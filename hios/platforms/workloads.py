@@ -9,10 +9,10 @@ from torch import Tensor
 
 from hios.graph import Graph, Operator, TensorSpec
 from hios.kernels import CompiledOperator, compile_operator
+from hios.kernels.compiled_operator import External
 from hios.kernels.merged import compile_merged
-from hios.kernels.packed import as_made
+from hios.kernels.onednn import as_made
 from hios.kernels.tensors import torch_dtype, value_type
-from hios.kernels.unit import External
 from hios.operator_merge import convolutions
 
 

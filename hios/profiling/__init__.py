@@ -4,8 +4,8 @@ sampling           repeating measurements until their medians are precise or the
 measurement_cache  measurements kept for other runs and networks
 stage_requests     the stages and merges that algorithms ask for
 measurements       measuring operators, stages and merges of one graph, also on several devices at once
-transfers          measuring transfers and concurrent devices, and fitting the link model
-contention         the contention model, fitted to measured stages
+transfers          which transfers are measured, and fitting the link model
+contention         measuring concurrent devices, and the contention model, fitted to measured stages
 profile            all of it, to costs.json
 predict            costs on a platform where nothing runs
 """

@@ -1,10 +1,12 @@
-"""The contention model, fitted to the measured stages and used for the others."""
+"""How operators and devices slow each other: devices at once are measured, and a model is fitted to stages."""
 
 from __future__ import annotations
 
 import math
 import random
 import statistics
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hios.platforms.device_timer import Stage
+from hios.profiling.measurement_cache import Measured, now
+from hios.profiling.measurements import Session
+from hios.profiling.sampling import Effort, sample
+from hios.progress import Meter
+from hios.statistics import is_precise
 
 _Array = NDArray[np.float64]
 
@@ -26,6 +33,8 @@ _ITERATIONS = 8
 #: Share of the error of the plain sum that the fitted model must stay below on stages that it has not seen, and the
 #: chance with which it may be closer in as many of them if it is no better.
 _BETTER, _LUCK = 0.9, 0.05
+#: Minimum number of measurements of devices that run at once.
+_CORUNS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,3 +150,34 @@ def _utilization(shares: _Array, longest: _Array, target: _Array) -> _Array:
             break
         utilization = after
     return utilization
+
+
+def measure_corun(session: Session, deadline: float) -> None:
+    """How much longer a network takes on a device while others run it too, for each number of devices."""
+    network = [session.stand_in[session.graph.operators[number].id] for number in session.graph.order]
+    session.load(Counter(network))
+    most = session.timer.devices
+    for devices in range(2, most + 1):
+        share = (deadline - time.monotonic()) / (most + 1 - devices)
+        effort = Effort(min(session.repeats, _CORUNS), time.monotonic() + share)
+        what = {"operators": [session.digest[operator] for operator in network], **session.timer.ends(devices)}
+        known = session.known("corun", what, effort)
+        if known is None or not effort.is_settled(known.samples):
+            known = _at_once(session, network, devices, effort)
+        session.corun[devices] = known
+        if is_precise(known.samples):  # otherwise other programs may have affected it
+            session.cache.put("corun", what, known)
+
+
+def _at_once(session: Session, network: list[str], devices: int, effort: Effort) -> Measured:
+    """Ratios of inferences on all devices at once to inferences on one of them; the devices take turns."""
+    alone_ms = sum(map(session.median_ms().__getitem__, network))
+
+    def run(keys: list[int], rounds: int) -> dict[int, list[float]]:
+        session.probe.take_if_due()
+        ratios = [session.timer.corun(next(session.turns), devices, network, alone_ms) for _ in range(rounds)]
+        return dict.fromkeys(keys, ratios)
+
+    with Meter(effort.repeats, f"measuring {devices} devices at once", "runs", effort.deadline) as meter:
+        samples = sample([devices], run, effort, meter)[devices]
+    return Measured(samples, now())

@@ -122,7 +122,7 @@ def _measured(
         session.measure_operators(began + _OPERATORS * budget_s)
         measure_wide(session, widths, began + _WIDE * budget_s)
         transfers.measure_transfers(session, began + _TRANSFERS * budget_s)
-        transfers.measure_corun(session, began + _CORUN * budget_s)
+        contention.measure_corun(session, began + _CORUN * budget_s)
         asked = StageRequests(graph, session.stand_in)
         if widths:
             asked.ask_merges()

@@ -1,10 +1,11 @@
-"""Transfers between devices, the link model fitted to them, and the slowdown of devices that run at once."""
+"""Transfers between devices: which sizes are measured, and the link model fitted to them.
+
+The clock is that of the platform: ``cpu_timing`` and ``cuda_timing``.
+"""
 
 from __future__ import annotations
 
 import statistics
-import time
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,12 +14,9 @@ from hios.profiling.measurement_cache import Measured, now
 from hios.profiling.measurements import Session
 from hios.profiling.sampling import Effort, sample
 from hios.progress import Meter
-from hios.statistics import is_precise
 
 #: Transfers measured per size, and per call; they take microseconds.
 _TRANSFERS, _TRANSFERS_CHUNK = 100, 25
-#: Minimum number of measurements of devices that run at once.
-_CORUNS = 10
 
 
 def measure_transfers(session: Session, deadline: float) -> None:
@@ -44,37 +42,6 @@ def measure_transfers(session: Session, deadline: float) -> None:
     for size, own in samples.items():
         session.transfers[size] = Measured(own, now())
         session.cache.put("transfer", what[size], session.transfers[size])
-
-
-def measure_corun(session: Session, deadline: float) -> None:
-    """How much longer a network takes on a device while others run it too, for each number of devices."""
-    network = [session.stand_in[session.graph.operators[number].id] for number in session.graph.order]
-    session.load(Counter(network))
-    most = session.timer.devices
-    for devices in range(2, most + 1):
-        share = (deadline - time.monotonic()) / (most + 1 - devices)
-        effort = Effort(min(session.repeats, _CORUNS), time.monotonic() + share)
-        what = {"operators": [session.digest[operator] for operator in network], **session.timer.ends(devices)}
-        known = session.known("corun", what, effort)
-        if known is None or not effort.is_settled(known.samples):
-            known = _at_once(session, network, devices, effort)
-        session.corun[devices] = known
-        if is_precise(known.samples):  # otherwise other programs may have affected it
-            session.cache.put("corun", what, known)
-
-
-def _at_once(session: Session, network: list[str], devices: int, effort: Effort) -> Measured:
-    """Ratios of inferences on all devices at once to inferences on one of them; the devices take turns."""
-    alone_ms = sum(map(session.median_ms().__getitem__, network))
-
-    def run(keys: list[int], rounds: int) -> dict[int, list[float]]:
-        session.probe.take_if_due()
-        ratios = [session.timer.corun(next(session.turns), devices, network, alone_ms) for _ in range(rounds)]
-        return dict.fromkeys(keys, ratios)
-
-    with Meter(effort.repeats, f"measuring {devices} devices at once", "runs", effort.deadline) as meter:
-        samples = sample([devices], run, effort, meter)[devices]
-    return Measured(samples, now())
 
 
 #: The smallest transfer that a link is fitted to, in bytes, and the factor between sizes added to those of edges.

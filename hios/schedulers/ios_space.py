@@ -1,6 +1,7 @@
 """The search space of IOS: states, endings, and how many there are (IOS sections 4.1 to 4.3, table 1).
 
-Sets of operators are integers here: bit i stands for the i-th operator of a block in topological order.
+Sets of operators are integers here: bit i stands for the i-th operator of a block in topological order. ``ios_kernel``
+has the same endings, compiled.
 """
 
 from __future__ import annotations

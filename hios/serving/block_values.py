@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from hios.errors import HiosError
 from hios.graph import Graph
+from hios.kernels.compiled_operator import External, externals
 from hios.kernels.tensors import nbytes, value_type
-from hios.kernels.unit import External, externals
 from hios.workers.arena import Layout
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hios.graph import Graph
+from hios.kernels.compiled_operator import External, externals
 from hios.kernels.tensors import nbytes, value_type
-from hios.kernels.unit import External, externals
 from hios.platforms.device_program import Buffer, Handover
 from hios.serving.block_values import BlockValues, Slots
 from hios.workers.arena import Layout

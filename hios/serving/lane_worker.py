@@ -18,8 +18,8 @@ from torch import Tensor
 from hios.errors import PlatformError
 from hios.graph import Graph
 from hios.kernels import CompiledOperator, compile_operator
+from hios.kernels.compiled_operator import External, parts
 from hios.kernels.tensors import torch_dtype
-from hios.kernels.unit import External, parts
 from hios.platforms.buffers import arena_tensor, deliver
 from hios.platforms.device_program import Buffer
 from hios.platforms.weights import load_weights

@@ -13,7 +13,7 @@ rule convolutions:
         mem_mb=6000,
         runtime=30,
     params:
-        options=command_options.options(
+        options=config_options.options(
             {
                 "size": image_sizes(settings.study),
                 "channels": settings.study.convolutions.channels,

@@ -43,13 +43,13 @@ rule report:
     params:
         directories=[f"{settings.results}/{model}" for model in settings.models],
         tables=subpath(output.latency, parent=True),
-        schedules=command_options.options(
+        schedules=config_options.options(
             {"schedule": COMPETITORS if PREDICTED else []}
         ),
-        figures=command_options.options(
+        figures=config_options.options(
             {"figures": f"{settings.results}/figures" if PAGE_FIGURES else None}
         ),
-        serving=command_options.options(
+        serving=config_options.options(
             {"serving": f"{settings.results}/serving" if SERVED else None}
         ),
         versions=versions("altair", "vl-convert-python"),

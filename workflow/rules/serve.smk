@@ -44,7 +44,7 @@ use rule serve as serve_measured with:
         runtime=more(60),
     params:
         command="load",
-        options=command_options.options({"virtual": settings.virtual}),
+        options=config_options.options({"virtual": settings.virtual}),
         versions=versions("torch", "numba"),
         code=source_hash("load", serving_jobs.ALGORITHMS),
     message:

@@ -1,4 +1,4 @@
-"""Convolutions of one, two and three dimensions."""
+"""Convolutions of one, two and three dimensions as torch calls; ``kernels.onednn`` has faster ones for the CPU."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from hios.kernels.packed import as_made, is_packable, packed_convolution
+from hios.kernels.onednn import as_made, is_packable, packed_convolution
 from hios.workers.process_settings import keep_memory
 from hios.workers.worker import Worker
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 from queue import Empty
 
 from hios.errors import PlatformError
-from hios.kernels.unit import External
+from hios.kernels.compiled_operator import External
 from hios.platforms.cpu.values import Values
 from hios.platforms.device_program import ABORT, Handover, Row, StreamProgram, StreamStep
 from hios.workers.stream_threads import Done

@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from hios.kernels import CompiledOperator
+from hios.kernels.compiled_operator import External, parts
 from hios.kernels.tensors import torch_dtype
-from hios.kernels.unit import External, parts
 from hios.platforms.buffers import arena_tensor, deliver
 from hios.platforms.cpu.progress_marker import marker
 from hios.platforms.device_program import Buffer, Handover

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from hios.graph import Graph, Operator
 from hios.kernels import compile_operator
+from hios.kernels.compiled_operator import externals
 from hios.kernels.merged import compile_merged
 from hios.kernels.tensors import torch_dtype
-from hios.kernels.unit import externals
 from hios.operator_merge import convolutions
 from hios.platforms.cuda.plan import Flow, Value
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hios import Operator
 from hios.kernels import compile_operator
-from hios.kernels.packed import as_made, packed_convolution, packed_product
+from hios.kernels.onednn import as_made, packed_convolution, packed_product
 from tests.operators import operator_from
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hios.errors import ArtifactError
 from hios.graph import Call, Operator, Value
-from hios.kernels.packed import can_fuse, can_pack, is_packable, is_product, packed_convolution, packed_product
+from hios.kernels.onednn import can_fuse, can_pack, is_packable, is_product, packed_convolution, packed_product
 from hios.kernels.table import ALLOCATES, IN_PLACE, Kernel, build
 
 #: What an operator reads from outside: ("operator", id, item) or ("input", name, 0).
@@ -62,7 +62,7 @@ def compile_operator(operator: Operator, weights: Mapping[str, Tensor], *, packe
     Args:
         operator: with its calls.
         weights: tensors by name; they are bound, not copied, except where they are packed.
-        packed: whether convolutions and matrix products are prepared for the CPU (``hios.kernels.packed``): faster,
+        packed: whether convolutions and matrix products are prepared for the CPU (``hios.kernels.onednn``): faster,
             and results of four dimensions are in channels-last order.
 
     Raises:
