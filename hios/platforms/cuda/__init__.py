@@ -8,9 +8,10 @@ timed_graphs       CUDA graphs that repeat an operator or stage: how often, and 
 plan               a schedule as launches on streams, when each waits and when memory is freed; without torch
 compiled_network   a graph with its weights on the GPUs that need them, and its operators compiled for these
 launch_program     launches bound to operators, issued through a backend
-backend            streams, events, copies, CUDA graphs and the precision of float32 in torch
+backend            streams, events, copies and CUDA graphs of torch
 executor           programs that are prepared once, captured if possible, and run repeatedly
 launch_marker      which launch the process is at, for error messages
+precision          full float32 for comparing outputs, TF32 where torch has it by default
 cuda_reference     the model itself on a GPU
 cuda_worker        functions inside the worker that use the executor
 cuda_executing     the worker of a session, and the runtimes that run the model itself

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, TypeVar
 
@@ -13,6 +12,7 @@ from torch import Tensor
 from hios.errors import first_line
 from hios.platforms.cuda.compiled_network import as_list
 from hios.platforms.cuda.plan import Lane
+from hios.platforms.cuda.precision import exactly
 
 _T = TypeVar("_T")
 
@@ -162,29 +162,3 @@ class _Captured:
 def out_of_memory(error: torch.OutOfMemoryError) -> str:
     """The message for a GPU that ran out of memory; torch names the GPU and the requested size."""
     return f"out of memory: a smaller batch needs less, and so does each of several devices ({first_line(error)})"
-
-
-#: TF32 came with compute capability 8.0.
-_FIRST_MAJOR = 8
-
-
-def uses_tf32(majors: list[int]) -> bool:
-    """Whether convolutions or matrix products run in TF32 now.
-
-    Args:
-        majors: first number of the compute capability of every GPU.
-    """
-    allowed = torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32
-    return bool(allowed) and max(majors) >= _FIRST_MAJOR
-
-
-@contextlib.contextmanager
-def exactly() -> Iterator[None]:
-    """A context of full float32 precision for launches."""
-    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
-    before = cudnn.allow_tf32, matmul.allow_tf32
-    cudnn.allow_tf32 = matmul.allow_tf32 = False
-    try:
-        yield
-    finally:
-        cudnn.allow_tf32, matmul.allow_tf32 = before

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.export.passes import move_to_device_pass
 
-from hios.platforms.cuda.backend import exactly
+from hios.platforms.cuda.precision import exactly
 from hios.platforms.device_program import Buffer
 from hios.platforms.reference import Place, load_in
 from hios.workers.worker import Worker

@@ -11,10 +11,11 @@ from torch import Tensor
 from hios.errors import PlatformError
 from hios.graph import Graph
 from hios.platforms.buffers import arena_tensor, deliver
-from hios.platforms.cuda.backend import CudaBackend, out_of_memory, uses_tf32
+from hios.platforms.cuda.backend import CudaBackend, out_of_memory
 from hios.platforms.cuda.compiled_network import Network
 from hios.platforms.cuda.executor import Executor
 from hios.platforms.cuda.launch_program import Row
+from hios.platforms.cuda.precision import uses_tf32
 from hios.platforms.device_program import Buffer
 from hios.platforms.weights import load_weights
 from hios.schedule import Plan

@@ -17,10 +17,11 @@ from hios.cli.files import execute
 from hios.errors import HiosError
 from hios.platforms.cuda import cuda_reference
 from hios.platforms.cuda import cuda_worker as device
-from hios.platforms.cuda.backend import CudaBackend, exactly
+from hios.platforms.cuda.backend import CudaBackend
 from hios.platforms.cuda.compiled_network import Network as Placed
 from hios.platforms.cuda.executor import Executor
 from hios.platforms.cuda.plan import Lane
+from hios.platforms.cuda.precision import exactly
 from hios.runtime.session import Settings
 from hios.schedule import Plan, StagedPlan
 from tests.frontends.small_networks import Files, Network, write_files

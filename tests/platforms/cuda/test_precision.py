@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from hios.platforms.cuda.backend import exactly, uses_tf32
+from hios.platforms.cuda.precision import exactly, uses_tf32
 from hios.tolerances import TF32_TOLERANCE, scaled
 
 

@@ -1,0 +1,39 @@
+"""Precision of float32: full for comparing outputs, torch's default for timing.
+
+By default torch lets cuDNN convolve in TF32, with the 10 bits of a half-precision fraction, on GPUs that can. Two ways
+to compute the same network then differ by about a thousandth of its outputs, and it could not be told whether one of
+them is wrong. So every way is compared once in full float32, where a difference of 1e-4 means something; timed runs,
+in TF32, are held to a tolerance (`hios.tolerances.scaled`) that finds what is missing or mixed up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+#: TF32 came with compute capability 8.0.
+_FIRST_MAJOR = 8
+
+
+def uses_tf32(majors: list[int]) -> bool:
+    """Whether convolutions or matrix products run in TF32 now.
+
+    Args:
+        majors: first number of the compute capability of every GPU.
+    """
+    allowed = torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32
+    return bool(allowed) and max(majors) >= _FIRST_MAJOR
+
+
+@contextlib.contextmanager
+def exactly() -> Iterator[None]:
+    """A context of full float32 precision for launches."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = cudnn.allow_tf32, matmul.allow_tf32
+    cudnn.allow_tf32 = matmul.allow_tf32 = False
+    try:
+        yield
+    finally:
+        cudnn.allow_tf32, matmul.allow_tf32 = before
