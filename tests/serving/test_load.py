@@ -201,7 +201,8 @@ def _overload(folder: Path, policy_name: str, duration_s: float) -> None:
             value = inputs(label, 0)
             alone = server.infer(label, value)
             samples[label] = [Sample(value, alone, alone)]
-        Repeat(server, draw(given, 1), min(1.0, duration_s), samples, 1e-4).run()
+        short = scenario(folder, models, duration_s=min(1.0, duration_s))
+        Repeat(server, draw(short, 1), short.duration_s, samples, 1e-4).run()
         before = [private_bytes(pid) for pid in server.process_ids]
         repeat = Repeat(server, draw(given), duration_s, samples, 1e-4)
         outcome = repeat.run()
