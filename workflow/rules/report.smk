@@ -43,9 +43,7 @@ rule report:
     params:
         directories=[f"{settings.results}/{model}" for model in settings.models],
         tables=subpath(output.latency, parent=True),
-        schedules=config_options.options(
-            {"schedule": COMPETITORS if PREDICTED else []}
-        ),
+        schedules=config_options.options({"schedule": COMPETITORS if PREDICTED else []}),
         figures=config_options.options(
             {"figures": f"{settings.results}/figures" if PAGE_FIGURES else None}
         ),
