@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "--calibrate",
     is_flag=True,
     help="Measure for about a minute what the simulator needs to predict this machine, and write calibration.json, "
-    "which `hios simulate` takes.",
+    "which `hios simulate`, `hios load --policy auto` and `hios train` take.",
 )
 @serving_options()
 @output_option("result.json")
@@ -77,6 +77,8 @@ def command(
             require_writable(path)
     if calibrate and calibration is not None:
         raise click.UsageError("--calibration: found with --calibrate; allowed: one of them.")
+    if calibration is not None and policy not in ("auto", None):
+        raise click.UsageError(f"--calibration: found with --policy {policy}; allowed: with --policy auto.")
     given = scenario_of(scenario, load, weights, calibration)
     if calibrate:
         _calibrate(given, policy, output, virtual=virtual, timeout_s=timeout_s)

@@ -28,7 +28,9 @@ class PairFactor(Record, frozen=True):
 
     model: Annotated[Label, doc("The model that is slowed down.")]
     beside: Annotated[Label, doc("The model that runs on the other lane.")]
-    factor: Annotated[AboveZero, doc("Median time of a task while the other model runs, over its median time alone.")]
+    factor: Annotated[
+        AboveZero, doc("Time of a task beside the other model, over its time alone: a median, at least 1.")
+    ]
 
 
 class CalibrationFile(Record, frozen=True, kw_only=True):
@@ -44,7 +46,7 @@ class CalibrationFile(Record, frozen=True, kw_only=True):
         Overheads, doc("Overheads per task, run, stage and transfer; they replace those of the scenario.")
     ]
     threads: Annotated[
-        dict[Label, Annotated[AboveZero, doc("Median time of a task on all lanes, over its median time on one.")]],
+        dict[Label, Annotated[AboveZero, doc("Time of a task on all lanes without overheads, over its time on one.")]],
         doc("Factors for tasks with a thread on every lane (policy threads), by model; empty if not measured."),
     ] = msgspec.field(default_factory=dict)
     corun: Annotated[tuple[PairFactor, ...], doc("Slow-down by pair of models; 1 for pairs that are not listed.")] = ()

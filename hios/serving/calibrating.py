@@ -11,6 +11,7 @@ a round, and constants are medians over the rounds: a shared machine changes its
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import statistics
@@ -18,7 +19,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -42,7 +42,7 @@ from hios.versions import versions
 #: Seconds of runs in all, and the share of them for tasks alone, for pairs, and for the policies that use all lanes.
 BUDGET_S = 45.0
 _ALONE, _PAIRS, _LANES = 0.3, 0.4, 0.3
-_ROUNDS, _WARMUP, _LEAST = 5, 3, 5
+_ROUNDS, _WARMUP, _LEAST = 5, 3, 2
 _QUANTILES = 101
 _OVER_LANES = ("ios", "top")
 _THREADS = "threads"
@@ -80,7 +80,7 @@ def calibrate(
 
     Args:
         scenario: models with weights, and lanes.
-        budget_s: seconds of runs, all together.
+        budget_s: seconds of runs, all together; more if models are slow, as each runs a few times in every round.
         virtual: whether lanes may share cores where there are fewer.
         timeout_s: longest time of one run.
         show: is told what is measured.
@@ -95,12 +95,12 @@ def calibrate(
         )
     tasks = [list(example_inputs(model.problem.graph.inputs, scenario.file.seed)) for model in scenario.models]
     count, watch = len(scenario.models), _Watch()
-    with ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         alone = stack.enter_context(
-            Server(scenario, "one-per-lane", virtual=virtual, timeout_s=timeout_s, watch=watch.add)
+            Server(scenario, "one-per-lane", launcher="open", virtual=virtual, timeout_s=timeout_s, watch=watch.add)
         )
         over = {
-            name: stack.enter_context(Server(scenario, name, virtual=virtual, timeout_s=timeout_s))
+            name: stack.enter_context(Server(scenario, name, launcher="open", virtual=virtual, timeout_s=timeout_s))
             for name in (*_OVER_LANES, *_with_threads(scenario))
         }
         for server in (alone, *over.values()):
@@ -227,28 +227,38 @@ def _beside(
 ) -> dict[tuple[int, int], list[float]]:
     """Times of the runs of two models that never stop beside each other, by model and the one beside it."""
     ready, stop = threading.Barrier(3), threading.Event()
+    errors: list[HiosError] = []
 
     def loop(number: int) -> None:
         label = server.scenario.models[number].label
-        server.infer(label, tasks[number])
-        ready.wait()
-        while not stop.is_set():
-            server.infer(label, tasks[number])
+        with contextlib.suppress(threading.BrokenBarrierError):  # the other one failed
+            try:
+                server.infer(label, tasks[number])
+                ready.wait()
+                while not stop.is_set():
+                    server.infer(label, tasks[number])
+            except HiosError as error:
+                errors.append(error)
+                ready.abort()
+                stop.set()
 
     threads = [threading.Thread(target=loop, args=(number,)) for number in pair]
     for thread in threads:
         thread.start()
-    ready.wait()
+    with contextlib.suppress(threading.BrokenBarrierError):  # one of them failed
+        ready.wait()
     longest = max(sum(server.scenario.models[number].problem.time) for number in pair) / 1e3
-    time.sleep(2 * longest)  # until both run
+    stop.wait(2 * longest)  # until both run
     watch.recording = True
-    time.sleep(max(seconds, _LEAST * 2 * longest))
+    stop.wait(max(seconds, _LEAST * 2 * longest))
     watch.recording = False
     stop.set()
     for thread in threads:
         thread.join()
     times = watch.take()
     first, second = pair
+    if errors:
+        raise errors[0]
     if not (times[first] and times[second]):
         labels = " beside ".join(server.scenario.models[number].label for number in pair)
         why = server.lost or "calibrate again"

@@ -1,4 +1,4 @@
-"""What ran on which lane, and what became of every request, as a Chrome trace for Perfetto or chrome://tracing."""
+"""What ran on which lane, and every request that ran, as a Chrome trace for Perfetto or chrome://tracing."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ class _Request:
         model: number of its model.
         arrived_ns: when it arrived.
         blocks: by block, when it began and ended, on any lane.
+        failed: whether it failed.
     """
 
     model: int
     arrived_ns: int
     blocks: dict[int, tuple[int, int]] = field(default_factory=dict)
+    failed: bool = False
 
 
 class LaneTrace:
@@ -46,6 +48,7 @@ class LaneTrace:
         self._labels = [model.label for model in scenario.models]
         self._events: list[dict[str, Any]] = []
         self._requests: dict[int, _Request] = {}
+        self._size = 0
         self._recording = False
         self._begin_ns = 0
 
@@ -57,7 +60,7 @@ class LaneTrace:
 
     def add(self, lane: int, run: Run, places: tuple[int, ...], answer: Answer) -> None:
         """Record a run of a lane; called by the server."""
-        if not self._recording or len(self._events) >= self._MOST:
+        if not self._recording or self._size >= self._MOST:
             return
         members = [run.members[place] for place in places]
         event = self._event("X", " + ".join(f"{self._labels[model]} {block}" for model, block in members), _LANES, lane)
@@ -74,10 +77,13 @@ class LaneTrace:
                 },
             }
         )
-        for place, (model, block) in zip(places, members, strict=True):
+        self._size += 1 + 2 * len(places)
+        for bit, (place, (model, block)) in enumerate(zip(places, members, strict=True)):
             task = run.tasks[place]
+            self._size += 0 if task.number in self._requests else 4
             request = self._requests.setdefault(task.number, _Request(model, round(task.arrived_s * 1e9)))
             began, ended = request.blocks.get(block, (answer.began_ns, answer.ended_ns))
+            request.failed |= answer.aborted or bool(answer.failed >> bit & 1)
             request.blocks[block] = min(began, answer.began_ns), max(ended, answer.ended_ns)
 
     def write(self, path: str | Path, title: str) -> None:
@@ -110,7 +116,7 @@ class LaneTrace:
         for name, began, ended in spans:
             for phase, at_ns in (("b", began), ("e", ended)):
                 event = self._event(phase, name, _REQUESTS, request.model)
-                yield {**event, "cat": "request", "id": number, "ts": self._us(at_ns)}
+                yield {**event, "cat": "failed" if request.failed else "request", "id": number, "ts": self._us(at_ns)}
 
     def _us(self, at_ns: int) -> float:
         return (at_ns - self._begin_ns) / 1e3

@@ -28,8 +28,6 @@ from hios.tolerances import compared
 _UNSENT, _OUT, _COMPLETED, _DROPPED, _EXPIRED, _FAILED = range(6)
 #: Time before the first task, between samples of the queues, and from which on a task counts as sent late; seconds.
 _LEAD_S, _SAMPLE_S, LATE_S = 0.05, 0.02, 1e-3
-#: Longest time in which what is left in flight after the end may end.
-_REST_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -220,20 +218,31 @@ class Repeat:
         """Give up what waits, and wait for what is in flight: the next repeat begins with nothing."""
         for answer in list(self._out.values()):
             answer.cancel()
-        if self._server.pipeline.strict:
-            self._fill_rounds()
-        limit = time.monotonic() + _REST_S
-        while self._out and time.monotonic() < limit:
-            self._answered.set()
-            time.sleep(0.005)
+        fillers: list[tuple[int, Future[list[Tensor]]]] = []
+        with self._server.without_deadlines():
+            while self._out or fillers:
+                fillers = [(model, answer) for model, answer in fillers if not answer.done()]
+                if self._server.pipeline.strict and not self._server.lost:
+                    fillers += self._fillers([model for model, _ in fillers])
+                self._answered.set()
+                time.sleep(0.005)
 
-    def _fill_rounds(self) -> None:
-        """Ask for tasks that nobody counts, as strict rounds with tasks in flight wait for the other models."""
+    def _fillers(self, asked: Sequence[int]) -> list[tuple[int, Future[list[Tensor]]]]:
+        """Ask for tasks that nobody counts, as strict rounds with tasks in flight wait for the other models.
+
+        Tasks of a round are answered one after another, so what is missing is counted again and again.
+
+        Args:
+            asked: models of such tasks that were not answered yet.
+        """
         in_flight = Counter(self._trace.models[task] for task, answer in list(self._out.items()) if answer.running())
+        in_flight.update(asked)
         most = max(in_flight.values(), default=0)
-        for model, label in enumerate(self._labels):
-            for _ in range(most - in_flight[model]):
-                self._server.submit(label, self._samples[label][0].inputs)
+        return [
+            (model, self._server.submit(label, self._samples[label][0].inputs))
+            for model, label in enumerate(self._labels)
+            for _ in range(most - in_flight[model])
+        ]
 
     def _tallies(self, still: Mapping[int, bool]) -> list[Tally]:
         """What became of the tasks by the end; of those still out then, whether they were in flight."""

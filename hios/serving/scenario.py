@@ -115,7 +115,8 @@ class Scenario:
     def with_launcher(self, path: Path) -> Scenario:
         """The same with a trained launcher, whose file the policies learned and learned-static use."""
         top = msgspec.structs.replace(self.file.top, weights=str(path.absolute()))
-        return dataclasses.replace(self, file=msgspec.structs.replace(self.file, top=top))
+        planned = None if self.planned is None else self.planned.with_launcher(path)
+        return dataclasses.replace(self, file=msgspec.structs.replace(self.file, top=top), planned=planned)
 
     @classmethod
     def read(cls, path: str | Path, *, load: float = 1.0) -> Scenario:

@@ -49,11 +49,16 @@ def run_times(
 
 @dataclass(frozen=True)
 class _CombinedBlock:
-    """Stages and times of a combined block."""
+    """Stages and times of a combined block.
+
+    Attributes:
+        planned_s: how long it takes with all sub-blocks on all lanes, as a server plans: without measured constants.
+    """
 
     stages: tuple[UnionStage, ...]
     times_s: _Rows
     busy_s: _Rows
+    planned_s: float
 
 
 class TopPipelines:
@@ -74,7 +79,7 @@ class TopPipelines:
         """The pipeline of these combined blocks, which hold every block once."""
         lanes, settings = self._scenario.lanes, self._scenario.file.top
         blocks = [self._block(members) for members in combined]
-        longest = max(block.times_s[-1][-1] for block in blocks)
+        longest = max(block.planned_s for block in blocks)
         return Pipeline(
             lanes,
             tuple(len(model.blocks) for model in self._scenario.models),
@@ -91,7 +96,12 @@ class TopPipelines:
         stages = self._stages.of(members)
         lanes = self._scenario.lanes
         widths = range(1, lanes + 1) if self._shared else [lanes]
-        return _CombinedBlock(stages, *run_times(self._device, members, stages, widths, lanes))
+        times_s, busy_s = run_times(self._device, members, stages, widths, lanes)
+        planned = times_s
+        if self._scenario.planned is not None:
+            plain = Device(self._scenario.plain, shared=self._shared)
+            planned, _ = run_times(plain, members, stages, [lanes], lanes)
+        return _CombinedBlock(stages, times_s, busy_s, planned[-1][-1])
 
 
 class CombinedStages(Protocol):

@@ -50,7 +50,6 @@ def test_everything_is_measured(measured: CalibrationFile) -> None:
     constants = (overheads.task_ms, overheads.run_ms, overheads.stage_ms, overheads.hand_over_ms)
     assert sum(constants) > 0
     assert set(measured.threads) == {"branches", "blocks"}
-    assert min(measured.threads.values()) >= 0.5
     assert measured.jitter[0] < 1 < measured.jitter[-1]
     assert measured.platform is not None
 
@@ -72,6 +71,10 @@ def test_the_command_refuses_what_contradicts(tmp_path: Path) -> None:
     for more, message in (
         (["--calibrate", "--policy", "top"], "--policy: found with --calibrate; allowed: one of them."),
         (["--calibrate", "--calibration", path], "--calibration: found with --calibrate; allowed: one of them."),
+        (
+            ["--policy", "top", "--calibration", path],
+            "--calibration: found with --policy top; allowed: with --policy auto.",
+        ),
         ([], "Missing option '--policy'; required unless --calibrate is given."),
     ):
         done = CliRunner().invoke(main, ["load", path, *more, "--output", output])

@@ -143,6 +143,16 @@ def test_deadlines_begin_with_the_load(tmp_path: Path) -> None:
     assert total["expired"] > total["completed"] > 0
 
 
+@pytest.mark.slow
+def test_strict_rounds_of_a_slow_launcher_end(tmp_path: Path) -> None:
+    """What fills the last rounds does not expire, though tasks of the load do."""
+    models = {"branches": {"rate": 40.0}, "blocks": {"rate": 10.0, "interval_s": 0.3, "deadline_ms": 50.0}}
+    given = scenario(tmp_path, models, arrivals="periodic", duration_s=1.0, repeats=2, launcher="fixed")
+    total = artifacts.plain(load(given, "pos-strict", virtual=True).result)["total"]
+    assert (total["offered"], total["failed"]) == (100, 0)
+    assert total["expired"] > 0
+
+
 def test_closing_does_not_wait_for_rounds(tmp_path: Path) -> None:
     """More tasks than places wait for the other model when the server closes: they fail."""
     with Server(scenario(tmp_path, lanes=1), "pos-strict", virtual=True) as server:
