@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @click.argument("scenario", type=PATH)
 @click.option(
     "--policy",
-    help="Any policy of hios simulate; auto: the best one in the simulator, on other traces; better with "
-    "--calibration. Required unless --calibrate is given.",
+    help="Any policy of hios simulate, or auto: the best one in the simulator on other traces. Give --calibration, so "
+    "that the simulator predicts this machine. Not needed with --calibrate.",
 )
 @click.option(
     "--calibrate",

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--calibration",
     type=PATH,
-    help="calibration.json of a scenario, with which a launcher is trained for this machine (hios load --calibrate).",
+    help="calibration.json that `hios load --calibrate` wrote: trains a launcher for this machine.",
 )
 @click.option(
     "--sub-blocks",
