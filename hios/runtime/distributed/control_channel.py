@@ -179,10 +179,15 @@ def end(line: str) -> Never:
 
 
 def _end(line: str, code: int) -> Never:
+    print_last(line)
+    os._exit(code)
+
+
+def print_last(line: str) -> None:
+    """Print the last line of this process; other threads that want to print one wait until the process has ended."""
     _LAST_LINE.acquire()
     sys.stdout.flush()
     os.write(2, f"{line}\n".encode())
-    os._exit(code)
 
 
 def _signals() -> int:

@@ -13,9 +13,9 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Never
 
-from hios.runtime.distributed.control_channel import ENDED, FAILED, LATE, died, end, who
+from hios.runtime.distributed.control_channel import ENDED, FAILED, LATE, died, print_last, who
 from hios.runtime.distributed.progress_state import ProgressState
 from hios.runtime.distributed.topology import RankPlace
 
@@ -24,6 +24,8 @@ _KEY_BYTES = 32
 _HELLO_S = 2.0
 #: Seconds for all ranks together to receive that the session is over.
 _FAREWELL_S = 10.0
+#: Seconds for all other ranks to end after a failure.
+_ENDING_S = 2.0
 #: Seconds to wait after a rank died or went missing, as a more precise reason may still arrive.
 _GRACE_S = 0.4
 _LOOK_S = 0.1
@@ -80,25 +82,33 @@ class RankMonitor:
                     self._hear(next(rank for rank, line in self._lines.items() if line is ready))
             if self._suspicion is not None and time.monotonic() > self._suspicion[0]:
                 self._end(self._reason())
+        self._dismiss({"is": "over"}, _FAREWELL_S)
         self._server.close()
-        self._dismiss()
+        self._send(0, {"is": "over"})
 
-    def _dismiss(self) -> None:
-        """Tell all ranks that the session is over, this one after the others have received it.
+    def _dismiss(self, message: Mapping[str, object], longest_s: float) -> None:
+        """Tell all other ranks that this is the end, also those that connect only now, and wait for them.
 
-        They then close their connections. If this process ended before that, with unread messages from them, the system
-        would discard what was sent to them, and they would consider this rank dead.
+        They close their connections when they have received it. If this process ended before that, with unread messages
+        from them, the system would discard what was sent to them, and they would consider this rank dead.
         """
-        self._tell({"is": "over"}, but=0)
-        others = {rank: line for rank, line in self._lines.items() if rank != 0}
-        deadline = time.monotonic() + _FAREWELL_S
-        while others and (ready := wait(list(others.values()), timeout=max(0.0, deadline - time.monotonic()))):
+        told = {0, *self._dead}
+        deadline = time.monotonic() + longest_s
+        while True:
+            for rank in self._lines.keys() - told:
+                self._send(rank, message)
+                told.add(rank)
+            others = {rank: line for rank, line in self._lines.items() if rank != 0}
+            sources: list[Any] = [*others.values(), *([self._server] if len(told) < len(self._places) else [])]
+            if not sources or not (ready := wait(sources, timeout=max(0.0, deadline - time.monotonic()))):
+                return
             for rank in [rank for rank, line in others.items() if line in ready]:
                 try:
                     others[rank].recv_bytes()
                 except (EOFError, OSError):
-                    others.pop(rank).close()
-        self._send(0, {"is": "over"})
+                    self._lines.pop(rank).close()
+            if self._server in ready:
+                self._accept()
 
     def _accept(self) -> None:
         line, _ = self._server.accept()
@@ -167,14 +177,11 @@ class RankMonitor:
             rank = waits_for
         return None
 
-    def _end(self, line: str) -> None:
-        self._tell({"is": "end"}, but=0)  # this process is rank 0
-        end(line)
-
-    def _tell(self, message: Mapping[str, object], but: int = -1) -> None:
-        for rank in sorted(self._lines, reverse=True):  # this process last: it may end, and this thread with it
-            if rank != but:
-                self._send(rank, message)
+    def _end(self, line: str) -> Never:
+        """Print why, and end all ranks, this process last."""
+        print_last(f"Error: {line}")
+        self._dismiss({"is": "end"}, _ENDING_S)
+        os._exit(1)
 
     def _send(self, rank: int, message: Mapping[str, object]) -> None:
         with contextlib.suppress(OSError):  # its end is detected by the listening side
