@@ -79,7 +79,7 @@ def curves(
         began = time.perf_counter()
         launcher = train_launcher(scenario, own)
         took = time.perf_counter() - began
-        _, (goodput, _) = random_search(scenario, own, Judge(scenario, own.device))
+        _, (goodput, _) = random_search(scenario, own, Judge(scenario, own))
         points = " ".join(f"{step}:{value:.2f}" for step, value in launcher.curve)
         judged = launcher.facts["judged"]
         print(

@@ -5,7 +5,8 @@
 SCENARIO is as `hios load` takes it, with Poisson arrivals; its rates count as proportions. A load of 1 is what keeps
 all lanes busy by the calibration, which comes first (about a minute) unless a file is given. A launcher is trained at
 every load with --size. Then, at every load and in every round, each policy gets the same trace from a server of its
-own, in an order that rotates. The policy that `auto` takes is chosen in the simulator, on other traces.
+own, in an order that rotates. The policy that `auto` takes is chosen in the simulator, on other traces. Policies run
+under the scenario's launcher, and some of them under the launcher `deadline` as well; --policies names a part of them.
 
 Printed for every load: tasks within their SLO a second, completed tasks a second, median and mean latency of all
 models together, and the work that they did (the least lane time of completed tasks, as a share of that of all lanes),
@@ -25,7 +26,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -46,6 +47,8 @@ from hios.serving.simulate import compared
 
 #: Baselines as their papers have them: one task at a time, and rounds that wait for a task of every model.
 PUBLISHED = ("sequential", "ios", "nimble", "opara", "hios-lp", "threads", "pos-strict")
+#: Policies that run under the launcher deadline, too.
+ALSO_BY_DEADLINE = ("one-per-lane", "threads", "top-open")
 COLUMNS = ("goodput/s", "done/s", "p50 ms", "mean ms", "work")
 Row = dict[str, float]
 
@@ -70,16 +73,20 @@ def at(path: Path, factor: float, duration_s: float, seed: int) -> Scenario:
     return dataclasses.replace(scenario, file=file)
 
 
-def measured(path: Path, factor: float, weights: Path, duration_s: float, rounds: int) -> dict[str, Row]:
-    """Medians over the rounds for every policy that can run the scenario."""
+def measured(
+    path: Path, factor: float, weights: Path, duration_s: float, rounds: int, chosen: Sequence[str]
+) -> dict[str, Row]:
+    """Medians over the rounds for every policy that can run the scenario, by name, or "NAME, deadline"."""
     rows: dict[str, list[Row]] = {}
-    names = policies_of(Scenario.read(path).with_launcher(weights))
+    names = [name for name in policies_of(Scenario.read(path).with_launcher(weights)) if not chosen or name in chosen]
+    names += [f"{name}, deadline" for name in ALSO_BY_DEADLINE if name in names]
     for number in range(rounds):
         scenario = at(path, factor, duration_s, 100 + number).with_launcher(weights)
         turn = number * len(names) // max(1, rounds)
         for name in [*names[turn:], *names[:turn]]:
             try:
-                report = load(scenario, name)
+                policy, _, launcher = name.partition(", ")
+                report = load(scenario, policy, launcher=launcher or None)
             except HiosError as error:
                 print(f"{name} is left out: {error}", file=sys.stderr, flush=True)
                 continue
@@ -97,9 +104,9 @@ def _over(row: Row, other: Row, key: str) -> float:
 
 def goals(load_share: float, rows: Mapping[str, Row], chosen: str) -> list[str]:
     """The goals that concern a load, in words."""
-    static = {name: row for name, row in rows.items() if name not in LEARNED_POLICIES}
+    static = {name: row for name, row in rows.items() if name not in LEARNED_POLICIES and ", " not in name}
     best = max(static, key=lambda name: static[name]["goodput/s"])
-    gap = _over(rows[chosen], rows[best], "goodput/s")
+    gap = _over(rows.get(chosen, {"goodput/s": float("nan")}), rows[best], "goodput/s")
     lines = [f"auto takes {chosen}: {gap:+.1%} beside {best}, the best without learning (goal: -2 %)"]
     if load_share == 0.8:
         baseline = max((n for n in PUBLISHED if n in rows), key=lambda name: rows[name]["goodput/s"])
@@ -107,16 +114,21 @@ def goals(load_share: float, rows: Mapping[str, Row], chosen: str) -> list[str]:
             gain = _over(rows[name], rows[baseline], "goodput/s")
             lines.append(f"{name}: {gain:+.1%} beside {baseline}, the best baseline as published (goal: +10 %)")
     if load_share == 0.3:
-        others = [n for n in rows if n != "one-per-lane" and rows[n]["p50 ms"] > 0]
+        others = [n for n in rows if not n.startswith("one-per-lane") and rows[n]["p50 ms"] > 0]
         fast = min(others, key=lambda n: rows[n]["p50 ms"])
-        for name in dict.fromkeys([fast, "top-open", chosen]):
+        for name in dict.fromkeys(n for n in [fast, "top-open", "top-open, deadline", chosen] if n in rows):
             gain = _over(rows[name], rows["one-per-lane"], "p50 ms")
             lines.append(f"{name}: median latency {gain:+.1%} beside one-per-lane (goal: -10 %)")
     if load_share > 1:
-        for name in ("top-open", "top"):
-            gap, work = (_over(rows[name], rows["one-per-lane"], key) for key in ("done/s", "work"))
-            goal = " (goal: -5 %)" * (name == "top-open")
-            lines.append(f"{name}: completes {gap:+.1%} tasks and {work:+.1%} work beside one-per-lane{goal}")
+        for name, other in (
+            ("top-open", "one-per-lane"),
+            ("top-open, deadline", "one-per-lane, deadline"),
+            ("top", "one-per-lane"),
+        ):
+            if name in rows:
+                gap, work = (_over(rows[name], rows[other], key) for key in ("done/s", "work"))
+                goal = " (goal: -5 %)" * name.startswith("top-open")
+                lines.append(f"{name}: completes {gap:+.1%} tasks and {work:+.1%} work beside {other}{goal}")
     return lines
 
 
@@ -128,6 +140,7 @@ def main() -> None:
     parser.add_argument("--duration", type=float, default=20.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--loads", type=float, nargs="+", default=[0.3, 0.5, 0.8, 1.2])
+    parser.add_argument("--policies", nargs="+", default=[])
     parser.add_argument("--size", choices=list(SIZES), default="small")
     options = parser.parse_args()
     scenario = Scenario.read(options.scenario)
@@ -149,7 +162,7 @@ def main() -> None:
             chosen = compared(tuned, scenario.file.launcher)[0].policy
             rates = ", ".join(f"{model.label} {model.rate:.3g}/s" for model in machine.models)
             print(f"\nload {share:g}: {rates}; launcher trained in {trained_s:.0f} s", flush=True)
-            rows = measured(options.scenario, share * full, weights, options.duration, options.rounds)
+            rows = measured(options.scenario, share * full, weights, options.duration, options.rounds, options.policies)
             print(f"{'policy':20} " + " ".join(f"{name:>10}" for name in COLUMNS))
             for name, row in sorted(rows.items(), key=lambda entry: -entry[1]["goodput/s"]):
                 print(f"{name:20} " + " ".join(f"{row[key]:10.3f}" for key in COLUMNS))

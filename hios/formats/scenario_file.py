@@ -25,7 +25,7 @@ from hios.formats.config_file import Label
 #: What happens to a task that meets a full queue.
 Overflow = Literal["reject", "drop-oldest"]
 #: How fast tasks leave the queues.
-LauncherKind = Literal["open", "fixed", "water-filling"]
+LauncherKind = Literal["open", "deadline", "fixed", "water-filling"]
 
 
 class ModelOfScenario(Record, frozen=True):
@@ -222,8 +222,9 @@ class ScenarioFile(Record, frozen=True):
     launcher: Annotated[
         LauncherKind,
         doc(
-            "How fast tasks leave the queues. open: as soon as there is room; fixed: one every interval_s; "
-            "water-filling: at rates that share the device evenly, up to each model's own rate."
+            "When tasks leave the queues. open: as soon as there is room before the first block; deadline: as soon as "
+            "a run can take them, the one that is due first (deadline_ms, or else slo_ms) before others; fixed: one "
+            "every interval_s; water-filling: at rates that share the device evenly, up to each model's own rate."
         ),
     ] = "open"
     top: TopSettings = field(default_factory=TopSettings)

@@ -92,8 +92,8 @@ class ResultFile(Record, frozen=True, kw_only=True):
     candidates: Annotated[tuple[Candidate, ...], doc("The policies that auto compared, best first.")] = ()
     simulated: Annotated[bool, doc("Whether times were simulated; otherwise they were measured.")]
     launcher: Annotated[
-        Literal["open", "fixed", "water-filling", "learned"],
-        doc("How fast tasks leave the queues; learned: as a trained launcher decides."),
+        Literal["open", "deadline", "fixed", "water-filling", "learned"],
+        doc("When tasks leave the queues; learned: as a trained launcher decides."),
     ]
     lanes: Annotated[DeviceCount, doc("Lanes of the device.")]
     device: OrAbsent[Annotated[Literal["lanes", "gpu"], doc("What the models share: lanes, or a GPU.")]] = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import threading
 import time
 from collections import deque
@@ -81,12 +82,16 @@ class Admission:
         limit: requests that may wait.
         overflow: what is dropped where it is full: the request that comes, or the oldest one.
         deadline_s: how long after its arrival a request may still wait; None if for ever.
+        due_s: how long after its arrival a request is due.
 
     Attributes:
         patient: whether requests may wait for as long as it takes, in spite of the deadline.
     """
 
-    def __init__(self, model: str, limit: int, overflow: Overflow, deadline_s: float | None) -> None:
+    def __init__(
+        self, model: str, limit: int, overflow: Overflow, deadline_s: float | None, due_s: float = 0.0
+    ) -> None:
+        self._due_s = due_s
         self._model, self._limit, self._overflow, self._deadline_s = model, limit, overflow, deadline_s
         self.patient = False
         self._waiting: deque[Task] = deque()
@@ -142,6 +147,13 @@ class Admission:
                     self._counts.in_flight += 1
                     return task
                 self._counts.dropped += 1  # its caller gave it up just now
+
+    def due(self) -> tuple[float, int]:
+        """When the oldest request is due, and its number; infinite if none waits."""
+        with self._lock:
+            if not self._waiting:
+                return math.inf, 0
+            return self._waiting[0].arrived_s + self._due_s, self._waiting[0].number
 
     def expire(self, now_s: float) -> float | None:
         """Expire requests whose deadline has passed; returns the next deadline, or None."""

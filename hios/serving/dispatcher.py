@@ -80,6 +80,8 @@ class Dispatcher:
         self._intervals_s = list(intervals_s)
         self._began_s = time.perf_counter()
         self._ticks = [self._began_s] * len(queues)
+        #: By model, whether its launcher has had a tick since the last task left; with a limit of tasks in flight.
+        self._due_tick = [False] * len(queues)
         self._ending = self._draining = False
         self._stopped = ""
         self._thread = threading.Thread(target=self._loop, name="hios dispatcher", daemon=True)
@@ -156,36 +158,48 @@ class Dispatcher:
         return min((at for queue in self._queues if (at := queue.expire(now)) is not None), default=math.inf)
 
     def _launch(self, now: float) -> float:
-        """Let tasks leave their queues; returns when the next tick is. Missed ticks are lost (D2)."""
+        """Let tasks leave their queues; returns when the next tick is.
+
+        A tick that finds no room is lost (D2), but where the number of tasks in flight is limited, it waits.
+        """
         following = math.inf
         for model, interval_s in enumerate(self._intervals_s):
-            if interval_s == 0:
-                self._launch_all(model, now)
-            else:
+            if interval_s > 0:
                 if now >= self._ticks[model]:
-                    if self._instances.has_room(model):
+                    if self._pipeline.in_flight is not None:
+                        self._due_tick[model] = True
+                    elif self._instances.has_room(model):
                         self._launch_one(model, now)
                     passed = math.floor((now - self._began_s) / interval_s) + 1
                     self._ticks[model] = self._began_s + passed * interval_s
                 following = min(following, self._ticks[model])
+        self._launch_all(now)
         return following
 
-    def _launch_all(self, model: int, now: float) -> None:
-        """Let tasks of a model leave their queue as long as there is room; an empty queue is not locked for that."""
-        queue = self._queues[model]
-        while len(queue) and self._instances.has_room(model) and self._launch_one(model, now):
-            pass
+    def _launch_all(self, now: float) -> None:
+        """Let tasks leave their queues as long as there is room; an empty queue is not locked for that."""
+        if self._pipeline.in_flight is None:
+            for model, (queue, interval_s) in enumerate(zip(self._queues, self._intervals_s, strict=True)):
+                while interval_s == 0 and len(queue) and self._instances.has_room(model):
+                    self._launch_one(model, now)
+            return
+        while able := [
+            (queue.due(), model)
+            for model, (queue, interval_s) in enumerate(zip(self._queues, self._intervals_s, strict=True))
+            if len(queue) and (interval_s == 0 or self._due_tick[model]) and self._instances.has_room(model)
+        ]:
+            self._launch_one(min(able)[1], now)
 
-    def _launch_one(self, model: int, now: float) -> bool:
+    def _launch_one(self, model: int, now: float) -> None:
         task = self._queues[model].take()
         if task is None:
-            return False
+            return
+        self._due_tick[model] = False
         for slots, value in zip(self._values[model].inputs, task.inputs, strict=True):
             slot = task.slots[slots.number] = self._free.take(slots)
             copy_alone(value, self._buffers[slots.number][slot])
         task.inputs = ()
         self._instances.launch(model, task, now)
-        return True
 
     def _take_changes(self, now: float) -> None:
         while self._changes:
@@ -217,9 +231,7 @@ class Dispatcher:
                 self._send(run, idle[0], together=together and len(self._lanes) > 1)
             except HiosError as error:
                 run.fail(tuple(range(len(run.members))), str(error))
-            for model, interval_s in enumerate(self._intervals_s):
-                if interval_s == 0:
-                    self._launch_all(model, now)
+            self._launch_all(now)
 
     def _send(self, run: Run, lane: int, *, together: bool) -> None:
         """Send the orders of a run: to all lanes, or to one, block by block."""

@@ -30,8 +30,9 @@ from hios.serving.simulator import (
 #: An array; the conventions below tell its type.
 Array: TypeAlias = Any
 
-#: Whole numbers of a state: the lanes that are idle, the next task, the runs that started, those that were promoted.
-_IDLE, _NEXT, _RUNS, _PROMOTED = range(4)
+#: Whole numbers of a state: the lanes that are idle, the next task, the runs that started, those that were promoted,
+#: the tasks in flight.
+_IDLE, _NEXT, _RUNS, _PROMOTED, _IN_FLIGHT = range(5)
 #: Of a run that goes on: its number, lanes, instances, and its combined block by its number in the present pipeline; -1
 #: as number where there is none.
 _NUMBER, _LANES, _COUNT, _COMBINED = range(4)
@@ -50,6 +51,7 @@ class Given(NamedTuple):
     drop_oldest: Array  # (W,) bool
     deadline: Array  # (W,) float
     interval: Array  # (W,) float
+    due: Array  # (W,) float
     first_block: Array  # (W,) int: number of the model's first block among all
     last: Array  # (B,) bool: whether it is the last of its model
     first_member: Array  # (C + 1,) int: where the sub-blocks of a combined block begin in member
@@ -61,6 +63,7 @@ class Given(NamedTuple):
     strict: bool
     several: bool
     slots: int
+    in_flight: int  # 0: no limit
     max_wait: float
     duration: float
     beside: Array  # (C, C) float; (0, 0) where runs do not slow each other down
@@ -70,12 +73,13 @@ class Given(NamedTuple):
 class State(NamedTuple):
     """What changes."""
 
-    numbers: Array  # (4,) int: _IDLE and the following
+    numbers: Array  # (5,) int: _IDLE and the following
     clock: Array  # (2,) float: the time, and the integral of the variance
     queue: Array  # (n,) int: tasks of every model's queue, one model after another
     head: Array  # (W,) int
     tail: Array  # (W,) int
     ticks: Array  # (W,) int: number of the next tick
+    due_tick: Array  # (W,) bool
     present: Array  # (W,) int
     slot_task: Array  # (B, slots) int
     slot_since: Array  # (B, slots) float
@@ -173,16 +177,36 @@ def _put(given: Given, state: State, block: int, task: int) -> None:
 
 
 @_compiled
-def _launch(given: Given, state: State, model: int) -> bool:
-    block = given.first_block[model]
-    if state.head[model] == state.tail[model] or state.slot_count[block] == given.slots:
+def _can_launch(given: Given, state: State, model: int) -> bool:
+    if given.in_flight > 0 and state.numbers[_IN_FLIGHT] >= given.in_flight:
         return False
+    return bool(state.head[model] < state.tail[model] and state.slot_count[given.first_block[model]] < given.slots)
+
+
+@_compiled
+def _launch(given: Given, state: State, model: int) -> None:
     task = state.queue[state.head[model]]
     state.head[model] += 1
+    state.numbers[_IN_FLIGHT] += 1
+    state.due_tick[model] = False
     state.task_state[task] = IN_FLIGHT
     state.task_launch[task] = state.clock[0]
-    _put(given, state, block, task)
-    return True
+    _put(given, state, given.first_block[model], task)
+
+
+@_compiled
+def _launch_all(given: Given, state: State) -> None:
+    while True:
+        chosen, earliest, oldest = -1, np.inf, -1
+        for model in range(len(state.head)):
+            if (given.interval[model] == 0 or state.due_tick[model]) and _can_launch(given, state, model):
+                task = state.queue[state.head[model]]
+                due = given.task_times[task] + given.due[model]
+                if chosen < 0 or due < earliest or (due == earliest and task < oldest):
+                    chosen, earliest, oldest = model, due, task
+        if chosen < 0:
+            return
+        _launch(given, state, chosen)
 
 
 @_compiled
@@ -194,6 +218,7 @@ def _finish(given: Given, state: State, place: int) -> None:
         block, task = state.going_block[place, number], state.going_task[place, number]
         state.running[block] = False
         if given.last[block]:
+            state.numbers[_IN_FLIGHT] -= 1
             _end(given, state, task, COMPLETED)
         else:
             _put(given, state, block + 1, task)
@@ -289,9 +314,7 @@ def _start(given: Given, state: State, combined: int, present: int, due: int) ->
 def start_all(given: Given, state: State) -> None:
     """Start runs until no lane is idle or no instance is waiting."""
     while True:
-        for model in range(len(state.head)):
-            while given.interval[model] == 0 and _launch(given, state, model):
-                pass
+        _launch_all(given, state)
         idle = state.numbers[_IDLE]
         if idle == 0 or (given.take == _ALL and idle < given.lanes):
             return
@@ -336,7 +359,10 @@ def run_to_end(given: Given, state: State) -> None:
         for model in range(len(state.head)):
             if given.interval[model] > 0 and state.ticks[model] * given.interval[model] == now:
                 state.ticks[model] += 1
-                _launch(given, state, model)
+                if given.in_flight > 0:
+                    state.due_tick[model] = True
+                elif _can_launch(given, state, model):
+                    _launch(given, state, model)
         start_all(given, state)
         now = _next_moment(given, state)
     _advance(given, state, given.duration)
@@ -393,6 +419,7 @@ def given_of(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, dur
         np.array([rules.drop_oldest for rules in queues], np.bool_),
         np.array([rules.deadline_s for rules in queues], np.float64),
         np.array([rules.interval_s for rules in queues], np.float64),
+        np.array([rules.due_s for rules in queues], np.float64),
         first_block[:-1].astype(np.int64),
         last,
         *_combined_arrays(pipeline),
@@ -401,6 +428,7 @@ def given_of(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, dur
         pipeline.strict,
         pipeline.several,
         pipeline.slots,
+        pipeline.in_flight or 0,
         pipeline.max_wait_s,
         duration_s,
         _beside(pipeline),
@@ -447,6 +475,7 @@ def changed(given: Given, state: State, pipeline: Pipeline, queues: Sequence[Que
         member=member,
         first_time=first_time,
         times=times,
+        in_flight=pipeline.in_flight or 0,
         max_wait=pipeline.max_wait_s,
         beside=_beside(pipeline),
     )
@@ -461,12 +490,13 @@ def state_of(given: Given, pipeline: Pipeline) -> State:
     most = int(sum(pipeline.blocks[model] for model in given.task_models.tolist()))
     largest = max(MOST_SUB_BLOCKS, *map(len, pipeline.combined))
     return State(
-        np.array([given.lanes, 0, 0, 0], np.int64),
+        np.array([given.lanes, 0, 0, 0, 0], np.int64),
         np.zeros(2),
         np.zeros(count, np.int64),
         given.first_task.copy(),
         given.first_task.copy(),
         np.zeros(models, np.int64),
+        np.zeros(models, np.bool_),
         np.zeros(models, np.int64),
         np.zeros((blocks, given.slots), np.int64),
         np.zeros((blocks, given.slots)),

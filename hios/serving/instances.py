@@ -67,6 +67,8 @@ class Instances:
         self._slots: list[list[deque[Task]]] = [[deque() for _ in range(count)] for count in pipeline.blocks]
         self._running = [[0] * count for count in pipeline.blocks]
         self._numbers = 0
+        #: Tasks that have been launched and have not ended.
+        self.in_flight = 0
         #: Runs that went first as an instance had waited too long; blocks that ran, an instance each.
         self.promoted = self.block_runs = 0
         self.change(pipeline)
@@ -90,11 +92,13 @@ class Instances:
 
     def has_room(self, model: int) -> bool:
         """Whether a task of a model may leave its queue."""
-        return len(self._slots[model][0]) < self._pipeline.slots
+        limit = self._pipeline.in_flight
+        return len(self._slots[model][0]) < self._pipeline.slots and (limit is None or self.in_flight < limit)
 
     def launch(self, model: int, task: Task, now_s: float) -> None:
         """Put a task before the first block of its model."""
         task.since_s = now_s
+        self.in_flight += 1
         self._slots[model][0].append(task)
         self._note(model, 0)
 
@@ -180,6 +184,7 @@ class Instances:
             why = run.failed.get(place)
             if why is not None or block + 1 == self._pipeline.blocks[model]:
                 ended.append((model, task, why))
+                self.in_flight -= 1
             else:
                 task.since_s = now_s
                 self._slots[model][block + 1].append(task)
@@ -188,10 +193,11 @@ class Instances:
 
     def drain(self) -> list[tuple[int, Task]]:
         """Take all instances out, as they will not run."""
-        drained = []
+        drained: list[tuple[int, Task]] = []
         for model, slots in enumerate(self._slots):
             for waiting in slots:
                 drained += [(model, task) for task in waiting]
                 waiting.clear()
+        self.in_flight -= len(drained)
         self._changed.update(self._home.values())
         return drained

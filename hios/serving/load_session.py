@@ -74,7 +74,7 @@ def load(
     Args:
         scenario: models with weights, arrivals, lanes; if it is calibrated, the simulator chooses for this machine.
         name: of a policy; ``auto`` is what the simulator finds best on other traces.
-        launcher: open, fixed or water-filling; that of the scenario if None.
+        launcher: open, deadline, fixed or water-filling; that of the scenario if None.
         virtual: whether lanes may share cores where there are fewer.
         tolerance: allowed difference of outputs, absolute plus relative.
         timeout_s: longest time of one run of a block.

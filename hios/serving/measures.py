@@ -87,7 +87,7 @@ def result(
     Args:
         scenario: what was offered.
         policy: name of the policy.
-        launcher: open, fixed or water-filling.
+        launcher: open, deadline, fixed or water-filling.
         outcomes: one for every repeat.
         simulated: whether times are predicted.
         **more: further keys of ``ResultFile``, such as what only a real run knows.

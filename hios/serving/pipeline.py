@@ -36,6 +36,8 @@ class Pipeline:
         strict: whether a run waits for all its sub-blocks.
         several: whether runs of the same combined block may overlap.
         slots: instances that may wait before a block.
+        in_flight: tasks of all models that may have left their queues and not have ended; None for as many as there are
+            slots for.
         max_wait_s: a combined block with an instance that has waited longer goes first.
         stages: by combined block, its stages one after another; absent sub-blocks are left out of them. Empty where
             ``plans`` says what runs.
@@ -56,12 +58,19 @@ class Pipeline:
     strict: bool = False
     several: bool = False
     slots: int = 1
+    in_flight: int | None = None
     max_wait_s: float = math.inf
     stages: tuple[tuple[UnionStage, ...], ...] = ()
     plans: tuple[Plan, ...] = ()
     intervals_s: tuple[float, ...] | None = None
     beside: tuple[tuple[float, ...], ...] = ()
     jitter: tuple[float, ...] = ()
+
+    @property
+    def at_once(self) -> int:
+        """Tasks that runs can take at the same time."""
+        runs = 1 if self.take == "all" else self.lanes
+        return runs * max(map(len, self.combined))
 
     def task_s(self, model: int) -> float:
         """Time of the lanes that a task of a model keeps busy when it runs alone, on as many lanes as it can get."""
@@ -84,19 +93,35 @@ class QueueRules:
         deadline_s: a task that is in the queue so long after its arrival expires.
         interval_s: time between two ticks of the launcher, each of which takes one task out; 0: as soon as there is
             room.
+        due_s: a task is due so long after its arrival; where the number of tasks in flight is limited, the one that is
+            due first is the next to leave its queue, and of those the oldest.
     """
 
     capacity: int
     drop_oldest: bool = False
     deadline_s: float = math.inf
     interval_s: float = 0.0
+    due_s: float = 0.0
 
 
 def queue_rules(scenario: Scenario, intervals_s: list[float]) -> list[QueueRules]:
-    """The queues of a scenario, with the intervals of its launcher."""
+    """The queues of a scenario, with the intervals of its launcher.
+
+    A task is due at its deadline, or else at the end of its SLO. Models that have neither are treated as if they had
+    the longest of the others', so that no other tasks can go before theirs for ever.
+    """
+    stated = [model.settings.deadline_ms or model.settings.slo_ms for model in scenario.models]
+    longest_ms = max((due_ms for due_ms in stated if due_ms is not None), default=0.0)
     rules = []
-    for model, interval_s in zip(scenario.models, intervals_s, strict=True):
+    for model, interval_s, due_ms in zip(scenario.models, intervals_s, stated, strict=True):
         settings = model.settings
-        deadline_s = math.inf if settings.deadline_ms is None else settings.deadline_ms / 1e3
-        rules.append(QueueRules(settings.queue, settings.overflow == "drop-oldest", deadline_s, interval_s))
+        rules.append(
+            QueueRules(
+                settings.queue,
+                settings.overflow == "drop-oldest",
+                math.inf if settings.deadline_ms is None else settings.deadline_ms / 1e3,
+                interval_s,
+                (longest_ms if due_ms is None else due_ms) / 1e3,
+            )
+        )
     return rules

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -153,7 +154,7 @@ def _learned(scenario: Scenario, *, static: bool = False) -> Pipeline:
     from hios.serving.launcher.scenario_environment import Decisions
 
     launcher = launcher_of(scenario)
-    decisions = Decisions(scenario, launcher.settings.device)
+    decisions = Decisions(scenario, launcher.settings)
     first = launcher.static if static else OnlineLauncher(scenario, launcher, decisions).first()
     return decisions.pipeline(first)
 
@@ -186,16 +187,19 @@ def policies_of(scenario: Scenario) -> list[str]:
     return [*POLICIES, *(LEARNED_POLICIES if scenario.file.top.weights else ())]
 
 
-def rules_of(scenario: Scenario, pipeline: Pipeline, launcher: str) -> list[QueueRules]:
-    """The queues of a scenario under a policy: with its own intervals, or else those of a launcher.
+def launched(scenario: Scenario, pipeline: Pipeline, launcher: str) -> tuple[Pipeline, list[QueueRules]]:
+    """The pipeline of a policy with the queues of a scenario, from which a launcher takes the tasks.
 
     Args:
         scenario: models with their rates.
-        pipeline: that of the policy.
-        launcher: open, fixed or water-filling.
+        pipeline: that of the policy; one with its own intervals stays as it is.
+        launcher: open, deadline, fixed or water-filling.
     """
-    own = pipeline.intervals_s
-    return queue_rules(scenario, launcher_intervals_s(scenario, launcher) if own is None else list(own))
+    if pipeline.intervals_s is not None:
+        return pipeline, queue_rules(scenario, list(pipeline.intervals_s))
+    if launcher == "deadline":
+        pipeline = dataclasses.replace(pipeline, in_flight=pipeline.at_once)
+    return pipeline, queue_rules(scenario, launcher_intervals_s(scenario, launcher))
 
 
 def launcher_intervals_s(scenario: Scenario, launcher: str) -> list[float]:
@@ -203,10 +207,10 @@ def launcher_intervals_s(scenario: Scenario, launcher: str) -> list[float]:
 
     Args:
         scenario: models with their rates.
-        launcher: ``open``; ``fixed``: the scenario's intervals, or those of the rates; ``water-filling``: see
-            `even_intervals_s`, by the least device time of the models' tasks.
+        launcher: ``open`` and ``deadline``, which have none; ``fixed``: the scenario's intervals, or those of the
+            rates; ``water-filling``: see `even_intervals_s`, by the least device time of the models' tasks.
     """
-    if launcher == "open":
+    if launcher in ("open", "deadline"):
         return [0.0] * len(scenario.models)
     if launcher == "water-filling":
         return even_intervals_s(scenario, [least_work_s(model, gpu=scenario.gpu) for model in scenario.models])

@@ -14,8 +14,9 @@ from hios.serving.work_bound import strict_rounds_per_s
 
 #: In place of the name of a policy or of a launcher.
 ALL = "all"
-#: How fast tasks leave the queues: at once, at the paper's fixed intervals, or sharing the device evenly.
-LAUNCHERS = ("open", "fixed", "water-filling")
+#: When tasks leave the queues: as soon as there is room or as soon as a run can take them, at the paper's fixed
+#: intervals, or sharing the device evenly.
+LAUNCHERS = ("open", "deadline", "fixed", "water-filling")
 
 _STRICT = "pos-strict"
 _HEADING = (
@@ -57,7 +58,7 @@ def simulate_grid(
     Args:
         scenario: models, arrivals, lanes.
         policies: their names.
-        launchers: open, fixed or water-filling.
+        launchers: open, deadline, fixed or water-filling.
         engine: as in `hios.serving.simulate.simulate`.
 
     Raises:

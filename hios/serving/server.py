@@ -31,7 +31,7 @@ from hios.serving.lane import FLAGS, Answer, Duties, Lane, LaneEvent
 from hios.serving.launcher.live_launcher import LiveLauncher, LiveSteps
 from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
 from hios.serving.pipeline import Pipeline, QueueRules
-from hios.serving.policies import LEARNED, policy, rules_of
+from hios.serving.policies import LEARNED, launched, policy
 from hios.serving.run_programs import RunPrograms, orders_of
 from hios.serving.scenario import Scenario
 from hios.workers.arena import Arena, Layout, memory_file
@@ -49,7 +49,7 @@ class Server:
     Args:
         scenario: models with graphs, costs, weights, queues and lanes.
         policy_name: one of the policies by name, but ``auto``; ``learned`` changes the combined blocks as it goes.
-        launcher: how fast tasks leave the queues: open, fixed or water-filling; that of the scenario if None.
+        launcher: how fast tasks leave the queues: open, deadline, fixed or water-filling; that of the scenario if None.
         weights: tensors by name, by label of the model; those that are not here are read from the scenario's files.
         virtual: whether lanes may share cores where there are fewer.
         timeout_s: longest time of one run; a lane that takes longer is ended, and started again.
@@ -88,15 +88,16 @@ class Server:
             require_executable(model.problem.graph)
             if model.label not in weights and model.weights is None:
                 raise HiosError(f"{scenario.source}: models.{model.label}.weights: missing; required to run it")
-        pipeline, cores = _lanes_of(scenario, policy_name, virtual)
-        self.pipeline, self.cores = pipeline, cores
-        rules = rules_of(scenario, pipeline, launcher or scenario.file.launcher)
+        made, self.cores = _lanes_of(scenario, policy_name, virtual)
+        pipeline, rules = launched(scenario, made, launcher or scenario.file.launcher)
+        self.pipeline = pipeline
         self._queues = {
             model.label: Admission(
                 model.label,
                 own.capacity,
                 "drop-oldest" if own.drop_oldest else "reject",
                 None if own.deadline_s == float("inf") else own.deadline_s,
+                own.due_s,
             )
             for model, own in zip(scenario.models, rules, strict=True)
         }
@@ -104,7 +105,7 @@ class Server:
         self._closing = contextlib.ExitStack()
         self._up = threading.Event()
         self._why = ""
-        self._waiting_for = set(range(len(cores)))
+        self._waiting_for = set(range(len(self.cores)))
         self._launcher: LiveLauncher | None = None
         try:
             online = OnlineLauncher(scenario, launcher_of(scenario)) if policy_name == LEARNED else None

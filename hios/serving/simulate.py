@@ -12,7 +12,7 @@ from hios.serving.arrivals import Trace, draw
 from hios.serving.calibration import with_interference
 from hios.serving.measures import Outcome, result
 from hios.serving.pipeline import Pipeline, QueueRules
-from hios.serving.policies import AUTO, LEARNED, LEARNED_POLICIES, policies_of, policy, rules_of
+from hios.serving.policies import AUTO, LEARNED, LEARNED_POLICIES, launched, policies_of, policy
 from hios.serving.scenario import Scenario
 from hios.serving.simulator import Record, Simulation, outcome
 
@@ -81,7 +81,7 @@ def simulate(scenario: Scenario, name: str, *, launcher: str | None = None, engi
     Args:
         scenario: models, arrivals, lanes.
         name: of a policy, or ``auto``.
-        launcher: open, fixed or water-filling; that of the scenario if None.
+        launcher: open, deadline, fixed or water-filling; that of the scenario if None.
         engine: what carries out a repeat; the compiled simulator where there is much to do and numba is installed,
             else the reference. Both give the same.
 
@@ -101,7 +101,7 @@ def compared(scenario: Scenario, launcher: str, *, engine: Engine | None = None)
 
     Args:
         scenario: models, arrivals, lanes.
-        launcher: open, fixed or water-filling.
+        launcher: open, deadline, fixed or water-filling.
         engine: as in `simulate`.
     """
     names = policies_of(scenario)
@@ -116,8 +116,8 @@ def outcomes_of(
         from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
 
         return OnlineLauncher(scenario, launcher_of(scenario)).outcomes(repeats)
-    pipeline = with_interference(policy(name).make(scenario), scenario)
-    rules = rules_of(scenario, pipeline, launcher)
+    made = with_interference(policy(name).make(scenario), scenario)
+    pipeline, rules = launched(scenario, made, launcher)
     expected = sum(model.rate * count for model, count in zip(scenario.models, pipeline.blocks, strict=True))
     run = engine or _engine(expected * scenario.duration_s * len(repeats))
     outcomes = []

@@ -102,6 +102,9 @@ class Simulation:
         self.slots: list[list[deque[tuple[int, float]]]] = [[deque() for _ in range(n)] for n in pipeline.blocks]
         self.running = [[False] * count for count in pipeline.blocks]
         self.present = [0] * len(queues)
+        self.in_flight = 0
+        #: By model, whether its launcher has had a tick since the last task left; with a limit of tasks in flight.
+        self.due_tick = [False] * len(queues)
         #: The runs that go on, by place; a run takes the first free place.
         self._going: dict[int, _Going] = {}
         count = len(queues)
@@ -188,24 +191,39 @@ class Simulation:
             self._end(self.queue[self.trace.models[task]].popleft(), EXPIRED)
 
     def _tick(self, model: int, number: int) -> None:
+        """A tick that finds no room is lost (D2), but where the number of tasks in flight is limited, it waits."""
         heapq.heappush(self._events, ((number + 1) * self.queues[model].interval_s, _TICK, model, (number + 1,)))
-        self._launch(model)
+        if self.pipeline.in_flight is not None:
+            self.due_tick[model] = True
+        elif self.queue[model] and self._has_room(model):
+            self._launch(model)
 
-    def _launch(self, model: int) -> bool:
-        """Take a task out of its queue to its first block; False without a task or a free slot (D2)."""
-        if not self.queue[model] or len(self.slots[model][0]) == self.pipeline.slots:
-            return False
+    def _launch(self, model: int) -> None:
+        """Take a task out of its queue to its first block."""
         task = self.queue[model].popleft()
+        self.in_flight += 1
+        self.due_tick[model] = False
         self.record.state[task], self.record.launched_s[task] = IN_FLIGHT, self.now
         self.slots[model][0].append((task, self.now))
-        return True
+
+    def _has_room(self, model: int) -> bool:
+        """Whether the first block of a model has a free slot, and the pipeline takes another task."""
+        limit = self.pipeline.in_flight
+        return len(self.slots[model][0]) < self.pipeline.slots and (limit is None or self.in_flight < limit)
+
+    def _launch_all(self) -> None:
+        """Launch tasks as long as there is room, the one that is due first before others."""
+        while able := [
+            (self.trace.times_s[queue[0]] + rules.due_s, queue[0], model)
+            for model, (queue, rules) in enumerate(zip(self.queue, self.queues, strict=True))
+            if queue and (rules.interval_s == 0 or self.due_tick[model]) and self._has_room(model)
+        ]:
+            self._launch(min(able)[2])
 
     def _start_all(self) -> None:
         """Start runs until no lane is idle or no instance is waiting."""
         while True:
-            for model, rules in enumerate(self.queues):
-                while rules.interval_s == 0 and self._launch(model):
-                    pass
+            self._launch_all()
             if not self.idle or (self.pipeline.take == "all" and self.idle < self.pipeline.lanes):
                 return
             due = [(c, present) for c in range(len(self.pipeline.combined)) if (present := self._ready(c))]
@@ -281,6 +299,7 @@ class Simulation:
         for task, model, block in instances:
             self.running[model][block] = False
             if block + 1 == self.pipeline.blocks[model]:
+                self.in_flight -= 1
                 self._end(task, COMPLETED)
             else:
                 self.slots[model][block + 1].append((task, self.now))

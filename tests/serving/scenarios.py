@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -144,6 +145,9 @@ def random_case(seed: int, tasks: int = 60) -> tuple[Pipeline, list[QueueRules],
         draw.choice([round(draw.uniform(0, 15) / step) * step, draw.uniform(0, 15)]) for _ in range(tasks)
     ]
     rows = [(time, draw.randrange(models)) for time in sorted(times_of_tasks) if time < duration_s]
+    if draw.random() < 0.4:
+        pipeline = dataclasses.replace(pipeline, in_flight=draw.choice([1, 2, pipeline.at_once]))
+        queues = [dataclasses.replace(rules, due_s=draw.choice([0.0, 0.5, 2.0])) for rules in queues]
     return pipeline, queues, trace(*rows), duration_s
 
 

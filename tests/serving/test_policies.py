@@ -8,7 +8,8 @@ import pytest
 
 from hios.errors import HiosError
 from hios.formats.serving_result_file import ResultFile
-from hios.serving.policies import POLICIES, combined_blocks, launcher_intervals_s, policy
+from hios.serving.policies import POLICIES, combined_blocks, launched, launcher_intervals_s, policy
+from hios.serving.policy_grid import LAUNCHERS
 from hios.serving.scenario import Scenario, ServedModel
 from hios.serving.simulate import simulate
 from hios.serving.stage_times import restricted, side_by_side
@@ -101,7 +102,7 @@ def test_strict_rounds_cannot_pass_the_smallest_rate() -> None:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@pytest.mark.parametrize("launcher", ["open", "fixed", "water-filling"])
+@pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_no_policy_passes_the_work_bound(name: str, launcher: str) -> None:
     """In overload, no policy completes more than the linear program allows, and every task is accounted for."""
     given = _scenario(load=4.0, arrivals="poisson")
@@ -230,9 +231,35 @@ def test_gpu_takes_the_times_of_costs() -> None:
 def test_launchers() -> None:
     """Open has no intervals, fixed those of the scenario or the rates, water-filling those of the work bound."""
     given = scenario(served("a", [[10.0]], 10.0, interval_s=0.5), served("b", [[10.0]], 40.0), lanes=1)
-    assert launcher_intervals_s(given, "open") == [0.0, 0.0]
+    assert launcher_intervals_s(given, "open") == launcher_intervals_s(given, "deadline") == [0.0, 0.0]
     assert launcher_intervals_s(given, "fixed") == [0.5, 0.025]
     assert launcher_intervals_s(given, "water-filling") == pytest.approx([0.05, 0.0125])
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"), [("sequential", 1), ("one-per-lane", 2), ("top-open", 2), ("pos-strict", 2), ("top", 2)]
+)
+def test_the_launcher_deadline_limits_tasks_in_flight(name: str, limit: int) -> None:
+    """As many tasks as runs can take at once; a task is due at its deadline, else at its SLO, else with the others."""
+    given = scenario(
+        served("a", [[10.0], [5.0]], 10.0, deadline_ms=40.0, slo_ms=90.0), served("b", [[10.0]], 40.0), lanes=2
+    )
+    pipeline, rules = launched(given, policy(name).make(given), "deadline")
+    assert pipeline.in_flight == limit
+    assert [own.due_s for own in rules] == [0.04, 0.04]
+    assert [own.interval_s for own in rules] == [0.0, 0.0]
+    assert launched(given, policy(name).make(given), "open")[0].in_flight is None
+
+
+def test_the_launcher_deadline_keeps_overload_in_time() -> None:
+    """In overload more tasks are within their SLO than with the launcher open, which holds them where none expires."""
+    models = [
+        served(name, [[5.0]] * 4, rate, slo_ms=60.0, deadline_ms=40.0) for name, rate in (("a", 60.0), ("b", 90.0))
+    ]
+    given = scenario(*models, lanes=2, duration_s=20.0, arrivals="poisson")
+    for name in ("top", "top-open", "one-per-lane"):
+        late, in_time = (simulate(given, name, launcher=launcher) for launcher in ("open", "deadline"))
+        assert in_time.total.goodput > late.total.goodput
 
 
 def test_unknown_policies_are_refused() -> None:

@@ -48,7 +48,10 @@ def test_defaults(tmp_path: Path) -> None:
         ({"duration_s": 0}, "duration_s: found 0; allowed: more than 0"),
         ({"duration_s": 1e9}, "models.left.rate: found 40 tasks/s for 1e+09 s; allowed: at most 2,000,000 tasks"),
         ({"models": {}}, "models: found {}; allowed: at least 1 key(s)"),
-        ({"launcher": "closed"}, 'launcher: found "closed"; allowed: one of "open", "fixed", "water-filling"'),
+        (
+            {"launcher": "closed"},
+            'launcher: found "closed"; allowed: one of "open", "deadline", "fixed", "water-filling"',
+        ),
         ({"top": {"most": 11}}, "top.most: found 11; allowed: at most 10"),
         (
             {"top": {"most": 2, "combined": [{"left": [0]}]}},

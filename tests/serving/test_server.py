@@ -16,6 +16,8 @@ import torch
 from hios.errors import HiosError
 from hios.serving import policies
 from hios.serving.admission import DeadlineError, QueueFullError
+from hios.serving.instances import Run
+from hios.serving.lane import Answer
 from hios.serving.policies import POLICIES
 from hios.serving.server import Server
 from tests.serving.served import inputs, networks, require_nothing_held, require_right, scenario, scenario_file
@@ -177,6 +179,32 @@ def test_queues_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert [counts.dropped for counts in server.counts.values()] == [2, 2]
     assert [counts.expired for counts in server.counts.values()] == [0, 2]
     require_nothing_held(server)
+
+
+def test_the_task_that_is_due_first_leaves_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the launcher deadline, one task at a time leaves the queues here: first those that are due earlier."""
+    models: dict[str, dict[str, Any]] = {"branches": {"slo_ms": 60_000}, "blocks": {"slo_ms": 1000}}
+    _without_ticks(monkeypatch)
+    order: list[str] = []
+    in_flight: list[int] = []
+
+    def watch(lane: int, run: Run, places: tuple[int, ...], answer: Answer) -> None:
+        order.append(run.tasks[0].model)
+        in_flight.append(busy._dispatcher.instances.in_flight)
+
+    with Server(scenario(tmp_path, models, launcher="deadline"), "sequential", virtual=True, watch=watch) as busy:
+        _after_the_first_tick(busy)
+        first = [busy.submit(label, inputs(label, 0)) for label in models]
+        for answer in first:
+            answer.result(60)
+        answers = [busy.submit(label, inputs(label, number)) for label in models for number in range(3)]
+        assert eventually(lambda: sum(counts.waiting for counts in busy.counts.values()) == 6)
+        _launch_at_once(busy)
+        busy._dispatcher.bell.ring()
+        for answer in answers:
+            answer.result(60)
+    assert order[2:] == ["blocks"] * 3 + ["branches"] * 3
+    assert set(in_flight) == {1}
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from itertools import pairwise
 
@@ -66,6 +67,8 @@ def _check(simulation: Simulation) -> None:
     assert sum(state == IN_FLIGHT for state in states) == len(held) + running
     assert sum(simulation.present) == len(queued) + sum(state == IN_FLIGHT for state in states)
     assert all(len(slot) <= pipeline.slots for row in simulation.slots for slot in row)
+    assert pipeline.in_flight is None or len(held) + running <= pipeline.in_flight
+    assert simulation.in_flight == len(held) + running
     assert all(len(queue) <= rules.capacity for queue, rules in zip(simulation.queue, simulation.queues, strict=True))
     assert 0 <= simulation.idle == pipeline.lanes - sum(run.lanes for run in going)
 
@@ -100,6 +103,21 @@ def test_order_and_overlap(seed: int) -> None:
                 assert all(before.finish_s <= after.start_s for before, after in pairwise(own))
     if pipeline.take == "all":
         assert all(before.finish_s <= after.start_s for before, after in pairwise(record.runs))
+
+
+def test_the_task_that_is_due_first_leaves_first() -> None:
+    """One task in flight: of those that wait, the one that is due first is next; a tick that finds no room waits."""
+    times = tuple(((0.0,), (1.0,)) for _ in range(2))
+    pipeline = Pipeline(1, (1, 1), (((0, 0),), ((1, 0),)), times, times, "all", in_flight=1)
+    tasks = trace((0.0, 0), (0.1, 0), (0.2, 1))
+    slow, urgent = QueueRules(9, due_s=5.0), QueueRules(9, due_s=0.5)
+    assert Simulation(pipeline, [slow, urgent], tasks, 9.0).run().launched_s == [0.0, 2.0, 1.0]
+    assert Simulation(pipeline, [urgent, slow], tasks, 9.0).run().launched_s == [0.0, 1.0, 2.0]
+    # A tick every 0.75 s: the one at 0.75 finds the lane busy until 1, and the task leaves then.
+    ticks = [QueueRules(9, interval_s=0.75, due_s=0.5), slow]
+    assert Simulation(pipeline, ticks, trace((0.0, 0), (0.1, 0)), 9.0).run().launched_s == [0.0, 1.0]
+    freely = dataclasses.replace(pipeline, in_flight=None, slots=1)
+    assert Simulation(freely, ticks, trace((0.0, 0), (0.1, 0)), 9.0).run().launched_s == [0.0, 0.75]
 
 
 def test_blocks_of_a_combined_block_work_on_different_tasks() -> None:

@@ -49,10 +49,10 @@ def _stopped(kind: _Kind, seed: int, stops: int) -> tuple[Record, list[object]]:
         pipeline = dataclasses.replace(pipeline, beside=_factors(draw, len(pipeline.combined)), jitter=(1.0, 1.1, 0.9))
     steps = kind(pipeline, queues, tasks, duration_s)
     seen: list[object] = []
-    moments = sorted(draw.choice([draw.uniform(0, duration_s), float(draw.randrange(12))]) for _ in range(stops))
+    moments = sorted({draw.choice([draw.uniform(0, duration_s), float(draw.randrange(12))]) for _ in range(stops)})
     for before, moment in zip([0.0, *moments], moments, strict=False):
         steps.run_to(moment)
-        if moment > before:
+        if moment > before:  # the first one may be 0
             measured = steps.measured(before, draw.choice(["arrival", "inference"]))
             seen.append(dataclasses.astuple(measured))
         seen.append((steps.progress(), steps.lengths(), steps.waits_s()))

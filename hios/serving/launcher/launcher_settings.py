@@ -44,6 +44,8 @@ class LauncherSettings:
         start: the first policy combines nothing (``alone``), or anything: ``random`` (paper); ``searched``: when the
             replay buffer is full, it is the best of the decisions in it, as far as some traces can tell.
         deviations: deviations of the queues enter the networks as sign(d) ln(1 + |d|): ``log``, or ``raw`` (paper).
+        admission: tasks leave their queues at every interval if there is a free slot before the first block: ``slot``
+            (paper); or as many as runs can take at once, the one that is due first before others: ``deadline``.
         device: ``top-open``, ``top`` (paper), or ``any``: top-open on lanes, top on a GPU.
         variance: the launcher decides anew when the variance of the queues' lengths is above it (T, paper: 2e5, which
             is a backlog of 949 tasks in one of three queues).
@@ -75,6 +77,7 @@ class LauncherSettings:
     latency: Literal["arrival", "inference"] = "arrival"
     start: Literal["searched", "alone", "random"] = "searched"
     deviations: Literal["log", "raw"] = "log"
+    admission: Literal["deadline", "slot"] = "deadline"
     device: Literal["any", "top-open", "top"] = "any"
     variance: float = 25.0
     wait_ms: float = 50.0
@@ -140,6 +143,7 @@ AS_PRINTED: dict[str, Value] = {
     "latency": "inference",
     "start": "random",
     "deviations": "raw",
+    "admission": "slot",
     "device": "top",
     "variance": 2e5,
     "wait_ms": 0.0,

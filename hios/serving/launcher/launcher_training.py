@@ -46,12 +46,12 @@ class Judge:
 
     Args:
         scenario: whose tasks arrive.
-        device: as in the settings.
+        settings: of the launcher.
         repeats: numbers of the traces.
     """
 
-    def __init__(self, scenario: Scenario, device: str, repeats: Sequence[int] = JUDGING) -> None:
-        self.decisions = Decisions(scenario, device)
+    def __init__(self, scenario: Scenario, settings: LauncherSettings, repeats: Sequence[int] = JUDGING) -> None:
+        self.decisions = Decisions(scenario, settings)
         self._scenario = scenario
         self._traces = [draw(scenario, repeat) for repeat in repeats]
 
@@ -123,7 +123,7 @@ def comparison(scenario: Scenario, launcher: Launcher) -> Json:
         if name == LEARNED:
             return online.outcomes(repeats)
         if name == LEARNED_STATIC:
-            judge = Judge(scenario, launcher.settings.device, repeats)
+            judge = Judge(scenario, launcher.settings, repeats)
             return judge.outcomes(launcher.static)
         return outcomes_of(scenario, name, scenario.file.launcher, repeats)
 
@@ -143,7 +143,7 @@ class _Training:
         self._agents = self._from(first)
         state = state_size(space.blocks, settings.samples)
         self._replay = Replay(settings.replay, state, space.total, len(space.blocks) + 2)
-        self._judge = Judge(scenario, settings.device)
+        self._judge = Judge(scenario, settings)
         self._scores: Scores | None = None
         self._seen: list[tuple[Decision, Sequence[float]]] = []
         self._random = random.Random(f"{settings.seed}/decisions")

@@ -58,7 +58,7 @@ class OnlineLauncher:
 
     def __init__(self, scenario: Scenario, launcher: Launcher, decisions: Decisions | None = None) -> None:
         self._scenario, self._launcher, self._settings = scenario, launcher, launcher.settings
-        self._decisions = decisions or Decisions(scenario, launcher.settings.device)
+        self._decisions = decisions or Decisions(scenario, launcher.settings)
         #: Decisions that were made in the last run, the first one included.
         self.made = 0
 

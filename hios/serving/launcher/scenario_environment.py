@@ -32,17 +32,18 @@ class Decisions:
 
     Args:
         scenario: models, lanes.
-        device: ``top``, ``top-open``, or ``any`` for the latter where there are lanes.
+        settings: of the launcher that decides, which say how the device runs.
     """
 
-    def __init__(self, scenario: Scenario, device: str) -> None:
-        self.scenario = scenario
+    def __init__(self, scenario: Scenario, settings: LauncherSettings) -> None:
+        self.scenario, self._limited = scenario, settings.admission == "deadline"
+        device = settings.device
         self._pipelines = TopPipelines(scenario, shared=device == "top-open" or (device == "any" and not scenario.gpu))
 
     def pipeline(self, decision: Decision) -> Pipeline:
         """The combined blocks, with the launcher's intervals."""
         own = with_interference(self._pipelines.of(decision.combined), self.scenario)
-        return replace(own, intervals_s=decision.intervals_s)
+        return replace(own, intervals_s=decision.intervals_s, in_flight=own.at_once if self._limited else None)
 
     def queues(self, decision: Decision) -> list[QueueRules]:
         """The queues, which are emptied in these intervals."""
@@ -68,7 +69,7 @@ class LauncherEnvironment:
 
     def __init__(self, scenario: Scenario, settings: LauncherSettings, first: Decision) -> None:
         self._settings, self._decision = settings, first
-        self._decisions = Decisions(scenario, settings.device)
+        self._decisions = Decisions(scenario, settings)
         blocks = [len(model.blocks) for model in scenario.models]
         self._nothing = np.zeros(state_size(blocks, settings.samples), np.float32)
         self._chance = random.Random(f"{settings.seed}/samples")

@@ -109,7 +109,7 @@ def test_learning_reaches_the_best_static_policy() -> None:
     given = _scenario(duration_s=10.0)
     settings = LauncherSettings(**{**_QUICK, "steps": 500, "step_s": 1.0, "replay": 200, "value_layers": (64, 32)})
     space = ActionSpace.of(given, settings)
-    judge = Judge(given, settings.device)
+    judge = Judge(given, settings)
     partitions = [tuple(map(tuple, own)) for own in _partitions(space.members, 2)]
     assert len(partitions) == 10
     numbers = [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -127,7 +127,7 @@ def test_learning_reaches_the_best_static_policy() -> None:
 def test_random_search() -> None:
     """The search without learning has decisions without superblocks, and is at least as good as its first one."""
     given, settings = _scenario(), LauncherSettings(**_QUICK)
-    judge = Judge(given, settings.device)
+    judge = Judge(given, settings)
     space = ActionSpace.of(given, settings)
     decision, value = random_search(given, settings, judge)
     assert decision.largest <= settings.most
