@@ -16,6 +16,7 @@ the seeds and their range, and what would be deployed; and the best policy with 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import statistics
 import time
@@ -87,10 +88,11 @@ def curves(
             f"search {goodput:.2f} | superblocks {launcher.facts['superblocks']:.0%}, {took:.0f} s",
             flush=True,
         )
-        rows.append(
-            (launcher.facts["deployed"], {name: (good, mean) for name, good, mean in launcher.facts["candidates"]})
-        )
-    ranking = compare(scenario, lambda name, _: outcomes_of(scenario, name, scenario.file.launcher, JUDGING))
+        candidates: dict[str, tuple[float, float]] = {}
+        for name, _, good, mean in launcher.facts["candidates"]:  # best first, if there are several launchers
+            candidates.setdefault(name, (good, mean))
+        rows.append((launcher.facts["deployed"], candidates))
+    ranking = compare(scenario, lambda name, by, _: outcomes_of(scenario, name, by, JUDGING))
     print(f"  best policy without learning: {ranking[0].policy} {ranking[0].goodput_per_s:.2f}")
     return rows
 
@@ -110,7 +112,7 @@ def table(rows: Sequence[tuple[str, dict[str, tuple[float, float]]]]) -> None:
 
 def water_filling(scenario: Scenario) -> None:
     """Print the best policy without learning whose launcher shares the device evenly, on the same traces."""
-    ranking = compare(scenario, lambda name, repeats: outcomes_of(scenario, name, "water-filling", repeats))
+    ranking = compare(scenario, functools.partial(outcomes_of, scenario), launcher="water-filling")
     print(f"  with launcher water-filling: {ranking[0].policy} {ranking[0].goodput_per_s:.2f}", flush=True)
 
 

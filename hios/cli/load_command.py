@@ -77,8 +77,11 @@ def command(
             require_writable(path)
     if calibrate and calibration is not None:
         raise click.UsageError("--calibration: found with --calibrate; allowed: one of them.")
-    if calibration is not None and policy not in ("auto", None):
-        raise click.UsageError(f"--calibration: found with --policy {policy}; allowed: with --policy auto.")
+    if calibration is not None and policy is not None and "auto" not in (policy, launcher or _launcher_of(scenario)):
+        raise click.UsageError(
+            f"--calibration: found with --policy {policy}; allowed: with --policy auto or --launcher auto, which it "
+            "helps to choose."
+        )
     given = scenario_of(scenario, load, weights, calibration)
     if calibrate:
         _calibrate(given, policy, output, virtual=virtual, timeout_s=timeout_s)
@@ -116,6 +119,13 @@ def command(
     )
     if loaded.wrong:
         click.echo(f"first failure: {loaded.wrong}", err=True)
+
+
+def _launcher_of(scenario: Path) -> str:
+    """The launcher that a scenario states."""
+    from hios.serving.scenario import Scenario
+
+    return Scenario.read(scenario).file.launcher
 
 
 def _both(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:

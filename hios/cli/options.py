@@ -149,7 +149,7 @@ def partitioned(context: click.Context, partition: Path | None, graph: Path) -> 
     return division.devices, division.cores_per_device
 
 
-_LAUNCHERS = ("open", "deadline", "fixed", "water-filling")
+_LAUNCHERS = ("open", "deadline", "fixed", "water-filling", "auto")
 _SERVING = (
     click.option(
         "--load",
@@ -232,7 +232,8 @@ def serving_options(*more_launchers: str) -> _Decorator:
     launcher = click.option(
         "--launcher",
         type=click.Choice([*_LAUNCHERS, *more_launchers]),
-        help="When tasks leave the queues; default: as the scenario states.",
+        help="When tasks leave the queues; auto: the best one in the simulator on other traces. Default: as the "
+        "scenario states.",
     )
     return lambda command: _with_options(command, (launcher, *_SERVING))
 

@@ -155,9 +155,9 @@ def _train_launcher(scenario: Scenario, output: Path, settings: LauncherSettings
 
     launcher = train_launcher(scenario, settings, progress)
     launcher.write(output)
-    for policy, goodput, mean_ms in launcher.facts["candidates"]:
+    for policy, by, goodput, mean_ms in launcher.facts["candidates"]:
         mean = "-" if mean_ms is None else f"{mean_ms:.4g}"
-        click.echo(f"{policy}: goodput {goodput:.4g} tasks/s, mean latency {mean} ms")
+        click.echo(f"{policy}, launcher {by}: goodput {goodput:.4g} tasks/s, mean latency {mean} ms")
     click.echo(f"{output}: on held-out traces the best policy is {launcher.facts['deployed']}")
 
 

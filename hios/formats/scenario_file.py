@@ -25,7 +25,7 @@ from hios.formats.config_file import Label
 #: What happens to a task that meets a full queue.
 Overflow = Literal["reject", "drop-oldest"]
 #: How fast tasks leave the queues.
-LauncherKind = Literal["open", "deadline", "fixed", "water-filling"]
+LauncherKind = Literal["open", "deadline", "fixed", "water-filling", "auto"]
 
 
 class ModelOfScenario(Record, frozen=True):
@@ -141,6 +141,13 @@ class TopSettings(Record, frozen=True):
             ),
         ]
     ] = None
+    block_ms: Annotated[
+        NonNegative,
+        doc(
+            "Shortest block of the pipeline, in milliseconds of its operators one after another: shorter blocks are "
+            "joined with their neighbors, as every run of a block has overheads. 0: blocks are those of graph.json."
+        ),
+    ] = 0.0
     slots: Annotated[Positive, doc("Number of instances that may wait for a block.")] = 1
     max_wait_ms: OrAbsent[
         Annotated[
@@ -224,7 +231,8 @@ class ScenarioFile(Record, frozen=True):
         doc(
             "When tasks leave the queues. open: as soon as there is room before the first block; deadline: as soon as "
             "a run can take them, the one that is due first (deadline_ms, or else slo_ms) before others; fixed: one "
-            "every interval_s; water-filling: at rates that share the device evenly, up to each model's own rate."
+            "every interval_s; water-filling: at rates that share the device evenly, up to each model's own rate; "
+            "auto: whichever of them is best on other traces, simulated."
         ),
     ] = "open"
     top: TopSettings = field(default_factory=TopSettings)

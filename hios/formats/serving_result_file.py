@@ -75,10 +75,15 @@ class LateSends(Record, frozen=True):
     most_ms: Annotated[NonNegative, doc("The largest delay, milliseconds.")]
 
 
-class Candidate(Record, frozen=True):
-    """A policy that auto compared, on traces other than those of the result."""
+#: When tasks left the queues.
+_Launcher = Literal["open", "deadline", "fixed", "water-filling", "learned"]
+
+
+class Candidate(Record, frozen=True, kw_only=True):
+    """A policy under a launcher that auto compared, on traces other than those of the result."""
 
     policy: Annotated[Text, doc("Name of the policy.")]
+    launcher: OrAbsent[Annotated[_Launcher, doc("When tasks leave the queues; absent in older files.")]] = None
     goodput_per_s: Annotated[NonNegative, doc("Goodput: completed tasks within their SLO per second.")]
     mean_ms: OrAbsent[_Milliseconds] = None
     left_out: OrAbsent[Annotated[Text, doc("Why the policy could not be compared.")]] = None
@@ -91,10 +96,7 @@ class ResultFile(Record, frozen=True, kw_only=True):
     chosen: OrAbsent[Annotated[Text, doc("The policy that auto chose.")]] = None
     candidates: Annotated[tuple[Candidate, ...], doc("The policies that auto compared, best first.")] = ()
     simulated: Annotated[bool, doc("Whether times were simulated; otherwise they were measured.")]
-    launcher: Annotated[
-        Literal["open", "deadline", "fixed", "water-filling", "learned"],
-        doc("When tasks leave the queues; learned: as a trained launcher decides."),
-    ]
+    launcher: Annotated[_Launcher, doc("When tasks leave the queues; learned: as a trained launcher decides.")]
     lanes: Annotated[DeviceCount, doc("Lanes of the device.")]
     device: OrAbsent[Annotated[Literal["lanes", "gpu"], doc("What the models share: lanes, or a GPU.")]] = None
     duration_s: Annotated[AboveZero, doc("Duration of each repeat, seconds.")]

@@ -170,12 +170,12 @@ def _round(
     count = len(tasks)
     measured = _Round([], {}, {})
     for number in range(count):
-        own = _closed_loop(alone, number, tasks[number], seconds * _ALONE / count, watch)
+        own = _one_at_a_time(alone, number, tasks[number], seconds * _ALONE / count, watch)
         measured.latencies["one-per-lane", number] = own
         measured.times.append(watch.take()[number])
         for name, server in over.items():
             share = seconds * _LANES / len(over) / count
-            measured.latencies[name, number] = _closed_loop(server, number, tasks[number], share)
+            measured.latencies[name, number] = _one_at_a_time(server, number, tasks[number], share)
     both = list(itertools.combinations_with_replacement(range(count), 2)) if alone.scenario.lanes > 1 else []
     for pair in both:
         measured.pairs.update(_beside(alone, pair, tasks, seconds * _PAIRS / len(both), watch))
@@ -204,10 +204,13 @@ def _relative(rounds: Sequence[_Round], name: str, number: int) -> float:
     return statistics.median(statistics.median(own.latencies[name, number]) / own.alone(number) for own in rounds)
 
 
-def _closed_loop(
+def _one_at_a_time(
     server: Server, number: int, task: Sequence[Tensor], seconds: float, watch: _Watch | None = None
 ) -> list[float]:
-    """Latencies of one task after another, milliseconds."""
+    """Latencies of tasks, milliseconds. After each, the server idles as long as it took, as between tasks under load.
+
+    Lanes that are always busy never sleep, and are faster than those that wake for every task.
+    """
     label = server.scenario.models[number].label
     if watch is not None:
         watch.recording = True
@@ -216,7 +219,9 @@ def _closed_loop(
     while len(times_ms) < _LEAST or time.perf_counter() < end:
         start = time.perf_counter()
         server.infer(label, task)
-        times_ms.append((time.perf_counter() - start) * 1e3)
+        took_s = time.perf_counter() - start
+        times_ms.append(took_s * 1e3)
+        time.sleep(took_s)
     if watch is not None:
         watch.recording = False
     return times_ms

@@ -26,10 +26,10 @@ from hios.serving.arrivals import draw
 from hios.serving.lane_trace import LaneTrace
 from hios.serving.load_generator import LATE_S, Progress, Repeat, Sample
 from hios.serving.measures import Outcome, result
-from hios.serving.policies import AUTO, LEARNED_POLICIES
+from hios.serving.policies import AUTO
 from hios.serving.scenario import Scenario, ServedModel
 from hios.serving.server import Server
-from hios.serving.simulate import compared as compared_policies
+from hios.serving.simulate import choose
 from hios.tolerances import allows_rounding, compared, explained
 from hios.versions import versions
 
@@ -74,7 +74,8 @@ def load(
     Args:
         scenario: models with weights, arrivals, lanes; if it is calibrated, the simulator chooses for this machine.
         name: of a policy; ``auto`` is what the simulator finds best on other traces.
-        launcher: open, deadline, fixed or water-filling; that of the scenario if None.
+        launcher: open, deadline, fixed, water-filling, or ``auto`` for what the simulator finds best; that of the
+            scenario if None.
         virtual: whether lanes may share cores where there are fewer.
         tolerance: allowed difference of outputs, absolute plus relative.
         timeout_s: longest time of one run of a block.
@@ -85,9 +86,7 @@ def load(
     Raises:
         HiosError: a file is missing or does not fit, the policy is unknown, or a lane could not be kept going.
     """
-    launcher = launcher or scenario.file.launcher
-    candidates = compared_policies(scenario, launcher) if name == AUTO else ()
-    chosen = candidates[0].policy if candidates else None
+    choice = choose(scenario, name, launcher)
     scenario = scenario.plain
     platform = describe(scenario.lanes, virtual=virtual)
     rows = None if trace is None else LaneTrace(scenario)
@@ -96,8 +95,8 @@ def load(
     wrong, largest = "", 0.0
     with Server(
         scenario,
-        chosen or name,
-        launcher=launcher,
+        choice.policy,
+        launcher=choice.launcher,
         virtual=virtual,
         timeout_s=timeout_s,
         watch=None if rows is None else rows.add,
@@ -118,11 +117,11 @@ def load(
         generator = time.process_time() - used - control
         memory_mb = server.memory_bytes / 1e6
     if rows is not None and trace is not None:
-        rows.write(trace, f"{name}, launcher {launcher}")
+        rows.write(trace, f"{choice.policy}, launcher {choice.launcher}")
     outcome = result(
         scenario,
         name,
-        "learned" if (chosen or name) in LEARNED_POLICIES else launcher,
+        choice.launcher,
         outcomes,
         simulated=False,
         control_share=control / busy,
@@ -130,8 +129,8 @@ def load(
         measured_at=f"{began:%Y-%m-%dT%H:%M:%SZ}",
         platform=platform,
         versions=versions(),
-        chosen=chosen,
-        candidates=candidates,
+        chosen=choice.policy if name == AUTO else None,
+        candidates=choice.candidates,
     )
     return LoadReport(outcome, generator / busy, largest, wrong, memory_mb)
 

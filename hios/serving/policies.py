@@ -19,8 +19,11 @@ from hios.serving.stage_times import Device, block_stages, in_one_lane, side_by_
 from hios.serving.top_pipeline import TopPipelines, run_times
 from hios.serving.work_bound import even_intervals_s, least_work_s
 
-#: Not a pipeline of its own: the best of the others on other traces.
+#: Not a pipeline or launcher of its own: the best of the others on other traces.
 AUTO = "auto"
+#: When tasks leave the queues: as soon as there is room or as soon as a run can take them, at the paper's fixed
+#: intervals, or sharing the device evenly.
+LAUNCHERS = ("open", "deadline", "fixed", "water-filling")
 
 
 @dataclass(frozen=True)
@@ -185,6 +188,18 @@ def policy(name: str) -> Policy:
 def policies_of(scenario: Scenario) -> list[str]:
     """Names of the policies that a scenario can be compared under: those of a launcher only where it names one."""
     return [*POLICIES, *(LEARNED_POLICIES if scenario.file.top.weights else ())]
+
+
+def launchers_of(name: str, launcher: str) -> list[str]:
+    """The launchers that a policy can be compared under.
+
+    Args:
+        name: of the policy; one of a trained launcher has no other.
+        launcher: one of `LAUNCHERS`, or ``auto`` for all of them.
+    """
+    if name in LEARNED_POLICIES:
+        return [LEARNED]
+    return list(LAUNCHERS) if launcher == AUTO else [launcher]
 
 
 def launched(scenario: Scenario, pipeline: Pipeline, launcher: str) -> tuple[Pipeline, list[QueueRules]]:

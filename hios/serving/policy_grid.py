@@ -7,16 +7,13 @@ from dataclasses import dataclass
 
 from hios.errors import HiosError
 from hios.formats.serving_result_file import ResultFile
-from hios.serving.policies import LEARNED_POLICIES, policies_of
+from hios.serving.policies import LAUNCHERS, LEARNED_POLICIES, policies_of
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import Engine, simulate
 from hios.serving.work_bound import strict_rounds_per_s
 
 #: In place of the name of a policy or of a launcher.
 ALL = "all"
-#: When tasks leave the queues: as soon as there is room or as soon as a run can take them, at the paper's fixed
-#: intervals, or sharing the device evenly.
-LAUNCHERS = ("open", "deadline", "fixed", "water-filling")
 
 _STRICT = "pos-strict"
 _HEADING = (
@@ -58,7 +55,7 @@ def simulate_grid(
     Args:
         scenario: models, arrivals, lanes.
         policies: their names.
-        launchers: open, deadline, fixed or water-filling.
+        launchers: open, deadline, fixed, water-filling or auto.
         engine: as in `hios.serving.simulate.simulate`.
 
     Raises:

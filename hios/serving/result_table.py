@@ -103,9 +103,9 @@ def _notes(result: ResultFile) -> list[str]:
 
 
 def _compared(candidates: tuple[Candidate, ...]) -> list[str]:
-    rows = [("  policy", "goodput/s", "mean ms")]
+    rows = [("  policy", "launcher", "goodput/s", "mean ms")]
     rows += [
-        (f"  {entry.policy}", f"{entry.goodput_per_s:.4g}", _milliseconds(entry.mean_ms))
+        (f"  {entry.policy}", entry.launcher or "-", f"{entry.goodput_per_s:.4g}", _milliseconds(entry.mean_ms))
         for entry in candidates
         if entry.left_out is None
     ]

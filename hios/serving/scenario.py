@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -146,7 +146,7 @@ class Scenario:
             rows = _read_rows(folder / file.arrivals, list(file.models))
         models, on_gpu = [], {}
         for number, (label, settings) in enumerate(file.models.items()):
-            model, on_gpu[label] = _read_model(label, settings, folder)
+            model, on_gpu[label] = _read_model(label, settings, folder, file.top.block_ms)
             settings = _resolved(settings, model.problem, file.lanes)
             rate = _rate(file, settings, rows, number, load, f"{source}: models.{label}")
             models.append(dataclasses.replace(model, settings=settings, rate=rate))
@@ -189,13 +189,15 @@ def _resolved(settings: ModelOfScenario, problem: Problem, lanes: int) -> ModelO
     return msgspec.structs.replace(settings, **changes)
 
 
-def _read_model(label: str, settings: ModelOfScenario, folder: Path) -> tuple[ServedModel, bool]:
-    """A model, and whether its costs are those of a GPU; its rate is left open."""
+def _read_model(label: str, settings: ModelOfScenario, folder: Path, block_ms: float) -> tuple[ServedModel, bool]:
+    """A model, and whether its costs are those of a GPU; its rate is left open, and short blocks are joined."""
     graph = Graph.read(folder / settings.graph)
     source = str(folder / settings.costs)
     costs_file = artifacts.load(source, CostsFile)
     costs = Costs.of(costs_file, source)
     blocks = pipeline_blocks(graph)
+    if block_ms:
+        blocks = joined_blocks(blocks, Problem(graph, costs).time, block_ms)
     # Stages are searched block by block, so blocks that were found count as stated.
     ids = tuple(tuple(graph.operators[operator].id for operator in block) for block in blocks)
     problem = Problem(dataclasses.replace(graph, blocks=ids), costs)
@@ -228,6 +230,33 @@ def pipeline_blocks(graph: Graph) -> tuple[tuple[int, ...], ...]:
     return tuple(map(tuple, blocks))
 
 
+def joined_blocks(
+    blocks: Sequence[tuple[int, ...]], time_ms: Sequence[float], least_ms: float
+) -> tuple[tuple[int, ...], ...]:
+    """Neighboring blocks joined into ones that take at least so long, except where the whole model is shorter.
+
+    Args:
+        blocks: operator numbers of every block, in the order in which the blocks run.
+        time_ms: of every operator.
+        least_ms: shortest time of a block's operators, one after another.
+
+    Examples:
+        >>> joined_blocks([(0,), (1,), (2,)], [3.0, 1.0, 1.0], 2.0)
+        ((0,), (1, 2))
+        >>> joined_blocks([(0,), (1,), (2,)], [1.0, 1.0, 1.0], 2.0)
+        ((0, 1, 2),)
+    """
+    joined: list[tuple[int, ...]] = []
+    for block in blocks:
+        if joined and sum(time_ms[v] for v in joined[-1]) < least_ms:
+            joined[-1] += block
+        else:
+            joined.append(block)
+    if len(joined) > 1 and sum(time_ms[v] for v in joined[-1]) < least_ms:
+        joined[-2:] = [joined[-2] + joined[-1]]
+    return tuple(joined)
+
+
 def _defects(scenario: Scenario, on_gpu: dict[str, bool]) -> Iterator[str]:
     """What the parts of a scenario, each valid by itself, contradict each other in."""
     if len(set(on_gpu.values())) > 1:
@@ -240,6 +269,11 @@ def _defects(scenario: Scenario, on_gpu: dict[str, bool]) -> Iterator[str]:
         yield f"lanes: found {scenario.lanes} with costs of a GPU; allowed: 1, a GPU is one device"
     if scenario.file.top.combined and scenario.file.top.most is not None:
         yield f"top.most: found {scenario.file.top.most} beside top.combined; allowed: one of them"
+    if scenario.file.top.combined and scenario.file.top.block_ms:
+        yield (
+            f"top.block_ms: found {scenario.file.top.block_ms:g} beside top.combined, which counts the blocks of "
+            "graph.json; allowed: one of them"
+        )
     home: dict[tuple[str, int], int] = {}
     for position, combined in enumerate(scenario.file.top.combined):
         for label, blocks in combined.items():

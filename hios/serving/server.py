@@ -34,6 +34,7 @@ from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.policies import LEARNED, launched, policy
 from hios.serving.run_programs import RunPrograms, orders_of
 from hios.serving.scenario import Scenario
+from hios.serving.simulate import choose
 from hios.workers.arena import Arena, Layout, memory_file
 from hios.workers.ring import Bell
 
@@ -48,8 +49,10 @@ class Server:
 
     Args:
         scenario: models with graphs, costs, weights, queues and lanes.
-        policy_name: one of the policies by name, but ``auto``; ``learned`` changes the combined blocks as it goes.
-        launcher: how fast tasks leave the queues: open, deadline, fixed or water-filling; that of the scenario if None.
+        policy_name: one of the policies by name; ``learned`` changes the combined blocks as it goes; ``auto`` is what
+            the simulator finds best for the scenario.
+        launcher: when tasks leave the queues: open, deadline, fixed, water-filling, or ``auto`` for what the simulator
+            finds best; that of the scenario if None.
         weights: tensors by name, by label of the model; those that are not here are read from the scenario's files.
         virtual: whether lanes may share cores where there are fewer.
         timeout_s: longest time of one run; a lane that takes longer is ended, and started again.
@@ -82,6 +85,9 @@ class Server:
             raise HiosError(
                 f"{scenario.source}: found costs of a GPU; allowed to run for real: costs of platform cpu; simulate it"
             )
+        choice = choose(scenario, policy_name, launcher)
+        # What runs is planned without the constants of a calibration, as they are those of plans made so.
+        scenario, policy_name = scenario.plain, choice.policy
         self.scenario, self.policy = scenario, policy_name
         self._graphs = {model.label: model.problem.graph for model in scenario.models}
         for model in scenario.models:
@@ -89,7 +95,7 @@ class Server:
             if model.label not in weights and model.weights is None:
                 raise HiosError(f"{scenario.source}: models.{model.label}.weights: missing; required to run it")
         made, self.cores = _lanes_of(scenario, policy_name, virtual)
-        pipeline, rules = launched(scenario, made, launcher or scenario.file.launcher)
+        pipeline, rules = launched(scenario, made, choice.launcher)
         self.pipeline = pipeline
         self._queues = {
             model.label: Admission(

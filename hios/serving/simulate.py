@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
 
 from hios.errors import HiosError
 from hios.formats.serving_result_file import Candidate, ResultFile
@@ -12,7 +15,7 @@ from hios.serving.arrivals import Trace, draw
 from hios.serving.calibration import with_interference
 from hios.serving.measures import Outcome, result
 from hios.serving.pipeline import Pipeline, QueueRules
-from hios.serving.policies import AUTO, LEARNED, LEARNED_POLICIES, launched, policies_of, policy
+from hios.serving.policies import AUTO, LEARNED, launched, launchers_of, policies_of, policy
 from hios.serving.scenario import Scenario
 from hios.serving.simulator import Record, Simulation, outcome
 
@@ -22,8 +25,12 @@ HELD_OUT = range(1_000_000, 1_000_003)
 _EQUAL = 1e-3
 
 
+#: Gives what becomes of the tasks of some repeats under a policy and a launcher, both by name.
+Run = Callable[[str, str, Sequence[int]], list[Outcome]]
+
+
 def compare(
-    scenario: Scenario, run: Callable[[str, Sequence[int]], list[Outcome]], names: Iterable[str] | None = None
+    scenario: Scenario, run: Run, names: Iterable[str] | None = None, launcher: str | None = None
 ) -> list[Candidate]:
     """All policies on held-out traces, best first: by tasks within their SLO, of equals by mean latency.
 
@@ -31,8 +38,9 @@ def compare(
 
     Args:
         scenario: what is offered.
-        run: gives the outcomes of a policy, one for each of the repeats.
+        run: gives the outcomes of a policy under a launcher, one for each of the repeats.
         names: of the policies; if None all, those of a trained launcher included where the scenario names one.
+        launcher: that of the scenario if None; ``auto`` compares every policy under every launcher.
 
     Raises:
         HiosError: no policy can run the scenario.
@@ -40,7 +48,8 @@ def compare(
     candidates, left_out = [], []
     for name in policies_of(scenario) if names is None else names:
         try:
-            candidates.append(_candidate(scenario, name, run(name, HELD_OUT)))
+            launchers = launchers_of(name, launcher or scenario.file.launcher)
+            candidates += [_candidate(scenario, name, own, run(name, own, HELD_OUT)) for own in launchers]
         except HiosError as error:
             left_out.append(Candidate(policy=name, goodput_per_s=0.0, left_out=str(error)))
     if not candidates:
@@ -55,7 +64,7 @@ def order_key(goodput_per_s: float, mean_ms: float | None, best_per_s: float) ->
     return -goodput, math.inf if mean_ms is None else mean_ms
 
 
-def _candidate(scenario: Scenario, name: str, outcomes: Sequence[Outcome]) -> Candidate:
+def _candidate(scenario: Scenario, name: str, launcher: str, outcomes: Sequence[Outcome]) -> Candidate:
     slos = [math.inf if model.settings.slo_ms is None else model.settings.slo_ms for model in scenario.models]
     timed = [
         (latency, slo)
@@ -65,7 +74,9 @@ def _candidate(scenario: Scenario, name: str, outcomes: Sequence[Outcome]) -> Ca
     ]
     good = sum(latency <= slo for latency, slo in timed)
     mean = sum(latency for latency, _ in timed) / len(timed) if timed else None
-    return Candidate(policy=name, goodput_per_s=good / (scenario.duration_s * len(outcomes)), mean_ms=mean)
+    launcher = cast(Literal["open", "deadline", "fixed", "water-filling", "learned"], launcher)
+    goodput = good / (scenario.duration_s * len(outcomes))
+    return Candidate(policy=name, launcher=launcher, goodput_per_s=goodput, mean_ms=mean)
 
 
 #: From so many block runs on, the compiled simulator is used where numba is installed; loading it takes a while.
@@ -81,43 +92,90 @@ def simulate(scenario: Scenario, name: str, *, launcher: str | None = None, engi
     Args:
         scenario: models, arrivals, lanes.
         name: of a policy, or ``auto``.
-        launcher: open, deadline, fixed or water-filling; that of the scenario if None.
+        launcher: open, deadline, fixed or water-filling, or ``auto``; that of the scenario if None.
         engine: what carries out a repeat; the compiled simulator where there is much to do and numba is installed,
             else the reference. Both give the same.
 
     Raises:
         HiosError: no such policy, or one that has no times for the scenario's device.
     """
-    launcher = launcher or scenario.file.launcher
-    candidates = compared(scenario, launcher, engine=engine) if name == AUTO else ()
-    chosen = candidates[0].policy if candidates else None
-    outcomes = outcomes_of(scenario, chosen or name, launcher, range(scenario.file.repeats), engine)
-    launcher = "learned" if (chosen or name) in LEARNED_POLICIES else launcher
-    return result(scenario, name, launcher, outcomes, simulated=True, chosen=chosen, candidates=candidates)
+    choice = choose(scenario, name, launcher, engine=engine)
+    outcomes = outcomes_of(scenario, choice.policy, choice.launcher, range(scenario.file.repeats), engine)
+    return result(
+        scenario,
+        name,
+        choice.launcher,
+        outcomes,
+        simulated=True,
+        chosen=choice.policy if name == AUTO else None,
+        candidates=choice.candidates,
+    )
 
 
-def compared(scenario: Scenario, launcher: str, *, engine: Engine | None = None) -> tuple[Candidate, ...]:
-    """What auto compares: all policies on held-out traces, simulated, the best one first.
+@dataclass(frozen=True)
+class Choice:
+    """What runs for a policy and a launcher of which at least one may be ``auto``.
+
+    Attributes:
+        policy: its name.
+        launcher: its name; learned for a policy of a trained launcher.
+        candidates: all that were compared, the best one first; empty if there was nothing to choose.
+    """
+
+    policy: str
+    launcher: str
+    candidates: tuple[Candidate, ...] = ()
+
+
+def choose(scenario: Scenario, name: str, launcher: str | None = None, *, engine: Engine | None = None) -> Choice:
+    """Choose what ``auto`` stands for: the best on held-out traces, simulated.
 
     Args:
         scenario: models, arrivals, lanes.
-        launcher: open, deadline, fixed or water-filling.
+        name: of a policy, or ``auto`` for the best of all.
+        launcher: open, deadline, fixed, water-filling, or ``auto`` for the best of them; that of the scenario if None.
         engine: as in `simulate`.
+
+    Raises:
+        HiosError: no policy can run the scenario.
     """
-    names = policies_of(scenario)
-    return tuple(compare(scenario, lambda name, repeats: outcomes_of(scenario, name, launcher, repeats, engine), names))
+    launcher = launcher or scenario.file.launcher
+    launchers = launchers_of(name, launcher)
+    if name != AUTO and len(launchers) == 1:
+        return Choice(name, launchers[0])
+    made = functools.cache(functools.partial(_made, scenario))
+
+    def run(own: str, by: str, repeats: Sequence[int]) -> list[Outcome]:
+        return outcomes_of(scenario, own, by, repeats, engine, made)
+
+    candidates = tuple(compare(scenario, run, policies_of(scenario) if name == AUTO else [name], launcher))
+    best = candidates[0]
+    return Choice(best.policy, best.launcher or launcher, candidates)
 
 
 def outcomes_of(
-    scenario: Scenario, name: str, launcher: str, repeats: Sequence[int], engine: Engine | None = None
+    scenario: Scenario,
+    name: str,
+    launcher: str,
+    repeats: Sequence[int],
+    engine: Engine | None = None,
+    made: Callable[[str], Pipeline] | None = None,
 ) -> list[Outcome]:
-    """What becomes of the tasks of some traces under a policy; arguments as in `simulate`."""
+    """What becomes of the tasks of some traces under a policy and a launcher, neither of them ``auto``.
+
+    Args:
+        scenario: models, arrivals, lanes.
+        name: of the policy.
+        launcher: open, deadline, fixed or water-filling.
+        repeats: numbers of the traces.
+        engine: as in `simulate`.
+        made: gives the pipeline of a policy, where the caller keeps them.
+    """
     if name == LEARNED:
         from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
 
         return OnlineLauncher(scenario, launcher_of(scenario)).outcomes(repeats)
-    made = with_interference(policy(name).make(scenario), scenario)
-    pipeline, rules = launched(scenario, made, launcher)
+    pipeline, rules = launched(scenario, made(name) if made else _made(scenario, name), launcher)
     expected = sum(model.rate * count for model, count in zip(scenario.models, pipeline.blocks, strict=True))
     run = engine or _engine(expected * scenario.duration_s * len(repeats))
     outcomes = []
@@ -126,6 +184,11 @@ def outcomes_of(
         record = run(pipeline, rules, trace, scenario.duration_s)
         outcomes.append(outcome(record, pipeline, trace, scenario.duration_s))
     return outcomes
+
+
+def _made(scenario: Scenario, name: str) -> Pipeline:
+    """The pipeline of a policy, which is slowed down as the scenario's calibration says."""
+    return with_interference(policy(name).make(scenario), scenario)
 
 
 def reference(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float) -> Record:

@@ -183,7 +183,10 @@ def launcher(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> It
             trained = train_launcher(given, own)
             for step, goodput in trained.curve:
                 yield TopPoint(name, len(given.models), CURVE, float(step), {"goodput per s": goodput})
-            for system, goodput, _ in trained.facts["candidates"]:
+            goodputs: dict[str, float] = {}
+            for system, _, goodput, _ in trained.facts["candidates"]:  # best first, if there are several launchers
+                goodputs.setdefault(system, goodput)
+            for system, goodput in goodputs.items():
                 yield TopPoint(name, len(given.models), system, float(own.steps), {"goodput per s": goodput})
 
 

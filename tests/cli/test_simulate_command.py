@@ -11,8 +11,7 @@ from click.testing import CliRunner
 
 from hios import artifacts
 from hios.cli import main
-from hios.serving.policies import POLICIES
-from hios.serving.policy_grid import LAUNCHERS
+from hios.serving.policies import LAUNCHERS, POLICIES
 from tests.serving.scenarios import written
 
 

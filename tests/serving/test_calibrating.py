@@ -15,7 +15,8 @@ from hios.formats.calibration_file import CalibrationFile
 from hios.serving.calibrating import calibrate
 from hios.serving.calibration import calibrated
 from hios.serving.load_session import load
-from hios.serving.simulate import compared, reference, simulate
+from hios.serving.policies import LAUNCHERS
+from hios.serving.simulate import choose, reference, simulate
 from tests.serving.served import scenario, scenario_file
 
 pytestmark = pytest.mark.slow  # four servers with workers
@@ -73,7 +74,7 @@ def test_the_command_refuses_what_contradicts(tmp_path: Path) -> None:
         (["--calibrate", "--calibration", path], "--calibration: found with --calibrate; allowed: one of them."),
         (
             ["--policy", "top", "--calibration", path],
-            "--calibration: found with --policy top; allowed: with --policy auto.",
+            "--calibration: found with --policy top; allowed: with --policy auto or --launcher auto, which it",
         ),
         ([], "Missing option '--policy'; required unless --calibrate is given."),
     ):
@@ -86,9 +87,19 @@ def test_auto_chooses_for_the_machine(measured: CalibrationFile, tmp_path: Path)
     """A calibrated scenario runs the policy that is best in the calibrated simulator."""
     given = calibrated(scenario(tmp_path), measured)
     result = load(given, "auto", virtual=True).result
-    assert result.candidates == compared(given, given.file.launcher)
-    assert result.candidates != compared(given.plain, given.file.launcher)
+    assert result.candidates == choose(given, "auto").candidates
+    assert result.candidates != choose(given.plain, "auto").candidates
     assert result.chosen == result.candidates[0].policy
+
+
+def test_auto_chooses_the_launcher_too(measured: CalibrationFile, tmp_path: Path) -> None:
+    """Also of a policy that is named; what ran is the first of those that were compared."""
+    given = calibrated(scenario(tmp_path), measured)
+    result = load(given, "top-open", launcher="auto", virtual=True).result
+    assert [entry.policy for entry in result.candidates] == ["top-open"] * len(LAUNCHERS)
+    assert {entry.launcher for entry in result.candidates} == set(LAUNCHERS)
+    assert (result.policy, result.chosen) == ("top-open", None)
+    assert result.launcher == result.candidates[0].launcher
 
 
 def test_simulate_reads_what_load_wrote(measured: CalibrationFile, tmp_path: Path) -> None:

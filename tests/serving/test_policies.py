@@ -8,8 +8,7 @@ import pytest
 
 from hios.errors import HiosError
 from hios.formats.serving_result_file import ResultFile
-from hios.serving.policies import POLICIES, combined_blocks, launched, launcher_intervals_s, policy
-from hios.serving.policy_grid import LAUNCHERS
+from hios.serving.policies import AUTO, LAUNCHERS, POLICIES, combined_blocks, launched, launcher_intervals_s, policy
 from hios.serving.scenario import Scenario, ServedModel
 from hios.serving.simulate import simulate
 from hios.serving.stage_times import restricted, side_by_side
@@ -260,6 +259,22 @@ def test_the_launcher_deadline_keeps_overload_in_time() -> None:
     for name in ("top", "top-open", "one-per-lane"):
         late, in_time = (simulate(given, name, launcher=launcher) for launcher in ("open", "deadline"))
         assert in_time.total.goodput > late.total.goodput
+
+
+def test_auto_chooses_the_launcher_too() -> None:
+    """In overload one that holds tasks back; the result is that of the policy under it, on the same traces."""
+    models = [
+        served(name, [[5.0]] * 4, rate, slo_ms=60.0, deadline_ms=40.0) for name, rate in (("a", 60.0), ("b", 90.0))
+    ]
+    given = scenario(*models, lanes=2, duration_s=10.0, arrivals="poisson", launcher=AUTO)
+    result = simulate(given, AUTO)
+    compared = [(entry.policy, entry.launcher) for entry in result.candidates if entry.left_out is None]
+    assert {launcher for _, launcher in compared} == set(LAUNCHERS)
+    assert len(set(compared)) == len(compared) == len(LAUNCHERS) * len({name for name, _ in compared})
+    assert (result.chosen, result.launcher) == compared[0]
+    assert result.launcher == "deadline"
+    assert simulate(given, result.chosen or "", launcher=result.launcher).total == result.total
+    assert simulate(given, result.chosen or "").launcher == result.launcher
 
 
 def test_unknown_policies_are_refused() -> None:

@@ -50,13 +50,18 @@ def test_defaults(tmp_path: Path) -> None:
         ({"models": {}}, "models: found {}; allowed: at least 1 key(s)"),
         (
             {"launcher": "closed"},
-            'launcher: found "closed"; allowed: one of "open", "deadline", "fixed", "water-filling"',
+            'launcher: found "closed"; allowed: one of "open", "deadline", "fixed", "water-filling", "auto"',
         ),
         ({"top": {"most": 11}}, "top.most: found 11; allowed: at most 10"),
         (
             {"top": {"most": 2, "combined": [{"left": [0]}]}},
             "top.most: found 2 beside top.combined; allowed: one of them",
         ),
+        (
+            {"top": {"block_ms": 2.5, "combined": [{"left": [0]}]}},
+            "top.block_ms: found 2.5 beside top.combined, which counts the blocks of graph.json; allowed: one of them",
+        ),
+        ({"top": {"block_ms": -1}}, "top.block_ms: found -1; allowed: at least 0"),
         ({"top": {"combined": [{"middle": [0]}]}}, "top.combined[0].middle: found this model; allowed: left, right"),
         ({"top": {"combined": [{"left": [2]}]}}, "top.combined[0].left: found block 2; allowed: 0 to 1"),
         ({"top": {"combined": [{"left": [1, 1]}]}}, "top.combined[0].left: found [1, 1]; allowed: items that differ"),
@@ -72,6 +77,19 @@ def test_wrong_scenarios_are_refused(changes: dict[str, Any], message: str, tmp_
     with pytest.raises(HiosError, match=re.escape(f"{path}: {message}")) as caught:
         Scenario.read(path)
     assert "\n" not in str(caught.value)
+
+
+def test_short_blocks_are_joined(tmp_path: Path) -> None:
+    """Up to the stated time, in order; a short one at the end belongs to the one before it."""
+    for least, left, right in (
+        (1.0, ((0, 1), (2,)), ((0,), (1,), (2,))),
+        (2.0, ((0, 1), (2,)), ((0, 1, 2),)),
+        (3.5, ((0, 1, 2),), ((0, 1, 2),)),
+        (100.0, ((0, 1, 2),), ((0, 1, 2),)),
+    ):
+        scenario = Scenario.read(written(tmp_path, top={"block_ms": least}))
+        assert [model.blocks for model in scenario.models] == [left, right]
+        assert [len(model.problem.graph.blocks) for model in scenario.models] == [len(left), len(right)]
 
 
 def _edit(path: Path, label: str, **changes: Any) -> None:

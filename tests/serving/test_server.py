@@ -84,6 +84,15 @@ def test_stages_by_gpg_compute_what_the_models_do(tmp_path: Path) -> None:
         assert sum(counts.completed for counts in server.counts.values()) == 48
 
 
+def test_joined_blocks_compute_what_the_models_do(tmp_path: Path) -> None:
+    """Short blocks run as one; operators take 0.2 ms here."""
+    with Server(scenario(tmp_path, top={"block_ms": 0.5}), "top-open", virtual=True) as server:
+        joined = [len(model.blocks) for model in server.scenario.models]
+        _ask_all(server, 8)
+        assert sum(counts.completed for counts in server.counts.values()) == 48
+    assert all(few < len(model.blocks) for few, model in zip(joined, scenario(tmp_path).models, strict=True))
+
+
 def test_a_strict_round_waits_for_all_models(tmp_path: Path) -> None:
     """pos-strict answers nobody until every model has a task; what then still waits fails when the server closes."""
     with Server(scenario(tmp_path, lanes=1), "pos-strict", virtual=True) as server:

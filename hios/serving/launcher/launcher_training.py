@@ -116,19 +116,25 @@ def train_launcher(scenario: Scenario, settings: LauncherSettings, progress: Pro
 
 
 def comparison(scenario: Scenario, launcher: Launcher) -> Json:
-    """All policies and what was learned on held-out traces: ``candidates``, best first, and ``deployed``."""
+    """All policies and what was learned on held-out traces, under the scenario's launcher or all of them if it is auto.
+
+    Returns:
+        ``candidates``, best first, each with policy, launcher, goodput a second and mean latency; and ``deployed``, the
+        policy of the first.
+    """
     online = OnlineLauncher(scenario, launcher)
 
-    def run(name: str, repeats: Sequence[int]) -> list[Outcome]:
+    def run(name: str, by: str, repeats: Sequence[int]) -> list[Outcome]:
         if name == LEARNED:
             return online.outcomes(repeats)
         if name == LEARNED_STATIC:
             judge = Judge(scenario, launcher.settings, repeats)
             return judge.outcomes(launcher.static)
-        return outcomes_of(scenario, name, scenario.file.launcher, repeats)
+        return outcomes_of(scenario, name, by, repeats)
 
     candidates = compare(scenario, run, [*POLICIES, LEARNED, LEARNED_STATIC])
-    rows = [[entry.policy, entry.goodput_per_s, entry.mean_ms] for entry in candidates if entry.left_out is None]
+    shown = [entry for entry in candidates if entry.left_out is None]
+    rows = [[entry.policy, entry.launcher, entry.goodput_per_s, entry.mean_ms] for entry in shown]
     return {"candidates": rows, "deployed": candidates[0].policy, "held_out": list(HELD_OUT)}
 
 

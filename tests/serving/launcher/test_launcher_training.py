@@ -64,9 +64,10 @@ def test_what_is_deployed_is_the_best(tmp_path: Path) -> None:
     assert (read.space, read.settings, read.static) == (launcher.space, launcher.settings, launcher.static)
     assert (read.curve, read.facts) == (launcher.curve, launcher.facts)
     rows = launcher.facts["candidates"]
-    assert {"learned", "learned-static", "one-per-lane", "top"} <= {name for name, _, _ in rows}
+    assert {"learned", "learned-static", "one-per-lane", "top"} <= {name for name, _, _, _ in rows}
     assert launcher.facts["deployed"] == rows[0][0]
-    assert rows[0][1] >= max(goodput for _, goodput, _ in rows) * 0.999
+    assert {by for _, by, _, _ in rows} == {"open", "learned"}
+    assert rows[0][2] >= max(goodput for _, _, goodput, _ in rows) * 0.999
     assert 0 <= launcher.facts["superblocks"] < 1
 
 

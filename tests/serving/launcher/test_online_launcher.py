@@ -11,8 +11,8 @@ from hios.errors import ArtifactError, HiosError
 from hios.serving.arrivals import draw
 from hios.serving.launcher.actions import Decision
 from hios.serving.launcher.online_launcher import OnlineLauncher
-from hios.serving.policies import POLICIES, policies_of, policy
-from hios.serving.simulate import compared, simulate
+from hios.serving.policies import LAUNCHERS, POLICIES, policies_of, policy
+from hios.serving.simulate import choose, simulate
 from tests.serving.launcher.launchers import deciding, two_models, with_launcher
 
 #: Intervals of the shortest kind, and every block by itself in one of three parts.
@@ -87,9 +87,14 @@ def test_policies_by_name(tmp_path: Path) -> None:
     assert policies_of(plain) == list(POLICIES)
     given = with_launcher(plain, tmp_path, _FAST)
     assert policies_of(given)[-2:] == ["learned", "learned-static"]
-    assert {"learned", "learned-static"} <= {entry.policy for entry in compared(given, "open")}
+    assert {"learned", "learned-static"} <= {entry.policy for entry in choose(given, "auto", "open").candidates}
     assert policy("learned-static").make(given).intervals_s == pytest.approx((0.5 / 60, 0.5 / 100))
-    assert simulate(given, "learned-static").launcher == "learned"
+    for launcher in ("open", "auto"):  # these have a launcher of their own, so there is nothing to choose
+        result = simulate(given, "learned-static", launcher=launcher)
+        assert (result.launcher, result.candidates) == ("learned", ())
+    by_launcher = [entry for entry in choose(given, "auto", "auto").candidates if entry.left_out is None]
+    assert [entry.launcher for entry in by_launcher if entry.policy == "learned"] == ["learned"]
+    assert {entry.launcher for entry in by_launcher if entry.policy == "top"} == set(LAUNCHERS)
 
 
 def test_a_launcher_is_required(tmp_path: Path) -> None:
