@@ -87,7 +87,7 @@ def _row(served: ServedPolicy, result: ResultFile) -> View:
     done = total.completed / time
     return {
         "policy": served.policy,
-        "chosen": result.chosen,
+        "chosen": _chosen(result),
         "load": served.load,
         "mark": "predicted" if result.simulated else "measured here",
         "offered": total.offered / time,
@@ -102,6 +102,17 @@ def _row(served: ServedPolicy, result: ResultFile) -> View:
         "bound": result.bound_per_s,
         "gap": 1 - done / result.bound_per_s if result.bound_per_s > 0 else 0.0,
     }
+
+
+def _chosen(result: ResultFile) -> str:
+    """The policy and the launcher that auto chose, as far as it chose them; empty if it did not."""
+    several = len(_launchers(result)) > 1
+    return ", ".join(filter(None, [result.chosen, f"launcher {result.launcher}" if several else None]))
+
+
+def _launchers(result: ResultFile) -> set[str]:
+    """The launchers that were compared, apart from those that are trained."""
+    return {entry.launcher for entry in result.candidates if entry.launcher not in (None, "learned")}
 
 
 def _lost(total: ServedResult) -> int:
@@ -132,9 +143,10 @@ def setting_sentence(scenario: ServedScenario) -> str:
     time = first.duration_s * first.repeats
     offered = ", ".join(f"{label} {served.offered / time:.3g}/s" for label, served in first.models.items())
     lanes = "one lane" if first.lanes == 1 else f"{first.lanes} lanes"
+    launcher = "auto" if len(_launchers(first)) > 1 else first.launcher
     return (
         f"{offered} at load {first.load:g}; arrivals {first.arrivals}; {lanes}; {first.repeats} x "
-        f"{first.duration_s:g} s; seed {first.seed}; launcher {first.launcher}."
+        f"{first.duration_s:g} s; seed {first.seed}; launcher {launcher}."
     )
 
 
@@ -146,10 +158,12 @@ def findings(scenario: ServedScenario) -> Iterator[str]:
         for served in own:
             for result in served.results:
                 if result.chosen is not None:
-                    compared = sum(entry.left_out is None for entry in result.candidates)
+                    compared = len({entry.policy for entry in result.candidates if entry.left_out is None})
+                    launchers = len(_launchers(result))
+                    under = f", each under {launchers} launchers," if launchers > 1 else ""
                     yield (
-                        f"At load {load:g}, auto is {result.chosen}: the best of {compared} policies in simulations of "
-                        "other traces."
+                        f"At load {load:g}, auto is {_chosen(result)}: the best of {compared} policies{under} in "
+                        "simulations of other traces."
                     )
                     break
 

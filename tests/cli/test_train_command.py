@@ -124,7 +124,9 @@ def test_launchers_are_trained_for_a_calibrated_machine(files: tuple[Path, Path]
     for more in ((), ("--calibration", calibration)):
         done = _run("train", scenario, *_QUICK, "--load", 0.01, *more, "--output", tmp_path / "launcher.safetensors")
         assert done.exit_code == 0, done.output
-        means.append(float(re.findall(r"^sequential, launcher open: .* mean latency (\S+) ms$", done.stdout, re.MULTILINE)[0]))
+        means.append(
+            float(re.findall(r"^sequential, launcher open: .* mean latency (\S+) ms$", done.stdout, re.MULTILINE)[0])
+        )
     assert means[1] == pytest.approx(3 * means[0], rel=0.2)  # tasks rarely meet
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -92,6 +93,22 @@ def test_sentences(scenario: ServedScenario) -> None:
     said = list(findings(scenario))
     assert said[0].startswith("At load 0.5, sequential answers the most tasks within their SLO, measured: ")
     assert sum(", auto is " in sentence for sentence in said) == 2
+
+
+def test_the_launcher_that_auto_chose_is_named(tmp_path: Path) -> None:
+    """Beside the policy where both were chosen, and of a policy that is named."""
+    given = Scenario.read(written(tmp_path / "given", duration_s=2, launcher="auto"))
+    for policy in ("top", "auto"):
+        result = simulate(given, policy, engine=reference)
+        artifacts.write(tmp_path / "serving" / "mix" / "simulated" / f"{policy}-1.json", "result", result)
+    (scenario,) = read_serving(tmp_path / "serving")
+    chosen = {row["policy"]: row["chosen"] for row in serving_rows(scenario)}
+    assert re.fullmatch(r"launcher (open|deadline|fixed|water-filling)", chosen["top"])
+    assert re.fullmatch(r"[\w-]+, launcher (open|deadline|fixed|water-filling)", chosen["auto"])
+    assert setting_sentence(scenario).endswith("; launcher auto.")
+    (said,) = (sentence for sentence in findings(scenario) if ", auto is " in sentence)
+    assert f"auto is {chosen['auto']}: the best of " in said
+    assert " policies, each under 4 launchers, in simulations of other traces." in said
 
 
 def test_charts(scenario: ServedScenario) -> None:
