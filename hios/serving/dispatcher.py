@@ -183,12 +183,19 @@ class Dispatcher:
                 while interval_s == 0 and len(queue) and self._instances.has_room(model):
                     self._launch_one(model, now)
             return
-        while able := [
+        while self._launch_first(self._instances.has_room, now):
+            pass
+
+    def _launch_first(self, able: Callable[[int], bool], now: float) -> bool:
+        """Let the task that is due first leave its queue, of the models that are able to; whether there is one."""
+        able_now = [
             (queue.due(), model)
             for model, (queue, interval_s) in enumerate(zip(self._queues, self._intervals_s, strict=True))
-            if len(queue) and (interval_s == 0 or self._due_tick[model]) and self._instances.has_room(model)
-        ]:
-            self._launch_one(min(able)[1], now)
+            if len(queue) and (interval_s == 0 or self._due_tick[model]) and able(model)
+        ]
+        if able_now:
+            self._launch_one(min(able_now)[1], now)
+        return bool(able_now)
 
     def _launch_one(self, model: int, now: float) -> None:
         task = self._queues[model].take()
@@ -221,12 +228,14 @@ class Dispatcher:
         """Start runs until no lane is idle or no instance is waiting."""
         while (idle := self._idle()) and not (self._pipeline.take == "all" and self._runs):
             due = self._instances.due()
-            if not due:
-                return
+            if not due:  # perhaps tasks in flight wait for each other
+                if not self._launch_first(self._instances.could_start, now):
+                    return
+                continue
             run = self._instances.start(*self._instances.first(due, now), now)
             self._runs[run.number] = run
-            every = len(idle) == len(self._lanes)
-            together = every and (self._pipeline.take == "all" or (self._pipeline.take == "shared" and len(due) == 1))
+            every = len(idle) == len(self._lanes) == self._pipeline.most_lanes(run.combined, run.present)
+            together = every and (self._pipeline.take == "all" or len(due) == 1)
             try:
                 self._send(run, idle[0], together=together and len(self._lanes) > 1)
             except HiosError as error:

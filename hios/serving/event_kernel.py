@@ -38,7 +38,7 @@ _IDLE, _NEXT, _RUNS, _PROMOTED, _IN_FLIGHT = range(5)
 _NUMBER, _LANES, _COUNT, _COMBINED = range(4)
 #: Ways to take lanes.
 _TAKE = {"all": 0, "one": 1, "shared": 2}
-_ALL, _ONE = 0, 1
+_ALL, _SHARED = _TAKE["all"], _TAKE["shared"]
 
 
 class Given(NamedTuple):
@@ -58,6 +58,7 @@ class Given(NamedTuple):
     member: Array  # (m,) int: number of the block among all
     first_time: Array  # (C,) int: where the times of a combined block begin in times
     times: Array  # float: by combined block, present sub-blocks and lanes
+    widest: Array  # int: by combined block and present sub-blocks, the most lanes that a run takes
     lanes: int
     take: int
     strict: bool
@@ -195,18 +196,34 @@ def _launch(given: Given, state: State, model: int) -> None:
 
 
 @_compiled
-def _launch_all(given: Given, state: State) -> None:
-    while True:
-        chosen, earliest, oldest = -1, np.inf, -1
-        for model in range(len(state.head)):
-            if (given.interval[model] == 0 or state.due_tick[model]) and _can_launch(given, state, model):
-                task = state.queue[state.head[model]]
-                due = given.task_times[task] + given.due[model]
-                if chosen < 0 or due < earliest or (due == earliest and task < oldest):
-                    chosen, earliest, oldest = model, due, task
-        if chosen < 0:
-            return
+def _could_start(given: Given, state: State, model: int) -> bool:
+    block = given.first_block[model]
+    if given.in_flight == 0 or given.strict or state.slot_count[block] > 0 or state.running[block]:
+        return False
+    if state.head[model] == state.tail[model]:
+        return False
+    return bool(given.last[block] or state.slot_count[block + 1] < given.slots)
+
+
+@_compiled
+def _launch_first(given: Given, state: State, beyond: bool) -> bool:
+    chosen, earliest, oldest = -1, np.inf, -1
+    for model in range(len(state.head)):
+        able = _could_start(given, state, model) if beyond else _can_launch(given, state, model)
+        if able and (given.interval[model] == 0 or state.due_tick[model]):
+            task = state.queue[state.head[model]]
+            due = given.task_times[task] + given.due[model]
+            if chosen < 0 or due < earliest or (due == earliest and task < oldest):
+                chosen, earliest, oldest = model, due, task
+    if chosen >= 0:
         _launch(given, state, chosen)
+    return chosen >= 0
+
+
+@_compiled
+def _launch_all(given: Given, state: State) -> None:
+    while _launch_first(given, state, False):
+        pass
 
 
 @_compiled
@@ -280,11 +297,9 @@ def _stretch(given: Given, state: State, combined: int, run: int) -> float:
 
 @_compiled
 def _start(given: Given, state: State, combined: int, present: int, due: int) -> None:
-    lanes = given.lanes
-    if given.take == _ONE:
-        lanes = 1
-    elif given.take != _ALL:
-        lanes = max(1, state.numbers[_IDLE] // due)
+    lanes = given.widest[given.first_time[combined] // given.lanes + present]
+    if given.take == _SHARED:
+        lanes = min(lanes, max(1, state.numbers[_IDLE] // due))
     place = 0
     while state.going[place, _NUMBER] >= 0:
         place += 1
@@ -319,9 +334,10 @@ def start_all(given: Given, state: State) -> None:
         if idle == 0 or (given.take == _ALL and idle < given.lanes):
             return
         combined, present, due = _next(given, state)
-        if due == 0:
+        if due > 0:
+            _start(given, state, combined, present, due)
+        elif not _launch_first(given, state, True):
             return
-        _start(given, state, combined, present, due)
 
 
 @_compiled
@@ -436,8 +452,8 @@ def given_of(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, dur
     )
 
 
-def _combined_arrays(pipeline: Pipeline) -> tuple[Array, Array, Array, Array]:
-    """``first_member``, ``member``, ``first_time`` and ``times`` of Given."""
+def _combined_arrays(pipeline: Pipeline) -> tuple[Array, Array, Array, Array, Array]:
+    """``first_member``, ``member``, ``first_time``, ``times`` and ``widest`` of Given."""
     first_block = np.concatenate(([0], np.cumsum(pipeline.blocks)))
     sizes = [len(members) for members in pipeline.combined]
     lengths = [len(rows) * pipeline.lanes for rows in pipeline.times_s]
@@ -446,6 +462,14 @@ def _combined_arrays(pipeline: Pipeline) -> tuple[Array, Array, Array, Array]:
         np.array([first_block[model] + block for members in pipeline.combined for model, block in members], np.int64),
         np.concatenate(([0], np.cumsum(lengths)))[:-1].astype(np.int64),
         np.array([time for rows in pipeline.times_s for row in rows for time in row], np.float64),
+        np.array(
+            [
+                pipeline.most_lanes(c, present)
+                for c, rows in enumerate(pipeline.times_s)
+                for present in range(len(rows))
+            ],
+            np.int64,
+        ),
     )
 
 
@@ -460,7 +484,7 @@ def _owners(first_member: Array) -> Array:
 
 def changed(given: Given, state: State, pipeline: Pipeline, queues: Sequence[QueueRules]) -> Given:
     """Go on with other combined blocks and intervals, as ``Simulation.change``."""
-    first_member, member, first_time, times = _combined_arrays(pipeline)
+    first_member, member, first_time, times, widest = _combined_arrays(pipeline)
     interval = np.array([rules.interval_s for rules in queues], np.float64)
     home = {int(block): number for number, block in zip(_owners(first_member), member, strict=True)}
     for place in range(given.lanes):
@@ -475,6 +499,7 @@ def changed(given: Given, state: State, pipeline: Pipeline, queues: Sequence[Que
         member=member,
         first_time=first_time,
         times=times,
+        widest=widest,
         in_flight=pipeline.in_flight or 0,
         max_wait=pipeline.max_wait_s,
         beside=_beside(pipeline),

@@ -95,6 +95,15 @@ class Instances:
         limit = self._pipeline.in_flight
         return len(self._slots[model][0]) < self._pipeline.slots and (limit is None or self.in_flight < limit)
 
+    def could_start(self, model: int) -> bool:
+        """Whether a task of a model could start at once, were it not for the limit of tasks in flight."""
+        pipeline, slots = self._pipeline, self._slots[model]
+        if pipeline.in_flight is None or pipeline.strict or slots[0]:
+            return False
+        if self._running[model][0] and not pipeline.several:
+            return False
+        return len(slots) == 1 or len(slots[1]) < pipeline.slots
+
     def launch(self, model: int, task: Task, now_s: float) -> None:
         """Put a task before the first block of its model."""
         task.since_s = now_s

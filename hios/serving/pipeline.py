@@ -32,12 +32,12 @@ class Pipeline:
         times_s: how long a run takes.
         busy_s: how long a run keeps lanes busy, all together.
         take: the lanes of a run: ``all``, so that runs follow one another; ``one``; or ``shared``, those that are idle
-            divided by the number of combined blocks that could run, and at least one.
+            divided by the number of combined blocks that could run, at least one and at most ``widest``.
         strict: whether a run waits for all its sub-blocks.
         several: whether runs of the same combined block may overlap.
         slots: instances that may wait before a block.
         in_flight: tasks of all models that may have left their queues and not have ended; None for as many as there are
-            slots for.
+            slots for. If a lane is idle, as these tasks wait for each other, another one may leave that starts at once.
         max_wait_s: a combined block with an instance that has waited longer goes first.
         stages: by combined block, its stages one after another; absent sub-blocks are left out of them. Empty where
             ``plans`` says what runs.
@@ -47,6 +47,8 @@ class Pipeline:
         beside: by combined block, by combined block: how many times as long a run takes that starts while one of the
             other goes on; the excesses of several add up. Empty where runs do not slow each other down.
         jitter: factors of the times of runs, taken in turn; empty for none.
+        widest: by combined block, by the sub-blocks that are present: the most lanes that a run with ``shared`` lanes
+            takes; empty for all of them.
     """
 
     lanes: int
@@ -65,6 +67,7 @@ class Pipeline:
     intervals_s: tuple[float, ...] | None = None
     beside: tuple[tuple[float, ...], ...] = ()
     jitter: tuple[float, ...] = ()
+    widest: tuple[tuple[int, ...], ...] = ()
 
     @property
     def at_once(self) -> int:
@@ -72,11 +75,16 @@ class Pipeline:
         runs = 1 if self.take == "all" else self.lanes
         return runs * max(map(len, self.combined))
 
+    def most_lanes(self, combined: int, present: int) -> int:
+        """The most lanes that a run takes."""
+        if self.take == "one":
+            return 1
+        return self.widest[combined][present] if self.take == "shared" and self.widest else self.lanes
+
     def task_s(self, model: int) -> float:
         """Time of the lanes that a task of a model keeps busy when it runs alone, on as many lanes as it can get."""
-        lanes = 0 if self.take == "one" else self.lanes - 1
         return sum(
-            self.busy_s[number][1 << place][lanes]
+            self.busy_s[number][1 << place][self.most_lanes(number, 1 << place) - 1]
             for number, combined in enumerate(self.combined)
             for place, (owner, _) in enumerate(combined)
             if owner == model

@@ -115,6 +115,8 @@ class RunPrograms:
             for present in range(1, 1 << len(members)):
                 if pipeline.strict and present.bit_count() < len(members):
                     continue
+                if pipeline.most_lanes(combined, present) < pipeline.lanes:
+                    continue
                 there = tuple(member for place, member in enumerate(members) if present >> place & 1)
                 if there not in self._together:
                     added = self._add(self._parts(there), self._orders(pipeline, combined, present))

@@ -213,12 +213,26 @@ class Simulation:
 
     def _launch_all(self) -> None:
         """Launch tasks as long as there is room, the one that is due first before others."""
-        while able := [
+        while self._launch_first(self._has_room):
+            pass
+
+    def _launch_first(self, able: Callable[[int], bool]) -> bool:
+        """Launch the task that is due first, of the models that are able to; whether there is one."""
+        able_now = [
             (self.trace.times_s[queue[0]] + rules.due_s, queue[0], model)
             for model, (queue, rules) in enumerate(zip(self.queue, self.queues, strict=True))
-            if queue and (rules.interval_s == 0 or self.due_tick[model]) and self._has_room(model)
-        ]:
-            self._launch(min(able)[2])
+            if queue and (rules.interval_s == 0 or self.due_tick[model]) and able(model)
+        ]
+        if able_now:
+            self._launch(min(able_now)[2])
+        return bool(able_now)
+
+    def _could_start(self, model: int) -> bool:
+        """Whether a task could start at once, were it not for the limit of tasks in flight."""
+        pipeline, slots = self.pipeline, self.slots[model]
+        if pipeline.in_flight is None or pipeline.strict or slots[0] or self.running[model][0]:
+            return False
+        return len(slots) == 1 or len(slots[1]) < pipeline.slots
 
     def _start_all(self) -> None:
         """Start runs until no lane is idle or no instance is waiting."""
@@ -227,9 +241,10 @@ class Simulation:
             if not self.idle or (self.pipeline.take == "all" and self.idle < self.pipeline.lanes):
                 return
             due = [(c, present) for c in range(len(self.pipeline.combined)) if (present := self._ready(c))]
-            if not due:
+            if due:
+                self._start(*self._next(due), len(due))
+            elif not self._launch_first(self._could_start):  # tasks in flight wait for each other, and a lane is idle
                 return
-            self._start(*self._next(due), len(due))
 
     def _ready(self, combined: int) -> int:
         """The sub-blocks that could run now, as bits; 0 where a strict run would wait for others.
@@ -269,7 +284,9 @@ class Simulation:
 
     def _start(self, combined: int, present: int, due: int) -> None:
         """Start a run: it takes lanes, and the instances leave their slots."""
-        lanes = {"all": self.pipeline.lanes, "one": 1, "shared": max(1, self.idle // due)}[self.pipeline.take]
+        lanes = self.pipeline.most_lanes(combined, present)
+        if self.pipeline.take == "shared":
+            lanes = min(lanes, max(1, self.idle // due))
         instances = []
         for model, block in self._members(combined, present):
             instances.append((self.slots[model][block].popleft()[0], model, block))

@@ -18,6 +18,9 @@ from hios.serving.stage_times import Device, block_stages, restricted, side_by_s
 
 #: Times of a combined block, or how long it keeps lanes busy: by the sub-blocks that are present, by lanes less 1.
 _Rows = tuple[tuple[float, ...], ...]
+#: A run takes more lanes if that leaves at most this share of its time. Else a task that arrives meanwhile gets a lane
+#: at once, which is worth more.
+_WORTH = 0.8
 
 
 def run_times(
@@ -53,12 +56,14 @@ class _CombinedBlock:
 
     Attributes:
         planned_s: how long it takes with all sub-blocks on all lanes, as a server plans: without measured constants.
+        widest: the most lanes that a run takes, by the sub-blocks that are present.
     """
 
     stages: tuple[UnionStage, ...]
     times_s: _Rows
     busy_s: _Rows
     planned_s: float
+    widest: tuple[int, ...]
 
 
 class TopPipelines:
@@ -90,6 +95,7 @@ class TopPipelines:
             slots=settings.slots,
             max_wait_s=2 * longest if settings.max_wait_ms is None else settings.max_wait_ms / 1e3,
             stages=tuple(block.stages for block in blocks),
+            widest=tuple(block.widest for block in blocks),
         )
 
     def _combined(self, members: tuple[SubBlock, ...]) -> _CombinedBlock:
@@ -100,8 +106,22 @@ class TopPipelines:
         planned = times_s
         if self._scenario.planned is not None:
             plain = Device(self._scenario.plain, shared=self._shared)
-            planned, _ = run_times(plain, members, stages, [lanes], lanes)
-        return _CombinedBlock(stages, times_s, busy_s, planned[-1][-1])
+            planned, _ = run_times(plain, members, stages, widths, lanes)
+        widest = tuple(_worth(row) if self._shared else lanes for row in planned)
+        return _CombinedBlock(stages, times_s, busy_s, planned[-1][-1], widest)
+
+
+def _worth(times_s: Sequence[float]) -> int:
+    """The most lanes that a run takes if it shares them: the last of them has to shorten it noticeably.
+
+    Args:
+        times_s: of the run, by the number of lanes less 1.
+    """
+    worth = 1
+    for lanes in range(2, len(times_s) + 1):
+        if times_s[lanes - 1] <= _WORTH * times_s[worth - 1]:
+            worth = lanes
+    return worth
 
 
 class CombinedStages(Protocol):

@@ -148,6 +148,9 @@ def random_case(seed: int, tasks: int = 60) -> tuple[Pipeline, list[QueueRules],
     if draw.random() < 0.4:
         pipeline = dataclasses.replace(pipeline, in_flight=draw.choice([1, 2, pipeline.at_once]))
         queues = [dataclasses.replace(rules, due_s=draw.choice([0.0, 0.5, 2.0])) for rules in queues]
+    if draw.random() < 0.5:
+        widest = tuple(tuple(draw.randint(1, lanes) for _ in rows) for rows in times)
+        pipeline = dataclasses.replace(pipeline, widest=widest)
     return pipeline, queues, trace(*rows), duration_s
 
 

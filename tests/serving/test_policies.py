@@ -154,6 +154,14 @@ def test_a_task_alone_may_use_all_lanes() -> None:
     assert (shared.p50_ms or 0) < 0.9 * (alone.p50_ms or 0)
 
 
+def test_a_run_takes_the_lanes_that_shorten_it() -> None:
+    """A block without branches leaves the other lane to the next task."""
+    given = scenario(served("left", [[3.0], [2.0, 2.0], [1.0, 9.0]], 10.0), lanes=2)
+    pipeline = policy("top-open").make(given)
+    assert [pipeline.most_lanes(number, 1) for number in range(3)] == [1, 2, 1]
+    assert [policy("top").make(given).most_lanes(number, 1) for number in range(2)] == [2, 2]
+
+
 def test_auto_takes_the_best_on_other_traces() -> None:
     """Auto names what it compared, best first, and its goodput is that of its choice."""
     given = scenario(

@@ -31,6 +31,7 @@ def _regrouped(pipeline: Pipeline, draw: random.Random) -> Pipeline:
         times_s=times,
         busy_s=times,
         several=False,
+        widest=tuple(tuple(draw.randint(1, pipeline.lanes) for _ in rows) for rows in times) if pipeline.widest else (),
         beside=_factors(draw, len(combined)) if pipeline.beside else (),
     )
 
