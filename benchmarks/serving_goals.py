@@ -51,6 +51,8 @@ PUBLISHED = ("sequential", "ios", "nimble", "opara", "hios-lp", "threads", "pos-
 #: Policies that run under the launcher deadline, too.
 ALSO_BY_DEADLINE = ("one-per-lane", "threads", "top-open")
 COLUMNS = ("goodput/s", "done/s", "p50 ms", "mean ms", "work")
+#: In a row, what the name of a model follows.
+OF_MODEL = "p50 ms of "
 Row = dict[str, float]
 
 
@@ -58,7 +60,9 @@ def row_of(result: ResultFile) -> Row:
     """What is compared of a result."""
     total, seconds = result.total, result.duration_s * result.repeats
     numbers = (total.goodput / seconds, total.completed / seconds, total.p50_ms, total.mean_ms, result.work_share)
-    return dict(zip(COLUMNS, (float("nan") if value is None else value for value in numbers), strict=True))
+    medians = {f"{OF_MODEL}{name}": own.p50_ms for name, own in result.models.items()}
+    row = {**dict(zip(COLUMNS, numbers, strict=True)), **medians}
+    return {name: float("nan") if value is None else value for name, value in row.items()}
 
 
 def capacity(scenario: Scenario, calibration: CalibrationFile) -> float:
@@ -108,7 +112,7 @@ def measured(
                 sys.exit(f"{name}: {report.wrong}")
             rows.setdefault(name, []).append(row := row_of(report.result))
             print(f"round {number}, {name}: {row['goodput/s']:.3f}/s within their SLO", file=sys.stderr, flush=True)
-    return {name: {key: statistics.median(row[key] for row in own) for key in COLUMNS} for name, own in rows.items()}
+    return {name: {key: statistics.median(row[key] for row in own) for key in own[0]} for name, own in rows.items()}
 
 
 def _over(row: Row, other: Row, key: str) -> float:
@@ -144,7 +148,12 @@ def goals(load_share: float, rows: Mapping[str, Row], chosen: str, freely: str) 
         fast = min(others, key=lambda n: rows[n]["p50 ms"])
         for name in dict.fromkeys(n for n in [fast, "top-open", "top-open, deadline", chosen, freely] if n in rows):
             gain = _over(rows[name], rows["one-per-lane"], "p50 ms")
-            lines.append(f"{name}: median latency {gain:+.1%} beside one-per-lane (goal: -10 %)")
+            by_model = ", ".join(
+                f"{key.removeprefix(OF_MODEL)} {_over(rows[name], rows['one-per-lane'], key):+.1%}"
+                for key in rows[name]
+                if key.startswith(OF_MODEL)
+            )
+            lines.append(f"{name}: median latency {gain:+.1%} beside one-per-lane (goal: -10 %); by model {by_model}")
     if load_share > 1:
         for name, other in (
             ("top-open", "one-per-lane"),
