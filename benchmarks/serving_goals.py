@@ -49,7 +49,7 @@ from hios.serving.simulate import Choice, choose
 #: Baselines as their papers have them: one task at a time, and rounds that wait for a task of every model.
 PUBLISHED = ("sequential", "ios", "nimble", "opara", "hios-lp", "threads", "pos-strict")
 #: Policies that run under the launcher deadline, too.
-ALSO_BY_DEADLINE = ("one-per-lane", "threads", "top-open")
+ALSO_BY_DEADLINE = ("one-per-lane", "threads", "top-open", "shortest-first")
 COLUMNS = ("goodput/s", "done/s", "p50 ms", "mean ms", "work")
 #: In a row, what the name of a model follows.
 OF_MODEL = "p50 ms of "

@@ -15,8 +15,8 @@ from hios.cli.options import PATH, output_option, refuse_overwriting, serving_op
     "--policy",
     required=True,
     help="sequential, one-per-lane, threads, ios, nimble, opara, hios-lp, pos-strict, pos-relaxed, "
-    "pos-strict-per-lane, pos-relaxed-per-lane, top, top-open; with --weights also learned and learned-static; auto: "
-    "the best of them on other traces; all: each of them.",
+    "pos-strict-per-lane, pos-relaxed-per-lane, top, top-open, shortest-first; with --weights also learned and "
+    "learned-static; auto: the best of them on other traces; all: each of them.",
 )
 @serving_options("all")
 @output_option("result.json")

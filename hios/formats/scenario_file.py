@@ -148,6 +148,14 @@ class TopSettings(Record, frozen=True):
             "joined with their neighbors, as every run of a block has overheads. 0: blocks are those of graph.json."
         ),
     ] = 0.0
+    threads: Annotated[
+        bool,
+        doc(
+            "Whether runs of top-open and shortest-first on all lanes have a thread on every lane inside their "
+            "operators, unless groups of operators beside each other are noticeably faster. The costs need `wide_ms` "
+            "for that; a worker of its own runs them, with weights of its own. false: groups only."
+        ),
+    ] = True
     slots: Annotated[Positive, doc("Number of instances that may wait for a block.")] = 1
     max_wait_ms: OrAbsent[
         Annotated[

@@ -38,7 +38,7 @@ class Dispatcher:
         programs: of the pipeline.
         queues: by number of the model.
         intervals_s: by number of the model, time between two ticks of the launcher; 0: as soon as there is room.
-        lanes: to run on.
+        lanes: to run on; where the pipeline has threads on all lanes, the worker that has them comes last.
         arena: where values lie.
         bell: rung for everything that the thread has to look at.
         timeout_s: longest time of one run; a lane that takes longer is ended.
@@ -127,7 +127,7 @@ class Dispatcher:
     @property
     def up(self) -> int:
         """Number of lanes that are up."""
-        return len(self._up)
+        return sum(lane < self._pipeline.lanes for lane in self._up)
 
     def _loop(self) -> None:
         used = time.thread_time
@@ -221,8 +221,11 @@ class Dispatcher:
     # Runs
 
     def _idle(self) -> list[int]:
+        lanes = range(self._pipeline.lanes)
         busy = {lane for run in self._runs.values() for lane in run.orders}
-        return [lane for lane in sorted(self._up) if lane not in busy]
+        if len(lanes) in busy:  # the worker with a thread on every lane
+            return []
+        return [lane for lane in lanes if lane in self._up and lane not in busy]
 
     def _start_all(self, now: float) -> None:
         """Start runs until no lane is idle or no instance is waiting."""
@@ -234,13 +237,21 @@ class Dispatcher:
                 continue
             run = self._instances.start(*self._instances.first(due, now), now)
             self._runs[run.number] = run
-            every = len(idle) == len(self._lanes) == self._pipeline.most_lanes(run.combined, run.present)
-            together = every and (self._pipeline.take == "all" or len(due) == 1)
             try:
-                self._send(run, idle[0], together=together and len(self._lanes) > 1)
+                self._send(run, idle[0], together=self._takes_all(run, len(idle), len(due)))
             except HiosError as error:
                 run.fail(tuple(range(len(run.members))), str(error))
             self._launch_all(now)
+
+    def _takes_all(self, run: Run, idle: int, due: int) -> bool:
+        """Whether a run takes all lanes: they are idle, it gains by that, and not too much else could run on them."""
+        pipeline = self._pipeline
+        if not 1 < pipeline.lanes == idle == pipeline.most_lanes(run.combined, run.present):
+            return False
+        if pipeline.take == "shared" and pipeline.shared_lanes(run.combined, run.present, idle, due) < idle:
+            return False
+        _, workers = self._programs.together(run.members)
+        return self._up.issuperset(workers)
 
     def _send(self, run: Run, lane: int, *, together: bool) -> None:
         """Send the orders of a run: to all lanes, or to one, block by block."""
@@ -288,7 +299,8 @@ class Dispatcher:
         if run is None or lane not in run.orders:
             return
         places = run.orders[lane].popleft()
-        self.busy_s += (answer.ended_ns - answer.began_ns) / 1e9
+        taken = self._pipeline.lanes if lane == self._pipeline.lanes else 1
+        self.busy_s += taken * (answer.ended_ns - answer.began_ns) / 1e9
         if answer.aborted:
             run.fail(places, answer.why)
         run.fail(tuple(place for bit, place in enumerate(places) if answer.failed >> bit & 1), answer.why)

@@ -61,6 +61,8 @@ class Given(NamedTuple):
     widest: Array  # int: by combined block and present sub-blocks, the most lanes that a run takes
     lanes: int
     take: int
+    left: Array  # (B,) float: time that a task has left before a block; 0 where that does not count
+    crowd: int
     strict: bool
     several: bool
     slots: int
@@ -253,10 +255,10 @@ def _next(given: Given, state: State) -> Any:
     now, max_wait, nothing = state.clock[0], given.max_wait, np.int64(len(given.task_times))
     due, best, late = 0, -1, -1
     best_present, late_present, best_ratio = 0, 0, 0.0
-    best_oldest, best_since, late_oldest, late_since = nothing, np.inf, nothing, np.inf
+    best_left, best_oldest, best_since, late_oldest, late_since = np.inf, nothing, np.inf, nothing, np.inf
     for combined in range(len(first_member) - 1):
         first, end = first_member[combined], first_member[combined + 1]
-        present, count, oldest, since = 0, 0, nothing, np.inf
+        present, count, oldest, since, left = 0, 0, nothing, np.inf, np.inf
         for place in range(end - 1, first - 1, -1):
             block = member[place]
             able[place] = False
@@ -269,13 +271,16 @@ def _next(given: Given, state: State) -> Any:
                 count += 1
                 oldest = min(oldest, slot_task[block, slot_head[block]])
                 since = min(since, slot_since[block, slot_head[block]])
+                left = min(left, given.left[block])
         if count == 0 or (given.strict and count < end - first):
             continue
         due += 1
         ratio = count / (end - first)
         older = oldest < best_oldest or (oldest == best_oldest and since < best_since)
-        if best < 0 or ratio > best_ratio or (ratio == best_ratio and older):
-            best, best_present, best_ratio, best_oldest, best_since = combined, present, ratio, oldest, since
+        sooner = left < best_left or (left == best_left and older)
+        if best < 0 or ratio > best_ratio or (ratio == best_ratio and sooner):
+            best, best_present, best_ratio, best_left = combined, present, ratio, left
+            best_oldest, best_since = oldest, since
         older = oldest < late_oldest or (oldest == late_oldest and since < late_since)
         if now - since > max_wait and (late < 0 or older):
             late, late_present, late_oldest, late_since = combined, present, oldest, since
@@ -299,7 +304,8 @@ def _stretch(given: Given, state: State, combined: int, run: int) -> float:
 def _start(given: Given, state: State, combined: int, present: int, due: int) -> None:
     lanes = given.widest[given.first_time[combined] // given.lanes + present]
     if given.take == _SHARED:
-        lanes = min(lanes, max(1, state.numbers[_IDLE] // due))
+        idle = state.numbers[_IDLE]
+        lanes = min(lanes, idle, max(1, idle * given.crowd // due))
     place = 0
     while state.going[place, _NUMBER] >= 0:
         place += 1
@@ -441,6 +447,8 @@ def given_of(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, dur
         *_combined_arrays(pipeline),
         pipeline.lanes,
         _TAKE[pipeline.take],
+        _left(pipeline),
+        pipeline.crowd,
         pipeline.strict,
         pipeline.several,
         pipeline.slots,
@@ -473,6 +481,11 @@ def _combined_arrays(pipeline: Pipeline) -> tuple[Array, Array, Array, Array, Ar
     )
 
 
+def _left(pipeline: Pipeline) -> Array:
+    every = [time for own in pipeline.left_s for time in own]
+    return np.array(every or [0.0] * sum(pipeline.blocks), np.float64)
+
+
 def _beside(pipeline: Pipeline) -> Array:
     return np.array(pipeline.beside or np.zeros((0, 0)), np.float64)
 
@@ -500,6 +513,8 @@ def changed(given: Given, state: State, pipeline: Pipeline, queues: Sequence[Que
         first_time=first_time,
         times=times,
         widest=widest,
+        left=_left(pipeline),
+        crowd=pipeline.crowd,
         in_flight=pipeline.in_flight or 0,
         max_wait=pipeline.max_wait_s,
         beside=_beside(pipeline),

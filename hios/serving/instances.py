@@ -41,16 +41,18 @@ class Run:
 
 
 class _Due(NamedTuple):
-    """A combined block that could run; the one with the least of the first three numbers goes first.
+    """A combined block that could run; the one with the least of the first four numbers goes first.
 
     Attributes:
         less_share: minus the share of its sub-blocks that are present.
+        left_s: the least time that one of the tasks has left, where that counts.
         arrived_s: when the oldest task among its instances arrived.
         since_s: since when one of them has waited.
         present: the sub-blocks that are present, as bits.
     """
 
     less_share: float
+    left_s: float
     arrived_s: float
     since_s: float
     present: int
@@ -143,21 +145,26 @@ class Instances:
         return 0 if self._pipeline.strict and len(able) < len(members) else ready
 
     def _ranked(self, combined: int, present: int) -> _Due:
-        waiting = [self._slots[model][block][0] for model, block in self._of(combined, present)]
+        members = self._of(combined, present)
+        waiting = [self._slots[model][block][0] for model, block in members]
         share = len(waiting) / len(self._pipeline.combined[combined])
-        return _Due(-share, min(task.arrived_s for task in waiting), min(task.since_s for task in waiting), present)
+        left_s = self._pipeline.least_left_s(members)
+        arrived_s, since_s = (min(task.arrived_s for task in waiting), min(task.since_s for task in waiting))
+        return _Due(-share, left_s, arrived_s, since_s, present)
 
     def first(self, due: list[tuple[int, int]], now_s: float) -> tuple[int, int]:
-        """The highest effective input ratio, ties by the oldest task; first of all what has waited too long (D3).
+        """The highest effective input ratio, ties by what has least time left, if that counts, then by the oldest task.
+
+        First of all what has waited too long (D3).
 
         Args:
             due: what `due` has just returned; not empty.
             now_s: by ``time.perf_counter``.
         """
         ranks, limit_s = self._due, now_s - self._pipeline.max_wait_s
-        by_ratio = min(due, key=lambda entry: ranks[entry[0]][:3])
+        by_ratio = min(due, key=lambda entry: ranks[entry[0]][:4])
         late = [entry for entry in due if ranks[entry[0]].since_s < limit_s]
-        chosen = min(late, key=lambda entry: ranks[entry[0]][1:3]) if late else by_ratio
+        chosen = min(late, key=lambda entry: ranks[entry[0]][2:4]) if late else by_ratio
         self.promoted += chosen != by_ratio
         return chosen
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from hios.errors import HiosError
+from hios.platforms.cpu import thread_team
 from hios.serving import lane_worker
 from hios.serving.block_values import Slots
 from hios.serving.lane_program import LaneProgram
@@ -81,10 +82,13 @@ class Lane:
         layout: of the arena, which grows by the rings.
         first_flag: the first of its `FLAGS`.
         words: numbers of an order at most.
+        shared: whether its cores are those of other lanes, which sleep while it works.
     """
 
-    def __init__(self, number: int, cores: Sequence[int], layout: Layout, first_flag: int, words: int) -> None:
-        self.number, self.cores = number, list(cores)
+    def __init__(
+        self, number: int, cores: Sequence[int], layout: Layout, first_flag: int, words: int, *, shared: bool = False
+    ) -> None:
+        self.number, self.cores, self._shared = number, list(cores), shared
         self._places = (layout.add(Ring.nbytes(words)), layout.add(Ring.nbytes(ANSWER_WORDS)))
         self._first_flag, self._words = first_flag, words
         self._bell = Bell()
@@ -212,7 +216,8 @@ class Lane:
             [self.cores],
             Arena(1, 0),  # its own: a lane that dies is no reason for others to abort
             self._timeout_s,
-            [f"lane {self.number}"],
+            ["all lanes" if self._shared else f"lane {self.number}"],
+            {0: thread_team.environment(alone=True)} if self._shared else {},
             descriptors=(self._wiring.descriptor, self._wiring.own, self._wiring.server),
         )
         pool.describe = self._duties.describe

@@ -45,7 +45,7 @@ class LaneTrace:
     _MOST = 100_000
 
     def __init__(self, scenario: Scenario) -> None:
-        self._labels = [model.label for model in scenario.models]
+        self._labels, self._lanes = [model.label for model in scenario.models], scenario.lanes
         self._events: list[dict[str, Any]] = []
         self._requests: dict[int, _Request] = {}
         self._size = 0
@@ -92,7 +92,7 @@ class LaneTrace:
         names = [
             {"ph": "M", "name": "process_name", "pid": _LANES, "args": {"name": "lanes"}},
             {"ph": "M", "name": "process_name", "pid": _REQUESTS, "args": {"name": "requests"}},
-            *(self._name(_LANES, lane, f"lane {lane}") for lane in lanes),
+            *(self._name(_LANES, lane, f"lane {lane}" if lane < self._lanes else "all lanes") for lane in lanes),
             *(self._name(_REQUESTS, model, label) for model, label in enumerate(self._labels)),
         ]
         slices = [event for number, request in self._requests.items() for event in self._slices(number, request)]

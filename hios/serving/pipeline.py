@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -49,6 +50,12 @@ class Pipeline:
         jitter: factors of the times of runs, taken in turn; empty for none.
         widest: by combined block, by the sub-blocks that are present: the most lanes that a run with ``shared`` lanes
             takes; empty for all of them.
+        threaded: by combined block, by the sub-blocks that are present: whether a run on all lanes runs one operator
+            after another, each with a thread on every lane, and not groups of operators beside each other; empty where
+            no run does.
+        left_s: by model, by block: time that a task has left before the block, which decides between runs with equal
+            shares of their sub-blocks present: the least goes first. Empty where the oldest task does.
+        crowd: how many combined blocks may be able to run while one of them still takes all ``shared`` lanes.
     """
 
     lanes: int
@@ -68,18 +75,41 @@ class Pipeline:
     beside: tuple[tuple[float, ...], ...] = ()
     jitter: tuple[float, ...] = ()
     widest: tuple[tuple[int, ...], ...] = ()
+    threaded: tuple[tuple[bool, ...], ...] = ()
+    left_s: tuple[tuple[float, ...], ...] = ()
+    crowd: int = 1
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether some run on all lanes has a thread on every lane inside its operators."""
+        return any(map(any, self.threaded))
 
     @property
     def at_once(self) -> int:
-        """Tasks that runs can take at the same time."""
+        """Tasks that runs can take at the same time; at least as many as tell a crowd."""
         runs = 1 if self.take == "all" else self.lanes
-        return runs * max(map(len, self.combined))
+        return max(runs * max(map(len, self.combined)), self.crowd + 1 if self.crowd > 1 else 1)
 
     def most_lanes(self, combined: int, present: int) -> int:
         """The most lanes that a run takes."""
         if self.take == "one":
             return 1
         return self.widest[combined][present] if self.take == "shared" and self.widest else self.lanes
+
+    def shared_lanes(self, combined: int, present: int, idle: int, due: int) -> int:
+        """Lanes of a run, with ``shared`` lanes.
+
+        Args:
+            combined: number of the combined block.
+            present: its sub-blocks that are present, as bits.
+            idle: how many lanes are idle.
+            due: how many combined blocks could run.
+        """
+        return min(self.most_lanes(combined, present), idle, max(1, idle * self.crowd // due))
+
+    def least_left_s(self, members: Iterable[SubBlock]) -> float:
+        """The least time that a task of a run has left; 0 where that decides nothing."""
+        return min((self.left_s[model][block] for model, block in members), default=0.0) if self.left_s else 0.0
 
     def task_s(self, model: int) -> float:
         """Time of the lanes that a task of a model keeps busy when it runs alone, on as many lanes as it can get."""

@@ -15,7 +15,7 @@ from hios.schedule import Plan, StreamPlan
 from hios.schedulers import find
 from hios.serving.pipeline import Pipeline, QueueRules, SubBlock, UnionStage, queue_rules
 from hios.serving.scenario import Scenario, ServedModel
-from hios.serving.stage_times import Device, block_stages, in_one_lane, side_by_side
+from hios.serving.stage_times import Device, block_stages, in_one_lane, on_all_lanes, side_by_side, threaded_ms
 from hios.serving.top_pipeline import TopPipelines, run_times
 from hios.serving.work_bound import even_intervals_s, least_work_s
 
@@ -53,24 +53,19 @@ def _ios(scenario: Scenario) -> Pipeline:
 def _threads(scenario: Scenario) -> Pipeline:
     _require_lanes(scenario, "threads")
     lanes, plans, times = scenario.lanes, [], []
-    measured = {} if scenario.calibration is None else scenario.calibration.threads
-    for model in scenario.models:
-        problem = model.problem.on(lanes)
-        wide = {v for v in range(len(problem)) if lanes in problem.wide_ms.get(v, {})}
+    for number, model in enumerate(scenario.models):
+        wide = on_all_lanes(model, lanes)
         if lanes > 1 and not wide:
             raise HiosError(
                 f"{scenario.source}: policy threads: {model.settings.costs} has no times of operators on {lanes} "
                 f"lanes; required: wide_ms, as hios profile --widths {lanes} measures them"
             )
-        order = tuple(problem.order)
+        order = tuple(model.problem.order)
         rest = tuple(v for v in order if v in wide)
         rows = ((order,), *((rest,) for _ in range(lanes - 1)))
         plans.append(StreamPlan(rows, order, dict.fromkeys(wide, tuple(range(lanes)))))
-        spans = [(problem.time_on(v, lanes), lanes) if v in wide else (model.problem.time[v], 1) for v in order]
-        time, busy = sum(time for time, _ in spans), sum(time * used for time, used in spans)
-        # Costs have the times of operators alone; a calibration has those of tasks.
-        ratio = measured[model.label] * sum(model.problem.time) / time if model.label in measured and time else 1.0
-        times.append((time * ratio, busy * ratio))
+        spans = threaded_ms(scenario, number)
+        times.append((sum(time for time, _ in spans), sum(time * used for time, used in spans)))
     return _planned(scenario, plans, times)
 
 
@@ -123,6 +118,27 @@ def _top(scenario: Scenario, *, shared: bool = False) -> Pipeline:
     return TopPipelines(scenario, shared=shared).of(combined_blocks(scenario, most))
 
 
+#: Of tasks that wait: with no more of them, each runs on all lanes, one after another. Together they take little longer
+#: than beside each other on lanes of their own, and those that go first are ready much sooner.
+_CROWD = 3
+#: With the shortest task first, one that has waited for a block so many times as long as the longest task takes on a
+#: lane goes before all others.
+_PATIENCE = 2.0
+
+
+def _shortest_first(scenario: Scenario) -> Pipeline:
+    """SRPT, with blocks as its steps: an idle lane continues the task that has the least time left."""
+    _require_lanes(scenario, "shortest-first")
+    pipeline = TopPipelines(scenario, shared=True).of(combined_blocks(scenario, _ALONE))
+    left = []
+    for model in scenario.plain.models:
+        times = [sum(model.problem.time[v] for v in block) for block in model.blocks]
+        left.append(tuple(sum(times[block:]) / 1e3 for block in range(len(times))))
+    stated_ms = scenario.file.top.max_wait_ms
+    max_wait_s = _PATIENCE * max(own[0] for own in left) if stated_ms is None else stated_ms / 1e3
+    return dataclasses.replace(pipeline, left_s=tuple(left), crowd=_CROWD, max_wait_s=max_wait_s)
+
+
 POLICIES: dict[str, Policy] = {
     policy.name: policy
     for policy in (
@@ -147,6 +163,7 @@ POLICIES: dict[str, Policy] = {
         ),
         Policy("top", "a pipeline of combined blocks, one at a time (TOP)", _top),
         Policy("top-open", "the same, but an idle lane starts the next", lambda scenario: _top(scenario, shared=True)),
+        Policy("shortest-first", "a lane takes the next block of the task with least time left", _shortest_first),
     )
 }
 
@@ -366,7 +383,7 @@ def _require_lanes(scenario: Scenario, name: str) -> None:
 
 
 #: Policies for which a GPU has no times: what several tasks at once take there is in no costs.json.
-LANES_ONLY = ("one-per-lane", "threads", "pos-strict-per-lane", "pos-relaxed-per-lane", "top-open")
+LANES_ONLY = ("one-per-lane", "threads", "pos-strict-per-lane", "pos-relaxed-per-lane", "top-open", "shortest-first")
 
 
 def _require_few(members: Sequence[SubBlock], where: str) -> None:

@@ -49,7 +49,7 @@ class RunPrograms:
         *,
         later: int = 0,
     ) -> None:
-        self._labels, self._orders = list(graphs), orders
+        self._labels, self._orders, self._count = list(graphs), orders, pipeline.lanes
         running = pipeline.lanes if pipeline.several else 1
         self.values: dict[str, BlockValues] = {}
         self.slots: list[Slots] = []
@@ -127,9 +127,14 @@ class RunPrograms:
         return len(self._programs) - 1
 
     def of_lane(self, lane: int, first: int = 0) -> dict[int, LaneProgram]:
-        """Programs of a lane by number, from a number on."""
-        every = [programs[0] if len(programs) == 1 else programs[lane] for programs in self._programs[first:]]
-        return {number: program for number, program in enumerate(every, first) if program.steps}
+        """Programs of a lane by number, from a number on; behind the lanes, those of the worker with their threads."""
+        own = {}
+        for number, programs in enumerate(self._programs[first:], first):
+            if len(programs) == 1 and lane < self._count:
+                own[number] = programs[0]
+            elif 1 < len(programs) > lane:
+                own[number] = programs[lane]
+        return {number: program for number, program in own.items() if program.steps}
 
     def alone(self, model: int, block: int) -> int:
         """Number of the program of a block on any one lane."""
@@ -157,6 +162,10 @@ def orders_of(scenario: Scenario, pipeline: Pipeline, combined: int, present: in
         pipeline: of them, with stages or plans.
         combined: number of the combined block.
         present: bit k is set where the k-th sub-block is present; it is part 0, 1 and so on among those.
+
+    Returns:
+        A row for every lane, and where the run has a thread on every lane inside its operators, a last one for the
+        worker that has these threads.
     """
     members = pipeline.combined[combined]
     problems = [scenario.models[model].problem for model, _ in members]
@@ -166,6 +175,9 @@ def orders_of(scenario: Scenario, pipeline: Pipeline, combined: int, present: in
     part = {place: number for number, place in enumerate(places)}
     device = Device(scenario, shared=pipeline.take == "shared")
     stages = restricted(pipeline.stages[combined], present)
+    if pipeline.threaded and pipeline.threaded[combined][present]:
+        every = [(part[place], problems[place].ids[v]) for stage in stages for place, group in stage for v in group]
+        return [*([] for _ in range(pipeline.lanes)), every]
     rows = device.orders([model for model, _ in members], stages, pipeline.lanes)
     return [[(part[place], problems[place].ids[operator]) for place, operator in row] for row in rows]
 

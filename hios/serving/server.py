@@ -111,7 +111,6 @@ class Server:
         self._closing = contextlib.ExitStack()
         self._up = threading.Event()
         self._why = ""
-        self._waiting_for = set(range(len(self.cores)))
         self._launcher: LiveLauncher | None = None
         try:
             online = OnlineLauncher(scenario, launcher_of(scenario)) if policy_name == LEARNED else None
@@ -141,11 +140,16 @@ class Server:
             for number, model in enumerate(scenario.models)
         }
         orders = functools.partial(orders_of, scenario)
-        first_flag = 1 + FLAGS * len(self.cores)
+        # Combined blocks that follow may have such runs though the first ones have none.
+        threads = bool(self.pipeline.threaded) if later else self.pipeline.has_threads
+        workers = [*self.cores, all_cores(self.cores)] if threads else self.cores
+        self._waiting_for = set(range(len(workers)))
+        first_flag = 1 + FLAGS * len(workers)
         programs = RunPrograms(self._graphs, blocks, self.pipeline, orders, layout, first_flag, later=later)
         self._programs = programs
         self._lanes = [
-            Lane(number, own, layout, 1 + FLAGS * number, programs.words) for number, own in enumerate(self.cores)
+            Lane(number, own, layout, 1 + FLAGS * number, programs.words, shared=number == len(self.cores))
+            for number, own in enumerate(workers)
         ]
         arena = Arena(programs.flags, layout.size)
         self.memory_bytes = layout.size
@@ -291,7 +295,7 @@ class Server:
 
     @property
     def process_ids(self) -> list[int]:
-        """Process number of the worker of every lane; 0 while it is started again."""
+        """Process number of the worker of every lane, and of the one for all lanes; 0 while it is started again."""
         return [lane.pid for lane in self._lanes]
 
     @property

@@ -265,14 +265,21 @@ class Simulation:
         return 0 if self.pipeline.strict and len(able) < len(members) else ready
 
     def _next(self, due: list[tuple[int, int]]) -> tuple[int, int]:
-        """The highest effective input ratio, ties by the oldest task; first of all what has waited too long (D3)."""
-        by_ratio = min(
-            due, key=lambda entry: (-entry[1].bit_count() / len(self.pipeline.combined[entry[0]]), *self._age(*entry))
-        )
+        """The highest effective input ratio, ties by what has least time left, if that counts, then by the oldest task.
+
+        First of all what has waited too long (D3).
+        """
+        by_ratio = min(due, key=lambda entry: (*self._rank(*entry), *self._age(*entry)))
         late = [entry for entry in due if self.now - self._age(*entry)[1] > self.pipeline.max_wait_s]
         chosen = min(late, key=lambda entry: self._age(*entry)) if late else by_ratio
         self.record.promoted += chosen != by_ratio
         return chosen
+
+    def _rank(self, combined: int, present: int) -> tuple[float, float]:
+        """Minus the effective input ratio of a run, and the least time that one of its tasks has left."""
+        pipeline = self.pipeline
+        ratio = present.bit_count() / len(pipeline.combined[combined])
+        return -ratio, pipeline.least_left_s(self._members(combined, present))
 
     def _age(self, combined: int, present: int) -> tuple[int, float]:
         """The oldest task among the instances of a run, and since when one of them has waited."""
@@ -284,9 +291,10 @@ class Simulation:
 
     def _start(self, combined: int, present: int, due: int) -> None:
         """Start a run: it takes lanes, and the instances leave their slots."""
-        lanes = self.pipeline.most_lanes(combined, present)
         if self.pipeline.take == "shared":
-            lanes = min(lanes, max(1, self.idle // due))
+            lanes = self.pipeline.shared_lanes(combined, present, self.idle, due)
+        else:
+            lanes = self.pipeline.most_lanes(combined, present)
         instances = []
         for model, block in self._members(combined, present):
             instances.append((self.slots[model][block].popleft()[0], model, block))

@@ -76,6 +76,23 @@ class Device:
             time, busy = time + span, busy + work
         return time / 1e3, busy / 1e3
 
+    def threaded_run_s(self, owners: Sequence[int], firsts: int, stages: Sequence[UnionStage]) -> tuple[float, float]:
+        """The same of a run on all lanes that takes its operators one after another, each with a thread on every lane.
+
+        Args:
+            owners: models of the sub-blocks.
+            firsts: how many of the sub-blocks are the first of their model.
+            stages: of the sub-blocks that are present; only their operators count.
+        """
+        time = self.overheads.run_ms + firsts * self.overheads.task_ms
+        busy = 0.0
+        for place, group in (entry for stage in stages for entry in stage):
+            owner = owners[place]
+            times, factor = threaded_ms(self.scenario, owner), self.scenario.factor(owner)
+            time += factor * sum(times[v][0] for v in group)
+            busy += factor * sum(times[v][0] * times[v][1] for v in group)
+        return time / 1e3, busy / 1e3
+
     def orders(self, owners: Sequence[int], stages: Sequence[UnionStage], lanes: int) -> list[list[tuple[int, int]]]:
         """Operators of every lane in order, each with the place of its sub-block, as `run_s` packs them.
 
@@ -147,6 +164,31 @@ def _gpu_stage_ms(groups: Sequence[tuple[Problem, Group]]) -> float:
     total = sum(problem.time[v] for problem, group in groups for v in group)
     work = sum(problem.time[v] * problem.utilization[v] for problem, group in groups for v in group)
     return alpha * total + (1 - alpha) * max(work, longest)
+
+
+def on_all_lanes(model: ServedModel, lanes: int) -> frozenset[int]:
+    """Operators that costs.json has times of on all lanes at once, with a thread on each."""
+    return frozenset(v for v, times in model.problem.wide_ms.items() if lanes in times)
+
+
+@functools.lru_cache(maxsize=64)
+def threaded_ms(scenario: Scenario, number: int) -> tuple[tuple[float, int], ...]:
+    """Time of every operator of a model on all lanes, with a thread on each, in milliseconds; and the lanes it uses.
+
+    Operators without such a time run on one lane. Costs have the times of operators alone; a calibration has those of
+    tasks, by which they are scaled.
+
+    Args:
+        scenario: models and lanes.
+        number: of the model.
+    """
+    model, lanes = scenario.models[number], scenario.lanes
+    wide, problem, alone = on_all_lanes(model, lanes), model.problem.on(lanes), model.problem.time
+    spans = [(problem.time_on(v, lanes), lanes) if v in wide else (alone[v], 1) for v in range(len(problem))]
+    measured = {} if scenario.calibration is None else scenario.calibration.threads
+    whole = sum(time for time, _ in spans)
+    ratio = measured[model.label] * sum(alone) / whole if model.label in measured and whole else 1.0
+    return tuple((time * ratio, used) for time, used in spans)
 
 
 class _LaneProblem(Problem):

@@ -14,12 +14,12 @@ from hios.schedulers.policy.combining import ModelBlock, combined_problem
 from hios.schedulers.policy.passes import Passes
 from hios.serving.pipeline import Pipeline, SubBlock, UnionStage
 from hios.serving.scenario import Scenario
-from hios.serving.stage_times import Device, block_stages, restricted, side_by_side
+from hios.serving.stage_times import Device, block_stages, on_all_lanes, restricted, side_by_side
 
 #: Times of a combined block, or how long it keeps lanes busy: by the sub-blocks that are present, by lanes less 1.
 _Rows = tuple[tuple[float, ...], ...]
 #: A run takes more lanes if that leaves at most this share of its time. Else a task that arrives meanwhile gets a lane
-#: at once, which is worth more.
+#: at once, which is worth more. Groups run beside each other if they take at most this share of the time of threads.
 _WORTH = 0.8
 
 
@@ -41,13 +41,36 @@ def run_times(
     owners = [model for model, _ in members]
     times, busy = [], []
     for present in range(1 << len(members)):
-        firsts = sum(block == 0 and present >> place & 1 for place, (_, block) in enumerate(members))
-        kept = restricted(stages, present)
+        firsts, kept = _firsts(members, present), restricted(stages, present)
         by_width = {width: device.run_s(owners, firsts, kept, width) for width in widths}
         row = [by_width.get(width, (0.0, 0.0)) for width in range(1, lanes + 1)]
         times.append(tuple(time for time, _ in row))
         busy.append(tuple(used for _, used in row))
     return tuple(times), tuple(busy)
+
+
+def threaded_times(
+    device: Device, members: Sequence[SubBlock], stages: Sequence[UnionStage]
+) -> tuple[list[float], list[float]]:
+    """The same of runs on all lanes with a thread on each inside operators, by the sub-blocks that are present."""
+    owners = [model for model, _ in members]
+    rows = [
+        device.threaded_run_s(owners, _firsts(members, present), restricted(stages, present))
+        for present in range(1 << len(members))
+    ]
+    return [time for time, _ in rows], [busy for _, busy in rows]
+
+
+def can_thread(scenario: Scenario) -> bool:
+    """Whether the costs of all models have times of operators on all lanes, with a thread on each."""
+    if scenario.gpu or scenario.lanes == 1:
+        return False
+    return all(on_all_lanes(model, scenario.lanes) for model in scenario.models)
+
+
+def _firsts(members: Sequence[SubBlock], present: int) -> int:
+    """How many of the sub-blocks that are present are the first of their model, where tasks begin."""
+    return sum(block == 0 and present >> place & 1 for place, (_, block) in enumerate(members))
 
 
 @dataclass(frozen=True)
@@ -57,6 +80,7 @@ class _CombinedBlock:
     Attributes:
         planned_s: how long it takes with all sub-blocks on all lanes, as a server plans: without measured constants.
         widest: the most lanes that a run takes, by the sub-blocks that are present.
+        threaded: whether a run on all lanes has a thread on each inside its operators, by the same.
     """
 
     stages: tuple[UnionStage, ...]
@@ -64,6 +88,7 @@ class _CombinedBlock:
     busy_s: _Rows
     planned_s: float
     widest: tuple[int, ...]
+    threaded: tuple[bool, ...]
 
 
 class TopPipelines:
@@ -77,6 +102,8 @@ class TopPipelines:
     def __init__(self, scenario: Scenario, *, shared: bool) -> None:
         self._scenario, self._shared = scenario, shared
         self._device = Device(scenario, shared=shared)
+        #: With the paper's barrier, all lanes work on groups of operators, as published.
+        self._threads = shared and scenario.file.top.threads and can_thread(scenario)
         self._stages = combined_stages(scenario)
         self._block = functools.cache(self._combined)  # the stage_dict of Algorithm 1
 
@@ -96,6 +123,7 @@ class TopPipelines:
             max_wait_s=2 * longest if settings.max_wait_ms is None else settings.max_wait_ms / 1e3,
             stages=tuple(block.stages for block in blocks),
             widest=tuple(block.widest for block in blocks),
+            threaded=tuple(block.threaded for block in blocks) if self._threads else (),
         )
 
     def _combined(self, members: tuple[SubBlock, ...]) -> _CombinedBlock:
@@ -103,12 +131,25 @@ class TopPipelines:
         lanes = self._scenario.lanes
         widths = range(1, lanes + 1) if self._shared else [lanes]
         times_s, busy_s = run_times(self._device, members, stages, widths, lanes)
-        planned = times_s
+        plain, planned = self._device, times_s
         if self._scenario.planned is not None:
             plain = Device(self._scenario.plain, shared=self._shared)
             planned, _ = run_times(plain, members, stages, widths, lanes)
+        threaded = (False,) * len(planned)
+        if self._threads:
+            expected, _ = threaded_times(plain, members, stages)
+            # Costs do not tell what it takes to hand values over from lane to lane.
+            threaded = tuple(row[-1] > _WORTH * time for time, row in zip(expected, planned, strict=True))
+            planned = _with_last(planned, expected, threaded)
+            times, busy = threaded_times(self._device, members, stages)
+            times_s, busy_s = _with_last(times_s, times, threaded), _with_last(busy_s, busy, threaded)
         widest = tuple(_worth(row) if self._shared else lanes for row in planned)
-        return _CombinedBlock(stages, times_s, busy_s, planned[-1][-1], widest)
+        return _CombinedBlock(stages, times_s, busy_s, planned[-1][-1], widest, threaded)
+
+
+def _with_last(rows: _Rows, values: Sequence[float], chosen: Sequence[bool]) -> _Rows:
+    """The rows with another last number where it is chosen."""
+    return tuple((*row[:-1], value) if taken else row for row, value, taken in zip(rows, values, chosen, strict=True))
 
 
 def _worth(times_s: Sequence[float]) -> int:

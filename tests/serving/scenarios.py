@@ -151,6 +151,9 @@ def random_case(seed: int, tasks: int = 60) -> tuple[Pipeline, list[QueueRules],
     if draw.random() < 0.5:
         widest = tuple(tuple(draw.randint(1, lanes) for _ in rows) for rows in times)
         pipeline = dataclasses.replace(pipeline, widest=widest)
+    if draw.random() < 0.5:
+        left_s = tuple(tuple(draw.choice([0.5, 1.0, draw.random()]) for _ in range(count)) for count in blocks)
+        pipeline = dataclasses.replace(pipeline, left_s=left_s, crowd=draw.randint(1, 4))
     return pipeline, queues, trace(*rows), duration_s
 
 

@@ -103,6 +103,19 @@ def scenario(folder: Path, models: dict[str, dict[str, Any]] | None = None, **se
     return Scenario.read(scenario_file(folder / "scenario.yaml", models, **settings))
 
 
+def with_widths(folder: Path, *, every: bool = False) -> dict[str, dict[str, str]]:
+    """Settings of models with costs of another file, in which an operator has a time on two lanes, or every one."""
+    settings = {}
+    for model in scenario(folder).models:
+        costs = json.loads(Path(model.settings.costs).read_text(encoding="utf-8"))
+        for entry in list(costs["operators"].values())[: None if every else 1]:
+            entry["wide_ms"] = {"2": 0.1}
+        path = folder / f"{model.label}.costs.json"
+        path.write_text(json.dumps(costs), encoding="utf-8")
+        settings[model.label] = {"costs": str(path)}
+    return settings
+
+
 def inputs(label: str, seed: int, scale: float = 1.0) -> list[Tensor]:
     """Inputs of a network."""
     generator = torch.Generator().manual_seed(seed)

@@ -17,7 +17,7 @@ from hios.serving.calibration import calibrated
 from hios.serving.load_session import load
 from hios.serving.policies import LAUNCHERS
 from hios.serving.simulate import choose, reference, simulate
-from tests.serving.served import scenario, scenario_file
+from tests.serving.served import scenario, scenario_file, with_widths
 
 pytestmark = pytest.mark.slow  # four servers with workers
 
@@ -26,19 +26,7 @@ pytestmark = pytest.mark.slow  # four servers with workers
 def measured(tmp_path_factory: pytest.TempPathFactory) -> CalibrationFile:
     """The constants of both networks, whose costs have times on two lanes."""
     folder = tmp_path_factory.mktemp("calibration")
-    return calibrate(scenario(folder, _with_widths(folder)), budget_s=1.0, virtual=True)
-
-
-def _with_widths(folder: Path) -> dict[str, dict[str, str]]:
-    """Settings of models with costs of another file, in which an operator has a time on two lanes."""
-    settings = {}
-    for model in scenario(folder).models:
-        costs = json.loads(Path(model.settings.costs).read_text(encoding="utf-8"))
-        next(iter(costs["operators"].values()))["wide_ms"] = {"2": 0.1}
-        path = folder / f"{model.label}.costs.json"
-        path.write_text(json.dumps(costs), encoding="utf-8")
-        settings[model.label] = {"costs": str(path)}
-    return settings
+    return calibrate(scenario(folder, with_widths(folder)), budget_s=1.0, virtual=True)
 
 
 def test_everything_is_measured(measured: CalibrationFile) -> None:

@@ -72,6 +72,16 @@ def test_threads_take_their_measured_times() -> None:
     assert busy[1] / busy_before[1] == pytest.approx(1.5)
 
 
+def test_blocks_with_threads_share_the_time_of_tasks() -> None:
+    """What a task takes with a thread on every lane is measured; its blocks share that as their costs say."""
+    model = served("left", [[3.0], [5.0]], 10.0, wide={"b0v0": {2: 1.0}, "b1v0": {2: 3.0}})
+    given = calibrated(
+        scenario(model, lanes=2), constants(models={"left": 2.0}, overheads=Overheads(), threads={"left": 0.75})
+    )
+    pipeline = policy("top-open").make(given)
+    assert [own[1][1] for own in pipeline.times_s] == pytest.approx([0.003, 0.009])  # 0.75 of twice 8 ms
+
+
 def test_stages_stay_those_of_the_plan(plain: Scenario) -> None:
     """A server plans without the constants, so the simulation of it does too."""
     measured = constants(overheads=Overheads(stage_ms=100.0, hand_over_ms=100.0))

@@ -36,24 +36,26 @@ def _pipeline(chance: random.Random, *, strict: bool, several: bool, slots: int)
         several=several,
         slots=slots,
         max_wait_s=chance.choice([0.0, 5.0, 1e9]),
+        left_s=tuple(tuple(chance.choice([1.0, 2.0]) for _ in range(count)) for count in _BLOCKS) if slots > 1 else (),
     )
 
 
-def _rank(pipeline: Pipeline, instances: Instances, combined: int, present: int) -> tuple[float, float, float]:
+def _rank(pipeline: Pipeline, instances: Instances, combined: int, present: int) -> tuple[float, ...]:
     members = [member for place, member in enumerate(pipeline.combined[combined]) if present >> place & 1]
     tasks = [instances._slots[model][block][0] for model, block in members]
     return (
         -len(members) / len(pipeline.combined[combined]),
+        min(pipeline.left_s[model][block] for model, block in members) if pipeline.left_s else 0.0,
         min(task.arrived_s for task in tasks),
         min(task.since_s for task in tasks),
     )
 
 
 def _next(pipeline: Pipeline, instances: Instances, due: list[tuple[int, int]], now: float) -> tuple[int, int]:
-    """The rule in words: what has waited too long by age, else the highest ratio, ties by age."""
+    """The rule in words: what has waited too long by age, else the highest ratio, ties by time left, then by age."""
     ranks = {entry: _rank(pipeline, instances, *entry) for entry in due}
-    late = [entry for entry in due if now - ranks[entry][2] > pipeline.max_wait_s]
-    return min(late, key=lambda entry: ranks[entry][1:]) if late else min(due, key=lambda entry: ranks[entry])
+    late = [entry for entry in due if now - ranks[entry][3] > pipeline.max_wait_s]
+    return min(late, key=lambda entry: ranks[entry][2:]) if late else min(due, key=lambda entry: ranks[entry])
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -48,7 +48,8 @@ def _scenario(factor: float = 1.0, load: float = 1.0, **settings: Any) -> Scenar
         ("hios-lp", 5.0, 3.0),
         ("threads", 1.25 + 2.0 + 2.0, 2.75),
         ("top", 5.0, 3.0),
-        ("top-open", 5.0, 3.0),
+        ("top-open", 2.0 + 2.0, 2.75),  # groups beside each other, then threads inside operators
+        ("shortest-first", 2.0 + 2.0, 2.75),
         ("pos-relaxed", 5.0, 3.0),
         ("pos-relaxed-per-lane", 7.0, 3.0),
     ],
@@ -162,6 +163,46 @@ def test_a_run_takes_the_lanes_that_shorten_it() -> None:
     assert [policy("top").make(given).most_lanes(number, 1) for number in range(2)] == [2, 2]
 
 
+def test_runs_on_all_lanes_have_threads_where_costs_say_so() -> None:
+    """Not where groups beside each other are a fifth faster, never if it is turned off, and never in top."""
+    wide = {"b0v0": {2: 1.7}, "b1v0": {2: 1.5}, "b1v1": {2: 1.5}}
+    model = served("left", [[3.0], [2.0, 2.0], [1.0]], 10.0, wide=wide)
+    pipeline = policy("top-open").make(scenario(model, lanes=2))
+    assert [own[1] for own in pipeline.threaded] == [True, False, True]
+    assert [own[1] for own in pipeline.times_s] == [
+        pytest.approx(times) for times in [(0.003, 0.0017), (0.004, 0.002), (0.001, 0.001)]
+    ]
+    assert [own[1][1] for own in pipeline.busy_s] == pytest.approx([0.0034, 0.004, 0.001])
+    assert pipeline.has_threads
+    for name, top in (("top-open", {"threads": False}), ("top", {})):
+        assert not policy(name).make(scenario(model, lanes=2, top=top)).has_threads
+    assert not policy("top-open").make(scenario(model, served("right", [[1.0]], 1.0), lanes=2)).has_threads
+
+
+def test_the_shortest_task_goes_first() -> None:
+    """A task with less time left overtakes between two blocks; one that has waited too long is not overtaken."""
+    models = served("long", [[10.0]] * 3, 1.0), served("short", [[4.0]], 1.0)
+    rows = [(0.0, 0), (0.001, 1), (0.002, 1), (0.003, 1)]
+    given = scenario(*models, lanes=1, duration_s=1.0, rows=rows, arrivals="rows.csv")
+    shortest, oldest = (simulate(given, name).models for name in ("shortest-first", "top-open"))
+    assert shortest["short"].mean_ms == pytest.approx((13 + 16 + 19) / 3)
+    assert shortest["long"].mean_ms == pytest.approx(30 + 3 * 4)
+    assert oldest["long"].mean_ms == pytest.approx(30)
+    impatient = scenario(*models, lanes=1, duration_s=1.0, rows=rows, arrivals="rows.csv", top={"max_wait_ms": 3.0})
+    assert simulate(impatient, "shortest-first").models["long"].mean_ms == pytest.approx(30 + 2 * 4)
+
+
+def test_few_tasks_take_all_lanes_one_after_another() -> None:
+    """Up to three, shortest first; more of them run beside each other, each on a lane."""
+    models = [served(f"m{number}", [[6.0 + number]], 1.0, wide={"b0v0": {2: 4.0}}) for number in range(4)]
+    for count, first in ((3, 4.0), (4, 6.0)):
+        given = scenario(*models[:count], lanes=2, duration_s=1.0, rows=[(0.0, n) for n in range(count)], arrivals="r")
+        means = [row.mean_ms for row in simulate(given, "shortest-first").models.values()]
+        assert means[0] == pytest.approx(first)
+        if count == 3:
+            assert means == pytest.approx([4.0, 8.0, 12.0])
+
+
 def test_auto_takes_the_best_on_other_traces() -> None:
     """Auto names what it compared, best first, and its goodput is that of its choice."""
     given = scenario(
@@ -244,7 +285,8 @@ def test_launchers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "limit"), [("sequential", 1), ("one-per-lane", 2), ("top-open", 2), ("pos-strict", 2), ("top", 2)]
+    ("name", "limit"),
+    [("sequential", 1), ("one-per-lane", 2), ("top-open", 2), ("pos-strict", 2), ("top", 2), ("shortest-first", 4)],
 )
 def test_the_launcher_deadline_limits_tasks_in_flight(name: str, limit: int) -> None:
     """As many tasks as runs can take at once; a task is due at its deadline, else at its SLO, else with the others."""
@@ -287,5 +329,7 @@ def test_auto_chooses_the_launcher_too() -> None:
 
 def test_unknown_policies_are_refused() -> None:
     """The message lists what there is."""
-    with pytest.raises(HiosError, match=r"policy: found best; allowed: sequential, .*, top-open, learned, .*, auto"):
+    with pytest.raises(
+        HiosError, match=r"policy: found best; allowed: sequential, .*, top-open, shortest-first, learned, .*, auto"
+    ):
         policy("best")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -20,7 +22,15 @@ from hios.serving.instances import Run
 from hios.serving.lane import Answer
 from hios.serving.policies import POLICIES
 from hios.serving.server import Server
-from tests.serving.served import inputs, networks, require_nothing_held, require_right, scenario, scenario_file
+from tests.serving.served import (
+    inputs,
+    networks,
+    require_nothing_held,
+    require_right,
+    scenario,
+    scenario_file,
+    with_widths,
+)
 from tests.workers.processes import children, eventually, running
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,6 +101,34 @@ def test_joined_blocks_compute_what_the_models_do(tmp_path: Path) -> None:
         _ask_all(server, 8)
         assert sum(counts.completed for counts in server.counts.values()) == 48
     assert all(few < len(model.blocks) for few, model in zip(joined, scenario(tmp_path).models, strict=True))
+
+
+@pytest.mark.parametrize("name", ["top-open", "shortest-first"])
+def test_threads_compute_what_the_models_do(name: str, tmp_path: Path) -> None:
+    """A task alone runs in the worker with a thread on every lane, others on lanes; if killed, that worker is back."""
+    seen: set[int] = set()
+
+    def watch(lane: int, run: Run, places: tuple[int, ...], answer: Answer) -> None:
+        seen.add(lane)
+
+    given = scenario(tmp_path, with_widths(tmp_path, every=True))
+    with Server(given, name, virtual=True, watch=watch) as server:
+        assert server.pipeline.has_threads
+        assert len(server.process_ids) == 3
+        one = inputs("blocks", 1)
+        require_right("blocks", one, server.infer("blocks", one, timeout_s=60))
+        assert seen == {2}
+        assert server.busy_s > 0
+        _ask_all(server, 8, threads=6)
+        if name == "top-open":  # few tasks take all lanes one after another with shortest-first
+            assert seen == {0, 1, 2}
+        victim = server.process_ids[2]
+        os.kill(victim, signal.SIGKILL)
+        assert eventually(lambda: server.process_ids[2] not in (0, victim))
+        _ask_all(server, 4)
+        assert server.lanes_up == 2
+        assert eventually(lambda: not server._dispatcher._runs)
+        require_nothing_held(server)
 
 
 def test_a_strict_round_waits_for_all_models(tmp_path: Path) -> None:

@@ -25,13 +25,20 @@ _GRAIN = 1 << 15
 #: How long helpers spin, for GNU's OpenMP (polls of a flag, some 20 to 50 ns each) and for that of LLVM and Intel
 #: (milliseconds).
 _SPINNING = {"GOMP_SPINCOUNT": "1500", "KMP_BLOCKTIME": "0"}
+#: The same where nothing else keeps their cores awake: longer than it takes to go from one operator to the next.
+_SPINNING_ALONE = {"GOMP_SPINCOUNT": "20000", "KMP_BLOCKTIME": "1"}
 #: How long helpers that are no longer needed may take to end; on a busy machine they wait for a core.
 _ENDING_S = 0.2
 
 
-def environment() -> dict[str, str]:
-    """Environment variables for workers with such teams; variables set by the user are kept."""
-    return {name: value for name, value in _SPINNING.items() if name not in os.environ}
+def environment(*, alone: bool = False) -> dict[str, str]:
+    """Environment variables for workers with such teams; variables set by the user are kept.
+
+    Args:
+        alone: whether the workers that own the helpers' cores sleep meanwhile.
+    """
+    spinning = _SPINNING_ALONE if alone else _SPINNING
+    return {name: value for name, value in spinning.items() if name not in os.environ}
 
 
 class ThreadTeam:
