@@ -108,7 +108,7 @@ class Overheads(Record, frozen=True):
 
 
 class TopSettings(Record, frozen=True):
-    """The pipeline of blocks of the policies top and top-open."""
+    """The pipeline of blocks of the policies top, top-open and shortest-first."""
 
     combined: Annotated[
         tuple[
@@ -137,7 +137,7 @@ class TopSettings(Record, frozen=True):
             Meta(ge=1, le=MOST_SUB_BLOCKS),
             doc(
                 "Number of blocks of a combined block if `combined` is left out (H of TOP); 1 combines nothing. If "
-                "left out, 2 for top and 1 for top-open."
+                "left out, 2 for top and 1 for top-open and shortest-first."
             ),
         ]
     ] = None
@@ -162,7 +162,7 @@ class TopSettings(Record, frozen=True):
             AboveZero,
             doc(
                 "A combined block with an instance that has waited longer than this goes first; twice the time of "
-                "the longest combined block if left out."
+                "the longest combined block if left out, with shortest-first twice the time of the longest model."
             ),
         ]
     ] = None

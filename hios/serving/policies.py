@@ -111,15 +111,19 @@ def _pos(*, strict: bool, each_on_a_lane: bool = False) -> Callable[[Scenario], 
 _NEIGHBORS, _ALONE = 2, 1
 
 
-def _top(scenario: Scenario, *, shared: bool = False) -> Pipeline:
-    if shared:
-        _require_lanes(scenario, "top-open")
-    most = scenario.file.top.most or (_ALONE if shared else _NEIGHBORS)
-    return TopPipelines(scenario, shared=shared).of(combined_blocks(scenario, most))
+def _top(scenario: Scenario) -> Pipeline:
+    combined = combined_blocks(scenario, scenario.file.top.most or _NEIGHBORS)
+    return TopPipelines(scenario, shared=False).of(combined)
 
 
-#: Of tasks that wait: with no more of them, each runs on all lanes, one after another. Together they take little longer
-#: than beside each other on lanes of their own, and those that go first are ready much sooner.
+def _top_open(scenario: Scenario, name: str = "top-open") -> Pipeline:
+    _require_lanes(scenario, name)
+    combined = combined_blocks(scenario, scenario.file.top.most or _ALONE)
+    return TopPipelines(scenario, shared=True).of(combined)
+
+
+#: While at most so many combined blocks could run, each takes all lanes, one after another: together they take little
+#: longer than beside each other on a lane each, and the first of them ends much sooner.
 _CROWD = 3
 #: With the shortest task first, one that has waited for a block so many times as long as the longest task takes on a
 #: lane goes before all others.
@@ -127,9 +131,8 @@ _PATIENCE = 2.0
 
 
 def _shortest_first(scenario: Scenario) -> Pipeline:
-    """SRPT, with blocks as its steps: an idle lane continues the task that has the least time left."""
-    _require_lanes(scenario, "shortest-first")
-    pipeline = TopPipelines(scenario, shared=True).of(combined_blocks(scenario, _ALONE))
+    """Shortest remaining processing time, block by block: a lane continues the task that has the least time left."""
+    pipeline = _top_open(scenario, "shortest-first")
     left = []
     for model in scenario.plain.models:
         times = [sum(model.problem.time[v] for v in block) for block in model.blocks]
@@ -162,7 +165,7 @@ POLICIES: dict[str, Policy] = {
             _pos(strict=False, each_on_a_lane=True),
         ),
         Policy("top", "a pipeline of combined blocks, one at a time (TOP)", _top),
-        Policy("top-open", "the same, but an idle lane starts the next", lambda scenario: _top(scenario, shared=True)),
+        Policy("top-open", "the same, but an idle lane starts the next", _top_open),
         Policy("shortest-first", "a lane takes the next block of the task with least time left", _shortest_first),
     )
 }

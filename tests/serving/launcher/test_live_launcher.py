@@ -19,7 +19,7 @@ from hios.serving.load_session import load
 from hios.serving.scenario import Scenario
 from hios.serving.server import Server
 from tests.serving.launcher.launchers import deciding
-from tests.serving.served import inputs, networks, require_nothing_held, require_right, scenario
+from tests.serving.served import inputs, networks, require_nothing_held, require_right, scenario, with_widths
 from tests.workers.processes import children, eventually
 
 _DEVICES = ("top", "top-open")
@@ -43,7 +43,8 @@ def _launcher(given: Scenario, held: float = 1.0, **changes: Any) -> Launcher:
 
 
 def _given(folder: Path, **changes: Any) -> Scenario:
-    given = scenario(folder)
+    # Where an idle lane starts the next combined block, runs on all lanes have threads inside their operators.
+    given = scenario(folder, with_widths(folder, every=True) if changes.get("device") == "top-open" else None)
     _launcher(given, **changes).write(folder / "launcher.safetensors")
     return given.with_launcher(folder / "launcher.safetensors")
 
