@@ -86,7 +86,7 @@ class Pipeline:
 
     @property
     def at_once(self) -> int:
-        """Tasks that runs can take at the same time; at least as many as tell a crowd."""
+        """Tasks that runs can take at the same time; one more than ``crowd`` at least, if that is above 1."""
         runs = 1 if self.take == "all" else self.lanes
         return max(runs * max(map(len, self.combined)), self.crowd + 1 if self.crowd > 1 else 1)
 
