@@ -103,7 +103,11 @@ class Overheads(Record, frozen=True):
     run_ms: Annotated[NonNegative, doc("Per run of a block or combined block; milliseconds.")] = 0.0
     stage_ms: Annotated[NonNegative, doc("Per stage; milliseconds.")] = 0.0
     hand_over_ms: Annotated[
-        NonNegative, doc("Per stage that runs on several lanes, as values pass from lane to lane; milliseconds.")
+        NonNegative,
+        doc(
+            "Per stage that runs on several lanes, as values pass from lane to lane, and of schedules over the lanes per "
+            "value that another lane waits for; milliseconds."
+        ),
     ] = 0.0
 
 

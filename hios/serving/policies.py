@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
@@ -11,6 +12,7 @@ from typing import Literal, cast
 from hios.errors import HiosError, suggestion
 from hios.evaluate import evaluate, latency_ms
 from hios.formats.base import MOST_SUB_BLOCKS
+from hios.problem import Problem
 from hios.schedule import Plan, StreamPlan
 from hios.schedulers import find
 from hios.serving.pipeline import Pipeline, QueueRules, SubBlock, UnionStage, queue_rules
@@ -334,11 +336,26 @@ def _pipeline(
 def _evaluated(scenario: Scenario, plans: Sequence[Plan]) -> Pipeline:
     """Whole tasks, one at a time, each for the latency of its model's plan."""
     times = []
-    for model, plan in zip(scenario.models, plans, strict=True):
+    for number, (model, plan) in enumerate(zip(scenario.models, plans, strict=True)):
         problem = model.problem.on(len(plan.devices))
+        if not scenario.gpu:
+            # The factor of the model's operators, by which `_planned` multiplies the latency, is not one of hand-overs.
+            problem = _with_hand_overs(problem, scenario.file.overheads.hand_over_ms / scenario.factor(number))
         latency = latency_ms(evaluate(problem, plan))
         times.append((latency, latency if scenario.gpu else sum(problem.time)))
     return _planned(scenario, plans, times)
+
+
+def _with_hand_overs(problem: Problem, hand_over_ms: float) -> Problem:
+    """The problem in which a value that changes lanes takes so much longer, as its reader waits for a flag."""
+    if not hand_over_ms:
+        return problem
+    made = copy.copy(problem)
+    made.predecessors, made.successors = (
+        [[(other, transfer + hand_over_ms) for other, transfer in row] for row in rows]
+        for rows in (problem.predecessors, problem.successors)
+    )
+    return made
 
 
 def _planned(scenario: Scenario, plans: Sequence[Plan], times: Sequence[tuple[float, float]]) -> Pipeline:

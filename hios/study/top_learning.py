@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
 import math
 import random
 import statistics
@@ -124,6 +125,7 @@ def _compared(
             if way == DP and not taken:
                 continue
             problem = combined_problem(chosen)
+            gc.collect()  # what dynamic programming leaves behind would be collected in the time of the next way
             made = schedule(problem, algorithm, parameters=parameters)
             shares.append((made.latency_ms / (sum(problem.time) or 1.0), taken))
             seconds.append((made.scheduling_time_s, taken))

@@ -72,6 +72,18 @@ def test_threads_take_their_measured_times() -> None:
     assert busy[1] / busy_before[1] == pytest.approx(1.5)
 
 
+def test_hand_overs_of_schedules_over_the_lanes() -> None:
+    """A value that the other lane waits for takes so much longer, whatever factor the model's operators have."""
+    model = served("left", [[2.0, 2.0], [3.0]], 10.0)
+    hand_over = Overheads(hand_over_ms=0.8)
+    stated = scenario(model, lanes=2, overheads={"hand_over_ms": 0.8})
+    slower = calibrated(scenario(model, lanes=2), constants(models={"left": 2.0}, overheads=hand_over))
+    for given, factor in ((stated, 1.0), (slower, 2.0)):
+        (row,) = policy("hios-lp").make(given).times_s
+        assert row[1][1] * 1e3 == pytest.approx(factor * (2.0 + 3.0) + 0.8)
+    assert policy("hios-lp").make(slower).plans == policy("hios-lp").make(scenario(model, lanes=2)).plans
+
+
 def test_blocks_with_threads_share_the_time_of_tasks() -> None:
     """What a task takes with a thread on every lane is measured; its blocks share that as their costs say."""
     model = served("left", [[3.0], [5.0]], 10.0, wide={"b0v0": {2: 1.0}, "b1v0": {2: 3.0}})
