@@ -105,7 +105,7 @@ class Overheads(Record, frozen=True):
     hand_over_ms: Annotated[
         NonNegative,
         doc(
-            "Per stage that runs on several lanes, as values pass from lane to lane, and of schedules over the lanes per "
+            "Per stage that runs on several lanes, as values pass from lane to lane; in schedules over the lanes, per "
             "value that another lane waits for; milliseconds."
         ),
     ] = 0.0
@@ -194,7 +194,7 @@ class TopSettings(Record, frozen=True):
         ),
     ] = 64
     r: Annotated[Positive, doc("Largest number of operators in a group of a stage.")] = 3
-    s: Annotated[Positive, doc("Largest number of groups of a block in a stage.")] = 8
+    s: Annotated[Positive, doc("Largest number of groups in a stage.")] = 8
 
     def __post_init__(self) -> None:
         if self.stage_policy and self.stages != "gpg":

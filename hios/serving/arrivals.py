@@ -56,7 +56,9 @@ def _times(scenario: Scenario, model: ServedModel, seed: int) -> list[float]:
     """Arrivals of one model: every 1 / rate seconds from 0, or with exponential distances."""
     times: list[float] = []
     if scenario.file.arrivals == "periodic":
-        while (time := len(times) / model.rate) < scenario.duration_s:
+        # As ticks of a launcher with this interval are computed: a tick rounded to before its task would be lost.
+        interval_s = 1 / model.rate
+        while (time := len(times) * interval_s) < scenario.duration_s:
             times.append(time)
         return times
     gaps = random.Random(f"{seed}/{model.label}")

@@ -13,7 +13,7 @@ from typing import Any
 
 from hios.formats.serving_result_file import ResultFile, ServedResult
 from hios.serving.scenario import Scenario, settings_of
-from hios.serving.work_bound import bound_per_s, least_work_s
+from hios.serving.work_bound import bound_per_s, least_works_s
 from hios.statistics import LEAST_ROUNDS, Interval
 
 #: Resamples of the bootstrap, and the share that each end of the interval leaves out.
@@ -100,7 +100,8 @@ def result(
         model.label: _served([[tally] for tally in tallies], [slo], scenario.duration_s)
         for model, tallies, slo in zip(scenario.models, by_model, slos, strict=True)
     }
-    work = sum(least_work_s(model, gpu=scenario.gpu) * models[model.label].completed for model in scenario.models)
+    works = zip(scenario.models, least_works_s(scenario), strict=True)
+    work = sum(least_s * models[model.label].completed for model, least_s in works)
     offered = [models[model.label].offered / time for model in scenario.models]
     return ResultFile(
         policy=policy,

@@ -99,10 +99,10 @@ def _pos(*, strict: bool, each_on_a_lane: bool = False) -> Callable[[Scenario], 
         blocks = [1] * len(combined)
         if each_on_a_lane:
             _require_lanes(scenario, f"pos-{'strict' if strict else 'relaxed'}-per-lane")
-            stages = side_by_side([in_one_lane(model) for model in scenario.models])
+            stages = side_by_side([in_one_lane(model) for model in scenario.models], scenario.file.top.s)
             device = Device(scenario, shared=True)
             return _pipeline(device, [combined], [stages], blocks, take="one", strict=strict, several=True)
-        stages = side_by_side(_ios_stages(scenario))
+        stages = side_by_side(_ios_stages(scenario), scenario.file.top.s)
         return _pipeline(Device(scenario), [combined], [stages], blocks, strict=strict)
 
     return make
@@ -298,7 +298,7 @@ def _whole_tasks(
 ) -> Pipeline:
     """A pipeline in which every task is a single run."""
     combined = [((number, 0),) for number in range(len(stages))]
-    alone = [side_by_side([own]) for own in stages]
+    alone = [side_by_side([own], device.scenario.file.top.s) for own in stages]
     return _pipeline(device, combined, alone, [1] * len(stages), lanes=lanes, take=take, several=several)
 
 

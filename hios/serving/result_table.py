@@ -87,11 +87,12 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
 def _notes(result: ResultFile) -> list[str]:
     chosen = f" (chosen: {result.chosen})" if result.chosen else ""
     how = "simulated, so predicted" if result.simulated else "measured"
+    limit = "no policy can do" if result.simulated else "by the costs no policy can do"
     bound = result.total.p99_bound_ms
     notes = [
         f"policy {result.policy}{chosen}, launcher {result.launcher}, {result.lanes} lane(s), load {result.load:g}, "
         f"{result.repeats} x {result.duration_s:g} s, {how}",
-        f"lanes busy {result.utilisation:.1%}, work done {result.work_share:.1%}, no policy can do more than "
+        f"lanes busy {result.utilisation:.1%}, work done {result.work_share:.1%}, {limit} more than "
         f"{result.bound_per_s:.4g} tasks/s, Jain's index {result.jain:.3f}, variance of queues "
         f"{result.queue_variance:.4g}",
     ]

@@ -228,12 +228,30 @@ def in_one_lane(model: ServedModel) -> tuple[Stage, ...]:
     return ((tuple(model.problem.order),),)
 
 
-def side_by_side(parts: Sequence[Sequence[Stage]]) -> tuple[UnionStage, ...]:
-    """Stages of several parts that do not depend on each other: the first of all beside each other, then the second."""
-    return tuple(
-        tuple((place, group) for place, stages in enumerate(parts) if number < len(stages) for group in stages[number])
-        for number in range(max(map(len, parts)))
-    )
+def side_by_side(parts: Sequence[Sequence[Stage]], s: int) -> tuple[UnionStage, ...]:
+    """Stages of several parts that do not depend on each other, beside each other as far as ``s`` groups a stage allow.
+
+    A stage takes the next stage of every part, those with the most stages left first, as long as there is room for its
+    groups; what finds no room comes later. Two parts with few groups: the first stages of both, then the second ones.
+
+    Args:
+        parts: stages of each part.
+        s: largest number of groups in a stage; a stage of a part that has more is a stage by itself.
+    """
+    following = [0] * len(parts)
+    union: list[UnionStage] = []
+    while waiting := [place for place, stages in enumerate(parts) if following[place] < len(stages)]:
+        taken: list[tuple[int, Group]] = []
+        chosen = []
+        for place in sorted(waiting, key=lambda place: following[place] - len(parts[place])):
+            stage = parts[place][following[place]]
+            if not taken or len(taken) + len(stage) <= s:
+                taken += [(place, group) for group in stage]
+                chosen.append(place)
+        for place in chosen:
+            following[place] += 1
+        union.append(tuple(sorted(taken, key=lambda entry: entry[0])))
+    return tuple(union)
 
 
 def restricted(stages: Sequence[UnionStage], present: int) -> list[UnionStage]:

@@ -178,17 +178,18 @@ def combined_stages(scenario: Scenario) -> CombinedStages:
 
 
 class _IosStages:
-    """The first stages of all sub-blocks beside each other, then the second ones, and so on."""
+    """The first stages of all sub-blocks beside each other, then the second ones, with at most s groups in each."""
 
     def __init__(self, scenario: Scenario) -> None:
         settings = scenario.file.top
         self._by_block = [
             block_stages(scenario.plain, number, settings.r, settings.s) for number in range(len(scenario.models))
         ]
+        self._most = settings.s
 
     def of(self, members: Sequence[SubBlock]) -> tuple[UnionStage, ...]:
         """Stages one after another, with the groups of all sub-blocks."""
-        return side_by_side([self._by_block[model][block] for model, block in members])
+        return side_by_side([self._by_block[model][block] for model, block in members], self._most)
 
 
 class _GpgStages:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 
 from hios.bound import least_of_all
 from hios.serving.scenario import Scenario, ServedModel
+from hios.serving.stage_times import threaded_ms
 
 
 def least_work_s(model: ServedModel, *, gpu: bool = False) -> float:
@@ -26,6 +28,23 @@ def least_work_s(model: ServedModel, *, gpu: bool = False) -> float:
     return sum(least_of_all(problem).work) / 1e3
 
 
+def least_works_s(scenario: Scenario) -> list[float]:
+    """The least device time of a task of each model in seconds, as long as operators take on the machine simulated.
+
+    Without a calibration, as long as the costs say.
+    """
+    calibration = scenario.calibration
+    if calibration is None:
+        return [least_work_s(model, gpu=scenario.gpu) for model in scenario.models]
+    steady = min(1.0, statistics.fmean(calibration.jitter))
+    works = []
+    for number, model in enumerate(scenario.models):
+        widths = zip(model.problem.time, threaded_ms(scenario, number), strict=True)
+        least_ms = sum(min(alone, used * time) for alone, (time, used) in widths)
+        works.append(steady * scenario.factor(number) * least_ms / 1e3)
+    return works
+
+
 def bound_per_s(scenario: Scenario, offered_per_s: Sequence[float]) -> float:
     """Upper bound of the tasks per second that a policy can complete.
 
@@ -38,8 +57,7 @@ def bound_per_s(scenario: Scenario, offered_per_s: Sequence[float]) -> float:
         offered_per_s: rate at which tasks of each model arrive.
     """
     left, total = float(scenario.lanes), 0.0
-    work = [least_work_s(model, gpu=scenario.gpu) for model in scenario.models]
-    for least, offered in sorted(zip(work, offered_per_s, strict=True)):
+    for least, offered in sorted(zip(least_works_s(scenario), offered_per_s, strict=True)):
         served = offered if least * offered <= left else left / least
         total += served
         left -= served * least
@@ -55,7 +73,7 @@ def even_intervals_s(scenario: Scenario, work_s: Sequence[float]) -> list[float]
 
     Args:
         scenario: models with their rates, and lanes.
-        work_s: device time of a task of each model under the policy.
+        work_s: least device time of a task of each model.
     """
     asked = [model.rate * work for model, work in zip(scenario.models, work_s, strict=True)]
     lanes = float(scenario.lanes)

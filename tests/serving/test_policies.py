@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from hios.errors import HiosError
+from hios.formats.calibration_file import CalibrationFile
+from hios.formats.scenario_file import Overheads
 from hios.formats.serving_result_file import ResultFile
+from hios.serving.calibration import calibrated
 from hios.serving.policies import AUTO, LAUNCHERS, POLICIES, combined_blocks, launched, launcher_intervals_s, policy
 from hios.serving.scenario import Scenario, ServedModel
 from hios.serving.simulate import simulate
@@ -114,6 +117,24 @@ def test_no_policy_passes_the_work_bound(name: str, launcher: str) -> None:
     assert total.completed / given.duration_s <= result.bound_per_s * (1 + 1e-9)
     assert result.work_share <= result.utilisation + 1e-9
     assert bound_per_s(given, [1e9, 1e9]) >= result.bound_per_s
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("factor", [0.8, 1.25])
+def test_no_policy_passes_the_work_bound_of_a_machine(name: str, factor: float) -> None:
+    """On a machine that is faster or slower than the costs, the bound counts the times of that machine."""
+    measured = CalibrationFile(
+        lanes=2,
+        models=dict.fromkeys(("left", "right"), factor),
+        overheads=Overheads(),
+        threads=dict.fromkeys(("left", "right"), 0.55),
+        jitter=(0.9, 1.0, 1.05),
+        seconds=1.0,
+    )
+    plain = _scenario(load=4.0, arrivals="poisson")
+    result = simulate(calibrated(plain, measured), name)
+    assert result.total.completed / plain.duration_s <= result.bound_per_s * (1 + 1e-9)
+    assert result.work_share <= result.utilisation + 1e-9
 
 
 @pytest.mark.parametrize("name", [*POLICIES, "auto"])
@@ -248,10 +269,33 @@ def test_neighbors_pipeline_the_tasks_of_a_model() -> None:
 
 def test_stages_without_absent_sub_blocks() -> None:
     """The stages of a combined block are those of its sub-blocks side by side; absent ones leave no gap (D5)."""
-    stages = side_by_side([[((0,), (1,)), ((2,),)], [((5,),), ((6,),), ((7,),)]])
+    stages = side_by_side([[((0,), (1,)), ((2,),)], [((5,),), ((6,),), ((7,),)]], 8)
     assert stages == (((0, (0,)), (0, (1,)), (1, (5,))), ((0, (2,)), (1, (6,))), ((1, (7,)),))
     assert restricted(stages, 1) == [((0, (0,)), (0, (1,))), ((0, (2,)),)]
     assert restricted(stages, 3) == list(stages)
+
+
+def test_combined_stages_keep_the_limit_of_groups() -> None:
+    """Stages of several parts have at most s groups; every part's stages stay whole and in order, one a stage."""
+    parts = [[((0,), (1,)), ((2,),)], [((5,),), ((6,),), ((7,),)], [((9,), (10,), (11,))]]
+    for s in range(1, 9):
+        stages = side_by_side(parts, s)
+        assert all(len(stage) <= s or len({place for place, _ in stage}) == 1 for stage in stages)
+        for place, own in enumerate(parts):
+            kept = [tuple(group for part, group in stage if part == place) for stage in stages]
+            assert [stage for stage in kept if stage] == own
+    assert [len(stage) for stage in side_by_side(parts, 3)] == [3, 2, 1, 3]
+    assert [len(stage) for stage in side_by_side(parts, 8)] == [6, 2, 1]
+
+
+@pytest.mark.parametrize("name", ["top", "top-open", "pos-relaxed"])
+@pytest.mark.parametrize("stages", ["ios", "gpg"])
+def test_policies_keep_the_limit_of_groups(name: str, stages: str) -> None:
+    """No stage of a combined block or of a round has more than s groups (TOP, section VI-B: 8)."""
+    models = [served(label, [[1.0] * 8, [1.0] * 3], 10.0) for label in "abcd"]
+    given = scenario(*models, lanes=2, top={"combined": [{label: [0] for label in "abcd"}], "stages": stages})
+    groups = [len(stage) for own in policy(name).make(given).stages for stage in own]
+    assert max(groups) <= given.file.top.s == 8
 
 
 def test_corun_and_overheads_count() -> None:
@@ -282,6 +326,15 @@ def test_launchers() -> None:
     assert launcher_intervals_s(given, "open") == launcher_intervals_s(given, "deadline") == [0.0, 0.0]
     assert launcher_intervals_s(given, "fixed") == [0.5, 0.025]
     assert launcher_intervals_s(given, "water-filling") == pytest.approx([0.05, 0.0125])
+
+
+@pytest.mark.parametrize("rate", [30.0, 60.0, 100.0, 120.0, 49.0])
+def test_periodic_tasks_meet_their_ticks(rate: float) -> None:
+    """At the interval of its rate a launcher takes every task as it arrives: no tick is rounded to before its task."""
+    given = scenario(served("a", [[2.0]], rate), arrivals="periodic", duration_s=10.0, lanes=1)
+    fixed = simulate(given, "sequential", launcher="fixed").total
+    assert fixed.p99_ms == pytest.approx(2.0)
+    assert fixed.completed == simulate(given, "sequential", launcher="open").total.completed
 
 
 @pytest.mark.parametrize(
