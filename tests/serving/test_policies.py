@@ -10,6 +10,7 @@ from hios.errors import HiosError
 from hios.formats.calibration_file import CalibrationFile
 from hios.formats.scenario_file import Overheads
 from hios.formats.serving_result_file import ResultFile
+from hios.problem import Stage
 from hios.serving.calibration import calibrated
 from hios.serving.policies import AUTO, LAUNCHERS, POLICIES, combined_blocks, launched, launcher_intervals_s, policy
 from hios.serving.scenario import Scenario, ServedModel
@@ -277,7 +278,7 @@ def test_stages_without_absent_sub_blocks() -> None:
 
 def test_combined_stages_keep_the_limit_of_groups() -> None:
     """Stages of several parts have at most s groups; every part's stages stay whole and in order, one a stage."""
-    parts = [[((0,), (1,)), ((2,),)], [((5,),), ((6,),), ((7,),)], [((9,), (10,), (11,))]]
+    parts: list[list[Stage]] = [[((0,), (1,)), ((2,),)], [((5,),), ((6,),), ((7,),)], [((9,), (10,), (11,))]]
     for s in range(1, 9):
         stages = side_by_side(parts, s)
         assert all(len(stage) <= s or len({place for place, _ in stage}) == 1 for stage in stages)
