@@ -199,6 +199,7 @@ def convolutions(output: Path, sizes: tuple[int, ...], channels: int, repeats: i
 @click.option("--samples", type=click.IntRange(1), default=_TOP.samples, show_default=True)
 @click.option("--transitions", type=click.IntRange(1), default=_TOP.transitions, show_default=True)
 @click.option("--launcher-steps", type=click.IntRange(1), default=_TOP.launcher_steps, show_default=True)
+@click.option("--launcher-seeds", type=click.IntRange(1), default=_TOP.launcher_seeds, show_default=True)
 def top(
     experiment: Experiment,
     scenarios: tuple[Path, ...],

@@ -364,6 +364,7 @@ class TopStudy(Record, frozen=True):
     launcher_steps: Annotated[
         Positive, doc("Training steps of the launcher, in its smallest size (figure 22; the paper: 8000).")
     ] = 600
+    launcher_seeds: Annotated[Positive, doc("Trainings of the launcher, each with another seed (figure 22).")] = 1
 
 
 class PruningStudy(Record, frozen=True):

@@ -12,6 +12,8 @@ Experiment = Literal["sizes", "copies", "together", "batches", "stages", "gpg", 
 
 #: Systems of points that are no policies: ways to find stages, and curves of learning.
 DP, GPG, GPG_ONE_PASS, CURVE = "dynamic programming", "GPG", "GPG, one pass", "learning"
+#: Random decisions in place of learning, as many as it has steps.
+RANDOM_SEARCH = "random search"
 #: GPG without a policy: a random search of as many passes, and the rule of always taking the last ending.
 NOT_LEARNED, LAST_ENDING = "GPG, not learned", "last ending, not learned"
 #: Names of values that say what the memory of the GPU has room for.

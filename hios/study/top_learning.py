@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from hios.artifacts import load
 from hios.errors import HiosError, suggestion
@@ -25,6 +25,7 @@ from hios.formats.top_study_file import (
     GPG_ONE_PASS,
     LAST_ENDING,
     NOT_LEARNED,
+    RANDOM_SEARCH,
     Experiment,
     TopPoint,
     TopStudyFile,
@@ -38,7 +39,11 @@ from hios.schedulers.policy.passes import index_of
 from hios.schedulers.policy.policy_file import write_policy
 from hios.schedulers.policy.training import Settings, train
 from hios.serving.scenario import Scenario
+from hios.serving.simulate import HELD_OUT
 from hios.study.top_experiments import GPU_ONLY, SIMULATED, Experimenting, overloaded
+
+if TYPE_CHECKING:
+    from hios.serving.launcher.launcher_settings import LauncherSettings
 
 #: Pruning of stages, as in the paper; sub-blocks of a combination up to the paper's H of its server.
 R, S, SUB_BLOCKS = 3, 8, (1, 2, 3, 4)
@@ -165,13 +170,13 @@ def _choices(problems: Sequence[Problem], policy: str) -> dict[str, float]:
 
 
 def launcher(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
-    """Figure 22: learning curves of the launcher, in the simulator; the best policy without learning beside them.
+    """Figure 22: learning curves of the launcher, in the simulator; random search and all policies beside them.
 
     The launcher learns at the rates of the scenario, and where the device is overloaded: at rates that every system
-    keeps up with, goodput is what arrives, and its curve is flat.
+    keeps up with, goodput is what arrives, and its curve is flat. With several seeds, points are means over them, and
+    those of what learns also have the least and the largest number.
     """
     from hios.serving.launcher.launcher_settings import settings_of
-    from hios.serving.launcher.launcher_training import train_launcher
 
     settings = settings_of("small", {}, steps=study.launcher_steps)
     for label, scenario in scenarios.items():
@@ -182,14 +187,40 @@ def launcher(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> It
         factor = sum(model.rate for model in scenario.models) / sum(model.rate for model in heavy.models)
         shorter = dataclasses.replace(settings, step_s=settings.step_s * min(1.0, factor))
         for name, given, own in ((label, scenario, settings), (f"{label}, overloaded", heavy, shorter)):
-            trained = train_launcher(given, own)
-            for step, goodput in trained.curve:
-                yield TopPoint(name, len(given.models), CURVE, float(step), {"goodput per s": goodput})
-            goodputs: dict[str, float] = {}
-            for system, _, goodput, _ in trained.facts["candidates"]:  # best first, if there are several launchers
-                goodputs.setdefault(system, goodput)
-            for system, goodput in goodputs.items():
-                yield TopPoint(name, len(given.models), system, float(own.steps), {"goodput per s": goodput})
+            seeds = [dataclasses.replace(own, seed=seed) for seed in range(study.launcher_seeds)]
+            yield from _learned(name, given, seeds)
+
+
+def _learned(label: str, scenario: Scenario, seeds: Sequence[LauncherSettings]) -> Iterator[TopPoint]:
+    """Goodput over the steps of training, on traces that judge; then that of all systems, on held-out traces."""
+    from hios.serving.launcher.launcher_training import Judge, random_search, train_launcher
+
+    curve: dict[int, list[float]] = {}
+    goodputs: dict[str, list[float]] = {}
+    for settings in seeds:
+        trained = train_launcher(scenario, settings)
+        for step, goodput in trained.curve:
+            curve.setdefault(step, []).append(goodput)
+        ends: dict[str, float] = {}
+        for system, _, goodput, _ in trained.facts["candidates"]:  # best first, if there are several launchers
+            ends.setdefault(system, goodput)
+        drawn, _ = random_search(scenario, settings, Judge(scenario, settings))
+        ends[RANDOM_SEARCH] = Judge(scenario, settings, HELD_OUT).static(drawn)[0]
+        for system, goodput in ends.items():
+            goodputs.setdefault(system, []).append(goodput)
+    models, steps = len(scenario.models), float(seeds[0].steps)
+    for step, values in curve.items():
+        yield TopPoint(label, models, CURVE, float(step), _over_seeds(values))
+    for system, values in goodputs.items():
+        yield TopPoint(label, models, system, steps, _over_seeds(values))
+
+
+def _over_seeds(goodputs: Sequence[float]) -> dict[str, float]:
+    """Mean goodput a second over seeds, and its range where they differ."""
+    values = {"goodput per s": statistics.mean(goodputs)}
+    if min(goodputs) < max(goodputs):
+        values |= {"least goodput per s": min(goodputs), "largest goodput per s": max(goodputs)}
+    return values
 
 
 EXPERIMENTS: dict[str, Experimenting] = {**SIMULATED, "gpg": gpg, "launcher": launcher}

@@ -16,7 +16,16 @@ from hios.charts import marks
 from hios.cli import main
 from hios.errors import HiosError, HiosWarning
 from hios.formats.config_file import TopStudy
-from hios.formats.top_study_file import CURVE, DP, GPG, GPG_ONE_PASS, LAST_ENDING, NOT_LEARNED, TopStudyFile
+from hios.formats.top_study_file import (
+    CURVE,
+    DP,
+    GPG,
+    GPG_ONE_PASS,
+    LAST_ENDING,
+    NOT_LEARNED,
+    RANDOM_SEARCH,
+    TopStudyFile,
+)
 from hios.platforms.model import descriptions
 from hios.platforms.model.kernel_work import kernels
 from hios.platforms.model.model_predicting import predicted_costs
@@ -248,8 +257,15 @@ def test_times_are_measured_and_latencies_predicted(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_launcher_also_learns_in_overload(given: dict[str, Path]) -> None:
     """A curve at the rates of the scenario, and one where not all tasks can be completed."""
-    settings = msgspec.structs.replace(_SMALL, launcher_steps=3)
+    settings = msgspec.structs.replace(_SMALL, launcher_steps=30, launcher_seeds=2)
     result = run("launcher", {"mix": Scenario.read(given["mix"])}, settings, _GPU)
+    assert {point.x for point in result.points if point.system in (RANDOM_SEARCH, "learned")} == {30.0}
+    for point in result.points:
+        mean = point.values["goodput per s"]
+        assert point.values.get("least goodput per s", mean) <= mean <= point.values.get("largest goodput per s", mean)
+    learned = {point.system for point in result.points if "least goodput per s" in point.values}
+    assert learned
+    assert learned <= {CURVE, "learned", "learned-static", RANDOM_SEARCH}
     assert {point.scenario for point in result.points} == {"mix", "mix, overloaded"}
     heavy = overloaded(Scenario.read(given["mix"]))
     offered = sum(model.rate for model in heavy.models)

@@ -130,6 +130,7 @@ def test_defaults(models: Path) -> None:
                 "samples": 6,
                 "transitions": 100000,
                 "launcher_steps": 600,
+                "launcher_seeds": 1,
             },
         },
         "seed": 0,

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from hios.formats.top_study_file import CURVE
+from hios.formats.top_study_file import CURVE, RANDOM_SEARCH
 from hios.study import top_rows as top
 from hios.study.figure_data import FigureData
 from hios.study.published import published
@@ -37,7 +37,9 @@ def finding(rows: Rows) -> str:
             curve += f", at most {most:.4g}"
         if top.is_flat(over):
             curve += " (hardly any change, so where it converges means nothing)"
-        parts.append(f"{scenario} {curve}; best on other traces is {best['system']} with {best[_COLUMN]:.4g}")
+        drawn = ", ".join(f"{row[_COLUMN]:.4g}" for row in ends if row["system"] == RANDOM_SEARCH)
+        beside = f", random search with as many steps has {drawn}" if drawn and best["system"] != RANDOM_SEARCH else ""
+        parts.append(f"{scenario} {curve}; best on other traces is {best['system']} with {best[_COLUMN]:.4g}{beside}")
     curves = top.by_scenario(rows, CURVE, _X, _COLUMN).values()
     short = top.unsettled(curves, published(_ID)["steps"].value or 0.0, "launcher_steps") if top.on_gpu(rows) else ""
     return f"Goodput of the learned launcher while it learns, simulated: {top.texts(parts)}.{short}"
@@ -47,7 +49,8 @@ register(
     Figure(
         id=_ID,
         title="Convergence of MADDPG",
-        varies="steps of training; goodput of the launcher, and of all policies at the end; also in overload",
+        varies="steps of training; goodput of the launcher, and of all policies and random search at the end; also in "
+        "overload",
         sessions=("top/launcher",),
         rows=rows,
         chart=top.line_chart(_X, _COLUMN, "goodput per second", lambda row: f"{row['scenario']}, {row['system']}"),
