@@ -65,6 +65,9 @@ class LauncherEnvironment:
         scenario: models, rates, lanes.
         settings: length of a step, samples, H.
         first: the decision that holds until a first one is no superblock.
+
+    Attributes:
+        state: in which the next step begins.
     """
 
     def __init__(self, scenario: Scenario, settings: LauncherSettings, first: Decision) -> None:
@@ -89,16 +92,18 @@ class LauncherEnvironment:
     def step(self, decision: Decision) -> tuple[Array, Sequence[float] | None]:
         """Lines 6 to 16 of Algorithm 1: the state that follows, and what the step brought.
 
-        A superblock brings None: nothing runs, and state, intervals and combined blocks stay.
+        A superblock brings None: nothing runs, and state, intervals and combined blocks stay. After the last step of an
+        episode, the attribute ``state`` is that of the next one, in which nothing has happened.
         """
         if decision.largest > self._settings.most:
             return self.state, None
-        if not self._left:
-            self._begin()
         self._decision = decision
         self._decisions.change(self._steps, decision)
         began = self._steps.now
         end = (EPISODE - self._left + 1) * self._settings.step_s
-        self.state = sampled(self._steps, end, self._settings.samples, self._chance)
+        after = self.state = sampled(self._steps, end, self._settings.samples, self._chance)
+        measures = measures_row(self._steps.measured(began, self._settings.latency))
         self._left -= 1
-        return self.state, measures_row(self._steps.measured(began, self._settings.latency))
+        if not self._left:
+            self._begin()
+        return after, measures

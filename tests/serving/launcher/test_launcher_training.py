@@ -91,6 +91,20 @@ def test_superblocks_change_nothing() -> None:
     assert (again != state).any()
 
 
+def test_no_step_links_two_episodes() -> None:
+    """The state after the last step of an episode is its own; the next step begins where nothing has happened."""
+    given, settings = _scenario(), LauncherSettings(**_QUICK)
+    space = ActionSpace.of(given, settings)
+    alone = space.decision(space.alone())
+    environment = LauncherEnvironment(given, settings, alone)
+    for number in range(2 * EPISODE + 1):
+        first = number % EPISODE == 0
+        assert (environment.state == 0).all() == first
+        after, measures = environment.step(alone)
+        assert measures is not None
+        assert (after != 0).any()
+
+
 def _partitions(members: list[SubBlock], most: int) -> Iterator[list[list[SubBlock]]]:
     """All ways to combine blocks, up to a given number together."""
     if not members:
