@@ -138,13 +138,23 @@ def test_settings_of_launchers_are_checked(files: tuple[Path, Path], tmp_path: P
         (("--set", "replay"), "--set: found replay; allowed: NAME=VALUE"),
         (("--set", "replay=many"), "--set replay: found many; allowed: a whole number"),
         (("--set", "update=none"), "--set update: found none; allowed: error, printed"),
-        (("--set", "most=11"), "most: found 11; allowed: at most 10"),
-        (("--set", "gamma=2"), "gamma: found 2; allowed: at most 1"),
-        (("--set", "batch=0"), "batch: found 0; allowed: at least 1"),
+        (("--set", "most=11"), "most: found 11; allowed: 1 to 10"),
+        (("--set", "gamma=2"), "gamma: found 2; allowed: 0 to 1"),
+        (("--set", "batch=0"), "batch: found 0; allowed: 1 to 100,000"),
+        (("--set", "value_layers=-5"), "value_layers: found -5; allowed: units of 1 to 8 layers, each 1 to 4,096"),
+        (("--set", "policy_layers=0"), "policy_layers: found 0; allowed: units of 1 to 8 layers, each 1 to 4,096"),
+        (("--set", "value_layers=8,99999"), "value_layers: found 8,99999; allowed: units of 1 to 8 layers"),
+        (("--set", "replay=100000000000"), "replay: found 100000000000; allowed: 1 to 1,000,000"),
+        (("--set", "replay=1000000", "--set", "samples=1000"), "replay: found 1000000, with 4000 numbers in a state; "),
+        (("--set", "step_s=1e6"), "step_s: found 1e+06; allowed: 0.001 to 3,600"),
+        (("--set", "step_s=3000"), "step_s: found 3000 with 50 tasks/s of one; allowed: at most 800, as 50 steps"),
+        (("--set", "intervals=1", "--set", "most=1"), "intervals: found 1 for 2 blocks; allowed: at least 2, as"),
     ):
         done = _run("train", scenario, "--learn", "launcher", *arguments, "--output", tmp_path / "launcher.safetensors")
         assert done.exit_code in (1, 2)
         assert message in done.output
+        assert "Traceback" not in done.output
+        assert isinstance(done.exception, SystemExit)
     both = _run("train", *files, "--learn", "launcher", "--output", tmp_path / "launcher.safetensors")
     assert "found 2 files; allowed: with --learn launcher, a scenario alone" in both.output
     alone = _run("train", scenario, "--calibration", scenario, "--output", tmp_path / "policy.safetensors")

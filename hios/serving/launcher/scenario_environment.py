@@ -9,6 +9,7 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
+from hios.errors import HiosError
 from hios.schedulers.policy.perceptron import Array
 from hios.serving.arrivals import Trace, draw
 from hios.serving.calibration import with_interference
@@ -17,7 +18,7 @@ from hios.serving.launcher.launcher_settings import LauncherSettings
 from hios.serving.launcher.observation import Watched, sampled, state_size
 from hios.serving.launcher.rewards import measures_row
 from hios.serving.pipeline import Pipeline, QueueRules, queue_rules
-from hios.serving.scenario import Scenario
+from hios.serving.scenario import MOST_TASKS, Scenario
 from hios.serving.stepping import Steps, begun
 from hios.serving.top_pipeline import TopPipelines
 
@@ -68,9 +69,13 @@ class LauncherEnvironment:
 
     Attributes:
         state: in which the next step begins.
+
+    Raises:
+        HiosError: more tasks would arrive in an episode than a scenario may have.
     """
 
     def __init__(self, scenario: Scenario, settings: LauncherSettings, first: Decision) -> None:
+        _require_few_tasks(scenario, settings)
         self._settings, self._decision = settings, first
         self._decisions = Decisions(scenario, settings)
         blocks = [len(model.blocks) for model in scenario.models]
@@ -107,3 +112,15 @@ class LauncherEnvironment:
         if not self._left:
             self._begin()
         return after, measures
+
+
+def _require_few_tasks(scenario: Scenario, settings: LauncherSettings) -> None:
+    """Refuse steps so long that the tasks of an episode would fill the memory; those of a file are given."""
+    if scenario.rows is not None:
+        return
+    label, rate = max(((model.label, model.rate) for model in scenario.models), key=lambda entry: entry[1])
+    if rate * EPISODE * settings.step_s > MOST_TASKS:
+        raise HiosError(
+            f"step_s: found {settings.step_s:g} with {rate:g} tasks/s of {label}; allowed: at most "
+            f"{MOST_TASKS / (rate * EPISODE):.3g}, as {EPISODE} steps may have {MOST_TASKS:,} tasks of a model"
+        )

@@ -12,7 +12,8 @@ import pytest
 from hios.serving.launcher.actions import ActionSpace, Decision
 from hios.serving.launcher.launcher_file import Launcher
 from hios.serving.launcher.launcher_settings import AS_PRINTED, LauncherSettings
-from hios.serving.launcher.launcher_training import Judge, random_search, train_launcher
+from hios.serving.launcher.launcher_training import Judge, best_static, random_search, train_launcher
+from hios.serving.launcher.online_launcher import OnlineLauncher
 from hios.serving.launcher.scenario_environment import EPISODE, LauncherEnvironment
 from hios.serving.pipeline import SubBlock
 from hios.serving.scenario import Scenario
@@ -103,6 +104,26 @@ def test_no_step_links_two_episodes() -> None:
         after, measures = environment.step(alone)
         assert measures is not None
         assert (after != 0).any()
+
+
+def test_few_parts_keep_to_the_limit() -> None:
+    """With fewer parts than blocks, what is learned and what is held have no combined block above H."""
+    given = _scenario(duration_s=1.0)
+    launcher = train_launcher(given, LauncherSettings(**{**_QUICK, "intervals": 2, "exploration": "all", "steps": 40}))
+    assert launcher.static.largest <= 2
+    assert OnlineLauncher(given, launcher).first().largest <= 2
+
+
+def test_superblocks_are_no_candidates() -> None:
+    """The best static decision is one of at most H sub-blocks, whatever a superblock would bring."""
+    given, settings = _scenario(duration_s=1.0), LauncherSettings(**_QUICK)
+    space = ActionSpace.of(given, settings)
+    alone = space.decision(space.alone())
+    superblock = alone._replace(combined=(tuple(space.members),))
+    held_back = alone._replace(intervals_s=(1.0, 1.0))
+    judge = Judge(given, settings)
+    assert judge.better(judge.static(superblock), judge.static(held_back))
+    assert best_static(judge, [superblock, held_back, superblock])[0] == held_back
 
 
 def _partitions(members: list[SubBlock], most: int) -> Iterator[list[list[SubBlock]]]:
