@@ -161,7 +161,7 @@ class Dispatcher:
         """Let tasks leave their queues; returns when the next tick is.
 
         A tick that finds no task or no room is lost (D2). Where the number of tasks in flight is limited, a tick that
-        finds a task but no room waits as long as there is one.
+        finds a task but no room waits, as long as there is a task.
         """
         following = math.inf
         for model, interval_s in enumerate(self._intervals_s):

@@ -195,7 +195,8 @@ class Simulation:
     def _tick(self, model: int, number: int) -> None:
         """A tick that finds no task or no room is lost (D2).
 
-        Where the number of tasks in flight is limited, a tick that finds a task but no room waits as long as there is one.
+        Where the number of tasks in flight is limited, a tick that finds a task but no room waits, as long as there is
+        a task.
         """
         heapq.heappush(self._events, ((number + 1) * self.queues[model].interval_s, _TICK, model, (number + 1,)))
         if self.pipeline.in_flight is not None:

@@ -161,6 +161,18 @@ def test_settings_of_launchers_are_checked(files: tuple[Path, Path], tmp_path: P
     assert "--calibration: found without --learn launcher; allowed: with it" in alone.output
 
 
+def test_stages_on_lanes(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """On the lanes of a scenario operators side by side take less time, whatever the contention in costs.json."""
+    costs = json.loads(files[1].read_text())
+    files[1].write_text(json.dumps({**costs, "contention": {"kind": "blend", "alpha": 1.0}}), encoding="utf-8")
+    shares = []
+    for arguments in ((_scenario(files, tmp_path),), files):
+        done = _run("train", *arguments, "--steps", 2, "--output", tmp_path / "policy.safetensors")
+        assert done.exit_code == 0, done.output
+        shares.append(float(re.findall(r"safetensors: (\S+) of the sequential latency", done.stdout)[0]))
+    assert shares[0] < 0.9 < shares[1] == 1.0
+
+
 def test_models_of_a_scenario(files: tuple[Path, Path], tmp_path: Path) -> None:
     """A scenario names the models with their files."""
     scenario, policy = tmp_path / "scenario.yaml", tmp_path / "policy.safetensors"

@@ -160,7 +160,11 @@ def test_a_tick_waits_only_for_a_task_that_finds_no_room(kind: _Kind) -> None:
     cases: tuple[tuple[float, list[float], list[float]], ...] = (
         (math.inf, [0.25], [1.0]),  # the tick at 0 finds no task
         (math.inf, [0.0, 0.1], [0.0, 1.5]),  # that at 1 finds a task but no room
-        (1.0, [0.0, 0.1, 1.3], [0.0, math.inf, 2.0]),  # its task expires at 1.1, and the next one waits for the tick at 2
+        (
+            1.0,
+            [0.0, 0.1, 1.3],
+            [0.0, math.inf, 2.0],
+        ),  # its task expires at 1.1, and the next one waits for the tick at 2
     )
     for deadline_s, arrivals, launched_s in cases:
         tasks = trace(*((time, 0) for time in arrivals))

@@ -68,8 +68,8 @@ class ActionSpace:
         parts, least = settings.intervals or sum(blocks), math.ceil(sum(blocks) / settings.most)
         if parts < least:
             raise HiosError(
-                f"intervals: found {parts} for {sum(blocks)} blocks; allowed: at least {least}, as combined blocks have at "
-                f"most {settings.most} of them (most), or 0: as many as there are blocks"
+                f"intervals: found {parts} for {sum(blocks)} blocks; allowed: at least {least}, as combined blocks "
+                f"have at most {settings.most} of them (most), or 0: as many as there are blocks"
             )
         work = [least_work_s(model, gpu=scenario.gpu) for model in scenario.models]
         shortest = tuple(min(LONGEST_S, max(_LEAST_S, _SHORTEST * own / scenario.lanes)) for own in work)

@@ -22,8 +22,8 @@ class LauncherSettings:
         samples: rows of the state (n, paper: 10).
         most: largest number of sub-blocks of a combined block; a step with a larger one, a superblock, has reward 0 and
             changes nothing (H, paper: 2 to 4).
-        intervals: parts into which [0, 1] is divided for blocks; 0: as many as there are blocks (paper). At least so many
-            that all blocks can be in combined blocks of at most H.
+        intervals: parts into which [0, 1] is divided for blocks; 0: as many as there are blocks (paper). At least so
+            many that all blocks can be in combined blocks of at most H.
         replay: transitions that are kept, and from which on learning starts (paper: 2000).
         batch: transitions of a step of learning (paper: 100).
         gamma: discount (paper: 0.95).
@@ -32,9 +32,10 @@ class LauncherSettings:
         alone: steps in which the critics learn alone (paper: 0).
         value_layers: units of the hidden layers of the critics (paper: 1024, 512, 300).
         policy_layers: units of the hidden layers of the actors (paper: 500, 128).
-        follow: how far target networks follow in a step (paper: it has them, but does not say how they follow); 1: there
-            are none.
-        pull: how strongly actors are kept from the ends of [0, 1], where the gradient of the sigmoid vanishes (paper: 0).
+        follow: how far target networks follow in a step (paper: it has them, but does not say how they follow); 1:
+            there are none.
+        pull: how strongly actors are kept from the ends of [0, 1], where the gradient of the sigmoid vanishes (paper:
+            0).
         clip: z-scores of the measures count as this at most; 0: no limit (paper). With none, a step with a full queue
             outweighs all others.
         exploration: ``none`` (paper), noise on ``all`` actions, or on a random ``part`` of them after random decisions
@@ -98,9 +99,9 @@ class LauncherSettings:
         for name in ("value_layers", "policy_layers"):
             layers: tuple[int, ...] = getattr(self, name)
             if not 1 <= len(layers) <= _MOST_LAYERS or not all(1 <= units <= _MOST_UNITS for units in layers):
+                stated = shown(",".join(map(str, layers)), quoted=False)
                 raise HiosError(
-                    f"{name}: found {shown(','.join(map(str, layers)), quoted=False)}; allowed: units of 1 to {_MOST_LAYERS} layers, each 1 "
-                    f"to {_MOST_UNITS:,}"
+                    f"{name}: found {stated}; allowed: units of 1 to {_MOST_LAYERS} layers, each 1 to {_MOST_UNITS:,}"
                 )
 
 
@@ -135,9 +136,10 @@ _MOST_LAYERS, _MOST_UNITS = 8, 4096
 
 #: What a setting can be.
 Value = int | float | str | tuple[int, ...]
-#: Changes of the defaults by the size of a training. ``paper`` has the paper's steps, their length, its replay buffer and
-#: its layers; the paper's samples, batch, discount and rate of the critics are the defaults. All else is as by default,
-#: also where the paper has another value: that is in ``AS_PRINTED``, except for H, which is 4 on the paper's server.
+#: Changes of the defaults by the size of a training. ``paper`` has the paper's steps, their length, its replay buffer
+#: and its layers; the paper's samples, batch, discount and rate of the critics are the defaults. All else is as by
+#: default, also where the paper has another value: that is in ``AS_PRINTED``, except for H, which is 4 on the paper's
+#: server.
 SIZES: dict[str, dict[str, Value]] = {
     "default": {},
     "paper": {

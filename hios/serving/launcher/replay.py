@@ -41,8 +41,8 @@ class Replay:
         row_bytes = 4 * (2 * state + actions) + 8 * measures + 1
         if capacity * row_bytes > _MOST_BYTES:
             raise HiosError(
-                f"replay: found {capacity}, with {state} numbers in a state; allowed: at most {_MOST_BYTES // row_bytes}, "
-                f"which take {_MOST_BYTES / 1e9:g} GB"
+                f"replay: found {capacity}, with {state} numbers in a state; allowed: at most "
+                f"{_MOST_BYTES // row_bytes}, which take {_MOST_BYTES / 1e9:g} GB"
             )
         self.capacity, self.count = capacity, 0
         self._rows = Batch(
