@@ -237,16 +237,20 @@ class _Training:
         return noisy
 
     def _learn(self, batch: Batch) -> None:
+        self._agents.update(
+            self._tensor(batch.states),
+            torch.from_numpy(batch.actions),
+            torch.from_numpy(self._rewards(batch).astype(np.float32)),
+            self._tensor(batch.next_states),
+        )
+
+    def _rewards(self, batch: Batch) -> Array:
+        """Rewards of transitions, a column for each agent."""
         if self._scores is None or self._settings.scores == "running":
             self._scores = Scores.of(self._replay.measured())
         gained = rewards(self._scores.normalized(batch.measures, self._settings.clip))
         gained[batch.superblock] = 0.0
-        self._agents.update(
-            self._tensor(batch.states),
-            torch.from_numpy(batch.actions),
-            torch.from_numpy(gained.astype(np.float32)),
-            self._tensor(batch.next_states),
-        )
+        return gained
 
     def _tensor(self, states: Array) -> Tensor:
         """States as the networks take them."""

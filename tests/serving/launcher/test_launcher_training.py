@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hios.serving.launcher.actions import ActionSpace, Decision
 from hios.serving.launcher.launcher_file import Launcher
 from hios.serving.launcher.launcher_settings import AS_PRINTED, LauncherSettings
-from hios.serving.launcher.launcher_training import Judge, best_static, random_search, train_launcher
+from hios.serving.launcher.launcher_training import Judge, _Training, best_static, random_search, train_launcher
 from hios.serving.launcher.online_launcher import OnlineLauncher
 from hios.serving.launcher.scenario_environment import EPISODE, LauncherEnvironment
 from hios.serving.pipeline import SubBlock
@@ -124,6 +125,27 @@ def test_superblocks_are_no_candidates() -> None:
     judge = Judge(given, settings)
     assert judge.better(judge.static(superblock), judge.static(held_back))
     assert best_static(judge, [superblock, held_back, superblock])[0] == held_back
+
+
+@pytest.mark.parametrize(("scores", "same"), [("frozen", True), ("running", False)])
+def test_rewards_of_the_past(scores: str, same: bool) -> None:
+    """With frozen scores the reward of a stored step never changes, with running ones it does; superblocks have 0."""
+    settings = LauncherSettings(
+        **{**_QUICK, "exploration": "all", "noise_first": 1.0, "start": "alone", "scores": scores}
+    )
+    training = _Training(_scenario(), settings)
+    for _ in range(settings.replay):
+        training._step(0.0)
+    batch = training._replay.drawn(20, np.random.default_rng(0))
+    assert batch.superblock.any()
+    assert not batch.superblock.all()
+    before = training._rewards(batch)
+    for _ in range(10):
+        training._step(0.5)
+    after = training._rewards(batch)
+    assert (after == before).all() == same
+    assert (after[batch.superblock] == 0).all()
+    assert (after[~batch.superblock] > 0).all()
 
 
 def _partitions(members: list[SubBlock], most: int) -> Iterator[list[list[SubBlock]]]:
