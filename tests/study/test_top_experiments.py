@@ -73,8 +73,8 @@ def test_transitions_of_combined_blocks() -> None:
         searched = block_space(Block.of(union.order, [[u for u, _ in row] for row in union.predecessors]), R, S)
         assert (searched.states, searched.transitions) == (states, expected)
         assert transitions(blocks) == expected
-    for blocks, about in (((a, a), 1.18e6), ((a, a, a), 1.29e9), ((e, e), 2.3e7), ((e, e, e, e), 5.3e14)):
-        assert transitions(blocks) == pytest.approx(about, rel=0.01)
+    for block, count, about in ((a, 2, 1.18e6), (a, 3, 1.29e9), (e, 2, 2.3e7), (e, 4, 5.3e14)):
+        assert transitions([block] * count) == pytest.approx(about, rel=0.01)
 
 
 def _run(experiment: str, given: dict[str, Path]) -> TopStudyFile:
