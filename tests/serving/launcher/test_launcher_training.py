@@ -168,6 +168,9 @@ def test_learning_reaches_the_best_static_policy() -> None:
 
     One combined block runs at a time, so a lane is idle unless two blocks of about equal time run together. The first
     policy, which combines nothing, is far from the best. All is judged on traces that nothing was learned or chosen on.
+
+    What gets there is the search among the decisions of the training (``start: searched``). From the first policy
+    (``start: alone``), the few gradient steps of this size lead nowhere.
     """
     left = served("left", [[4.0], [2.0]], 110.0, slo_ms=60.0, deadline_ms=60.0)
     right = served("right", [[2.0], [4.0]], 110.0, slo_ms=60.0, deadline_ms=60.0)
