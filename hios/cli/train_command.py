@@ -13,6 +13,7 @@ from hios.cli.options import PATH, output_option, refuse_overwriting
 
 if TYPE_CHECKING:
     from hios.problem import Problem
+    from hios.schedulers.policy.training import StageTime
     from hios.serving.launcher.launcher_settings import LauncherSettings
     from hios.serving.scenario import Scenario
 
@@ -125,7 +126,8 @@ def command(
             click.echo(f"step {step} of {count}: {share:.4f} of the sequential latency", err=True)
 
     settings = Settings(steps=count, seed=seed, most=sub_blocks, r=r, s=s, reward=reward)
-    trained = train(_problems(files), settings, progress)
+    problems, stage_time = _problems(files)
+    trained = train(problems, settings, progress, stage_time)
     write_policy(output, trained.weights, trained.facts)
     step, share = min(trained.curve, key=lambda point: point[1])
     click.echo(
@@ -161,15 +163,16 @@ def _train_launcher(scenario: Scenario, output: Path, settings: LauncherSettings
     click.echo(f"{output}: on held-out traces the best policy is {launcher.facts['deployed']}")
 
 
-def _problems(files: Sequence[Path]) -> dict[str, Problem]:
-    """The models of a scenario by label, or of graphs and costs in turns by name."""
+def _problems(files: Sequence[Path]) -> tuple[dict[str, Problem], StageTime | None]:
+    """The models of a scenario by label, with times of stages on its lanes; or of graphs and costs in turns by name."""
     from hios.errors import HiosError
     from hios.problem import Problem
 
     if len(files) == 1:
         from hios.serving.scenario import Scenario
+        from hios.serving.top_pipeline import stages_to_learn
 
-        return {model.label: model.problem for model in Scenario.read(files[0]).models}
+        return stages_to_learn(Scenario.read(files[0]))
     problems: dict[str, Problem] = {}
     for graph, costs in zip(files[::2], files[1::2], strict=True):
         problem = Problem.read(graph, costs)
@@ -177,4 +180,4 @@ def _problems(files: Sequence[Path]) -> dict[str, Problem]:
         if name in problems:
             raise HiosError(f"{graph}: name: found {name}, as in another graph; allowed: each model once")
         problems[name] = problem
-    return problems
+    return problems, None

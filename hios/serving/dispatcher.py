@@ -80,7 +80,7 @@ class Dispatcher:
         self._intervals_s = list(intervals_s)
         self._began_s = time.perf_counter()
         self._ticks = [self._began_s] * len(queues)
-        #: By model, whether its launcher has had a tick since the last task left; with a limit of tasks in flight.
+        #: By model, whether a tick of its launcher waits for room for a task; with a limit of tasks in flight.
         self._due_tick = [False] * len(queues)
         self._ending = self._draining = False
         self._stopped = ""
@@ -160,14 +160,16 @@ class Dispatcher:
     def _launch(self, now: float) -> float:
         """Let tasks leave their queues; returns when the next tick is.
 
-        A tick that finds no room is lost (D2), but where the number of tasks in flight is limited, it waits.
+        A tick that finds no task or no room is lost (D2). Where the number of tasks in flight is limited, a tick that
+        finds a task but no room waits, as long as there is a task.
         """
         following = math.inf
         for model, interval_s in enumerate(self._intervals_s):
+            self._due_tick[model] &= len(self._queues[model]) > 0
             if interval_s > 0:
                 if now >= self._ticks[model]:
                     if self._pipeline.in_flight is not None:
-                        self._due_tick[model] = True
+                        self._due_tick[model] = len(self._queues[model]) > 0
                     elif self._instances.has_room(model):
                         self._launch_one(model, now)
                     passed = math.floor((now - self._began_s) / interval_s) + 1

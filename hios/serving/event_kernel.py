@@ -375,6 +375,7 @@ def run_to_end(given: Given, state: State) -> None:
                     break
                 state.head[model] += 1
                 _end(given, state, task, EXPIRED)
+                state.due_tick[model] = state.due_tick[model] and state.head[model] < state.tail[model]
         while state.numbers[_NEXT] < len(given.task_times) and given.task_times[state.numbers[_NEXT]] == now:
             _arrive(given, state, state.numbers[_NEXT])
             state.numbers[_NEXT] += 1
@@ -382,7 +383,7 @@ def run_to_end(given: Given, state: State) -> None:
             if given.interval[model] > 0 and state.ticks[model] * given.interval[model] == now:
                 state.ticks[model] += 1
                 if given.in_flight > 0:
-                    state.due_tick[model] = True
+                    state.due_tick[model] = state.head[model] < state.tail[model]
                 elif _can_launch(given, state, model):
                     _launch(given, state, model)
         start_all(given, state)

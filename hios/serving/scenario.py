@@ -23,8 +23,8 @@ from hios.graph import Graph
 from hios.problem import Problem
 from hios.yaml_file import plain, read_yaml
 
-#: A guard against rates and durations that would fill the memory.
-_MOST_TASKS = 2_000_000
+#: Tasks of a model in a repeat: a guard against rates and durations that would fill the memory.
+MOST_TASKS = 2_000_000
 _COLUMNS = ["time_s", "model"]
 
 
@@ -170,10 +170,10 @@ def _rate(
         raise ArtifactError(
             f"{where}: rate is missing; required with arrivals {file.arrivals}: rate, tasks per second, or share"
         )
-    if not settings.rate * load * file.duration_s <= _MOST_TASKS:
+    if not settings.rate * load * file.duration_s <= MOST_TASKS:
         raise ArtifactError(
             f"{where}.rate: found {settings.rate * load:g} tasks/s for {file.duration_s:g} s; allowed: at most "
-            f"{_MOST_TASKS:,} tasks"
+            f"{MOST_TASKS:,} tasks"
         )
     return settings.rate * load
 

@@ -103,7 +103,7 @@ class Simulation:
         self.running = [[False] * count for count in pipeline.blocks]
         self.present = [0] * len(queues)
         self.in_flight = 0
-        #: By model, whether its launcher has had a tick since the last task left; with a limit of tasks in flight.
+        #: By model, whether a tick of its launcher waits for room for a task; with a limit of tasks in flight.
         self.due_tick = [False] * len(queues)
         #: The runs that go on, by place; a run takes the first free place.
         self._going: dict[int, _Going] = {}
@@ -188,13 +188,19 @@ class Simulation:
 
     def _expire(self, task: int) -> None:
         if self.record.state[task] == WAITING:  # then it is the oldest of its queue
-            self._end(self.queue[self.trace.models[task]].popleft(), EXPIRED)
+            model = self.trace.models[task]
+            self._end(self.queue[model].popleft(), EXPIRED)
+            self.due_tick[model] &= bool(self.queue[model])
 
     def _tick(self, model: int, number: int) -> None:
-        """A tick that finds no room is lost (D2), but where the number of tasks in flight is limited, it waits."""
+        """A tick that finds no task or no room is lost (D2).
+
+        Where the number of tasks in flight is limited, a tick that finds a task but no room waits, as long as there is
+        a task.
+        """
         heapq.heappush(self._events, ((number + 1) * self.queues[model].interval_s, _TICK, model, (number + 1,)))
         if self.pipeline.in_flight is not None:
-            self.due_tick[model] = True
+            self.due_tick[model] = bool(self.queue[model])
         elif self.queue[model] and self._has_room(model):
             self._launch(model)
 

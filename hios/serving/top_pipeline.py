@@ -6,15 +6,18 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from hios.problem import Problem, Stage
+from hios.problem import Group, Problem, Stage
 from hios.schedulers.gpg import chooser
 from hios.schedulers.policy.combining import ModelBlock, combined_problem
 from hios.schedulers.policy.passes import Passes
 from hios.serving.pipeline import Pipeline, SubBlock, UnionStage
 from hios.serving.scenario import Scenario
 from hios.serving.stage_times import Device, block_stages, on_all_lanes, restricted, side_by_side
+
+if TYPE_CHECKING:
+    from hios.schedulers.policy.training import StageTime
 
 #: Times of a combined block, or how long it keeps lanes busy: by the sub-blocks that are present, by lanes less 1.
 _Rows = tuple[tuple[float, ...], ...]
@@ -200,11 +203,7 @@ class _GpgStages:
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario, self._device = scenario.plain, Device(scenario.plain)
-        # Times of stages are the device's, so contention of costs.json counts there, and may differ between models.
-        self._problems = [
-            Problem(model.problem.graph, dataclasses.replace(model.costs, contention="none"))
-            for model in scenario.models
-        ]
+        self._problems = _without_contention(scenario)
 
     def of(self, members: Sequence[SubBlock]) -> tuple[UnionStage, ...]:
         """Stages one after another, with the groups of all sub-blocks."""
@@ -232,3 +231,31 @@ class _GpgStages:
         return tuple(
             tuple((home[group[0]][0], tuple(home[v][1] for v in group)) for group in stage) for stage in chosen
         )
+
+
+def _without_contention(scenario: Scenario) -> list[Problem]:
+    """The models for GPG: times of stages are the device's.
+
+    So contention of costs.json counts there, if at all, and may differ between models.
+    """
+    return [
+        Problem(model.problem.graph, dataclasses.replace(model.costs, contention="none")) for model in scenario.models
+    ]
+
+
+def stages_to_learn(scenario: Scenario) -> tuple[dict[str, Problem], StageTime | None]:
+    """What a policy of GPG for a scenario is trained on (`hios.schedulers.policy.training.train`).
+
+    Returns:
+        The models by label; and how long stages take where that is not what the models say: on lanes, as long as in
+        combined blocks with ``top: {stages: gpg}``.
+    """
+    labels = [model.label for model in scenario.models]
+    if scenario.gpu:
+        return {model.label: model.problem for model in scenario.models}, None
+    device, number = Device(scenario.plain), {label: place for place, label in enumerate(labels)}
+
+    def stage_ms(groups: Sequence[tuple[str, Group]]) -> float:
+        return device.stage_ms([(number[label], group) for label, group in groups], scenario.lanes)
+
+    return dict(zip(labels, _without_contention(scenario), strict=True)), stage_ms

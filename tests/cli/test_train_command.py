@@ -138,17 +138,39 @@ def test_settings_of_launchers_are_checked(files: tuple[Path, Path], tmp_path: P
         (("--set", "replay"), "--set: found replay; allowed: NAME=VALUE"),
         (("--set", "replay=many"), "--set replay: found many; allowed: a whole number"),
         (("--set", "update=none"), "--set update: found none; allowed: error, printed"),
-        (("--set", "most=11"), "most: found 11; allowed: at most 10"),
-        (("--set", "gamma=2"), "gamma: found 2; allowed: at most 1"),
-        (("--set", "batch=0"), "batch: found 0; allowed: at least 1"),
+        (("--set", "most=11"), "most: found 11; allowed: 1 to 10"),
+        (("--set", "gamma=2"), "gamma: found 2; allowed: 0 to 1"),
+        (("--set", "batch=0"), "batch: found 0; allowed: 1 to 100,000"),
+        (("--set", "value_layers=-5"), "value_layers: found -5; allowed: units of 1 to 8 layers, each 1 to 4,096"),
+        (("--set", "policy_layers=0"), "policy_layers: found 0; allowed: units of 1 to 8 layers, each 1 to 4,096"),
+        (("--set", "value_layers=8,99999"), "value_layers: found 8,99999; allowed: units of 1 to 8 layers"),
+        (("--set", "replay=100000000000"), "replay: found 100000000000; allowed: 1 to 1,000,000"),
+        (("--set", "replay=1000000", "--set", "samples=1000"), "replay: found 1000000, with 4000 numbers in a state; "),
+        (("--set", "step_s=1e6"), "step_s: found 1e+06; allowed: 0.001 to 3,600"),
+        (("--set", "step_s=3000"), "step_s: found 3000 with 50 tasks/s of one; allowed: at most 800, as 50 steps"),
+        (("--set", "intervals=1", "--set", "most=1"), "intervals: found 1 for 2 blocks; allowed: at least 2, as"),
     ):
         done = _run("train", scenario, "--learn", "launcher", *arguments, "--output", tmp_path / "launcher.safetensors")
         assert done.exit_code in (1, 2)
         assert message in done.output
+        assert "Traceback" not in done.output
+        assert isinstance(done.exception, SystemExit)
     both = _run("train", *files, "--learn", "launcher", "--output", tmp_path / "launcher.safetensors")
     assert "found 2 files; allowed: with --learn launcher, a scenario alone" in both.output
     alone = _run("train", scenario, "--calibration", scenario, "--output", tmp_path / "policy.safetensors")
     assert "--calibration: found without --learn launcher; allowed: with it" in alone.output
+
+
+def test_stages_on_lanes(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """On the lanes of a scenario operators side by side take less time, whatever the contention in costs.json."""
+    costs = json.loads(files[1].read_text())
+    files[1].write_text(json.dumps({**costs, "contention": {"kind": "blend", "alpha": 1.0}}), encoding="utf-8")
+    shares = []
+    for arguments in ((_scenario(files, tmp_path),), files):
+        done = _run("train", *arguments, "--steps", 2, "--output", tmp_path / "policy.safetensors")
+        assert done.exit_code == 0, done.output
+        shares.append(float(re.findall(r"safetensors: (\S+) of the sequential latency", done.stdout)[0]))
+    assert shares[0] < 0.9 < shares[1] == 1.0
 
 
 def test_models_of_a_scenario(files: tuple[Path, Path], tmp_path: Path) -> None:

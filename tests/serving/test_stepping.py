@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 
 import pytest
@@ -148,3 +149,25 @@ def test_new_intervals_begin_with_their_next_multiple(kind: _Kind) -> None:
     steps.change(pipeline, [QueueRules(9, interval_s=2.0)])
     steps.run_to(9.0)
     assert steps.record().launched_s == [0.0, 3.0, 4.0, 6.0, 8.0]
+
+
+@pytest.mark.parametrize("kind", [ReferenceSteps, CompiledSteps])
+def test_a_tick_waits_only_for_a_task_that_finds_no_room(kind: _Kind) -> None:
+    """One task in flight, ticks every second: one without a task is lost, and one whose task has expired as well."""
+    times = (((0.0,), (1.5,)),)
+    pipeline = Pipeline(1, (1,), (((0, 0),),), times, times, "all", in_flight=1)
+    rules = QueueRules(9, interval_s=1.0)
+    cases: tuple[tuple[float, list[float], list[float]], ...] = (
+        (math.inf, [0.25], [1.0]),  # the tick at 0 finds no task
+        (math.inf, [0.0, 0.1], [0.0, 1.5]),  # that at 1 finds a task but no room
+        (
+            1.0,
+            [0.0, 0.1, 1.3],
+            [0.0, math.inf, 2.0],
+        ),  # its task expires at 1.1, and the next one waits for the tick at 2
+    )
+    for deadline_s, arrivals, launched_s in cases:
+        tasks = trace(*((time, 0) for time in arrivals))
+        steps = kind(pipeline, [dataclasses.replace(rules, deadline_s=deadline_s)], tasks, 9.0)
+        steps.run_to(9.0)
+        assert list(steps.record().launched_s) == launched_s

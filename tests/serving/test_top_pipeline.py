@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hios.errors import HiosError
+from hios.formats.scenario_file import Overheads
+from hios.schedulers.policy.endings import combined
 from hios.schedulers.policy.network import initial_weights
 from hios.schedulers.policy.policy_file import write_policy
+from hios.schedulers.policy.training import Pool, Settings, train
 from hios.serving.pipeline import UnionStage
 from hios.serving.policies import policy
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
 from hios.serving.stage_times import Device, restricted
-from hios.serving.top_pipeline import combined_stages
+from hios.serving.top_pipeline import combined_stages, stages_to_learn
 from tests.serving.scenarios import scenario, served, written
 
 _BRANCHES = [[2.0, 1.0, 0.5], [3.0], [1.0, 1.0, 2.0, 0.5]]
@@ -88,6 +93,47 @@ def test_blocks_of_two_models_share_stages() -> None:
     given = scenario(*models, lanes=2, top={"combined": [{"one": (0,), "two": (0,)}], "stages": "gpg"})
     (stages,) = policy("top").make(given).stages
     assert [sorted(place for place, _ in stage) for stage in stages] == [[0, 1]]
+
+
+def test_training_has_the_times_of_serving() -> None:
+    """On lanes, stages of a combination take in training what they take in a combined block; sequences as well."""
+    given = _given(combined=())
+    given = dataclasses.replace(given, file=msgspec.structs.replace(given.file, overheads=Overheads(stage_ms=0.1)))
+    problems, stage_time = stages_to_learn(given)
+    pool, device = Pool(problems, 3, 8, stage_time), Device(given)
+    start = combined(part for block in (pool.blocks[0], pool.blocks[3]) for part in block)
+    operators = [(0, 0), (0, 1), (0, 2), (1, 0)]
+    alone = sum(device.stage_ms([(model, (v,))], 2) for model, v in operators)
+    assert pool.sequential_ms(start) == pytest.approx(alone) == pytest.approx(4.5 + 4 * 0.1)
+    seen = set()
+    for number in range(start.count):
+        stage = start.ending(number).stage
+        groups = [(operators[v] if v < 3 else (1, 0)) for (v,) in stage]
+        expected = device.stage_ms([(model, (v,)) for model, v in groups], 2)
+        assert pool.stage_ms(stage) == pytest.approx(expected)
+        seen.add(round(expected, 3))
+    assert min(seen) == 0.6
+    assert max(seen) == 2.6  # all at once: 2 + 0.5 ms on one lane
+
+
+def test_training_on_lanes_has_something_to_learn() -> None:
+    """Costs of cores say that operators side by side gain nothing; on two lanes they do, and training finds it."""
+    left, right = served("left", [[2.0, 2.0], [1.0, 1.0]], 40.0), served("right", [[2.0], [1.0]], 80.0)
+    given = scenario(left, right, lanes=2, top={"stages": "gpg"})
+    problems, stage_time = stages_to_learn(given)
+    settings = Settings(steps=60, most=2, value_layers=(32, 32))
+    shares = [share for _, share in train(problems, settings, stage_time=stage_time).curve]
+    assert min(shares) < 0.8
+    without = train({model.label: model.problem for model in given.models}, settings)
+    assert [share for _, share in without.curve] == pytest.approx([1.0] * len(without.curve))
+
+
+def test_training_for_a_gpu_has_the_times_of_its_costs() -> None:
+    """There the costs say how long a stage takes."""
+    given = _given(gpu=True)
+    problems, stage_time = stages_to_learn(given)
+    assert stage_time is None
+    assert list(problems.values()) == [model.problem for model in given.models]
 
 
 def test_a_policy_decides_without_training(tmp_path: Path) -> None:

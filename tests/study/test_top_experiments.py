@@ -11,6 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from benchmarks.networks import inception_v3, squeezenet, synthetic_costs
 from hios import artifacts
 from hios.charts import marks
 from hios.cli import main
@@ -29,12 +30,15 @@ from hios.formats.top_study_file import (
 from hios.platforms.model import descriptions
 from hios.platforms.model.kernel_work import kernels
 from hios.platforms.model.model_predicting import predicted_costs
+from hios.problem import Problem
+from hios.schedulers.ios_space import Block, block_space
+from hios.schedulers.policy.combining import combined_problem, model_blocks
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
 from hios.study import registry
 from hios.study.figure_data import FigureData
 from hios.study.top_experiments import across_models, batched, copied, overloaded, synchronous_per_s
-from hios.study.top_learning import run
+from hios.study.top_learning import R, S, run, transitions
 from hios.study.top_memory import Memory, memory_of
 from hios.study.verdicts import Verdict
 from tests.serving.scenarios import scenario, served
@@ -45,6 +49,8 @@ _SMALL = TopStudy(
     most=2, copies=2, batches=(1, 8), gpus=("rtx3080", "h100-sxm"), steps=3, samples=2, transitions=10_000
 )
 _GPU = "a100-pcie-40gb"
+#: Two fire modules, an Inception A and an E block.
+_BLOCKS = (("squeezenet", 1), ("squeezenet", 3), ("inception_v3", 1), ("inception_v3", 10))
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +69,21 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         settings = {"lanes": 1, "duration_s": 1.0, "models": models, "top": {"most": 2}}
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     return {name: folder / f"{name}.yaml" for name in scenarios}
+
+
+def test_transitions_of_combined_blocks() -> None:
+    """Fire modules and Inception A blocks: what a search finds, and what the specification says of larger ones."""
+    by_name = {}
+    for graph in (inception_v3(), squeezenet()):
+        by_name[graph.name] = model_blocks(graph.name, Problem(graph, synthetic_costs(graph)))
+    fire, other, a, e = (by_name[name][number] for name, number in _BLOCKS)
+    for blocks, states, expected in (((fire, a), 949, 64_391), ((fire, other), 169, 3_431)):
+        union = combined_problem(blocks)
+        searched = block_space(Block.of(union.order, [[u for u, _ in row] for row in union.predecessors]), R, S)
+        assert (searched.states, searched.transitions) == (states, expected)
+        assert transitions(blocks) == expected
+    for block, count, about in ((a, 2, 1.18e6), (a, 3, 1.29e9), (e, 2, 2.3e7), (e, 4, 5.3e14)):
+        assert transitions([block] * count) == pytest.approx(about, rel=0.01)
 
 
 def _run(experiment: str, given: dict[str, Path]) -> TopStudyFile:

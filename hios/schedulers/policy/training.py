@@ -14,7 +14,7 @@ import numpy as np
 
 from hios.artifacts import Json
 from hios.errors import HiosError
-from hios.problem import Problem
+from hios.problem import Group, Problem, Stage
 from hios.schedulers.policy.combining import combined_problem, model_blocks
 from hios.schedulers.policy.endings import CombinedState, SubBlock, combined, sub_blocks
 from hios.schedulers.policy.features import features
@@ -205,6 +205,10 @@ def discounted(kind: str, latencies_ms: Sequence[float], sequential_ms: float) -
     )
 
 
+#: Time in milliseconds of a stage: of groups, each with the name of its model and numbers of operators of its problem.
+StageTime = Callable[[Sequence[tuple[str, Group]]], float]
+
+
 class Pool:
     """The blocks of all models as one problem, of which combinations are drawn.
 
@@ -212,9 +216,10 @@ class Pool:
         problems: by the name of the model.
         r: largest number of operators in a group.
         s: largest number of groups in a stage.
+        stage_time: how long stages take, if not what `Problem.stage_ms` says of the problem.
     """
 
-    def __init__(self, problems: Mapping[str, Problem], r: int, s: int) -> None:
+    def __init__(self, problems: Mapping[str, Problem], r: int, s: int, stage_time: StageTime | None = None) -> None:
         blocks = [
             block
             for label, problem in problems.items()
@@ -224,6 +229,9 @@ class Pool:
         if not blocks:
             raise HiosError("train: found no operator that takes any time; required: at least one")
         self.problem = combined_problem(blocks, one_block=False)
+        self._stage_time = stage_time
+        #: Of every operator of the problem, the name of its model and its number there.
+        self._home = [(block.label, v) for block in blocks for v in block.operators]
         before = [[u for u, _ in row] for row in self.problem.predecessors]
         labels = [
             (operator.type, self.problem.time[v], self.problem.utilization[v])
@@ -241,9 +249,18 @@ class Pool:
         count = chance.randint(1, min(most, len(self.blocks)))
         return combined(part for block in chance.sample(self.blocks, count) for part in block)
 
+    def stage_ms(self, stage: Stage) -> float:
+        """Time of a stage in milliseconds."""
+        if self._stage_time is None:
+            return self.problem.stage_ms(stage)
+        return self._stage_time([(self._home[group[0]][0], tuple(self._home[v][1] for v in group)) for group in stage])
+
     def sequential_ms(self, start: CombinedState) -> float:
         """Time of the operators of a combination one after another."""
-        return sum(self.problem.time[v] for state in start.states for v in state.block.operators)
+        operators = (v for state in start.states for v in state.block.operators)
+        if self._stage_time is None:
+            return sum(self.problem.time[v] for v in operators)
+        return sum(self.stage_ms(((v,),)) for v in operators)
 
 
 def _places(problem: Problem) -> dict[int, int]:
@@ -251,7 +268,10 @@ def _places(problem: Problem) -> dict[int, int]:
 
 
 def train(
-    problems: Mapping[str, Problem], settings: Settings, progress: Callable[[int, float | None], None] | None = None
+    problems: Mapping[str, Problem],
+    settings: Settings,
+    progress: Callable[[int, float | None], None] | None = None,
+    stage_time: StageTime | None = None,
 ) -> Trained:
     """Train a policy on random combinations of the blocks of some models.
 
@@ -263,11 +283,12 @@ def train(
         problems: by the name of the model, all on one platform.
         settings: of the training.
         progress: is told the number of steps learned, and the mean latency where it was taken.
+        stage_time: how long stages take, if not what the problems say: on lanes, say.
 
     Raises:
         HiosError: no operator takes any time, or the costs have different contention models.
     """
-    pool = Pool(problems, settings.r, settings.s)
+    pool = Pool(problems, settings.r, settings.s, stage_time)
     chance = random.Random(settings.seed)
     judges = [pool.draw(chance, settings.most) for _ in range(_JUDGES)]
     weights = initial_weights(settings.seed)
@@ -315,7 +336,7 @@ def _played(pool: Pool, policy: Policy, settings: Settings, chance: random.Rando
             action = chance.random() if chance.random() < free else float(planned) + chance.gauss(0.0, noise)
             action = min(max(action, 0.0), 1.0)
             ending = state.ending(index_of(action, state.count))
-            gained = reward(settings.reward, pool.problem.stage_ms(ending.stage), sequential[id(start)])
+            gained = reward(settings.reward, pool.stage_ms(ending.stage), sequential[id(start)])
             yield Step(state.leaves, action, gained, ending.left.leaves)
             if ending.left.count:
                 after.append((start, ending.left))
@@ -332,7 +353,7 @@ def mean_share(pool: Pool, policy: Policy, starts: Sequence[CombinedState]) -> f
         after = []
         for (number, state), action in zip(going, actions, strict=True):
             ending = state.ending(index_of(float(action), state.count))
-            total[number] += pool.problem.stage_ms(ending.stage)
+            total[number] += pool.stage_ms(ending.stage)
             if ending.left.count:
                 after.append((number, ending.left))
         going = after

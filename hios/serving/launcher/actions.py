@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hios.errors import HiosError
 from hios.schedulers.policy.perceptron import Array
 from hios.serving.launcher.launcher_settings import LauncherSettings
 from hios.serving.pipeline import SubBlock
@@ -21,7 +22,7 @@ from hios.serving.work_bound import least_work_s
 LONGEST_S = 1.0
 #: The shortest useful interval is this share of the time that all lanes together need for a task at least.
 _SHORTEST = 0.25
-#: Where tasks take no time.
+#: No interval is shorter, also where tasks take no time: the simulator carries out every tick.
 _LEAST_S = 1e-4
 
 
@@ -47,7 +48,7 @@ class ActionSpace:
         shortest_s: by model, the shortest interval.
         rates: by model, tasks that arrive in a second.
         log: whether intervals are on a log scale from the shortest one (0) to 1 s (1); else they are the numbers
-            themselves, but at least the shortest one.
+            themselves, in seconds, but at least 0.1 ms: 0 would be no interval.
     """
 
     blocks: tuple[int, ...]
@@ -58,12 +59,22 @@ class ActionSpace:
 
     @classmethod
     def of(cls, scenario: Scenario, settings: LauncherSettings) -> ActionSpace:
-        """The actions of a scenario."""
+        """The actions of a scenario.
+
+        Raises:
+            HiosError: there are so few parts that combined blocks are always larger than H.
+        """
         blocks = tuple(len(model.blocks) for model in scenario.models)
+        parts, least = settings.intervals or sum(blocks), math.ceil(sum(blocks) / settings.most)
+        if parts < least:
+            raise HiosError(
+                f"intervals: found {parts} for {sum(blocks)} blocks; allowed: at least {least}, as combined blocks "
+                f"have at most {settings.most} of them (most), or 0: as many as there are blocks"
+            )
         work = [least_work_s(model, gpu=scenario.gpu) for model in scenario.models]
         shortest = tuple(min(LONGEST_S, max(_LEAST_S, _SHORTEST * own / scenario.lanes)) for own in work)
         rates = tuple(model.rate for model in scenario.models)
-        return cls(blocks, settings.intervals or sum(blocks), shortest, rates, settings.interval_scale == "log")
+        return cls(blocks, parts, shortest, rates, settings.interval_scale == "log")
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -94,7 +105,7 @@ class ActionSpace:
         shortest = self.shortest_s[model]
         if self.log:
             return float(shortest ** (1 - number) * LONGEST_S**number)
-        return max(number, shortest)
+        return max(number, _LEAST_S)
 
     def number_of(self, model: int, interval_s: float) -> float:
         """The number that means an interval."""
@@ -106,20 +117,28 @@ class ActionSpace:
         return min(1.0, max(0.0, math.log(interval_s / shortest) / math.log(LONGEST_S / shortest)))
 
     def alone(self) -> Array:
-        """Actions that combine nothing, and empty the queues twice as fast as tasks arrive."""
+        """Actions that combine as little as there are parts for, and empty the queues twice as fast as tasks arrive."""
         intervals = [0.5 / rate if rate > 0 else LONGEST_S for rate in self.rates]
         first = [self.number_of(model, min(LONGEST_S, interval)) for model, interval in enumerate(intervals)]
         blocks = [(place % self.parts + 0.5) / self.parts for place in range(sum(self.blocks))]
         return np.array([*first, *blocks])
 
     def numbers(self, decision: Decision) -> Array:
-        """Actions that mean a decision: a combined block is where its first block is in those of `alone`."""
+        """Actions that mean a decision: a combined block is where its first block is in those of `alone`, if it can be.
+
+        Args:
+            decision: of at most as many combined blocks as there are parts.
+        """
         numbers = self.alone()
         count = len(self.blocks)
-        place = {member: count + number for number, member in enumerate(self.members)}
+        place = {member: number for number, member in enumerate(self.members)}
         numbers[:count] = [self.number_of(model, interval) for model, interval in enumerate(decision.intervals_s)]
+        free = dict.fromkeys(range(self.parts))
         for members in decision.combined:
-            numbers[[place[member] for member in members]] = numbers[place[members[0]]]
+            wanted = place[members[0]] % self.parts
+            part = wanted if wanted in free else next(iter(free))
+            del free[part]
+            numbers[[count + place[member] for member in members]] = (part + 0.5) / self.parts
         return numbers
 
     def drawn(self, chance: random.Random, most: int) -> Decision:

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from hios.artifacts import Json, replacing
-from hios.errors import ArtifactError
+from hios.errors import ArtifactError, HiosError
 from hios.schedulers.policy.perceptron import Array, Perceptron, Weights
 from hios.serving.launcher.actions import ActionSpace, Decision
 from hios.serving.launcher.launcher_settings import LauncherSettings
@@ -97,7 +97,7 @@ class Launcher:
             )
         try:
             return _of(json.loads(metadata[_KEY]), actors)
-        except (ValueError, KeyError, TypeError) as error:
+        except (HiosError, ValueError, KeyError, TypeError) as error:
             raise ArtifactError(f"{path}: written by another version of hios ({error}); train it again") from error
 
     def require(self, scenario: Scenario, path: str | Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_type_hints
 
-from hios.errors import HiosError
+from hios.errors import HiosError, shown
 from hios.formats.base import MOST_SUB_BLOCKS
 
 
@@ -22,7 +22,8 @@ class LauncherSettings:
         samples: rows of the state (n, paper: 10).
         most: largest number of sub-blocks of a combined block; a step with a larger one, a superblock, has reward 0 and
             changes nothing (H, paper: 2 to 4).
-        intervals: parts into which [0, 1] is divided for blocks; 0: as many as there are blocks (paper).
+        intervals: parts into which [0, 1] is divided for blocks; 0: as many as there are blocks (paper). At least so
+            many that all blocks can be in combined blocks of at most H.
         replay: transitions that are kept, and from which on learning starts (paper: 2000).
         batch: transitions of a step of learning (paper: 100).
         gamma: discount (paper: 0.95).
@@ -31,7 +32,12 @@ class LauncherSettings:
         alone: steps in which the critics learn alone (paper: 0).
         value_layers: units of the hidden layers of the critics (paper: 1024, 512, 300).
         policy_layers: units of the hidden layers of the actors (paper: 500, 128).
-        follow: how far target networks follow in a step (paper: unknown); 1: there are none.
+        follow: how far target networks follow in a step (paper: it has them, but does not say how they follow); 1:
+            there are none.
+        pull: how strongly actors are kept from the ends of [0, 1], where the gradient of the sigmoid vanishes (paper:
+            0).
+        clip: z-scores of the measures count as this at most; 0: no limit (paper). With none, a step with a full queue
+            outweighs all others.
         exploration: ``none`` (paper), noise on ``all`` actions, or on a random ``part`` of them after random decisions
             without superblocks that fill the replay buffer. With noise on all, nearly every action is a superblock.
         noise_first: standard deviation of the noise in the first step.
@@ -39,7 +45,8 @@ class LauncherSettings:
         update: the critics move by the TD ``error``, or as ``printed`` in (3) (paper), which lacks it.
         scores: mean and deviation that normalize the reward are ``frozen`` once the replay buffer is full, or
             ``running`` (paper: unknown), which changes rewards of the past.
-        interval_scale: intervals between the shortest useful one and 1 s on a ``log`` scale, or ``linear`` (paper).
+        interval_scale: intervals between the shortest useful one and 1 s on a ``log`` scale, or ``linear`` from 0.1 ms
+            to 1 s (paper: above 0).
         latency: counts from the ``arrival`` of a task, or from when it left its queue: ``inference`` (paper).
         start: the first policy combines nothing (``alone``), or anything: ``random`` (paper); ``searched``: when the
             replay buffer is full, it is the best of the decisions in it, as far as some traces can tell.
@@ -68,6 +75,8 @@ class LauncherSettings:
     value_layers: tuple[int, ...] = (256, 128)
     policy_layers: tuple[int, ...] = (128, 64)
     follow: float = 0.01
+    pull: float = 1.0
+    clip: float = 3.0
     exploration: Literal["part", "all", "none"] = "part"
     noise_first: float = 0.2
     noise_last: float = 0.02
@@ -84,41 +93,53 @@ class LauncherSettings:
     judged_every: int = 100
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            if getattr(self, name) < least:
-                raise HiosError(f"{name}: found {getattr(self, name):g}; allowed: at least {least:g}")
-        if self.most > MOST_SUB_BLOCKS:
-            raise HiosError(f"most: found {self.most}; allowed: at most {MOST_SUB_BLOCKS}")
-        for name in ("gamma", "follow"):
-            if getattr(self, name) > 1:
-                raise HiosError(f"{name}: found {getattr(self, name):g}; allowed: at most 1")
+        for name, (least, most) in _LIMITS.items():
+            if not least <= getattr(self, name) <= most:  # NaN is not
+                raise HiosError(f"{name}: found {_stated(getattr(self, name))}; allowed: {least:,} to {most:,}")
+        for name in ("value_layers", "policy_layers"):
+            layers: tuple[int, ...] = getattr(self, name)
+            if not 1 <= len(layers) <= _MOST_LAYERS or not all(1 <= units <= _MOST_UNITS for units in layers):
+                stated = shown(",".join(map(str, layers)), quoted=False)
+                raise HiosError(
+                    f"{name}: found {stated}; allowed: units of 1 to {_MOST_LAYERS} layers, each 1 to {_MOST_UNITS:,}"
+                )
 
 
-_LEAST = {
-    "steps": 1,
-    "seed": 0,
-    "step_s": 1e-3,
-    "samples": 1,
-    "most": 1,
-    "intervals": 0,
-    "replay": 1,
-    "batch": 1,
-    "gamma": 0,
-    "rate": 0,
-    "policy_rate": 0,
-    "alone": 0,
-    "follow": 0,
-    "noise_first": 0,
-    "noise_last": 0,
-    "variance": 0,
-    "wait_ms": 0,
-    "judged_every": 1,
+def _stated(number: float) -> str:
+    return f"{number:g}" if isinstance(number, float) else shown(number)
+
+
+#: Least and largest values. Beyond the largest ones, memory would not do, or no training would ever end.
+_LIMITS: dict[str, tuple[float, float]] = {
+    "steps": (1, 10**9),
+    "seed": (0, 10**18),
+    "step_s": (0.001, 3600),
+    "samples": (1, 1000),
+    "most": (1, MOST_SUB_BLOCKS),
+    "intervals": (0, 10**5),
+    "replay": (1, 10**6),
+    "batch": (1, 10**5),
+    "gamma": (0, 1),
+    "rate": (0, 1),
+    "policy_rate": (0, 1),
+    "alone": (0, 10**9),
+    "follow": (0, 1),
+    "pull": (0, 10**6),
+    "clip": (0, 10**6),
+    "noise_first": (0, 10),
+    "noise_last": (0, 10),
+    "variance": (0, 10**15),
+    "wait_ms": (0, 10**12),
+    "judged_every": (1, 10**9),
 }
+_MOST_LAYERS, _MOST_UNITS = 8, 4096
 
 #: What a setting can be.
 Value = int | float | str | tuple[int, ...]
-#: Changes of the defaults by the size of a training. ``paper`` has the paper's sizes and its constants; what it leaves
-#: open, or prints wrongly, is as by default.
+#: Changes of the defaults by the size of a training. ``paper`` has the paper's steps, their length, its replay buffer
+#: and its layers; the paper's samples, batch, discount and rate of the critics are the defaults. All else is as by
+#: default, also where the paper has another value: that is in ``AS_PRINTED``, except for H, which is 4 on the paper's
+#: server.
 SIZES: dict[str, dict[str, Value]] = {
     "default": {},
     "paper": {
@@ -131,11 +152,12 @@ SIZES: dict[str, dict[str, Value]] = {
     },
     "small": {"steps": 600, "step_s": 2.0, "replay": 200, "value_layers": (64, 32), "policy_layers": (64, 32)},
 }
-#: Changes to Algorithm 1 as it is printed.
+#: Changes to Algorithm 1 as it is printed. It has target networks, but does not say how they follow: as by default.
 AS_PRINTED: dict[str, Value] = {
     "policy_rate": 0.001,
     "alone": 0,
-    "follow": 1.0,
+    "pull": 0.0,
+    "clip": 0.0,
     "exploration": "none",
     "update": "printed",
     "scores": "running",
@@ -186,7 +208,7 @@ def _number(name: str, text: str, kind: type) -> Any:
         return kind(text)
     except ValueError:
         what = "a whole number" if kind is int else "a number"
-        raise HiosError(f"--set {name}: found {text}; allowed: {what}") from None
+        raise HiosError(f"--set {name}: found {shown(text, quoted=False)}; allowed: {what}") from None
 
 
 def differences(settings: LauncherSettings) -> dict[str, Value]:

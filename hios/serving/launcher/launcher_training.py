@@ -52,6 +52,8 @@ class Judge:
 
     def __init__(self, scenario: Scenario, settings: LauncherSettings, repeats: Sequence[int] = JUDGING) -> None:
         self.decisions = Decisions(scenario, settings)
+        #: Sub-blocks that a combined block may have (H).
+        self.most = settings.most
         self._scenario = scenario
         self._traces = [draw(scenario, repeat) for repeat in repeats]
 
@@ -235,16 +237,20 @@ class _Training:
         return noisy
 
     def _learn(self, batch: Batch) -> None:
-        if self._scores is None or self._settings.scores == "running":
-            self._scores = Scores.of(self._replay.measured())
-        gained = rewards(self._scores.normalized(batch.measures))
-        gained[batch.superblock] = 0.0
         self._agents.update(
             self._tensor(batch.states),
             torch.from_numpy(batch.actions),
-            torch.from_numpy(gained.astype(np.float32)),
+            torch.from_numpy(self._rewards(batch).astype(np.float32)),
             self._tensor(batch.next_states),
         )
+
+    def _rewards(self, batch: Batch) -> Array:
+        """Rewards of transitions, a column for each agent."""
+        if self._scores is None or self._settings.scores == "running":
+            self._scores = Scores.of(self._replay.measured())
+        gained = rewards(self._scores.normalized(batch.measures, self._settings.clip))
+        gained[batch.superblock] = 0.0
+        return gained
 
     def _tensor(self, states: Array) -> Tensor:
         """States as the networks take them."""
@@ -262,14 +268,20 @@ class _Training:
             return []
         measures = np.array([row for _, row in self._seen])
         scores = self._scores or Scores.of(measures)
-        order = np.argsort(-rewards(scores.normalized(measures))[:, 0], kind="stable")
+        order = np.argsort(-rewards(scores.normalized(measures, self._settings.clip))[:, 0], kind="stable")
         return [self._seen[place][0] for place in order[:_TRIED]]
 
 
 def best_static(judge: Judge, decisions: Sequence[Decision]) -> tuple[Decision, tuple[float, float]]:
-    """The best of some decisions on the traces of a judge, and how good it is."""
-    chosen, value = decisions[0], judge.static(decisions[0])
-    for decision in decisions[1:]:
+    """The best of some decisions on the traces of a judge, and how good it is; superblocks do not count.
+
+    Args:
+        judge: compares them.
+        decisions: the first one of at most H sub-blocks.
+    """
+    first, *others = (decision for decision in decisions if decision.largest <= judge.most)
+    chosen, value = first, judge.static(first)
+    for decision in others:
         if judge.better(other := judge.static(decision), value):
             chosen, value = decision, other
     return chosen, value
@@ -292,5 +304,5 @@ def random_search(scenario: Scenario, settings: LauncherSettings, judge: Judge) 
         if measures is not None:
             seen.append((decision, measures))
     rows = np.array([row for _, row in seen])
-    order = np.argsort(-rewards(Scores.of(rows).normalized(rows))[:, 0], kind="stable")
+    order = np.argsort(-rewards(Scores.of(rows).normalized(rows, settings.clip))[:, 0], kind="stable")
     return best_static(judge, [first, *(seen[place][0] for place in order[:_TRIED])])

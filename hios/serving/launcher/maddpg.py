@@ -16,8 +16,8 @@ from hios.schedulers.policy.perceptron import Array, Weights, initial
 from hios.serving.launcher.actions import bounds
 from hios.serving.launcher.launcher_settings import LauncherSettings
 
-#: Beyond this, the input of the last sigmoid of an actor is pulled back: its gradient would vanish. An action of 0.011
-#: is within it.
+#: Beyond this, the input of the last sigmoid of an actor is pulled back (``LauncherSettings.pull``): its gradient would
+#: vanish. An action of 0.011 is within it.
 _FAR = 4.5
 #: Weights of the last layer of an actor in the beginning, over those of other layers (DDPG has 3e-3): the first policy
 #: says the same in all states.
@@ -150,13 +150,19 @@ class Agents:
         return 0.5 * (values - targets).square().mean()
 
     def actor_loss(self, agent: int, states: Tensor, actions: Tensor) -> Tensor:
-        """Minus the mean of Q^i with the agent's own action from its policy (4), those of others from the replay."""
+        """Minus the mean of Q^i with the agent's own action from its policy (4), those of others from the replay.
+
+        The setting ``pull`` adds what keeps actions from the ends of [0, 1].
+        """
         begin, end = self._bounds[agent]
         logits = self.actors[agent](states)
         own = torch.sigmoid(logits)
         joined = torch.cat([states, actions[:, :begin], own, actions[:, end:]], dim=1)
+        value = self.critics[agent](joined).mean()
+        if not self._settings.pull:
+            return -value
         far = torch.relu(logits.abs() - _FAR).square().mean()
-        return far - self.critics[agent](joined).mean()
+        return self._settings.pull * far - value
 
 
 def _actions(actors: Sequence[TorchPerceptron], states: Tensor) -> Tensor:

@@ -7,7 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hios.errors import HiosError
 from hios.schedulers.policy.perceptron import Array
+
+#: Memory that transitions may take.
+_MOST_BYTES = 4 * 10**9
 
 
 class Batch(NamedTuple):
@@ -28,9 +32,18 @@ class Replay:
         state: numbers of a state.
         actions: numbers of all agents.
         measures: numbers of a step's measures.
+
+    Raises:
+        HiosError: they would take too much memory.
     """
 
     def __init__(self, capacity: int, state: int, actions: int, measures: int) -> None:
+        row_bytes = 4 * (2 * state + actions) + 8 * measures + 1
+        if capacity * row_bytes > _MOST_BYTES:
+            raise HiosError(
+                f"replay: found {capacity}, with {state} numbers in a state; allowed: at most "
+                f"{_MOST_BYTES // row_bytes}, which take {_MOST_BYTES / 1e9:g} GB"
+            )
         self.capacity, self.count = capacity, 0
         self._rows = Batch(
             np.zeros((capacity, state), np.float32),

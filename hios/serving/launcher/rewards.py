@@ -11,8 +11,8 @@ from hios.serving.stepping import StepMeasures
 
 #: Weights a, b and c of utilisation, latency and variance (TOP, section VI-B).
 WEIGHTS = (0.4, 0.4, 0.2)
-#: Z-scores beyond this count as this: one step with a full queue would outweigh all others.
-_MOST = 3.0
+#: A larger exponent counts as this, so that rewards are numbers that single precision has.
+_LARGEST = 80.0
 
 
 def measures_row(measures: StepMeasures) -> list[float]:
@@ -35,9 +35,10 @@ class Scores:
         deviation = rows.std(axis=0)
         return cls(rows.mean(axis=0), np.where(deviation > 0, deviation, 1.0))
 
-    def normalized(self, rows: Array) -> Array:
-        """Z-scores, at most 3 in size."""
-        return np.clip((rows - self.mean) / self.deviation, -_MOST, _MOST)
+    def normalized(self, rows: Array, clip: float) -> Array:
+        """Z-scores, of at most ``clip`` in size; 0: no limit."""
+        scores: Array = (rows - self.mean) / self.deviation
+        return np.clip(scores, -clip, clip) if clip else scores
 
 
 def rewards(scores: Array) -> Array:
@@ -48,5 +49,5 @@ def rewards(scores: Array) -> Array:
     a, b, c = WEIGHTS
     utilisation, latencies, variance = scores[:, :1], scores[:, 1:-1], scores[:, -1:]
     own = np.concatenate([latencies.mean(axis=1, keepdims=True), latencies], axis=1)
-    values: Array = np.exp(a * utilisation - b * own - c * variance)
+    values: Array = np.exp(np.minimum(a * utilisation - b * own - c * variance, _LARGEST))
     return values

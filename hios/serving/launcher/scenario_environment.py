@@ -9,6 +9,7 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
+from hios.errors import HiosError
 from hios.schedulers.policy.perceptron import Array
 from hios.serving.arrivals import Trace, draw
 from hios.serving.calibration import with_interference
@@ -17,7 +18,7 @@ from hios.serving.launcher.launcher_settings import LauncherSettings
 from hios.serving.launcher.observation import Watched, sampled, state_size
 from hios.serving.launcher.rewards import measures_row
 from hios.serving.pipeline import Pipeline, QueueRules, queue_rules
-from hios.serving.scenario import Scenario
+from hios.serving.scenario import MOST_TASKS, Scenario
 from hios.serving.stepping import Steps, begun
 from hios.serving.top_pipeline import TopPipelines
 
@@ -65,9 +66,16 @@ class LauncherEnvironment:
         scenario: models, rates, lanes.
         settings: length of a step, samples, H.
         first: the decision that holds until a first one is no superblock.
+
+    Attributes:
+        state: in which the next step begins.
+
+    Raises:
+        HiosError: more tasks would arrive in an episode than a scenario may have.
     """
 
     def __init__(self, scenario: Scenario, settings: LauncherSettings, first: Decision) -> None:
+        _require_few_tasks(scenario, settings)
         self._settings, self._decision = settings, first
         self._decisions = Decisions(scenario, settings)
         blocks = [len(model.blocks) for model in scenario.models]
@@ -89,16 +97,30 @@ class LauncherEnvironment:
     def step(self, decision: Decision) -> tuple[Array, Sequence[float] | None]:
         """Lines 6 to 16 of Algorithm 1: the state that follows, and what the step brought.
 
-        A superblock brings None: nothing runs, and state, intervals and combined blocks stay.
+        A superblock brings None: nothing runs, and state, intervals and combined blocks stay. After the last step of an
+        episode, the attribute ``state`` is that of the next one, in which nothing has happened.
         """
         if decision.largest > self._settings.most:
             return self.state, None
-        if not self._left:
-            self._begin()
         self._decision = decision
         self._decisions.change(self._steps, decision)
         began = self._steps.now
         end = (EPISODE - self._left + 1) * self._settings.step_s
-        self.state = sampled(self._steps, end, self._settings.samples, self._chance)
+        after = self.state = sampled(self._steps, end, self._settings.samples, self._chance)
+        measures = measures_row(self._steps.measured(began, self._settings.latency))
         self._left -= 1
-        return self.state, measures_row(self._steps.measured(began, self._settings.latency))
+        if not self._left:
+            self._begin()
+        return after, measures
+
+
+def _require_few_tasks(scenario: Scenario, settings: LauncherSettings) -> None:
+    """Refuse steps so long that the tasks of an episode would fill the memory; those of a file are given."""
+    if scenario.rows is not None:
+        return
+    label, rate = max(((model.label, model.rate) for model in scenario.models), key=lambda entry: entry[1])
+    if rate * EPISODE * settings.step_s > MOST_TASKS:
+        raise HiosError(
+            f"step_s: found {settings.step_s:g} with {rate:g} tasks/s of {label}; allowed: at most "
+            f"{MOST_TASKS / (rate * EPISODE):.3g}, as {EPISODE} steps may have {MOST_TASKS:,} tasks of a model"
+        )

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from hios.errors import HiosError
 from hios.serving.launcher.actions import ActionSpace, bounds
 from hios.serving.launcher.launcher_settings import LauncherSettings
 from tests.serving.scenarios import scenario, served
@@ -25,12 +26,13 @@ def test_blocks_in_the_same_part_are_combined() -> None:
 
 
 def test_intervals() -> None:
-    """On a log scale from the shortest one to 1 s; linear as the paper has them, but not below the shortest one."""
+    """On a log scale from the shortest one to 1 s; linear as the paper has them, but above 0."""
     blocks = [0.5] * 5
     assert _SPACE.decision([0.0, 1.0, *blocks]).intervals_s == pytest.approx((0.001, 1.0))
     assert _SPACE.decision([0.5, 0.5, *blocks]).intervals_s == pytest.approx((0.001**0.5, 0.1))
     linear = dataclasses.replace(_SPACE, log=False)
-    assert linear.decision([0.25, 0.001, *blocks]).intervals_s == pytest.approx((0.25, 0.01))
+    assert linear.decision([0.25, 0.001, *blocks]).intervals_s == pytest.approx((0.25, 0.001))
+    assert linear.decision([0.0, 1.0, *blocks]).intervals_s == pytest.approx((0.0001, 1.0))
     for space in (_SPACE, linear):
         for number in (0.2, 0.9):
             (interval_s, _) = space.decision([number, 0.0, *blocks]).intervals_s
@@ -73,3 +75,26 @@ def test_numbers_of_a_decision() -> None:
         decoded = _SPACE.decision(_SPACE.numbers(decision))
         assert sorted(decoded.combined) == sorted(decision.combined)
         assert decoded.intervals_s == pytest.approx(decision.intervals_s)
+
+
+@pytest.mark.parametrize(("parts", "most"), [(15, 2), (13, 3), (10, 3), (30, 1), (29, 2), (3, 10)])
+def test_fewer_parts_than_blocks(parts: int, most: int) -> None:
+    """Blocks are spread evenly over the parts, so the first decision is no superblock; and actions mean decisions."""
+    space = dataclasses.replace(_SPACE, blocks=(13, 5, 12), parts=parts, shortest_s=(0.001,) * 3, rates=(10.0,) * 3)
+    first = space.decision(space.alone())
+    assert first.largest <= most
+    chance = random.Random(parts)
+    for _ in range(20):
+        decision = space.decision([chance.random() for _ in range(space.total)])
+        assert sorted(space.decision(space.numbers(decision)).combined) == sorted(decision.combined)
+
+
+def test_too_few_parts_are_refused() -> None:
+    """Where combined blocks would always have more than H sub-blocks: one line with what is allowed."""
+    given = scenario(*(served(label, [[1.0]] * 15, 10.0) for label in ("a", "b")))
+    for intervals, most, least in ((13, 2, 15), (14, 2, 15), (1, 10, 3), (29, 1, 30)):
+        with pytest.raises(HiosError, match=f"intervals: found {intervals} for 30 blocks; allowed: at least {least}, "):
+            ActionSpace.of(given, LauncherSettings(intervals=intervals, most=most))
+        settings = LauncherSettings(intervals=least, most=most)
+        space = ActionSpace.of(given, settings)
+        assert space.decision(space.alone()).largest <= most

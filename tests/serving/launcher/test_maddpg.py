@@ -99,6 +99,19 @@ def test_printed_update_moves_by_y_alone() -> None:
     assert means["error"] == pytest.approx(float(rewards[:, 0].mean()), abs=0.1)
 
 
+def test_as_printed_nothing_but_the_value_moves_actors() -> None:
+    """With ``pull`` 0 the loss is minus the mean of Q^i, also at the ends of [0, 1]; else there it is larger."""
+    states, actions, _, _ = _batch()
+    far = np.full(sum(_SIZES), 0.9999)
+    losses = {pull: _agents(first=far, pull=pull).actor_loss(0, states, actions) for pull in (0.0, 1.0, 2.0)}
+    agents = _agents(first=far)
+    own = agents.act(states)[:, : _SIZES[0]]
+    value = agents.critics[0](torch.cat([states, own, actions[:, _SIZES[0] :]], dim=1)).mean()
+    assert torch.allclose(losses[0.0], -value)
+    assert losses[1.0] > losses[0.0]
+    assert torch.allclose(losses[2.0] - losses[0.0], 2 * (losses[1.0] - losses[0.0]))
+
+
 def test_first_actions() -> None:
     """The first policy says nearly the same in every state, what it was made for."""
     first = np.linspace(0.05, 0.95, sum(_SIZES))

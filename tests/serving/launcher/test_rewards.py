@@ -20,9 +20,16 @@ def test_by_hand() -> None:
 
 
 def test_scores() -> None:
-    """Z-scores with the mean and deviation of the steps, clipped at 3; a value that never changes has the score 0."""
+    """Z-scores with the mean and deviation of the steps, clipped or not; a value that never changes has the score 0."""
     rows = np.array([measures_row(StepMeasures(0.5, (10.0, 20.0), variance)) for variance in (0.0, 2.0)])
     scores = Scores.of(rows)
-    assert scores.normalized(rows).tolist() == [[0.0, 0.0, 0.0, -1.0], [0.0, 0.0, 0.0, 1.0]]
-    assert scores.normalized(np.array([[0.5, 10.0, 20.0, 1e6]]))[0, -1] == 3.0
-    assert np.isfinite(Scores.of(np.zeros((0, 4))).normalized(np.ones((1, 4)))).all()
+    assert scores.normalized(rows, 3.0).tolist() == [[0.0, 0.0, 0.0, -1.0], [0.0, 0.0, 0.0, 1.0]]
+    far = np.array([[0.5, 10.0, 20.0, 1e6]])
+    assert scores.normalized(far, 3.0)[0, -1] == 3.0
+    assert scores.normalized(far, 0.0)[0, -1] == 1e6 - 1
+    assert np.isfinite(Scores.of(np.zeros((0, 4))).normalized(np.ones((1, 4)), 3.0)).all()
+
+
+def test_rewards_are_finite() -> None:
+    """Without a clip, single precision still has them."""
+    assert np.isfinite(rewards(np.array([[0.0, -1e9, -1e9, 0.0]])).astype(np.float32)).all()
