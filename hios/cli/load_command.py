@@ -71,7 +71,7 @@ def command(
     from hios.artifacts import require_writable, write
     from hios.cli.files import scenario_of
 
-    refuse_overwriting([scenario, *([calibration] if calibration else [])], [output, trace, metrics])
+    refuse_overwriting([scenario, calibration], [output, trace, metrics])
     for path in (output, trace, metrics):
         if path is not None:
             require_writable(path)
@@ -83,6 +83,7 @@ def command(
             "helps to choose."
         )
     given = scenario_of(scenario, load, weights, calibration)
+    refuse_overwriting(given.files, [output, trace, metrics])
     if calibrate:
         _calibrate(given, policy, output, virtual=virtual, timeout_s=timeout_s)
         return

@@ -271,12 +271,17 @@ def check_seed(seed: int) -> None:
 
 
 def refuse_overwriting(inputs: Iterable[Path | None], outputs: Iterable[Path | None]) -> None:
-    """Refuse an output in the place of an input, which would be the end of it.
+    """Refuse an output in the place of an input, or of another output, which would be the end of it.
 
     Raises:
         HiosError: one line with the file.
     """
-    read = {path.resolve() for path in inputs if path is not None}
+    read, written = {path.resolve() for path in inputs if path is not None}, set()
     for path in outputs:
-        if path is not None and path.resolve() in read:
+        if path is None:
+            continue
+        if path.resolve() in read:
             raise HiosError(f"{path}: found an input named as output; allowed: another file")
+        if path.resolve() in written:
+            raise HiosError(f"{path}: found as the file of two outputs; allowed: a file for each")
+        written.add(path.resolve())
