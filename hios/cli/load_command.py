@@ -99,20 +99,22 @@ def command(
 
         written = MetricsFile(metrics)
         written.listen()
-    loaded = run(
-        given,
-        policy,
-        launcher=launcher,
-        virtual=virtual,
-        tolerance=tolerance,
-        timeout_s=timeout_s,
-        trusted=trust,
-        show=show if written is None else _both(show, written.show),
-        trace=trace,
-    )
+    try:
+        loaded = run(
+            given,
+            policy,
+            launcher=launcher,
+            virtual=virtual,
+            tolerance=tolerance,
+            timeout_s=timeout_s,
+            trusted=trust,
+            show=show if written is None else _both(show, written.show),
+            trace=trace,
+        )
+    finally:
+        if written is not None:
+            written.write()
     write(output, "result", loaded.result)
-    if written is not None:
-        written.write()
     click.echo(result_table(loaded.result))
     click.echo(
         f"control (launcher, dispatch, results): {loaded.result.control_share or 0:.1%} of the time that lanes "

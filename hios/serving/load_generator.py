@@ -26,6 +26,8 @@ from hios.tolerances import compared
 
 #: What has become of a task.
 _UNSENT, _OUT, _COMPLETED, _DROPPED, _EXPIRED, _FAILED = range(6)
+#: The ways in which tasks end, in words.
+_ENDS = {_COMPLETED: "completed", _DROPPED: "dropped", _EXPIRED: "expired", _FAILED: "failed"}
 #: Time before the first task, between samples of the queues, and from which on a task counts as sent late; seconds.
 _LEAD_S, _SAMPLE_S, LATE_S = 0.05, 0.02, 1e-3
 
@@ -55,13 +57,16 @@ class Progress:
         passed_s: since the first task could arrive.
         duration_s: of the repeat.
         latencies_ms: by label, of tasks that were completed since the last look.
-        sent: by label, tasks so far.
+        ended: by label, tasks that ended since then, by what became of them: completed with right outputs, dropped,
+            expired or failed.
+        sent: by label, tasks that were sent since then.
     """
 
     passed_s: float
     duration_s: float
     latencies_ms: dict[str, list[float]] = field(default_factory=dict)
-    sent: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, Counter[str]] = field(default_factory=dict)
+    sent: Counter[str] = field(default_factory=Counter)
 
 
 class Repeat:
@@ -73,7 +78,7 @@ class Repeat:
         duration_s: when the repeat ends.
         samples: by label, inputs in turn.
         tolerance: allowed difference of outputs, absolute plus relative.
-        show: called about twice a second.
+        show: called about twice a second, and once all tasks have been answered.
 
     Attributes:
         late_s: by task, how late it was sent.
@@ -103,7 +108,8 @@ class Repeat:
         self._answered = threading.Event()
         self._over = False
         self._variances: list[float] = []
-        self._recent: dict[str, list[float]] = {label: [] for label in self._labels}
+        #: What `show` is to be told next: model and state of tasks that were sent or ended, and when they ended.
+        self._recent: deque[tuple[int, int, float]] = deque()
 
     def run(self) -> Outcome:
         """Send all tasks; returns what became of them by the end."""
@@ -126,6 +132,7 @@ class Repeat:
             self._let_go()
             self._answered.set()
             collector.join()
+            self._tell()
         tallies = self._tallies(still)
         for label, tally in zip(self._labels, tallies, strict=True):
             tally.queued_s = after[label] - queued[label]
@@ -140,7 +147,7 @@ class Repeat:
             turns[label] += 1
             _sleep_until(scheduled)
             self.late_s.append(max(0.0, time.perf_counter() - scheduled))
-            self._state[task] = _OUT
+            self._note(task, _OUT)
             answer = self._server.submit(label, sample.inputs, arrived_s=scheduled)
             self._out[task] = answer
             answer.add_done_callback(functools.partial(self._done, task))
@@ -160,9 +167,15 @@ class Repeat:
             while self._answers:
                 task, answer = self._answers.popleft()
                 self._out.pop(task, None)
-                self._state[task] = self._look(task, answer, turns[task])
+                self._note(task, self._look(task, answer, turns[task]))
             if self._over and not self._out:
                 return
+
+    def _note(self, task: int, state: int) -> None:
+        """Note what has become of a task."""
+        self._state[task] = state
+        if self._show is not None:
+            self._recent.append((self._trace.models[task], state, self._finish_s[task] - self._trace.times_s[task]))
 
     def _turns(self) -> array[int]:
         """By task, how many of its model came before it: that gives its inputs."""
@@ -197,8 +210,6 @@ class Repeat:
                         f"{self._tolerance:g}"
                     )
                     return _FAILED
-        if self._show is not None:
-            self._recent[label].append((self._finish_s[task] - self._trace.times_s[task]) * 1e3)
         return _COMPLETED
 
     def _sample(self) -> None:
@@ -209,10 +220,30 @@ class Repeat:
             now = time.perf_counter()
             if 0 <= now - self._begin_s <= self._duration_s:
                 self._variances.append(variance([own.waiting for own in self._server.counts.values()]))
-            if self._show is not None and now - shown >= 0.5:
+            if now - shown >= 0.5:
                 shown = now
-                recent, self._recent = self._recent, {label: [] for label in self._labels}
-                self._show(Progress(now - self._begin_s, self._duration_s, recent))
+                self._tell()
+
+    def _tell(self) -> None:
+        """Show what happened since the last call."""
+        if self._show is None:
+            return
+        told = Progress(
+            time.perf_counter() - self._begin_s,
+            self._duration_s,
+            {label: [] for label in self._labels},
+            {label: Counter() for label in self._labels},
+        )
+        while self._recent:
+            model, state, latency_s = self._recent.popleft()
+            label = self._labels[model]
+            if state == _OUT:
+                told.sent[label] += 1
+                continue
+            told.ended[label][_ENDS[state]] += 1
+            if state == _COMPLETED:
+                told.latencies_ms[label].append(latency_s * 1e3)
+        self._show(told)
 
     def _let_go(self) -> None:
         """Give up what waits, and wait for what is in flight: the next repeat begins with nothing."""

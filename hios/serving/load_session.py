@@ -80,7 +80,7 @@ def load(
         tolerance: allowed difference of outputs, absolute plus relative.
         timeout_s: longest time of one run of a block.
         trusted: whether program files may run code when they are loaded.
-        show: called about twice a second.
+        show: called about twice a second, and at the end of every repeat.
         trace: Chrome trace to write of what ran on which lane in the first repeat.
 
     Raises:

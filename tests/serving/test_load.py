@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
+import functools
 import itertools
 import json
-import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -23,12 +23,14 @@ from hios.serving import lane_worker, load_generator, load_session
 from hios.serving.arrivals import draw
 from hios.serving.load_generator import Repeat, Sample
 from hios.serving.load_session import load
+from hios.serving.metrics_file import MetricsFile
 from hios.serving.scenario import Scenario
 from hios.serving.server import Server
 from tests.frontends.small_networks import write_files
 from tests.runtime.small import Amplifying
 from tests.serving import lane_faults
 from tests.serving.served import inputs, scenario, scenario_file
+from tests.serving.test_metrics_file import values
 from tests.workers.processes import children, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,9 +86,9 @@ def test_the_command_runs_a_scenario(tmp_path: Path) -> None:
     assert contents["simulated"] is False
     assert contents["platform"]["name"] == "cpu"
     assert contents["control_share"] > 0
-    metrics = (tmp_path / "metrics.prom").read_text()
-    # The server also counts the inferences that warm it up.
-    assert int(re.search(r'hios_tasks_total\{model="blocks",outcome="completed"\} (\d+)', metrics)[1]) >= 40  # type: ignore[index]
+    metrics = values(tmp_path / "metrics.prom")
+    assert metrics['hios_tasks_offered_total{model="blocks"}'] == 40
+    assert metrics['hios_tasks_total{model="blocks",outcome="completed"}'] == 40
     assert "control (launcher, dispatch, results): " in done.stdout
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     blocks = len(Scenario.read(path).models[1].blocks)
@@ -115,6 +117,36 @@ def test_arrivals_of_a_file_and_wrong_outputs(tmp_path: Path, monkeypatch: pytes
     assert (row.offered, row.completed, row.failed) == (8, 6, 2)  # inputs go in turns of four
     assert loaded.wrong.startswith("model blocks: output 0 differs by ")
     assert loaded.result.models["branches"].offered == 0
+
+
+@pytest.mark.slow
+def test_metrics_agree_with_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short repeats, too, show all tasks: latencies of those that completed, and wrong outputs as failures."""
+    monkeypatch.setattr(lane_worker, "prepare", lane_faults.prepare)
+    models = {label: {"rate": 60.0, "queue": 1} for label in ("branches", "blocks")}
+    given = scenario(tmp_path, models, arrivals="periodic", duration_s=0.2)
+    metrics, tallies = MetricsFile(tmp_path / "metrics.prom"), []
+    with Server(given, "top", virtual=True) as server:
+        samples = {}
+        for label in models:
+            alone = server.infer(label, inputs(label, 0))
+            scales = (1.0, lane_faults.RAISES, 1.0, lane_faults.MAKES_NAN)
+            samples[label] = [Sample(inputs(label, 0, scale), alone, alone) for scale in scales]
+        for number in range(2):
+            repeat = Repeat(server, draw(given, number), 0.2, samples, 1e-4, functools.partial(metrics.show, server))
+            tallies.append(repeat.run().tallies)
+        metrics.write()
+    shown = values(tmp_path / "metrics.prom")
+    for model, label in enumerate(models):
+        ends = {end: shown[f'hios_tasks_total{{model="{label}",outcome="{end}"}}'] for end in ("completed", "failed")}
+        assert shown[f'hios_latency_seconds_count{{model="{label}"}}'] == ends["completed"] > 0
+        assert ends["failed"] > 0
+        own = [row[model] for row in tallies]
+        late = sum(tally.waiting + tally.in_flight for tally in own)
+        assert shown[f'hios_tasks_offered_total{{model="{label}"}}'] == sum(tally.offered for tally in own)
+        for end, count in ends.items():
+            by_the_end = sum(getattr(tally, end) for tally in own)
+            assert by_the_end <= count <= by_the_end + late
 
 
 @pytest.mark.slow
