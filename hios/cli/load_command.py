@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hios.cli.options import PATH, output_option, refuse_overwriting, serving_options, trust_option
+from hios.cli.options import PATH, check_comparing, output_option, refuse_overwriting, serving_options, trust_option
 from hios.defaults import TIMEOUT_S, TOLERANCE
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(0, min_open=True),
+    type=float,
     default=TIMEOUT_S,
     show_default=True,
     help="Longest time of one run of a block, in seconds; a lane that takes longer is started again.",
@@ -70,7 +70,9 @@ def command(
     """Run the tasks of SCENARIO in workers on this machine's cores, and measure latencies and losses."""
     from hios.artifacts import require_writable, write
     from hios.cli.files import scenario_of
+    from hios.errors import warn
 
+    check_comparing(tolerance, timeout_s)
     refuse_overwriting([scenario, calibration], [output, trace, metrics])
     for path in (output, trace, metrics):
         if path is not None:
@@ -89,6 +91,12 @@ def command(
         return
     if policy is None:
         raise click.UsageError("Missing option '--policy'; required unless --calibrate is given.")
+    for model in given.models:
+        if model.program is None:
+            warn(
+                f"{given.source}: models.{model.label}.program: missing; outputs are only compared with those of a "
+                "single inference by hios itself"
+            )
     from hios.serving.live_table import LiveTable
     from hios.serving.load_session import load as run
     from hios.serving.result_table import result_table
@@ -110,6 +118,7 @@ def command(
             trusted=trust,
             show=show if written is None else _both(show, written.show),
             trace=trace,
+            tell=lambda text: click.echo(text, err=True),
         )
     finally:
         if written is not None:

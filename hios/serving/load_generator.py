@@ -10,7 +10,7 @@ import threading
 import time
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 
@@ -244,6 +244,13 @@ class Repeat:
             if state == _COMPLETED:
                 told.latencies_ms[label].append(latency_s * 1e3)
         self._show(told)
+
+    def unserved(self) -> Iterator[tuple[int, float, float, str]]:
+        """Tasks that were dropped or expired by the end: model, arrival and end by ``time.perf_counter``, and which."""
+        for task, (at_s, model) in enumerate(zip(self._trace.times_s, self._trace.models, strict=True)):
+            if self._state[task] in (_DROPPED, _EXPIRED) and self._finish_s[task] <= self._duration_s:
+                ended_s = self._begin_s + self._finish_s[task]
+                yield model, self._begin_s + at_s, ended_s, _ENDS[self._state[task]]
 
     def _let_go(self) -> None:
         """Give up what waits, and wait for what is in flight: the next repeat begins with nothing."""

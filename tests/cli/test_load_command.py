@@ -14,6 +14,10 @@ from tests.serving.scenarios import written
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (["--timeout", "nan"], "--timeout: found nan; allowed: more than 0 seconds, finite"),
+        (["--timeout", "-1"], "--timeout: found -1.0; allowed: more than 0 seconds, finite"),
+        (["--tolerance", "nan"], "--tolerance: found nan; allowed: more than 0, finite"),
+        (["--tolerance", "-0.1"], "--tolerance: found -0.1; allowed: more than 0, finite"),
         (["--output", "left/graph.json"], "left/graph.json: found an input named as output; allowed: another file"),
         (["--trace", "left/costs.json"], "left/costs.json: found an input named as output; allowed: another file"),
         (["--metrics", "scenario.yaml"], "scenario.yaml: found an input named as output; allowed: another file"),

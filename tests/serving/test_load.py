@@ -86,6 +86,8 @@ def test_the_command_runs_a_scenario(tmp_path: Path) -> None:
     assert contents["simulated"] is False
     assert contents["platform"]["name"] == "cpu"
     assert contents["control_share"] > 0
+    assert contents["compared_with"] == dict.fromkeys(("branches", "blocks"), "single inference")
+    assert "models.blocks.program: missing; outputs are only compared with those of a single inference" in done.stderr
     metrics = values(tmp_path / "metrics.prom")
     assert metrics['hios_tasks_offered_total{model="blocks"}'] == 40
     assert metrics['hios_tasks_total{model="blocks",outcome="completed"}'] == 40
@@ -167,12 +169,19 @@ def test_strict_rounds_end(policy_name: str, tmp_path: Path) -> None:
 
 
 def test_deadlines_begin_with_the_load(tmp_path: Path) -> None:
-    """Inferences before the load wait for a slow launcher; tasks of the load expire."""
+    """Inferences before the load wait for a slow launcher; tasks of the load expire, and the trace shows those."""
     models = {"blocks": {"rate": 40.0, "interval_s": 0.2, "deadline_ms": 50.0}}
     given = scenario(tmp_path, models, arrivals="periodic", duration_s=1.0, launcher="fixed")
-    total = artifacts.plain(load(given, "top", virtual=True).result)["total"]
+    trace = tmp_path / "trace.json"
+    total = artifacts.plain(load(given, "top", virtual=True, trace=trace).result)["total"]
     assert (total["offered"], total["failed"]) == (40, 0)
     assert total["expired"] > total["completed"] > 0
+    events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["name"] == "blocks expired"]
+    spans = defaultdict(list)
+    for event in events:
+        spans[event["id"]].append((event["ph"], event["ts"]))
+    assert len(spans) == total["expired"]
+    assert all(begin == "b" and end == "e" and until >= since + 50e3 for (begin, since), (end, until) in spans.values())
 
 
 @pytest.mark.slow
@@ -310,6 +319,7 @@ def test_outputs_are_compared_with_the_program(tmp_path: Path) -> None:
     right = scenario(tmp_path, {"blocks": {"program": str(tmp_path / "right.pt2")}}, duration_s=0.5)
     loaded = load(right, "sequential", virtual=True)
     assert loaded.wrong == ""
+    assert loaded.result.compared_with == {"blocks": "program"}
     assert loaded.result.total.completed > 0
     wrong = scenario(tmp_path, {"blocks": {"program": str(tmp_path / "wrong.pt2")}}, duration_s=0.5)
     with pytest.raises(
