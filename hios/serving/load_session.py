@@ -103,7 +103,7 @@ def load(
         timeout_s=timeout_s,
         watch=None if rows is None else rows.add,
     ) as server:
-        samples = _samples(server, tolerance, trusted)
+        samples = reference_samples(server, tolerance, trusted)
         began, used, control, busy = datetime.now(UTC), time.process_time(), server.control_s, server.busy_s
         for number in range(scenario.file.repeats):
             if rows is not None:
@@ -147,7 +147,7 @@ def _watched(show: Callable[[Server, Progress], None], server: Server) -> Callab
     return lambda progress: show(server, progress)
 
 
-def _samples(server: Server, tolerance: float, trusted: bool) -> dict[str, list[Sample]]:
+def reference_samples(server: Server, tolerance: float, trusted: bool) -> dict[str, list[Sample]]:
     """By model, inputs with the outputs of a single inference, checked against the model; this also warms up the lanes.
 
     Raises:
