@@ -96,7 +96,7 @@ class Memory:
 
     def _look(self) -> None:
         passed_s = time.perf_counter() - self._began_s
-        sizes = [private_bytes(pid) / 1e6 for pid in (os.getpid(), *self._server.process_ids)]
+        sizes = [private_bytes(pid, written=True) / 1e6 for pid in (os.getpid(), *self._server.process_ids)]
         self._rows.append((passed_s, sizes))
         print(f"{passed_s:12.0f}" + "".join(f"{size:12.1f}" for size in sizes), flush=True)
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from hios.errors import HiosError
 from hios.serving.admission import DeadlineError, QueueFullError
 from hios.serving.arrivals import Trace
 from hios.serving.measures import Outcome, Tally, variance
@@ -189,15 +188,16 @@ class Repeat:
     def _look(self, task: int, answer: Future[list[Tensor]], turn: int) -> int:
         """What became of a task."""
         label = self._labels[self._trace.models[task]]
-        try:
-            outputs = answer.result()
-        except (QueueFullError, CancelledError):
+        # Raised here, errors would hold this frame and their answers in a cycle, and memory until a full collection.
+        error = CancelledError() if answer.cancelled() else answer.exception()
+        if isinstance(error, QueueFullError | CancelledError):
             return _DROPPED
-        except DeadlineError:
+        if isinstance(error, DeadlineError):
             return _EXPIRED
-        except HiosError as error:
+        if error is not None:
             self.wrong = self.wrong or str(error)
             return _FAILED
+        outputs = answer.result()
         samples = self._samples[label]
         sample = samples[turn % len(samples)]
         if not all(map(torch.equal, outputs, sample.alone)):

@@ -258,15 +258,15 @@ def _overload(folder: Path, policy_name: str, duration_s: float) -> None:
         Repeat(server, draw(short, 1), short.duration_s, samples, 1e-4).run()
         repeat = Repeat(server, draw(given), duration_s, samples, 1e-4)
         processes = [os.getpid(), *server.process_ids]
-        before = [private_bytes(pid) for pid in processes]
+        before = [private_bytes(pid, written=True) for pid in processes]
         outcome = repeat.run()
-        after = [private_bytes(pid) for pid in processes]
+        after = [private_bytes(pid, written=True) for pid in processes]
     for tally in outcome.tallies:
         assert tally.unaccounted == 0
         assert tally.failed == 0
         assert tally.completed > 0
     assert repeat.wrong == ""
-    # This process has what is known of every task, too, and of samples of the queues: some 100 bytes a task.
+    # This process also holds what is known of every task, some 100 bytes each, and samples of the queues.
     assert after[0] < before[0] + (8 << 20)
     for was, now in zip(before[1:], after[1:], strict=True):
         assert now < was + (4 << 20)
