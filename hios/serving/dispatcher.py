@@ -269,7 +269,8 @@ class Dispatcher:
                 self._send(run, idle[0], together=self._takes_all(run, len(idle), len(due)))
             except HiosError as error:
                 run.fail(tuple(range(len(run.members))), str(error))
-            self._launch_all(now)
+            if any(block == 0 for _, block in run.members):  # the others leave no room for tasks in queues
+                self._launch_all(now)
 
     def _takes_all(self, run: Run, idle: int, due: int) -> bool:
         """Whether a run takes all lanes: they are idle, it gains by that, and not too much else could run on them."""

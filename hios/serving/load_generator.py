@@ -29,6 +29,8 @@ _UNSENT, _OUT, _COMPLETED, _DROPPED, _EXPIRED, _FAILED = range(6)
 _ENDS = {_COMPLETED: "completed", _DROPPED: "dropped", _EXPIRED: "expired", _FAILED: "failed"}
 #: Time before the first task, between samples of the queues, and from which on a task counts as sent late; seconds.
 _LEAD_S, _SAMPLE_S, LATE_S = 0.05, 0.02, 1e-3
+#: Time between two looks at what was answered, seconds.
+_LOOK_S = 0.005
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,6 @@ class Repeat:
         #: Tasks that are out, by number; and answers that are to be looked at.
         self._out: dict[int, Future[list[Tensor]]] = {}
         self._answers: deque[tuple[int, Future[list[Tensor]]]] = deque()
-        self._answered = threading.Event()
         self._over = False
         self._variances: list[float] = []
         #: What `show` is to be told next: model and state of tasks that were sent or ended, and when they ended.
@@ -129,7 +130,6 @@ class Repeat:
             self._over = True
             sampler.join()
             self._let_go()
-            self._answered.set()
             collector.join()
             self._tell()
         tallies = self._tallies(still)
@@ -152,23 +152,22 @@ class Repeat:
             answer.add_done_callback(functools.partial(self._done, task))
 
     def _done(self, task: int, answer: Future[list[Tensor]]) -> None:
-        """Note when a task was answered; called from the thread that answers, which has other things to do."""
+        """Note when a task was answered; called from the thread that answers, which has other things to do.
+
+        It does not wake the thread that looks at the answers, either, as they would compete for the interpreter.
+        """
         self._finish_s[task] = time.perf_counter() - self._begin_s
         self._answers.append((task, answer))
-        self._answered.set()
 
     def _collect(self) -> None:
         """Look at all answers."""
         turns = self._turns()
-        while True:
-            self._answered.wait()
-            self._answered.clear()
+        while not (self._over and not self._out and not self._answers):
             while self._answers:
                 task, answer = self._answers.popleft()
                 self._out.pop(task, None)
                 self._note(task, self._look(task, answer, turns[task]))
-            if self._over and not self._out:
-                return
+            time.sleep(_LOOK_S)
 
     def _note(self, task: int, state: int) -> None:
         """Note what has become of a task."""
@@ -262,8 +261,7 @@ class Repeat:
                 fillers = [(model, answer) for model, answer in fillers if not answer.done()]
                 if self._server.pipeline.strict and not self._server.lost:
                     fillers += self._fillers([model for model, _ in fillers])
-                self._answered.set()
-                time.sleep(0.005)
+                time.sleep(_LOOK_S)
 
     def _fillers(self, asked: Sequence[int]) -> list[tuple[int, Future[list[Tensor]]]]:
         """Ask for tasks that nobody counts, as strict rounds with tasks in flight wait for the other models.
