@@ -151,3 +151,18 @@ def test_an_error_of_the_dispatcher_ends_nothing_silently(monkeypatch: pytest.Mo
         _sent(dispatcher, 0, 3)
     dispatcher.stop(drain=True)
     assert all(queue.counts.unaccounted == queue.counts.in_flight == 0 for queue in dispatcher._queues)
+
+
+def test_a_run_that_starts_makes_room() -> None:
+    """The place before the first block is free once a run has taken its task: the next one leaves the queue."""
+    dispatcher, lanes, _ = _dispatcher()
+    for number in range(1, 4):
+        _sent(dispatcher, 0, number)
+    _turn(dispatcher)
+    assert [lane.runs for lane in lanes] == [[1]] * _LANES
+    assert len(dispatcher._queues[0]) == 1
+    for lane in lanes:
+        lane.ends(1)
+    _turn(dispatcher)
+    assert [lane.runs for lane in lanes] == [[1, 2]] * _LANES
+    assert len(dispatcher._queues[0]) == 0
