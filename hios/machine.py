@@ -104,10 +104,17 @@ def _ticks_of(pid: int) -> int:
     return int(user) + int(system)
 
 
-def private_bytes(pid: int) -> int:
-    """Memory that a process shares with no other, in bytes; 0 if the system does not report it."""
+def private_bytes(pid: int, *, written: bool = False) -> int:
+    """Memory that a process shares with no other, in bytes; 0 if the system does not report it.
+
+    Args:
+        pid: process number.
+        written: only count what the process has written. The rest are pages of files, such as libraries, which count as
+            soon as the last other process that has mapped them ends.
+    """
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
     except OSError:
         return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
+    kind = "Private_Dirty" if written else "Private_"
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(kind))

@@ -54,3 +54,13 @@ def test_measurements_state_the_governor(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_processor_has_a_name() -> None:
     """The processor is named for the report."""
     assert machine.processor()
+
+
+def test_memory_that_was_written() -> None:
+    """It is part of what a process has for itself, and grows with what it writes."""
+    before = machine.private_bytes(os.getpid(), written=True)
+    assert 0 < before <= machine.private_bytes(os.getpid())
+    held = bytearray(os.urandom(1)) * (64 << 20)
+    assert machine.private_bytes(os.getpid(), written=True) - before > 48 << 20
+    assert machine.private_bytes(0, written=True) == 0
+    del held

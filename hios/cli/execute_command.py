@@ -21,7 +21,6 @@ from hios.cli.options import (
     trust_option,
     virtual_option,
 )
-from hios.errors import HiosError
 from hios.models import RUNTIMES
 from hios.platforms import require_options
 
@@ -81,8 +80,6 @@ def command(
     check_measuring(settings)
     require_options(settings["platform"], {}, cores_per_device=settings["cores_per_device"])
     refuse_overwriting([graph, weights, program, *schedules], [output, auto])
-    if auto is not None and auto.resolve() == output.resolve():
-        raise HiosError(f"{auto}: named for run.json and for the chosen schedule; allowed: two files")
     if devices is None:
         devices = max(Schedule.read(path).devices for path in schedules)
     from hios.runtime.run_table import latency_table

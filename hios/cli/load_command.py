@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hios.cli.options import PATH, output_option, refuse_overwriting, serving_options, trust_option
+from hios.cli.options import PATH, check_comparing, output_option, refuse_overwriting, serving_options, trust_option
 from hios.defaults import TIMEOUT_S, TOLERANCE
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(0, min_open=True),
+    type=float,
     default=TIMEOUT_S,
     show_default=True,
     help="Longest time of one run of a block, in seconds; a lane that takes longer is started again.",
@@ -70,8 +70,10 @@ def command(
     """Run the tasks of SCENARIO in workers on this machine's cores, and measure latencies and losses."""
     from hios.artifacts import require_writable, write
     from hios.cli.files import scenario_of
+    from hios.errors import warn
 
-    refuse_overwriting([scenario, *([calibration] if calibration else [])], [output, trace, metrics])
+    check_comparing(tolerance, timeout_s)
+    refuse_overwriting([scenario, calibration], [output, trace, metrics])
     for path in (output, trace, metrics):
         if path is not None:
             require_writable(path)
@@ -83,11 +85,18 @@ def command(
             "helps to choose."
         )
     given = scenario_of(scenario, load, weights, calibration)
+    refuse_overwriting(given.files, [output, trace, metrics])
     if calibrate:
         _calibrate(given, policy, output, virtual=virtual, timeout_s=timeout_s)
         return
     if policy is None:
         raise click.UsageError("Missing option '--policy'; required unless --calibrate is given.")
+    for model in given.models:
+        if model.program is None:
+            warn(
+                f"{given.source}: models.{model.label}.program: missing; outputs are only compared with those of a "
+                "single inference by hios itself"
+            )
     from hios.serving.live_table import LiveTable
     from hios.serving.load_session import load as run
     from hios.serving.result_table import result_table
@@ -98,20 +107,23 @@ def command(
 
         written = MetricsFile(metrics)
         written.listen()
-    loaded = run(
-        given,
-        policy,
-        launcher=launcher,
-        virtual=virtual,
-        tolerance=tolerance,
-        timeout_s=timeout_s,
-        trusted=trust,
-        show=show if written is None else _both(show, written.show),
-        trace=trace,
-    )
+    try:
+        loaded = run(
+            given,
+            policy,
+            launcher=launcher,
+            virtual=virtual,
+            tolerance=tolerance,
+            timeout_s=timeout_s,
+            trusted=trust,
+            show=show if written is None else _both(show, written.show),
+            trace=trace,
+            tell=lambda text: click.echo(text, err=True),
+        )
+    finally:
+        if written is not None:
+            written.write()
     write(output, "result", loaded.result)
-    if written is not None:
-        written.write()
     click.echo(result_table(loaded.result))
     click.echo(
         f"control (launcher, dispatch, results): {loaded.result.control_share or 0:.1%} of the time that lanes "

@@ -253,11 +253,20 @@ def check_measuring(settings: Mapping[str, Any]) -> None:
     for name, least in (("runs", 1), ("warmup", 0)):
         if settings[name] < least:
             raise HiosError(f"--{name}: found {settings[name]}; allowed: at least {least}")
-    if not 0 < settings["tolerance"] < math.inf:
-        raise HiosError(f"--tolerance: found {settings['tolerance']}; allowed: more than 0, finite")
+    check_comparing(settings["tolerance"], settings["timeout_s"])
     check_seed(settings["seed"])
-    if not 0 < settings["timeout_s"] < math.inf:
-        raise HiosError(f"--timeout: found {settings['timeout_s']}; allowed: more than 0 seconds, finite")
+
+
+def check_comparing(tolerance: float, timeout_s: float) -> None:
+    """Refuse what the tolerance of outputs and the time limit of a run cannot be.
+
+    Raises:
+        HiosError: one line with option, what was found and what is allowed.
+    """
+    if not 0 < tolerance < math.inf:
+        raise HiosError(f"--tolerance: found {tolerance}; allowed: more than 0, finite")
+    if not 0 < timeout_s < math.inf:
+        raise HiosError(f"--timeout: found {timeout_s}; allowed: more than 0 seconds, finite")
 
 
 def check_seed(seed: int) -> None:
@@ -271,12 +280,17 @@ def check_seed(seed: int) -> None:
 
 
 def refuse_overwriting(inputs: Iterable[Path | None], outputs: Iterable[Path | None]) -> None:
-    """Refuse an output in the place of an input, which would be the end of it.
+    """Refuse an output in the place of an input, or of another output, which would be the end of it.
 
     Raises:
         HiosError: one line with the file.
     """
-    read = {path.resolve() for path in inputs if path is not None}
+    read, written = {path.resolve() for path in inputs if path is not None}, set()
     for path in outputs:
-        if path is not None and path.resolve() in read:
+        if path is None:
+            continue
+        if path.resolve() in read:
             raise HiosError(f"{path}: found an input named as output; allowed: another file")
+        if path.resolve() in written:
+            raise HiosError(f"{path}: found as the file of two outputs; allowed: a file for each")
+        written.add(path.resolve())

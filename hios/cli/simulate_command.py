@@ -54,7 +54,7 @@ def command(
         if model.problem.disturbed:
             warn(f"{model.costs.source}: {model.problem.disturbed}; profile again on an idle machine")
     if several:
-        grid = simulate_grid(given, chosen_policies(given, policy), chosen_launchers(given, launcher))
+        grid = simulate_grid(given, chosen_policies(given, policy), chosen_launchers(given, launcher), tell=_tell)
         files = {output / f"{name}-{used}.json": result for (name, used), result in grid.results.items()}
         refuse_overwriting([scenario, *given.files, *([calibration] if calibration else [])], files)
         for file in files:
@@ -63,6 +63,10 @@ def command(
             write(file, "result", result)
         click.echo(grid_table(grid))
         return
-    result = simulate(given, policy, launcher=launcher)
+    result = simulate(given, policy, launcher=launcher, tell=_tell)
     write(output, "result", result)
     click.echo(result_table(result))
+
+
+def _tell(text: str) -> None:
+    click.echo(text, err=True)

@@ -101,11 +101,13 @@ def command(
 
         if len(files) > 1:
             raise click.UsageError(f"found {len(files)} files; allowed: with --learn launcher, a scenario alone")
-        refuse_overwriting([*files, *([calibration] if calibration else [])], [output])
+        refuse_overwriting([*files, calibration], [output])
         require_writable(output)
+        scenario = scenario_of(files[0], load, calibration=calibration)
+        refuse_overwriting(scenario.files, [output])
         printed = AS_PRINTED if as_printed else {}
         launcher_settings = settings_of(size, _changes(changes), **printed, steps=steps, seed=seed)
-        _train_launcher(scenario_of(files[0], load, calibration=calibration), output, launcher_settings)
+        _train_launcher(scenario, output, launcher_settings)
         return
     if calibration is not None:
         raise click.UsageError("--calibration: found without --learn launcher; allowed: with it")
@@ -118,7 +120,8 @@ def command(
         )
     refuse_overwriting(files, [output])
     require_writable(output)
-
+    problems, stage_time, read = _problems(files)
+    refuse_overwriting(read, [output])
     count = 6000 if steps is None else steps
 
     def progress(step: int, share: float | None) -> None:
@@ -126,7 +129,6 @@ def command(
             click.echo(f"step {step} of {count}: {share:.4f} of the sequential latency", err=True)
 
     settings = Settings(steps=count, seed=seed, most=sub_blocks, r=r, s=s, reward=reward)
-    problems, stage_time = _problems(files)
     trained = train(problems, settings, progress, stage_time)
     write_policy(output, trained.weights, trained.facts)
     step, share = min(trained.curve, key=lambda point: point[1])
@@ -163,8 +165,11 @@ def _train_launcher(scenario: Scenario, output: Path, settings: LauncherSettings
     click.echo(f"{output}: on held-out traces the best policy is {launcher.facts['deployed']}")
 
 
-def _problems(files: Sequence[Path]) -> tuple[dict[str, Problem], StageTime | None]:
-    """The models of a scenario by label, with times of stages on its lanes; or of graphs and costs in turns by name."""
+def _problems(files: Sequence[Path]) -> tuple[dict[str, Problem], StageTime | None, list[Path]]:
+    """The models of a scenario by label, with times of stages on its lanes; or of graphs and costs in turns by name.
+
+    The last are all files that they come from.
+    """
     from hios.errors import HiosError
     from hios.problem import Problem
 
@@ -172,7 +177,8 @@ def _problems(files: Sequence[Path]) -> tuple[dict[str, Problem], StageTime | No
         from hios.serving.scenario import Scenario
         from hios.serving.top_pipeline import stages_to_learn
 
-        return stages_to_learn(Scenario.read(files[0]))
+        scenario = Scenario.read(files[0])
+        return *stages_to_learn(scenario), [*files, *scenario.files]
     problems: dict[str, Problem] = {}
     for graph, costs in zip(files[::2], files[1::2], strict=True):
         problem = Problem.read(graph, costs)
@@ -180,4 +186,4 @@ def _problems(files: Sequence[Path]) -> tuple[dict[str, Problem], StageTime | No
         if name in problems:
             raise HiosError(f"{graph}: name: found {name}, as in another graph; allowed: each model once")
         problems[name] = problem
-    return problems, None
+    return problems, None, list(files)

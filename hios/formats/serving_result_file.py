@@ -75,6 +75,8 @@ class LateSends(Record, frozen=True):
     most_ms: Annotated[NonNegative, doc("The largest delay, milliseconds.")]
 
 
+#: What the outputs of a model were compared with.
+_Reference = Literal["program", "single inference"]
 #: When tasks left the queues.
 _Launcher = Literal["open", "deadline", "fixed", "water-filling", "learned"]
 
@@ -132,6 +134,15 @@ class ResultFile(Record, frozen=True, kw_only=True):
         Annotated[NonNegative, doc("Time for launching, dispatch and results, over the time that lanes were busy.")]
     ] = None
     late: OrAbsent[LateSends] = None
+    compared_with: OrAbsent[
+        Annotated[
+            dict[Label, _Reference],
+            doc(
+                "By model, if the scenario was run, what every output was compared with: that of the program which the "
+                "scenario names, or that of a single inference by hios itself; absent in older files."
+            ),
+        ]
+    ] = None
     measured_at: OrAbsent[Annotated[Timestamp, doc("When the run began, UTC.")]] = None
     platform: OrAbsent[Platform] = None
     versions: OrAbsent[Versions] = None

@@ -7,6 +7,7 @@ import functools
 import math
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -32,7 +33,7 @@ class TaskFailedError(HiosError):
     """An operator raised, or a lane died, during the run of a request."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Task:
     """One request for one model.
 
@@ -107,7 +108,8 @@ class Admission:
         Raises:
             HiosError: the queue is closed.
         """
-        task.answer.add_done_callback(functools.partial(self._forget, task))
+        # The answer must not hold the task, which holds it: memory of a cycle is free only after a full collection.
+        task.answer.add_done_callback(functools.partial(self._forget, weakref.ref(task)))
         with self._lock:
             if self._closed:
                 raise HiosError(f"model {self._model}: not taken: {self._closed}")
@@ -126,9 +128,10 @@ class Admission:
                 )
             )
 
-    def _forget(self, task: Task, answer: Future[list[Tensor]]) -> None:
+    def _forget(self, request: weakref.ref[Task], answer: Future[list[Tensor]]) -> None:
         """Remove a request that its caller canceled, which frees its place."""
-        if not answer.cancelled():
+        task = request()
+        if task is None or not answer.cancelled():
             return
         with self._lock, contextlib.suppress(ValueError):  # taken out already
             self._note()

@@ -21,6 +21,7 @@ from hios.serving.run_programs import RunPrograms
 from hios.serving.simulator import first_tick
 from hios.workers.arena import Arena
 from hios.workers.ring import Bell
+from hios.workers.worker import reason
 
 #: Flag of the arena that has lanes give up waiting for each other.
 _ABORT = 0
@@ -77,6 +78,10 @@ class Dispatcher:
         self._changes: deque[tuple[Pipeline, list[float]]] = deque()
         self._up: set[int] = set()
         self._runs: dict[int, Run] = {}
+        #: Numbers of runs on several lanes of which one has died; the others are to stop waiting for its values.
+        self._given_up: set[int] = set()
+        #: Tasks that have left their queues and are not answered yet, with the numbers of their models.
+        self._taken: dict[Task, int] = {}
         self._intervals_s = list(intervals_s)
         self._began_s = time.perf_counter()
         self._ticks = [self._began_s] * len(queues)
@@ -130,6 +135,13 @@ class Dispatcher:
         return sum(lane < self._pipeline.lanes for lane in self._up)
 
     def _loop(self) -> None:
+        try:
+            self._serve()
+        except Exception as error:  # whatever it is, callers must not wait for ever
+            self._stopped = f"the dispatcher failed: {type(error).__name__}: {reason(error)}"
+            self._answer_rest(self._stopped)
+
+    def _serve(self) -> None:
         used = time.thread_time
         while not self._stopped:
             now = time.perf_counter()
@@ -204,11 +216,27 @@ class Dispatcher:
         if task is None:
             return
         self._due_tick[model] = False
+        self._taken[task] = model
+        try:
+            self._copy_inputs(model, task)
+        except Exception as error:  # its caller may have changed them: that is no reason to fail others
+            self._answer(model, task, f"inputs: {reason(error)}")
+            return
+        self._instances.launch(model, task, now)
+
+    def _copy_inputs(self, model: int, task: Task) -> None:
+        """Copy the inputs of a task into slots of the arena.
+
+        Raises:
+            HiosError: they are not those that were accepted any more.
+        """
         for slots, value in zip(self._values[model].inputs, task.inputs, strict=True):
             slot = task.slots[slots.number] = self._free.take(slots)
-            copy_alone(value, self._buffers[slots.number][slot])
+            buffer = self._buffers[slots.number][slot]
+            if value.shape != buffer.shape or value.dtype != buffer.dtype:
+                raise HiosError(f"found {list(value.shape)}; allowed: as they were sent, {list(buffer.shape)}")
+            copy_alone(value, buffer)
         task.inputs = ()
-        self._instances.launch(model, task, now)
 
     def _take_changes(self, now: float) -> None:
         while self._changes:
@@ -243,7 +271,8 @@ class Dispatcher:
                 self._send(run, idle[0], together=self._takes_all(run, len(idle), len(due)))
             except HiosError as error:
                 run.fail(tuple(range(len(run.members))), str(error))
-            self._launch_all(now)
+            if any(block == 0 for _, block in run.members):  # the others leave no room for tasks in queues
+                self._launch_all(now)
 
     def _takes_all(self, run: Run, idle: int, due: int) -> bool:
         """Whether a run takes all lanes: they are idle, it gains by that, and not too much else could run on them."""
@@ -316,8 +345,7 @@ class Dispatcher:
         if run.orders:
             return
         del self._runs[run.number]
-        if not any(len(other.orders) > 1 for other in self._runs.values()):
-            self._arena.write(_ABORT, 0)  # no lane waits for another one
+        self._end_waiting(run)
         ended = self._instances.finish(run, now)
         gone = {id(task) for _, task, _ in ended}
         for (model, block), task in zip(run.members, run.tasks, strict=True):
@@ -326,6 +354,17 @@ class Dispatcher:
                     self._free.give(number, task.slots.pop(number))
         for model, task, why in ended:
             self._answer(model, task, why)
+
+    def _end_waiting(self, run: Run) -> None:
+        """Lower the abort flag after the last run that was given up.
+
+        Until then a lane may be inside an operator, and wait for a value of such a run afterwards. No other run on
+        several lanes can have started meanwhile, as that takes all lanes, and these are busy (`_takes_all`).
+        """
+        if run.number in self._given_up:
+            self._given_up.discard(run.number)
+            if not self._given_up:
+                self._arena.write(_ABORT, 0)
 
     def _answer(self, model: int, task: Task, why: str | None) -> None:
         """Answer a request, and free the slots of its instance."""
@@ -337,6 +376,7 @@ class Dispatcher:
         for number, slot in task.slots.items():
             self._free.give(number, slot)
         task.slots.clear()
+        del self._taken[task]
         self._queues[model].end(failed=why is not None)
         if why is None:
             task.answer.set_result(outputs)
@@ -357,6 +397,7 @@ class Dispatcher:
                 places = tuple(place for order in run.orders.pop(event.lane) for place in order)
                 run.fail(places, event.why)
                 if run.orders:
+                    self._given_up.add(run.number)
                     self._arena.write(_ABORT, 1)  # others may wait for values of this lane
                 self._finish_if_over(run, now)
             self._lanes[event.lane].clear()
@@ -365,13 +406,11 @@ class Dispatcher:
                 self._answer_rest(event.why)
 
     def _answer_rest(self, why: str) -> None:
-        """Fail all remaining requests, as nothing will run them."""
+        """Fail all remaining requests, as nothing will run them; instances and runs need not be consistent any more."""
         error = f"not run: {why}"
-        for run in list(self._runs.values()):
-            run.fail(tuple(range(len(run.members))), error)
-            run.orders.clear()
-            self._finish_if_over(run, time.perf_counter())
-        for model, task in self._instances.drain():
+        self._runs.clear()
+        self._instances.drain()
+        for task, model in list(self._taken.items()):
             self._answer(model, task, error)
         for queue in self._queues:
             for task in queue.close(why):

@@ -48,7 +48,8 @@ class LaneTrace:
         self._labels, self._lanes = [model.label for model in scenario.models], scenario.lanes
         self._events: list[dict[str, Any]] = []
         self._requests: dict[int, _Request] = {}
-        self._size = 0
+        self._unserved: list[dict[str, Any]] = []
+        self._size = self._left_out = 0
         self._recording = False
         self._begin_ns = 0
 
@@ -60,7 +61,7 @@ class LaneTrace:
 
     def add(self, lane: int, run: Run, places: tuple[int, ...], answer: Answer) -> None:
         """Record a run of a lane; called by the server."""
-        if not self._recording or self._size >= self._MOST:
+        if not self._recording or self._is_full():
             return
         members = [run.members[place] for place in places]
         event = self._event("X", " + ".join(f"{self._labels[model]} {block}" for model, block in members), _LANES, lane)
@@ -86,6 +87,35 @@ class LaneTrace:
             request.failed |= answer.aborted or bool(answer.failed >> bit & 1)
             request.blocks[block] = min(began, answer.began_ns), max(ended, answer.ended_ns)
 
+    def add_unserved(self, model: int, arrived_s: float, ended_s: float, why: str) -> None:
+        """Record a request that did not run.
+
+        Args:
+            model: number of its model.
+            arrived_s: when it arrived, by ``time.perf_counter``.
+            ended_s: when it was turned away.
+            why: dropped or expired.
+        """
+        if not self._recording or self._is_full():
+            return
+        number = f"{why} {len(self._unserved)}"
+        for phase, at_s in (("b", arrived_s), ("e", ended_s)):
+            event = self._event(phase, f"{self._labels[model]} {why}", _REQUESTS, model)
+            self._unserved.append({**event, "cat": why, "id": number, "ts": self._us(round(at_s * 1e9))})
+        self._size += 2
+
+    def _is_full(self) -> bool:
+        """Whether there is no room for more, which then is counted."""
+        self._left_out += self._size >= self._MOST
+        return self._size >= self._MOST
+
+    @property
+    def cut(self) -> str:
+        """What is not in the trace, in words; empty if all is."""
+        if not self._left_out:
+            return ""
+        return f"{self._left_out:,} runs and requests are left out, after the first {self._MOST:,} entries"
+
     def write(self, path: str | Path, title: str) -> None:
         """Write the trace: a slice for each block on its lane, and for each request, with its wait and its blocks."""
         lanes = sorted({event["tid"] for event in self._events})
@@ -98,8 +128,8 @@ class LaneTrace:
         slices = [event for number, request in self._requests.items() for event in self._slices(number, request)]
         document = {
             "displayTimeUnit": "ms",
-            "otherData": {"title": title},
-            "traceEvents": [*names, *self._events, *slices],
+            "otherData": {"title": title, **({"left out": self.cut} if self.cut else {})},
+            "traceEvents": [*names, *self._events, *slices, *self._unserved],
         }
         with replacing(path) as temporary:
             temporary.write_text(json.dumps(document) + "\n", encoding="utf-8")

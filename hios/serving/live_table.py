@@ -11,8 +11,8 @@ from hios.serving.load_generator import Progress
 from hios.serving.measures import percentile
 from hios.serving.server import Server
 
-#: Seconds between two lines where the table goes into a log.
-_LOG_S = 10.0
+#: Seconds between two tables at least, as rates are those since the last one; the same where they go into a log.
+_LEAST_S, _LOG_S = 0.25, 10.0
 
 
 class LiveTable:
@@ -25,15 +25,15 @@ class LiveTable:
     def __init__(self, stream: TextIO = sys.stderr) -> None:
         self._stream, self._terminal = stream, stream.isatty()
         self._before: dict[str, Counts] = {}
-        self._at_s = self._logged_s = time.perf_counter()
+        self._at_s = time.perf_counter()
         self._lines = 0
 
     def show(self, server: Server, progress: Progress) -> None:
         """Draw the table."""
         now, counts = time.perf_counter(), server.counts
-        if not self._terminal and now - self._logged_s < _LOG_S:
+        if now - self._at_s < (_LEAST_S if self._terminal else _LOG_S):
             return
-        passed, self._at_s, self._logged_s = now - self._at_s, now, now
+        passed, self._at_s = now - self._at_s, now
         rows = [_row(label, own, self._before.get(label, Counts()), passed, progress) for label, own in counts.items()]
         self._before = counts
         clock = f"{max(0.0, progress.passed_s):.0f} of {progress.duration_s:.0f} s"

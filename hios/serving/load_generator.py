@@ -10,14 +10,13 @@ import threading
 import time
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from hios.errors import HiosError
 from hios.serving.admission import DeadlineError, QueueFullError
 from hios.serving.arrivals import Trace
 from hios.serving.measures import Outcome, Tally, variance
@@ -26,8 +25,12 @@ from hios.tolerances import compared
 
 #: What has become of a task.
 _UNSENT, _OUT, _COMPLETED, _DROPPED, _EXPIRED, _FAILED = range(6)
+#: The ways in which tasks end, in words.
+_ENDS = {_COMPLETED: "completed", _DROPPED: "dropped", _EXPIRED: "expired", _FAILED: "failed"}
 #: Time before the first task, between samples of the queues, and from which on a task counts as sent late; seconds.
 _LEAD_S, _SAMPLE_S, LATE_S = 0.05, 0.02, 1e-3
+#: Time between two looks at what was answered, seconds.
+_LOOK_S = 0.005
 
 
 @dataclass(frozen=True)
@@ -55,13 +58,16 @@ class Progress:
         passed_s: since the first task could arrive.
         duration_s: of the repeat.
         latencies_ms: by label, of tasks that were completed since the last look.
-        sent: by label, tasks so far.
+        ended: by label, tasks that ended since then, by what became of them: completed with right outputs, dropped,
+            expired or failed.
+        sent: by label, tasks that were sent since then.
     """
 
     passed_s: float
     duration_s: float
     latencies_ms: dict[str, list[float]] = field(default_factory=dict)
-    sent: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, Counter[str]] = field(default_factory=dict)
+    sent: Counter[str] = field(default_factory=Counter)
 
 
 class Repeat:
@@ -73,7 +79,7 @@ class Repeat:
         duration_s: when the repeat ends.
         samples: by label, inputs in turn.
         tolerance: allowed difference of outputs, absolute plus relative.
-        show: called about twice a second.
+        show: called about twice a second, and once all tasks have been answered.
 
     Attributes:
         late_s: by task, how late it was sent.
@@ -100,10 +106,10 @@ class Repeat:
         #: Tasks that are out, by number; and answers that are to be looked at.
         self._out: dict[int, Future[list[Tensor]]] = {}
         self._answers: deque[tuple[int, Future[list[Tensor]]]] = deque()
-        self._answered = threading.Event()
         self._over = False
         self._variances: list[float] = []
-        self._recent: dict[str, list[float]] = {label: [] for label in self._labels}
+        #: What `show` is to be told next: model and state of tasks that were sent or ended, and when they ended.
+        self._recent: deque[tuple[int, int, float]] = deque()
 
     def run(self) -> Outcome:
         """Send all tasks; returns what became of them by the end."""
@@ -124,8 +130,8 @@ class Repeat:
             self._over = True
             sampler.join()
             self._let_go()
-            self._answered.set()
             collector.join()
+            self._tell()
         tallies = self._tallies(still)
         for label, tally in zip(self._labels, tallies, strict=True):
             tally.queued_s = after[label] - queued[label]
@@ -140,29 +146,34 @@ class Repeat:
             turns[label] += 1
             _sleep_until(scheduled)
             self.late_s.append(max(0.0, time.perf_counter() - scheduled))
-            self._state[task] = _OUT
+            self._note(task, _OUT)
             answer = self._server.submit(label, sample.inputs, arrived_s=scheduled)
             self._out[task] = answer
             answer.add_done_callback(functools.partial(self._done, task))
 
     def _done(self, task: int, answer: Future[list[Tensor]]) -> None:
-        """Note when a task was answered; called from the thread that answers, which has other things to do."""
+        """Note when a task was answered; called from the thread that answers, which has other things to do.
+
+        It does not wake the thread that looks at the answers, either, as they would compete for the interpreter.
+        """
         self._finish_s[task] = time.perf_counter() - self._begin_s
         self._answers.append((task, answer))
-        self._answered.set()
 
     def _collect(self) -> None:
         """Look at all answers."""
         turns = self._turns()
-        while True:
-            self._answered.wait()
-            self._answered.clear()
+        while not (self._over and not self._out and not self._answers):
             while self._answers:
                 task, answer = self._answers.popleft()
                 self._out.pop(task, None)
-                self._state[task] = self._look(task, answer, turns[task])
-            if self._over and not self._out:
-                return
+                self._note(task, self._look(task, answer, turns[task]))
+            time.sleep(_LOOK_S)
+
+    def _note(self, task: int, state: int) -> None:
+        """Note what has become of a task."""
+        self._state[task] = state
+        if self._show is not None:
+            self._recent.append((self._trace.models[task], state, self._finish_s[task] - self._trace.times_s[task]))
 
     def _turns(self) -> array[int]:
         """By task, how many of its model came before it: that gives its inputs."""
@@ -176,15 +187,16 @@ class Repeat:
     def _look(self, task: int, answer: Future[list[Tensor]], turn: int) -> int:
         """What became of a task."""
         label = self._labels[self._trace.models[task]]
-        try:
-            outputs = answer.result()
-        except (QueueFullError, CancelledError):
+        # Raised here, errors would hold this frame and their answers in a cycle, and memory until a full collection.
+        error = CancelledError() if answer.cancelled() else answer.exception()
+        if isinstance(error, QueueFullError | CancelledError):
             return _DROPPED
-        except DeadlineError:
+        if isinstance(error, DeadlineError):
             return _EXPIRED
-        except HiosError as error:
+        if error is not None:
             self.wrong = self.wrong or str(error)
             return _FAILED
+        outputs = answer.result()
         samples = self._samples[label]
         sample = samples[turn % len(samples)]
         if not all(map(torch.equal, outputs, sample.alone)):
@@ -197,8 +209,6 @@ class Repeat:
                         f"{self._tolerance:g}"
                     )
                     return _FAILED
-        if self._show is not None:
-            self._recent[label].append((self._finish_s[task] - self._trace.times_s[task]) * 1e3)
         return _COMPLETED
 
     def _sample(self) -> None:
@@ -209,10 +219,37 @@ class Repeat:
             now = time.perf_counter()
             if 0 <= now - self._begin_s <= self._duration_s:
                 self._variances.append(variance([own.waiting for own in self._server.counts.values()]))
-            if self._show is not None and now - shown >= 0.5:
+            if now - shown >= 0.5:
                 shown = now
-                recent, self._recent = self._recent, {label: [] for label in self._labels}
-                self._show(Progress(now - self._begin_s, self._duration_s, recent))
+                self._tell()
+
+    def _tell(self) -> None:
+        """Show what happened since the last call."""
+        if self._show is None:
+            return
+        told = Progress(
+            time.perf_counter() - self._begin_s,
+            self._duration_s,
+            {label: [] for label in self._labels},
+            {label: Counter() for label in self._labels},
+        )
+        while self._recent:
+            model, state, latency_s = self._recent.popleft()
+            label = self._labels[model]
+            if state == _OUT:
+                told.sent[label] += 1
+                continue
+            told.ended[label][_ENDS[state]] += 1
+            if state == _COMPLETED:
+                told.latencies_ms[label].append(latency_s * 1e3)
+        self._show(told)
+
+    def unserved(self) -> Iterator[tuple[int, float, float, str]]:
+        """Tasks that were dropped or expired by the end: model, arrival and end by ``time.perf_counter``, and which."""
+        for task, (at_s, model) in enumerate(zip(self._trace.times_s, self._trace.models, strict=True)):
+            if self._state[task] in (_DROPPED, _EXPIRED) and self._finish_s[task] <= self._duration_s:
+                ended_s = self._begin_s + self._finish_s[task]
+                yield model, self._begin_s + at_s, ended_s, _ENDS[self._state[task]]
 
     def _let_go(self) -> None:
         """Give up what waits, and wait for what is in flight: the next repeat begins with nothing."""
@@ -224,8 +261,7 @@ class Repeat:
                 fillers = [(model, answer) for model, answer in fillers if not answer.done()]
                 if self._server.pipeline.strict and not self._server.lost:
                     fillers += self._fillers([model for model, _ in fillers])
-                self._answered.set()
-                time.sleep(0.005)
+                time.sleep(_LOOK_S)
 
     def _fillers(self, asked: Sequence[int]) -> list[tuple[int, Future[list[Tensor]]]]:
         """Ask for tasks that nobody counts, as strict rounds with tasks in flight wait for the other models.

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from hios import defaults
-from hios.errors import HiosError, PlatformError
+from hios.errors import HiosError, PlatformError, warn
 from hios.formats.serving_result_file import LateSends, ResultFile
 from hios.frontends import program as programs
 from hios.frontends.example_inputs import example_inputs
@@ -29,7 +29,7 @@ from hios.serving.measures import Outcome, result
 from hios.serving.policies import AUTO
 from hios.serving.scenario import Scenario, ServedModel
 from hios.serving.server import Server
-from hios.serving.simulate import choose
+from hios.serving.simulate import Tell, choose, no_one
 from hios.tolerances import allows_rounding, compared, explained
 from hios.versions import versions
 
@@ -68,6 +68,7 @@ def load(
     trusted: bool = False,
     show: Callable[[Server, Progress], None] | None = None,
     trace: str | Path | None = None,
+    tell: Tell = no_one,
 ) -> LoadReport:
     """Run all repeats of a scenario under a policy.
 
@@ -80,13 +81,14 @@ def load(
         tolerance: allowed difference of outputs, absolute plus relative.
         timeout_s: longest time of one run of a block.
         trusted: whether program files may run code when they are loaded.
-        show: called about twice a second.
-        trace: Chrome trace to write of what ran on which lane in the first repeat.
+        show: called about twice a second, and at the end of every repeat.
+        trace: Chrome trace to write of what ran on which lane in the first repeat, and of its requests.
+        tell: is told of every policy and launcher that ``auto`` compares.
 
     Raises:
         HiosError: a file is missing or does not fit, the policy is unknown, or a lane could not be kept going.
     """
-    choice = choose(scenario, name, launcher)
+    choice = choose(scenario, name, launcher, tell=tell)
     scenario = scenario.plain
     platform = describe(scenario.lanes, virtual=virtual)
     rows = None if trace is None else LaneTrace(scenario)
@@ -101,7 +103,7 @@ def load(
         timeout_s=timeout_s,
         watch=None if rows is None else rows.add,
     ) as server:
-        samples = _samples(server, tolerance, trusted)
+        samples = reference_samples(server, tolerance, trusted)
         began, used, control, busy = datetime.now(UTC), time.process_time(), server.control_s, server.busy_s
         for number in range(scenario.file.repeats):
             if rows is not None:
@@ -109,6 +111,9 @@ def load(
             watch = None if show is None else _watched(show, server)
             repeat = Repeat(server, draw(scenario, number), scenario.duration_s, samples, tolerance, watch)
             outcomes.append(repeat.run())
+            if rows is not None:
+                for unserved in repeat.unserved():
+                    rows.add_unserved(*unserved)
             late += repeat.late_s
             wrong, largest = wrong or repeat.wrong, max(largest, repeat.largest_difference)
             if server.lost:
@@ -118,6 +123,8 @@ def load(
         memory_mb = server.memory_bytes / 1e6
     if rows is not None and trace is not None:
         rows.write(trace, f"{choice.policy}, launcher {choice.launcher}")
+        if rows.cut:
+            warn(f"{trace}: {rows.cut}")
     outcome = result(
         scenario,
         name,
@@ -126,6 +133,7 @@ def load(
         simulated=False,
         control_share=control / busy,
         late=LateSends(sum(s > LATE_S for s in late) / max(1, len(late)), max(late, default=0.0) * 1e3),
+        compared_with={m.label: "single inference" if m.program is None else "program" for m in scenario.models},
         measured_at=f"{began:%Y-%m-%dT%H:%M:%SZ}",
         platform=platform,
         versions=versions(),
@@ -139,7 +147,7 @@ def _watched(show: Callable[[Server, Progress], None], server: Server) -> Callab
     return lambda progress: show(server, progress)
 
 
-def _samples(server: Server, tolerance: float, trusted: bool) -> dict[str, list[Sample]]:
+def reference_samples(server: Server, tolerance: float, trusted: bool) -> dict[str, list[Sample]]:
     """By model, inputs with the outputs of a single inference, checked against the model; this also warms up the lanes.
 
     Raises:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ _ENDS = ("completed", "dropped", "expired", "failed")
 class MetricsFile:
     """Counters, gauges and a histogram of latencies by model, in a file that is replaced atomically.
 
-    Latencies are those up to the last look at the server, at most half a second before.
+    Tasks are those that were sent and answered up to the last look, at most half a second before the file is written;
+    at the end they are all tasks. Inferences that warm up the lanes are not among them.
 
     Args:
         path: the file.
@@ -31,6 +33,8 @@ class MetricsFile:
         self._server: Server | None = None
         self._buckets: dict[str, list[int]] = {}
         self._sums_s: dict[str, float] = {}
+        self._sent: Counter[str] = Counter()
+        self._ended: dict[str, Counter[str]] = {}
 
     def listen(self) -> None:
         """Write at the next update after the process receives SIGUSR1; call this from the main thread."""
@@ -40,8 +44,11 @@ class MetricsFile:
         self._wanted = True
 
     def show(self, server: Server, progress: Progress) -> None:
-        """Add the latencies since the last update, and write the file if SIGUSR1 asked for it."""
+        """Add what happened since the last update, and write the file if SIGUSR1 asked for it."""
         self._server = server
+        self._sent.update(progress.sent)
+        for label, ended in progress.ended.items():
+            self._ended.setdefault(label, Counter()).update(ended)
         for label, latencies in progress.latencies_ms.items():
             counts = self._buckets.setdefault(label, [0] * (len(_BUCKETS_S) + 1))
             for latency in latencies:
@@ -60,11 +67,11 @@ class MetricsFile:
     def _lines(self, server: Server) -> Iterator[str]:
         counts = server.counts
         yield from _head("hios_tasks_total", "counter", "Tasks that ended, by what became of them.")
-        for label, own in counts.items():
-            for end in _ENDS:
-                yield f'hios_tasks_total{{model="{label}",outcome="{end}"}} {getattr(own, end)}'
+        for label in counts:
+            ended = self._ended.get(label, Counter())
+            yield from (f'hios_tasks_total{{model="{label}",outcome="{end}"}} {ended[end]}' for end in _ENDS)
         yield from _head("hios_tasks_offered_total", "counter", "Tasks that arrived.")
-        yield from (f'hios_tasks_offered_total{{model="{label}"}} {own.offered}' for label, own in counts.items())
+        yield from (f'hios_tasks_offered_total{{model="{label}"}} {self._sent[label]}' for label in counts)
         yield from _head("hios_tasks_waiting", "gauge", "Tasks in the queue.")
         yield from (f'hios_tasks_waiting{{model="{label}"}} {own.waiting}' for label, own in counts.items())
         yield from _head("hios_tasks_in_flight", "gauge", "Tasks between queue and answer.")

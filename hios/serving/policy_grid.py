@@ -9,7 +9,7 @@ from hios.errors import HiosError
 from hios.formats.serving_result_file import ResultFile
 from hios.serving.policies import LAUNCHERS, LEARNED_POLICIES, policies_of
 from hios.serving.scenario import Scenario
-from hios.serving.simulate import Engine, simulate
+from hios.serving.simulate import Engine, Tell, no_one, simulate
 from hios.serving.work_bound import strict_rounds_per_s
 
 #: In place of the name of a policy or of a launcher.
@@ -46,7 +46,12 @@ class PolicyGrid:
 
 
 def simulate_grid(
-    scenario: Scenario, policies: Sequence[str], launchers: Sequence[str], *, engine: Engine | None = None
+    scenario: Scenario,
+    policies: Sequence[str],
+    launchers: Sequence[str],
+    *,
+    engine: Engine | None = None,
+    tell: Tell = no_one,
 ) -> PolicyGrid:
     """Simulate policies under launchers, all with the same tasks.
 
@@ -57,6 +62,7 @@ def simulate_grid(
         policies: their names.
         launchers: open, deadline, fixed, water-filling or auto.
         engine: as in `hios.serving.simulate.simulate`.
+        tell: is told of every result as soon as it is there.
 
     Raises:
         HiosError: no policy can run the scenario.
@@ -66,11 +72,12 @@ def simulate_grid(
     for name in policies:
         for launcher in launchers[:1] if name in LEARNED_POLICIES else launchers:
             try:
-                result = simulate(scenario, name, launcher=launcher, engine=engine)
+                result = simulate(scenario, name, launcher=launcher, engine=engine, tell=tell)
             except HiosError as error:
                 left_out[name] = str(error)
                 break
             results[name, result.launcher] = result
+            tell(f"{name}, launcher {result.launcher}: goodput {_goodput_per_s(result):.4g} tasks/s")
     if not results:
         raise HiosError("; ".join(left_out.values()))
     return PolicyGrid(results, left_out, strict_rounds_per_s(scenario))
@@ -121,7 +128,6 @@ def grid_rows(grid: PolicyGrid) -> list[tuple[str, ...]]:
 
 def _row(name: str, launcher: str, result: ResultFile) -> tuple[str, ...]:
     total = result.total
-    goodput = total.goodput / (result.duration_s * result.repeats)
     shown = name if result.chosen is None else f"{name} ({result.chosen})"
     latencies = ["-" if value is None else f"{value:.4g}" for value in (total.p50_ms, total.p99_ms)]
     lost = total.dropped + total.expired + total.failed
@@ -130,13 +136,17 @@ def _row(name: str, launcher: str, result: ResultFile) -> tuple[str, ...]:
         shown,
         launcher,
         f"{_done_per_s(result):.4g}",
-        f"{goodput:.4g}",
+        f"{_goodput_per_s(result):.4g}",
         *latencies,
         str(lost),
         str(left),
         f"{result.work_share:.1%}",
         f"{result.jain:.3f}",
     )
+
+
+def _goodput_per_s(result: ResultFile) -> float:
+    return result.total.goodput / (result.duration_s * result.repeats)
 
 
 def _done_per_s(result: ResultFile) -> float:

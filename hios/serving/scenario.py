@@ -166,6 +166,11 @@ def _rate(
 ) -> float:
     if rows is not None:
         return sum(model == number and time < file.duration_s for time, model in rows) / file.duration_s
+    if settings.rate is None and settings.share is not None:
+        raise ArtifactError(
+            f"{where}.share: found {settings.share:g} with operators that take 0 ms by {settings.costs}; required: "
+            "costs above 0, or rate"
+        )
     if settings.rate is None:
         raise ArtifactError(
             f"{where}: rate is missing; required with arrivals {file.arrivals}: rate, tasks per second, or share"
@@ -274,6 +279,17 @@ def _defects(scenario: Scenario, on_gpu: dict[str, bool]) -> Iterator[str]:
             f"top.block_ms: found {scenario.file.top.block_ms:g} beside top.combined, which counts the blocks of "
             "graph.json; allowed: one of them"
         )
+    for model in scenario.models:
+        if model.settings.slo_scale is not None:  # it could not be resolved
+            yield (
+                f"models.{model.label}.slo_scale: found {model.settings.slo_scale:g} with operators that take 0 ms by "
+                f"{model.settings.costs}; required: costs above 0, or slo_ms"
+            )
+    yield from _defects_of_combined(scenario)
+
+
+def _defects_of_combined(scenario: Scenario) -> Iterator[str]:
+    """Blocks of combined blocks that do not exist, or are in several."""
     home: dict[tuple[str, int], int] = {}
     for position, combined in enumerate(scenario.file.top.combined):
         for label, blocks in combined.items():

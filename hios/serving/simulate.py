@@ -27,10 +27,20 @@ _EQUAL = 1e-3
 
 #: Gives what becomes of the tasks of some repeats under a policy and a launcher, both by name.
 Run = Callable[[str, str, Sequence[int]], list[Outcome]]
+#: Is told how far a long simulation has come, in words.
+Tell = Callable[[str], None]
+
+
+def no_one(text: str) -> None:
+    """Tell no one."""
 
 
 def compare(
-    scenario: Scenario, run: Run, names: Iterable[str] | None = None, launcher: str | None = None
+    scenario: Scenario,
+    run: Run,
+    names: Iterable[str] | None = None,
+    launcher: str | None = None,
+    tell: Tell = no_one,
 ) -> list[Candidate]:
     """All policies on held-out traces, best first: by tasks within their SLO, of equals by mean latency.
 
@@ -41,6 +51,7 @@ def compare(
         run: gives the outcomes of a policy under a launcher, one for each of the repeats.
         names: of the policies; if None all, those of a trained launcher included where the scenario names one.
         launcher: that of the scenario if None; ``auto`` compares every policy under every launcher.
+        tell: is told of every policy and launcher as soon as their result is there.
 
     Raises:
         HiosError: no policy can run the scenario.
@@ -49,7 +60,9 @@ def compare(
     for name in policies_of(scenario) if names is None else names:
         try:
             launchers = launchers_of(name, launcher or scenario.file.launcher)
-            candidates += [_candidate(scenario, name, own, run(name, own, HELD_OUT)) for own in launchers]
+            for own in launchers:
+                candidates.append(_candidate(scenario, name, own, run(name, own, HELD_OUT)))
+                tell(f"{name}, launcher {own}, on other traces: goodput {candidates[-1].goodput_per_s:.4g} tasks/s")
         except HiosError as error:
             left_out.append(Candidate(policy=name, goodput_per_s=0.0, left_out=str(error)))
     if not candidates:
@@ -86,7 +99,9 @@ _MANY_RUNS = 50_000
 Engine = Callable[[Pipeline, Sequence[QueueRules], Trace, float], Record]
 
 
-def simulate(scenario: Scenario, name: str, *, launcher: str | None = None, engine: Engine | None = None) -> ResultFile:
+def simulate(
+    scenario: Scenario, name: str, *, launcher: str | None = None, engine: Engine | None = None, tell: Tell = no_one
+) -> ResultFile:
     """Simulate all repeats of a scenario under a policy.
 
     Args:
@@ -95,11 +110,12 @@ def simulate(scenario: Scenario, name: str, *, launcher: str | None = None, engi
         launcher: open, deadline, fixed or water-filling, or ``auto``; that of the scenario if None.
         engine: what carries out a repeat; the compiled simulator where there is much to do and numba is installed,
             else the reference. Both give the same.
+        tell: is told of every candidate of ``auto``.
 
     Raises:
         HiosError: no such policy, or one that has no times for the scenario's device.
     """
-    choice = choose(scenario, name, launcher, engine=engine)
+    choice = choose(scenario, name, launcher, engine=engine, tell=tell)
     outcomes = outcomes_of(scenario, choice.policy, choice.launcher, range(scenario.file.repeats), engine)
     return result(
         scenario,
@@ -127,7 +143,9 @@ class Choice:
     candidates: tuple[Candidate, ...] = ()
 
 
-def choose(scenario: Scenario, name: str, launcher: str | None = None, *, engine: Engine | None = None) -> Choice:
+def choose(
+    scenario: Scenario, name: str, launcher: str | None = None, *, engine: Engine | None = None, tell: Tell = no_one
+) -> Choice:
     """Choose what ``auto`` stands for: the best on held-out traces, simulated.
 
     Args:
@@ -135,6 +153,7 @@ def choose(scenario: Scenario, name: str, launcher: str | None = None, *, engine
         name: of a policy, or ``auto`` for the best of all.
         launcher: open, deadline, fixed, water-filling, or ``auto`` for the best of them; that of the scenario if None.
         engine: as in `simulate`.
+        tell: is told of every candidate.
 
     Raises:
         HiosError: no policy can run the scenario.
@@ -148,7 +167,7 @@ def choose(scenario: Scenario, name: str, launcher: str | None = None, *, engine
     def run(own: str, by: str, repeats: Sequence[int]) -> list[Outcome]:
         return outcomes_of(scenario, own, by, repeats, engine, made)
 
-    candidates = tuple(compare(scenario, run, policies_of(scenario) if name == AUTO else [name], launcher))
+    candidates = tuple(compare(scenario, run, policies_of(scenario) if name == AUTO else [name], launcher, tell))
     best = candidates[0]
     return Choice(best.policy, best.launcher or launcher, candidates)
 

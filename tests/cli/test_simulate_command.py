@@ -38,7 +38,9 @@ def test_auto_says_why(tmp_path: Path) -> None:
     output = tmp_path / "result.json"
     done = CliRunner().invoke(main, ["simulate", str(written(tmp_path)), "--policy", "auto", "--output", str(output)])
     assert done.exit_code == 0, done.output
-    chosen = json.loads(output.read_text(encoding="utf-8"))["chosen"]
+    chosen, compared = (json.loads(output.read_text(encoding="utf-8"))[key] for key in ("chosen", "candidates"))
+    told = [line.partition(",")[0] for line in done.stderr.splitlines()]
+    assert sorted(told) == sorted(entry["policy"] for entry in compared if "left_out" not in entry)
     assert f"policy auto (chosen: {chosen})" in done.output
     assert "threads: " in done.output
 
@@ -50,8 +52,10 @@ def test_all_policies_under_all_launchers(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["simulate", str(written(tmp_path)), *options])
     assert done.exit_code == 0, done.output
     runnable = [name for name in POLICIES if name != "threads"]
-    rows = [tuple(line.split()[:3]) for line in done.output.splitlines()[1 : 1 + len(LAUNCHERS) * len(runnable)]]
+    rows = [tuple(line.split()[:3]) for line in done.stdout.splitlines()[1 : 1 + len(LAUNCHERS) * len(runnable)]]
     assert [row[:2] for row in rows] == [(name, launcher) for name in runnable for launcher in LAUNCHERS]
+    told = [line.partition(":")[0] for line in done.stderr.splitlines()]
+    assert told == [f"{name}, launcher {launcher}" for name, launcher, _ in rows]  # one after another, as they end
     for name, launcher, rate in rows:
         result = artifacts.read(output / f"{name}-{launcher}.json", "result")
         assert (result["policy"], result["launcher"]) == (name, launcher)

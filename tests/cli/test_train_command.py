@@ -70,6 +70,18 @@ def test_what_is_refused(files: tuple[Path, Path], tmp_path: Path) -> None:
     assert "found an input named as output" in _run("train", *files, "--output", files[0]).output
 
 
+@pytest.mark.parametrize("options", [(), ("--learn", "launcher")])
+def test_files_of_a_scenario_are_not_overwritten(
+    options: tuple[str, ...], files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Neither stages nor a launcher are written over a graph that the scenario names."""
+    scenario, before = _scenario(files, tmp_path), files[0].read_bytes()
+    done = _run("train", scenario, *options, "--steps", 1, "--output", files[0])
+    assert done.exit_code == 1
+    assert "found an input named as output; allowed: another file" in done.stderr
+    assert files[0].read_bytes() == before
+
+
 def _scenario(files: tuple[Path, Path], folder: Path) -> Path:
     """A scenario of two such graphs."""
     path = folder / "scenario.yaml"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from hios.serving.metrics_file import MetricsFile
 
 def server() -> Any:
     """What a server says of itself."""
-    counts = {"left": Counts(offered=7, completed=3, dropped=2, waiting=1, in_flight=1), "right": Counts()}
+    counts = {"left": Counts(offered=70, completed=30, dropped=20, waiting=1, in_flight=1), "right": Counts()}
     return SimpleNamespace(counts=counts, busy_s=1.5, control_s=0.25, lanes_up=2)
 
 
@@ -30,15 +31,23 @@ def values(path: Path) -> dict[str, float]:
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
 
 
+def _progress(passed_s: float, latencies_ms: list[float], sent: int, **ended: int) -> Progress:
+    """What happened to the tasks of one model of two."""
+    by_label = {"left": Counter(completed=len(latencies_ms), **ended), "right": Counter[str]()}
+    return Progress(passed_s, 2.0, {"left": latencies_ms, "right": []}, by_label, Counter(left=sent))
+
+
 def test_counts_and_latencies(tmp_path: Path) -> None:
-    """Tasks by model and end; buckets add up, over several looks too."""
+    """Tasks of the load by model and end, whatever else the server ran; buckets add up, over several looks too."""
     metrics = MetricsFile(tmp_path / "metrics.prom")
-    metrics.show(server(), Progress(1.0, 2.0, {"left": [0.5, 30.0], "right": []}))
-    metrics.show(server(), Progress(1.5, 2.0, {"left": [20_000.0], "right": []}))
+    metrics.show(server(), _progress(1.0, [0.5, 30.0], 6, dropped=1, failed=1))
+    metrics.show(server(), _progress(1.5, [20_000.0], 1, dropped=1))
     assert not (tmp_path / "metrics.prom").exists()
     metrics.write()
     samples = values(tmp_path / "metrics.prom")
-    assert samples['hios_tasks_total{model="left",outcome="dropped"}'] == 2
+    ends = ("completed", "dropped", "expired", "failed")
+    assert [samples[f'hios_tasks_total{{model="left",outcome="{end}"}}'] for end in ends] == [3, 2, 0, 1]
+    assert samples['hios_tasks_total{model="right",outcome="completed"}'] == 0
     assert samples['hios_tasks_offered_total{model="left"}'] == 7
     assert samples['hios_tasks_waiting{model="left"}'] == 1
     assert samples['hios_latency_seconds_bucket{model="left",le="0.001"}'] == 1
@@ -73,4 +82,4 @@ metrics.show(server(), Progress(1.0, 2.0))
     assert answer.returncode == 0, answer.stderr
     assert not path.exists()
     path.write_text(answer.stdout, encoding="utf-8")
-    assert values(path)['hios_tasks_total{model="left",outcome="completed"}'] == 3
+    assert values(path)['hios_tasks_waiting{model="left"}'] == 1

@@ -205,3 +205,21 @@ def test_rate_and_slo_by_the_time_of_a_task(tmp_path: Path) -> None:
         with pytest.raises(HiosError, match="found both; allowed: one of them"):
             Scenario.read(path)
         del data["models"]["left"][key]
+
+
+def test_shares_need_times(tmp_path: Path) -> None:
+    """Operators that take no time have no share of the lanes' time, and no multiple of their own."""
+    path = written(tmp_path)
+    costs = tmp_path / "left" / "costs.json"
+    data = json.loads(costs.read_text(encoding="utf-8"))
+    costs.write_text(
+        json.dumps(data | {"operators": {name: {"time_ms": 0.0} for name in data["operators"]}}), encoding="utf-8"
+    )
+    _edit(path, "left", rate=None, share=0.5)
+    message = "models.left.share: found 0.5 with operators that take 0 ms by left/costs.json; required: costs above 0"
+    with pytest.raises(HiosError, match=re.escape(message)):
+        Scenario.read(path)
+    _edit(path, "left", rate=5, share=None, slo_ms=None, slo_scale=3)
+    message = "models.left.slo_scale: found 3 with operators that take 0 ms by left/costs.json; required: costs above 0"
+    with pytest.raises(HiosError, match=re.escape(message)):
+        Scenario.read(path)
