@@ -96,6 +96,10 @@ class ResultFile(Record, frozen=True, kw_only=True):
     chosen: OrAbsent[Annotated[Text, doc("The policy that auto chose.")]] = None
     candidates: Annotated[tuple[Candidate, ...], doc("The policies that auto compared, best first.")] = ()
     simulated: Annotated[bool, doc("Whether times were simulated; otherwise they were measured.")]
+    calibrated: Annotated[
+        bool,
+        doc("Whether the simulation took constants of the machine from calibration.json; else times of costs alone."),
+    ] = False
     launcher: Annotated[_Launcher, doc("When tasks leave the queues; learned: as a trained launcher decides.")]
     lanes: Annotated[DeviceCount, doc("Lanes of the device.")]
     device: OrAbsent[Annotated[Literal["lanes", "gpu"], doc("What the models share: lanes, or a GPU.")]] = None

@@ -107,6 +107,7 @@ def simulate(scenario: Scenario, name: str, *, launcher: str | None = None, engi
         choice.launcher,
         outcomes,
         simulated=True,
+        calibrated=scenario.calibration is not None,
         chosen=choice.policy if name == AUTO else None,
         candidates=choice.candidates,
     )
