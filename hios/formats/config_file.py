@@ -503,8 +503,8 @@ class Serving(Record, frozen=True):
         tuple[Annotated[Text, doc("Name of a policy, as hios simulate takes it.")], ...],
         Meta(extra_json_schema={"uniqueItems": True}),
         doc(
-            "Policies to simulate each scenario under, without duplicates; an empty list skips serving. With learned or "
-            "learned-static, a launcher is trained for each scenario and load."
+            "Policies to simulate each scenario under, without duplicates; an empty list skips serving. With learned "
+            "or learned-static, a launcher is trained for each scenario and load."
         ),
     ] = ()
     loads: Annotated[

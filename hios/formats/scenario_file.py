@@ -105,8 +105,8 @@ class Overheads(Record, frozen=True):
     hand_over_ms: Annotated[
         NonNegative,
         doc(
-            "Per stage that runs on several lanes, as values pass from lane to lane, and of schedules over the lanes per "
-            "value that another lane waits for; milliseconds."
+            "Per stage that runs on several lanes, as values pass from lane to lane, and of schedules over the lanes "
+            "per value that another lane waits for; milliseconds."
         ),
     ] = 0.0
 

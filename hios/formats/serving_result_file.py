@@ -140,3 +140,8 @@ class ResultFile(Record, frozen=True, kw_only=True):
     platform: OrAbsent[Platform] = None
     versions: OrAbsent[Versions] = None
     format_version: FormatVersion = 1
+
+    @property
+    def done_per_s(self) -> float:
+        """Completed tasks per second."""
+        return self.total.completed / (self.duration_s * self.repeats)
