@@ -66,6 +66,9 @@ class ServedResult(Record, frozen=True, kw_only=True):
     mean_in_system: OrAbsent[
         Annotated[NonNegative, doc("Mean number of tasks in the queue or in flight over time.")]
     ] = None
+    queue: OrAbsent[
+        Annotated[Positive, doc("Tasks that may wait in the model's queue; absent of all models and in older files.")]
+    ] = None
 
 
 class LateSends(Record, frozen=True):

@@ -113,15 +113,25 @@ def test_files_that_scenarios_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         jobs.files_of(configured(tmp_path, {"policies": ["top"], "scenarios": {"x": "none.yaml"}}), "x")
 
 
-def test_the_example_of_the_papers_rates() -> None:
-    """examples/top is valid, and its scenarios read what its networks are profiled to."""
-    source = ROOT / "examples" / "top" / "config.yaml"
+@pytest.mark.parametrize(
+    ("name", "loads", "sessions"),
+    [
+        ("config", (1, 4, 8), ("serving", "top")),
+        ("shares_a100", (0.5, 0.8, 1.2), ()),
+        ("shares_cpu", (0.5, 0.8, 1.2), ()),
+    ],
+)
+def test_the_examples_of_the_papers_rates(name: str, loads: tuple[float, ...], sessions: tuple[str, ...]) -> None:
+    """Those of examples/top are valid, and their scenarios read what their networks are profiled to."""
+    source = ROOT / "examples" / "top" / f"{name}.yaml"
     settings = config.without_files(yaml.safe_load(source.read_text(encoding="utf-8")), source.name)
-    assert jobs.checked(settings, source.name).study.sessions == ("serving", "top")
+    assert jobs.checked(settings, source.name).study.sessions == sessions
+    assert settings.serving.loads == loads
     known = {f"{settings.results}/{label}/{name}" for label in settings.models for name in ("graph.json", "costs.json")}
     for path in settings.serving.scenarios.values():
         data = yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
         file = artifacts.parsed(data, ScenarioFile, path)
+        assert file.rates == ("per-second" if name == "config" else "of-capacity")
         named = {Path(path).parent / name for model in file.models.values() for name in (model.graph, model.costs)}
         assert {os.path.normpath(name) for name in named} <= known
 
