@@ -26,7 +26,8 @@ def serving_problems(root: Path) -> Iterator[tuple[Path, str, list[str]]]:
     """File, kind and problems of every result.json in a folder, and of those that the pipeline writes to serving/.
 
     Every task is counted once, the total is the sum of the models, no more is completed than the work bound allows, and
-    a file of the pipeline holds what its name and folder say. A scenario of the pipeline is checked against its schema.
+    a file of the pipeline holds what its name and folder say. A calibrated one needs the calibration of its models in
+    that folder. A scenario of the pipeline is checked against its schema.
     """
     named = {path for kind in _KINDS for path in root.rglob(f"serving/*/{kind}/*.json")}
     own = {path for path in root.rglob("serving/*.json") if path.name != _CALIBRATION}
@@ -49,8 +50,19 @@ def _misplaced(result: ResultFile, path: Path) -> Iterator[str]:
         yield f"policy, load: found {name}; allowed: {path.stem}, as the file is called"
     if result.simulated != _KINDS[path.parent.name]:
         yield f"simulated: found {str(result.simulated).lower()} in the folder {path.parent.name}"
-    if result.calibrated and not (path.parents[1] / _CALIBRATION).exists():
+    if result.calibrated:
+        yield from _miscalibrated(result, path.parents[1] / _CALIBRATION)
+
+
+def _miscalibrated(result: ResultFile, file: Path) -> Iterator[str]:
+    """What the calibration of a scenario cannot have been used for; what is wrong with itself is said elsewhere."""
+    if not file.exists():
         yield f"calibrated: found true; allowed: false, as there is no {_CALIBRATION} in the scenario's folder"
+    elif (calibration := contents(file, CalibrationFile, [])) is not None:
+        if calibration.lanes != result.lanes:
+            yield f"lanes: found {result.lanes}; allowed: {calibration.lanes}, as in {_CALIBRATION}"
+        if unknown := result.models.keys() - calibration.models.keys():
+            yield f"models: found {min(unknown)}; allowed: {', '.join(calibration.models)}, as in {_CALIBRATION}"
 
 
 def _scenario_problems(path: Path) -> Iterator[str]:

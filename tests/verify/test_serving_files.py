@@ -97,6 +97,12 @@ def test_calibrated_results(result: Path) -> None:
     artifacts.write(folder / "calibration.json", "calibration", measured)
     entries = {entry.kind: entry.problems for entry in verify(result.parent)}
     assert entries == {"result": (), "calibration": ()}
+    for changes, message in (
+        ({"lanes": 3}, "lanes: found 2; allowed: 3, as in calibration.json"),
+        ({"models": {"left": 1.0}}, "models: found right; allowed: left, as in calibration.json"),
+    ):
+        artifacts.write(folder / "calibration.json", "calibration", constants(**changes))
+        assert [entry.problems for entry in verify(result.parent) if entry.kind == "result"] == [(message,)]
     (folder / "calibration.json").write_text('{"lanes": 2}', encoding="utf-8")
     entries = {entry.kind: entry.problems for entry in verify(result.parent)}
     assert entries["calibration"] != ()
