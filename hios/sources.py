@@ -37,6 +37,8 @@ STAGES = {
     "serve": ("hios.serving.simulate",),
     "top": ("hios.study.top_learning",),
     "load": ("hios.serving.load_session",),
+    "calibrate": ("hios.serving.calibrating",),
+    "train": ("hios.serving.launcher.launcher_training",),
     "execute": ("hios.runtime.session", "hios.runtime.chrome_trace"),
     "distribute": ("hios.runtime.distributed.distributed_session",),
     "report": ("hios.report",),

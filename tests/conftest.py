@@ -47,6 +47,7 @@ LONGEST = (
     "study/test_released_program.py",
     "frontends/test_networks.py",
     "workflow/test_dry_run.py",
+    "workflow/test_serving_rules.py",
     "runtime/test_baselines.py",
     "workflow/test_killed_runs.py",
     "workflow/test_prediction_rules.py",

@@ -67,6 +67,8 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
         (
             "problem.py",
             {
+                "calibrate",
+                "train",
                 "predict_targets",
                 "convolutions",
                 "distribute",
@@ -88,6 +90,8 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
         (
             "schedulers/algorithm_registry.py",
             {
+                "calibrate",
+                "train",
                 "predict_targets",
                 "convolutions",
                 "load",
@@ -109,16 +113,26 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
         ("frontends/torch_lowering.py", {"extract", "partition"}),
         (
             "kernels/table/pooling.py",
-            {"convolutions", "distribute", "execute", "extract", "load", "partition", "profile", "top"},
+            {"calibrate", "convolutions", "distribute", "execute", "extract", "load", "partition", "profile", "top"},
         ),
-        ("workers/worker.py", {"convolutions", "distribute", "execute", "load", "partition", "profile"}),
+        ("workers/worker.py", {"calibrate", "convolutions", "distribute", "execute", "load", "partition", "profile"}),
         ("platforms/cpu/cpu_timing.py", {"convolutions", "partition", "profile"}),
         ("platforms/cpu/cpu_executing.py", {"execute"}),
         ("platforms/cuda/backend.py", {"execute"}),
         ("platforms/cuda/cuda_timing.py", {"convolutions", "partition", "profile"}),
         (
             "platforms/cpu/cpu_platform.py",
-            {"predict_targets", "convolutions", "distribute", "execute", "load", "partition", "predict", "profile"},
+            {
+                "calibrate",
+                "predict_targets",
+                "convolutions",
+                "distribute",
+                "execute",
+                "load",
+                "partition",
+                "predict",
+                "profile",
+            },
         ),
         ("platforms/cpu/cpu_reporting.py", {"report"}),
         ("platforms/protocol.py", {"distribute"}),
@@ -126,13 +140,13 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
         ("runtime/distributed/mpi.py", {"distribute"}),
         ("runtime/chrome_trace.py", {"execute"}),
         ("report/gantt_chart.py", {"report"}),
-        ("serving/simulator.py", {"serve", "load", "top"}),
-        ("serving/dispatcher.py", {"load"}),
+        ("serving/simulator.py", {"calibrate", "train", "serve", "load", "top"}),
+        ("serving/dispatcher.py", {"calibrate", "load"}),
         ("charts/rendering.py", {"report"}),
         ("study/released_program.py", {"simulation"}),
         ("study/registry.py", {"report"}),
         ("study/figures/hios_fig9.py", set()),
-        ("formats/config_file.py", {"export", "load", "report", "serve", "top"}),
+        ("formats/config_file.py", {"calibrate", "train", "export", "load", "report", "serve", "top"}),
     ],
 )
 def test_edits_of_code(package: Path, original: dict[str, str], file: str, stages: set[str]) -> None:

@@ -503,7 +503,10 @@ class Serving(Record, frozen=True):
     policies: Annotated[
         tuple[Annotated[Text, doc("Name of a policy, as hios simulate takes it.")], ...],
         Meta(extra_json_schema={"uniqueItems": True}),
-        doc("Policies to simulate each scenario under, without duplicates; an empty list skips serving."),
+        doc(
+            "Policies to simulate each scenario under, without duplicates; an empty list skips serving. With learned "
+            "or learned-static, a launcher is trained for each scenario and load."
+        ),
     ] = ()
     loads: Annotated[
         tuple[Annotated[AboveZero, doc("Factor for the rates of a scenario.")], ...],
@@ -513,10 +516,14 @@ class Serving(Record, frozen=True):
     measure: Annotated[
         bool,
         doc(
-            "Whether scenarios also run for real on the cores of this machine, one policy after another. "
-            "Platform cpu only."
+            "Whether scenarios also run for real on the cores of this machine, one policy after another. The "
+            "simulations of each scenario are then calibrated by about a minute of real runs. Platform cpu only."
         ),
     ] = False
+    training: Annotated[
+        Literal["small", "default", "paper"],
+        doc("Amount of training of a launcher, as hios train --size takes it."),
+    ] = "default"
     scenarios: Annotated[
         dict[
             Label,

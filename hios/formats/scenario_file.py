@@ -24,6 +24,8 @@ from hios.formats.config_file import Label
 
 #: What happens to a task that meets a full queue.
 Overflow = Literal["reject", "drop-oldest"]
+#: What the rates of the models are: tasks per second, or proportions of tasks that together take the whole device.
+Rates = Literal["per-second", "of-capacity"]
 #: How fast tasks leave the queues.
 LauncherKind = Literal["open", "deadline", "fixed", "water-filling", "auto"]
 
@@ -221,6 +223,14 @@ class ScenarioFile(Record, frozen=True):
             "CSV file with the columns time_s,model and a row for each task."
         ),
     ] = "poisson"
+    rates: Annotated[
+        Rates,
+        doc(
+            "What `rate` of the models means. per-second: tasks per second. of-capacity: only their proportions count, "
+            "such as 30, 60 and 120, and together the tasks' operators, one after another, take all time of all lanes, "
+            "or of the GPU, by the costs; with --load 0.8 they take 80 % of it."
+        ),
+    ] = "per-second"
     duration_s: Annotated[
         AboveZero,
         doc(
@@ -250,3 +260,11 @@ class ScenarioFile(Record, frozen=True):
     top: TopSettings = field(default_factory=TopSettings)
     overheads: Overheads = field(default_factory=Overheads)
     format_version: Annotated[Literal[1], doc("Version of the format.")] = 1
+
+    def __post_init__(self) -> None:
+        if self.rates == "per-second":
+            return
+        if self.arrivals not in ("periodic", "poisson"):
+            raise ValueError(f"rates: found {self.rates} with arrivals {self.arrivals}; allowed with periodic, poisson")
+        if missing := [label for label, model in self.models.items() if model.rate is None]:
+            raise ValueError(f"models.{missing[0]}.rate: missing; required with rates: {self.rates}")

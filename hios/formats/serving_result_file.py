@@ -66,6 +66,9 @@ class ServedResult(Record, frozen=True, kw_only=True):
     mean_in_system: OrAbsent[
         Annotated[NonNegative, doc("Mean number of tasks in the queue or in flight over time.")]
     ] = None
+    queue: OrAbsent[
+        Annotated[Positive, doc("Tasks that may wait in the model's queue; absent of all models and in older files.")]
+    ] = None
 
 
 class LateSends(Record, frozen=True):
@@ -98,6 +101,10 @@ class ResultFile(Record, frozen=True, kw_only=True):
     chosen: OrAbsent[Annotated[Text, doc("The policy that auto chose.")]] = None
     candidates: Annotated[tuple[Candidate, ...], doc("The policies that auto compared, best first.")] = ()
     simulated: Annotated[bool, doc("Whether times were simulated; otherwise they were measured.")]
+    calibrated: Annotated[
+        bool,
+        doc("Whether the simulation took constants of the machine from calibration.json; else times of costs alone."),
+    ] = False
     launcher: Annotated[_Launcher, doc("When tasks leave the queues; learned: as a trained launcher decides.")]
     lanes: Annotated[DeviceCount, doc("Lanes of the device.")]
     device: OrAbsent[Annotated[Literal["lanes", "gpu"], doc("What the models share: lanes, or a GPU.")]] = None
@@ -147,3 +154,13 @@ class ResultFile(Record, frozen=True, kw_only=True):
     platform: OrAbsent[Platform] = None
     versions: OrAbsent[Versions] = None
     format_version: FormatVersion = 1
+
+    @property
+    def done_per_s(self) -> float:
+        """Completed tasks per second."""
+        return self.total.completed / (self.duration_s * self.repeats)
+
+    @property
+    def goodput_per_s(self) -> float:
+        """Completed tasks within their SLO per second."""
+        return self.total.goodput / (self.duration_s * self.repeats)

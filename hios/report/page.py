@@ -26,6 +26,7 @@ from hios.report.paper_figures import PaperFigures, papers, verdict_sentences
 from hios.report.schedule_summary import device_uses, summary
 from hios.report.serving_results import (
     ServedScenario,
+    calibration_sentence,
     findings,
     gap_rows,
     serving_charts,
@@ -126,6 +127,7 @@ def serving_views(scenarios: Sequence[ServedScenario]) -> list[View]:
             "charts": serving_charts(scenario, f"serving-chart-{number}"),
             "rows": serving_rows(scenario),
             "gaps": gap_rows(scenario),
+            "calibration": calibration_sentence(scenario),
         }
         for number, scenario in enumerate(scenarios, start=1)
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,17 @@ from hios import artifacts
 from hios.charts import marks
 from hios.charts.rendering import to_svg
 from hios.errors import ArtifactError
-from hios.formats.serving_result_file import ResultFile, ServedResult
+from hios.formats.serving_result_file import Candidate, ResultFile, ServedResult
 from hios.report.tables import View
+from hios.serving.work_bound import rounds_notes
 
 #: Columns that predictions are compared with measurements in, by name.
 _COMPARED = ("done", "p50", "p90", "p99")
 #: Pixels: the plot, and a bar.
 _WIDTH, _BAR, _HEIGHT = 760, 16, 260
 _BOUND = "no policy can pass"
+#: The launcher of policies that were trained.
+_LEARNED = "learned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ def _chosen(result: ResultFile) -> str:
 
 def _launchers(result: ResultFile) -> set[str]:
     """The launchers that were compared, apart from those that are trained."""
-    return {entry.launcher for entry in result.candidates if entry.launcher not in (None, "learned")}
+    return {entry.launcher for entry in result.candidates if entry.launcher not in (None, _LEARNED)}
 
 
 def _lost(total: ServedResult) -> int:
@@ -150,35 +153,78 @@ def setting_sentence(scenario: ServedScenario) -> str:
     )
 
 
+def calibration_sentence(scenario: ServedScenario) -> str:
+    """What the predictions rest on; empty if there are none."""
+    predicted = [served.predicted for served in scenario.policies if served.predicted is not None]
+    if not predicted:
+        return ""
+    if all(result.calibrated for result in predicted):
+        return (
+            "Predictions are calibrated: short runs of these models on this machine, before those compared here, gave "
+            "the simulator factors, overheads and jitter (calibration.json)."
+        )
+    return "Predictions are not calibrated: they are by costs.json alone, without what a server takes beyond it."
+
+
 def findings(scenario: ServedScenario) -> Iterator[str]:
-    """What auto chose at each load, and which policy had the most tasks within their SLO."""
+    """Of each load: the policy with most tasks within their SLO, what auto chose and why, and what limits rounds."""
     for load in dict.fromkeys(served.load for served in scenario.policies):
         own = [served for served in scenario.policies if served.load == load]
-        yield _best(own, load)
-        for served in own:
-            for result in served.results:
-                if result.chosen is not None:
-                    compared = len({entry.policy for entry in result.candidates if entry.left_out is None})
-                    launchers = len(_launchers(result))
-                    under = f", each under {launchers} launchers," if launchers > 1 else ""
-                    yield (
-                        f"At load {load:g}, auto is {_chosen(result)}: the best of {compared} policies{under} in "
-                        "simulations of other traces."
-                    )
-                    break
+        results = _compared(own)
+        yield _best(results, load)
+        yield from (_choice(served.results[0], load) for served in own if served.results[0].chosen is not None)
+        if notes := rounds_notes(results):
+            yield f"At load {load:g}, {'; '.join(notes)}."
 
 
-def _best(policies: Sequence[ServedPolicy], load: float) -> str:
-    measured = any(served.measured is not None for served in policies)
-    results = [
-        (served.policy, result) for served in policies if (result := served.measured if measured else served.predicted)
-    ]
-    name, best = max(results, key=lambda entry: (entry[1].total.goodput, -(entry[1].total.p99_ms or 0.0)))
+def _compared(policies: Sequence[ServedPolicy]) -> dict[str, ResultFile]:
+    """Results of one kind by policy: measured ones if there are any, else predicted ones."""
+    measured = {served.policy: served.measured for served in policies if served.measured is not None}
+    return measured or {served.policy: served.predicted for served in policies if served.predicted is not None}
+
+
+def _best(results: Mapping[str, ResultFile], load: float) -> str:
+    name, best = max(results.items(), key=lambda entry: (entry[1].total.goodput, -(entry[1].total.p99_ms or 0.0)))
     time = best.duration_s * best.repeats
     return (
-        f"At load {load:g}, {name} answers the most tasks within their SLO, {'measured' if measured else 'predicted'}: "
-        f"{best.total.goodput / time:.3g} of {best.total.offered / time:.3g} tasks/s."
+        f"At load {load:g}, {name} answers the most tasks within their SLO, "
+        f"{'predicted' if best.simulated else 'measured'}: {best.total.goodput / time:.3g} of "
+        f"{best.total.offered / time:.3g} tasks/s."
     )
+
+
+def _choice(result: ResultFile, load: float) -> str:
+    """What auto chose among how many, and what the others would have had: the next, or learned and static ones."""
+    candidates = [entry for entry in result.candidates if entry.left_out is None]
+    launchers = len(_launchers(result))
+    under = f", each under {launchers} launchers," if launchers > 1 else ""
+    said = (
+        f"At load {load:g}, auto is {_chosen(result)}: the best of {len({entry.policy for entry in candidates})} "
+        f"policies{under} in simulations of other traces"
+    )
+    shown = [_simulated(entry, launchers > 1) for entry in _rivals(candidates)]
+    if len(shown) < 2:
+        return f"{said}."
+    return f"{said}, by tasks within their SLO, and then by mean latency: {', '.join(shown)}."
+
+
+def _rivals(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The best candidate of each way to decide, best first; the two best ones where only one way was compared."""
+    firsts = {_way(entry): entry for entry in reversed(candidates)}
+    if len(firsts) < 2:
+        return list(candidates[:2])
+    return [entry for entry in candidates if firsts[_way(entry)] is entry]
+
+
+def _way(candidate: Candidate) -> str:
+    """How a policy decides: as it learned, by the best fixed decision of its training, or by a rule."""
+    return candidate.policy if candidate.launcher == _LEARNED else "rule"
+
+
+def _simulated(candidate: Candidate, several: bool) -> str:
+    by = f", launcher {candidate.launcher}" if several and candidate.launcher != _LEARNED else ""
+    mean = "" if candidate.mean_ms is None else f" and {candidate.mean_ms:.3g} ms"
+    return f"{candidate.policy}{by} {candidate.goodput_per_s:.4g} tasks/s{mean}"
 
 
 def serving_charts(scenario: ServedScenario, identity: str) -> list[str]:

@@ -12,7 +12,7 @@ from hios import artifacts, config
 from hios.errors import HiosError
 from hios.formats.config_file import Config
 from hios.formats.scenario_file import ScenarioFile
-from hios.serving.policies import AUTO, LANES_ONLY, POLICIES
+from hios.serving.policies import AUTO, LANES_ONLY, LEARNED_POLICIES, POLICIES
 from hios.yaml_file import plain, read_yaml
 
 #: The scenario of all networks of a configuration that names none.
@@ -30,7 +30,7 @@ def checked(settings: Config, source: str) -> Config:
         HiosError: one line with file, field, what was found and what is allowed.
     """
     serving, gpu = settings.serving, settings.platform != "cpu"
-    allowed = [*(name for name in POLICIES if not (gpu and name in LANES_ONLY)), AUTO]
+    allowed = [*(name for name in POLICIES if not (gpu and name in LANES_ONLY)), *LEARNED_POLICIES, AUTO]
     for place, name in enumerate(serving.policies):
         if name not in allowed:
             where = f" with platform {settings.platform}" if gpu else ""
@@ -55,7 +55,7 @@ def result_files(settings: Config) -> list[str]:
     """The results of all scenarios under all policies and loads."""
     kinds = [SIMULATED, MEASURED] if settings.serving.measure else [SIMULATED]
     return [
-        f"{settings.results}/serving/{label}/{kind}/{policy}-{load:g}.json"
+        f"{_folder(settings, label)}/{kind}/{policy}-{load:g}.json"
         for label in labels(settings)
         for kind in kinds
         for policy in settings.serving.policies
@@ -66,7 +66,51 @@ def result_files(settings: Config) -> list[str]:
 def scenario_file(settings: Config, label: str) -> str:
     """The file of a scenario: the user's, or the one of all networks, which the pipeline writes."""
     given = settings.serving.scenarios.get(label)
-    return f"{settings.results}/serving/{label}/scenario.yaml" if given is None else given
+    return f"{_folder(settings, label)}/scenario.yaml" if given is None else given
+
+
+def simulate_options(settings: Config, label: str, policy: str, load: str) -> dict[str, str]:
+    """Files that `hios simulate` takes besides the scenario, by option: a calibration where the scenario also runs.
+
+    Args:
+        settings: of the pipeline.
+        label: of the scenario.
+        policy: its name.
+        load: factor for the rates, as in the names of files.
+
+    Raises:
+        HiosError: the scenario is missing or damaged.
+    """
+    return {**train_options(settings, label), **_weights(settings, label, policy, load)}
+
+
+def load_options(settings: Config, label: str, policy: str, load: str) -> dict[str, str]:
+    """Files that `hios load` takes besides the scenario, by option; a calibration only if it chooses something.
+
+    Raises:
+        HiosError: the scenario is missing or damaged.
+    """
+    chooses = AUTO in (policy, _scenario(settings, label).launcher)
+    calibration = train_options(settings, label) if chooses else {}
+    return {**calibration, **_weights(settings, label, policy, load)}
+
+
+def train_options(settings: Config, label: str) -> dict[str, str]:
+    """Files that `hios train` takes besides the scenario, by option: a calibration where the scenario also runs."""
+    return {"calibration": f"{_folder(settings, label)}/calibration.json"} if settings.serving.measure else {}
+
+
+def _weights(settings: Config, label: str, policy: str, load: str) -> dict[str, str]:
+    """The launcher that is trained for policies that need it, and for auto beside them; a scenario's own goes first."""
+    trains = any(name in LEARNED_POLICIES for name in settings.serving.policies)
+    needed = policy in LEARNED_POLICIES or (policy == AUTO and trains)
+    if not needed or _scenario(settings, label).top.weights:
+        return {}
+    return {"weights": f"{_folder(settings, label)}/launcher-{load}.safetensors"}
+
+
+def _folder(settings: Config, label: str) -> str:
+    return f"{settings.results}/serving/{label}"
 
 
 def files_of(settings: Config, label: str) -> list[str]:
@@ -75,14 +119,17 @@ def files_of(settings: Config, label: str) -> list[str]:
     Raises:
         HiosError: the file is missing or damaged.
     """
-    path = scenario_file(settings, label)
-    if label not in settings.serving.scenarios:
-        folder, scenario = Path(path).parent, networks_scenario(settings)
-    else:
-        data = plain(read_yaml(path), path, ())
-        folder, scenario = Path(path).parent, artifacts.parsed(data, ScenarioFile, path)
+    folder = Path(scenario_file(settings, label)).parent
     named = os.path.abspath if Path(settings.results).is_absolute() else os.path.relpath
-    return [named(folder / name) for name in _named(scenario)]
+    return [named(folder / name) for name in _named(_scenario(settings, label))]
+
+
+def _scenario(settings: Config, label: str) -> ScenarioFile:
+    """The contents of a scenario's file, also of the one that the pipeline has yet to write."""
+    if label not in settings.serving.scenarios:
+        return networks_scenario(settings)
+    path = scenario_file(settings, label)
+    return artifacts.parsed(plain(read_yaml(path), path, ()), ScenarioFile, path)
 
 
 def _named(scenario: ScenarioFile) -> Iterator[str]:

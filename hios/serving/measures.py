@@ -97,7 +97,7 @@ def result(
     by_model = [[outcome.tallies[number] for outcome in outcomes] for number in range(len(scenario.models))]
     slos = [math.inf if model.settings.slo_ms is None else model.settings.slo_ms for model in scenario.models]
     models = {
-        model.label: _served([[tally] for tally in tallies], [slo], scenario.duration_s)
+        model.label: _served([[tally] for tally in tallies], [slo], scenario.duration_s, model.settings.queue)
         for model, tallies, slo in zip(scenario.models, by_model, slos, strict=True)
     }
     works = zip(scenario.models, least_works_s(scenario), strict=True)
@@ -121,7 +121,9 @@ def result(
     )
 
 
-def _served(repeats: Sequence[Sequence[Tally]], slos: Sequence[float], duration_s: float) -> ServedResult:
+def _served(
+    repeats: Sequence[Sequence[Tally]], slos: Sequence[float], duration_s: float, queue: int | None = None
+) -> ServedResult:
     """Counts and latencies of some models together, from a row for each repeat with a tally for each model."""
     tallies = [tally for row in repeats for tally in row]
     by_repeat = [sorted(latency for tally in row for latency in tally.latencies_ms) for row in repeats]
@@ -151,6 +153,7 @@ def _served(repeats: Sequence[Sequence[Tally]], slos: Sequence[float], duration_
         p99_interval_ms=_interval_of(by_repeat, 0.99),
         mean_waiting=None if None in queued else sum(filter(None, queued)) / time,
         mean_in_system=None if None in present else sum(filter(None, present)) / time,
+        queue=queue,
     )
 
 

@@ -1,4 +1,4 @@
-"""Every policy under every launcher on the same tasks, and what limits synchronous rounds by themselves."""
+"""Every policy under every launcher on the same tasks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from hios.formats.serving_result_file import ResultFile
 from hios.serving.policies import LAUNCHERS, LEARNED_POLICIES, policies_of
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import Engine, Tell, no_one, simulate
-from hios.serving.work_bound import strict_rounds_per_s
 
 #: In place of the name of a policy or of a launcher.
 ALL = "all"
 
-_STRICT = "pos-strict"
 _HEADING = (
     "policy",
     "launcher",
@@ -37,12 +35,10 @@ class PolicyGrid:
     Attributes:
         results: by policy and launcher, in the order in which they were asked for.
         left_out: by policy, why it cannot run the scenario.
-        rounds_per_s: tasks per second that strict rounds cannot pass.
     """
 
     results: Mapping[tuple[str, str], ResultFile]
     left_out: Mapping[str, str]
-    rounds_per_s: float
 
 
 def simulate_grid(
@@ -77,10 +73,10 @@ def simulate_grid(
                 left_out[name] = str(error)
                 break
             results[name, result.launcher] = result
-            tell(f"{name}, launcher {result.launcher}: goodput {_goodput_per_s(result):.4g} tasks/s")
+            tell(f"{name}, launcher {result.launcher}: goodput {result.goodput_per_s:.4g} tasks/s")
     if not results:
         raise HiosError("; ".join(left_out.values()))
-    return PolicyGrid(results, left_out, strict_rounds_per_s(scenario))
+    return PolicyGrid(results, left_out)
 
 
 def chosen_policies(scenario: Scenario, name: str) -> list[str]:
@@ -91,34 +87,6 @@ def chosen_policies(scenario: Scenario, name: str) -> list[str]:
 def chosen_launchers(scenario: Scenario, name: str | None) -> list[str]:
     """The launcher of a name, that of the scenario if None, or with ``all`` every one."""
     return list(LAUNCHERS) if name == ALL else [name or scenario.file.launcher]
-
-
-def rounds_notes(grid: PolicyGrid) -> list[str]:
-    """What strict rounds cannot pass, and how much of the best policy's margin over them that alone explains.
-
-    A policy that completes c tasks per second is c / s - 1 above rounds that complete s. Rounds on an infinitely fast
-    device would complete b, the number of models times the smallest rate; c / b - 1 of the margin needs no scheduling.
-    """
-    strict = [result for (name, _), result in grid.results.items() if name == _STRICT]
-    if not strict or len(strict[0].models) == 1:
-        return []
-    bound = grid.rounds_per_s
-    offered = strict[0].total.offered / (strict[0].duration_s * strict[0].repeats)
-    notes = [
-        f"strict rounds cannot pass {bound:.4g} of {offered:.4g} tasks/s on average: {len(strict[0].models)} models x "
-        "the smallest rate"
-    ]
-    served = max(map(_done_per_s, strict))
-    others = {key: _done_per_s(result) for key, result in grid.results.items() if key[0] != _STRICT}
-    if not others or not served or not bound:
-        return notes
-    (name, launcher), most = max(others.items(), key=lambda entry: entry[1])
-    margin, alone = 100 * (most / served - 1), 100 * (most / bound - 1)
-    notes.append(
-        f"{name}, launcher {launcher}, completes {most:.4g} tasks/s, {margin:+.1f} % over {_STRICT}; that limit alone "
-        f"makes {max(alone, 0.0):+.1f} %"
-    )
-    return notes
 
 
 def grid_rows(grid: PolicyGrid) -> list[tuple[str, ...]]:
@@ -135,19 +103,11 @@ def _row(name: str, launcher: str, result: ResultFile) -> tuple[str, ...]:
     return (
         shown,
         launcher,
-        f"{_done_per_s(result):.4g}",
-        f"{_goodput_per_s(result):.4g}",
+        f"{result.done_per_s:.4g}",
+        f"{result.goodput_per_s:.4g}",
         *latencies,
         str(lost),
         str(left),
         f"{result.work_share:.1%}",
         f"{result.jain:.3f}",
     )
-
-
-def _goodput_per_s(result: ResultFile) -> float:
-    return result.total.goodput / (result.duration_s * result.repeats)
-
-
-def _done_per_s(result: ResultFile) -> float:
-    return result.total.completed / (result.duration_s * result.repeats)

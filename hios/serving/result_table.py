@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hios.formats.calibration_file import CalibrationFile
 from hios.formats.serving_result_file import Candidate, ResultFile, ServedResult
-from hios.serving.policy_grid import PolicyGrid, grid_rows, rounds_notes
+from hios.serving.policy_grid import PolicyGrid, grid_rows
+from hios.serving.work_bound import rounds_notes
 
 _HEADING = (
     "",
@@ -47,7 +48,8 @@ def grid_table(grid: PolicyGrid) -> str:
         f"simulated, so predicted; no policy can do more than {any_result.bound_per_s:.4g} tasks/s"
     ]
     left_out = [f"{name}: {reason}" for name, reason in grid.left_out.items()]
-    return "\n".join([*_aligned(grid_rows(grid)), *notes, *rounds_notes(grid), *left_out])
+    rounds = rounds_notes({f"{name}, launcher {launcher}": result for (name, launcher), result in grid.results.items()})
+    return "\n".join([*_aligned(grid_rows(grid)), *notes, *rounds, *left_out])
 
 
 def calibration_table(calibration: CalibrationFile) -> str:

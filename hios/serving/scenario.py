@@ -144,10 +144,14 @@ class Scenario:
             if load != 1.0:
                 raise HiosError(f"load: found {load:g} with arrivals from {file.arrivals}; allowed: 1")
             rows = _read_rows(folder / file.arrivals, list(file.models))
-        models, on_gpu = [], {}
-        for number, (label, settings) in enumerate(file.models.items()):
+        read, on_gpu = [], {}
+        for label, settings in file.models.items():
             model, on_gpu[label] = _read_model(label, settings, folder, file.top.block_ms)
-            settings = _resolved(settings, model.problem, file.lanes)
+            read.append(model)
+        unit = _rate_unit(file, read, source)
+        models = []
+        for number, model in enumerate(read):
+            label, settings = model.label, _resolved(model.settings, model.problem, file.lanes, unit)
             rate = _rate(file, settings, rows, number, load, f"{source}: models.{label}")
             models.append(dataclasses.replace(model, settings=settings, rate=rate))
         scenario = cls(file, tuple(models), any(on_gpu.values()), rows, load, source, folder)
@@ -183,10 +187,29 @@ def _rate(
     return settings.rate * load
 
 
-def _resolved(settings: ModelOfScenario, problem: Problem, lanes: int) -> ModelOfScenario:
-    """Settings with the rate and the SLO that share and slo_scale stand for."""
+def _rate_unit(file: ScenarioFile, models: Sequence[ServedModel], source: str) -> float:
+    """Tasks per second that a rate of 1 stands for."""
+    if file.rates == "per-second":
+        return 1.0
+    asked_s = sum((model.settings.rate or 0.0) * sum(model.problem.time) / 1e3 for model in models)
+    if asked_s <= 0:
+        raise ArtifactError(
+            f"{source}: rates: found {file.rates} with operators that take no time; allowed: per-second"
+        )
+    return file.lanes / asked_s
+
+
+def _resolved(settings: ModelOfScenario, problem: Problem, lanes: int, unit: float) -> ModelOfScenario:
+    """Settings with the rate in tasks per second, and the SLO, that they stand for.
+
+    Args:
+        settings: of the model in the file.
+        problem: graph and costs.
+        lanes: of the device.
+        unit: tasks per second that a rate of 1 stands for.
+    """
     alone_ms = sum(problem.time)
-    changes: dict[str, float | None] = {}
+    changes: dict[str, float | None] = {} if settings.rate is None else {"rate": settings.rate * unit}
     if settings.share is not None and alone_ms > 0:
         changes |= {"rate": settings.share * lanes * 1e3 / alone_ms, "share": None}
     if settings.slo_scale is not None and alone_ms > 0:

@@ -123,6 +123,7 @@ def simulate(
         choice.launcher,
         outcomes,
         simulated=True,
+        calibrated=scenario.calibration is not None,
         chosen=choice.policy if name == AUTO else None,
         candidates=choice.candidates,
     )

@@ -58,6 +58,7 @@ def _row(scenario: str, result: ResultFile) -> Row:
         "work done %": 100 * result.work_share,
         "device busy %": 100 * result.utilisation,
         "queue variance": result.queue_variance,
+        "queue limit": max(served.queue or 0 for served in result.models.values()) or None,
         "p99 ms": result.total.p99_ms,
         "Jain's index": result.jain,
     }

@@ -17,6 +17,7 @@ from hios.yaml_file import plain, read_yaml
 _ROUNDING = 1e-9
 #: Folders of the pipeline's results, and whether they are simulated.
 _KINDS = {"simulated": True, "measured": False}
+_CALIBRATION = "calibration.json"
 #: States of tasks at the end.
 _ENDS = ("completed", "dropped", "expired", "failed", "waiting", "in_flight")
 
@@ -25,16 +26,18 @@ def serving_problems(root: Path) -> Iterator[tuple[Path, str, list[str]]]:
     """File, kind and problems of every result.json in a folder, and of those that the pipeline writes to serving/.
 
     Every task is counted once, the total is the sum of the models, no more is completed than the work bound allows, and
-    a file of the pipeline holds what its name and folder say. A scenario of the pipeline is checked against its schema.
+    a file of the pipeline holds what its name and folder say. A calibrated one needs the calibration of its models in
+    that folder. A scenario of the pipeline is checked against its schema.
     """
     named = {path for kind in _KINDS for path in root.rglob(f"serving/*/{kind}/*.json")}
-    for path in sorted({*root.rglob("result.json"), *root.rglob("serving/*.json"), *named}):
+    own = {path for path in root.rglob("serving/*.json") if path.name != _CALIBRATION}
+    for path in sorted({*root.rglob("result.json"), *own, *named}):
         problems: list[str] = []
         if (result := contents(path, ResultFile, problems)) is not None:
             problems += _contradictions(result)
             problems += _misplaced(result, path) if path in named else ()
         yield path, "result", problems
-    for path in sorted(root.rglob("calibration.json")):
+    for path in sorted(root.rglob(_CALIBRATION)):
         problems = []
         contents(path, CalibrationFile, problems)
         yield path, "calibration", problems
@@ -47,6 +50,19 @@ def _misplaced(result: ResultFile, path: Path) -> Iterator[str]:
         yield f"policy, load: found {name}; allowed: {path.stem}, as the file is called"
     if result.simulated != _KINDS[path.parent.name]:
         yield f"simulated: found {str(result.simulated).lower()} in the folder {path.parent.name}"
+    if result.calibrated:
+        yield from _miscalibrated(result, path.parents[1] / _CALIBRATION)
+
+
+def _miscalibrated(result: ResultFile, file: Path) -> Iterator[str]:
+    """What the calibration of a scenario cannot have been used for; what is wrong with itself is said elsewhere."""
+    if not file.exists():
+        yield f"calibrated: found true; allowed: false, as there is no {_CALIBRATION} in the scenario's folder"
+    elif (calibration := contents(file, CalibrationFile, [])) is not None:
+        if calibration.lanes != result.lanes:
+            yield f"lanes: found {result.lanes}; allowed: {calibration.lanes}, as in {_CALIBRATION}"
+        if unknown := result.models.keys() - calibration.models.keys():
+            yield f"models: found {min(unknown)}; allowed: {', '.join(calibration.models)}, as in {_CALIBRATION}"
 
 
 def _scenario_problems(path: Path) -> Iterator[str]:
@@ -66,8 +82,11 @@ def _contradictions(result: ResultFile) -> Iterator[str]:
         total = sum(getattr(served, key) for served in result.models.values())
         if (stated := getattr(result.total, key)) != total:
             yield f"total.{key}: found {stated}; allowed: {total}, the sum of the models"
-    per_second = result.total.completed / (result.duration_s * result.repeats)
-    if result.simulated and per_second > result.bound_per_s * (1 + _ROUNDING):
+    per_second = result.done_per_s
+    if result.calibrated and not result.simulated:
+        yield "calibrated: found true with simulated false; allowed: false, as nothing was simulated"
+    # A calibrated simulation is of the machine, on which operators may be faster than in costs.json, as in a run.
+    if result.simulated and not result.calibrated and per_second > result.bound_per_s * (1 + _ROUNDING):
         yield f"total.completed: found {per_second:.6g} tasks/s; allowed: at most {result.bound_per_s:.6g}, bound_per_s"
     if (result.chosen is not None) != (result.policy == "auto"):
         yield f"chosen: found {result.chosen} with policy {result.policy}; allowed: with policy auto, and only there"

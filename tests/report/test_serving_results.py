@@ -10,9 +10,11 @@ import pytest
 
 from hios import artifacts
 from hios.errors import ArtifactError
-from hios.formats.serving_result_file import ResultFile
+from hios.formats.serving_result_file import Candidate, ResultFile
 from hios.report.serving_results import (
+    ServedPolicy,
     ServedScenario,
+    calibration_sentence,
     findings,
     gap_rows,
     read_serving,
@@ -95,6 +97,61 @@ def test_sentences(scenario: ServedScenario) -> None:
     assert sum(", auto is " in sentence for sentence in said) == 2
 
 
+def test_what_predictions_rest_on(tmp_path: Path, scenario: ServedScenario) -> None:
+    """On costs alone, or on a calibration; measurements alone need none."""
+    assert calibration_sentence(scenario).startswith("Predictions are not calibrated: ")
+    served = scenario.policies[0].predicted
+    assert served is not None
+    calibrated = ServedPolicy("auto", 0.5, msgspec.structs.replace(served, calibrated=True), None)
+    assert calibration_sentence(ServedScenario("mix", (calibrated,))).startswith("Predictions are calibrated: ")
+    assert calibration_sentence(ServedScenario("mix", (ServedPolicy("auto", 0.5, None, run_of(served)),))) == ""
+
+
+def test_what_limits_strict_rounds_is_said(tmp_path: Path) -> None:
+    """At each load where strict rounds were served: twice the smaller rate of the two models."""
+    given = Scenario.read(written(tmp_path / "given", duration_s=2, arrivals="periodic"))
+    strict, sequential = (simulate(given, policy, engine=reference) for policy in ("pos-strict", "sequential"))
+    both = (ServedPolicy("pos-strict", 1.0, strict, None), ServedPolicy("sequential", 1.0, sequential, None))
+    (said,) = (sentence for sentence in findings(ServedScenario("mix", both)) if "strict rounds" in sentence)
+    assert said.startswith("At load 1, strict rounds cannot pass 80 of 120 tasks/s: 2 models x the smallest rate; seq")
+    assert said.endswith(" %.")
+    assert not any("strict rounds" in sentence for sentence in findings(ServedScenario("mix", both[1:])))
+
+
+def _chosen_among(result: ResultFile, *candidates: Candidate) -> str:
+    chosen = msgspec.structs.replace(result, chosen=candidates[0].policy, candidates=candidates)
+    (said,) = (
+        sentence
+        for sentence in findings(ServedScenario("mix", (ServedPolicy("auto", 0.5, chosen, None),)))
+        if ", auto is " in sentence
+    )
+    return said
+
+
+def test_why_auto_chose(scenario: ServedScenario) -> None:
+    """Learned, static and the best other policy side by side where there is a launcher; else the two best policies."""
+    result = scenario.policies[0].predicted
+    assert result is not None
+    top, ios = (
+        Candidate(policy=name, launcher="open", goodput_per_s=goodput, mean_ms=12.0)
+        for name, goodput in (("top", 9.5), ("ios", 9.0))
+    )
+    learned, static = (
+        Candidate(policy=name, launcher="learned", goodput_per_s=goodput, mean_ms=20.0)
+        for name, goodput in (("learned", 8.0), ("learned-static", 10.0))
+    )
+    left_out = Candidate(policy="threads", goodput_per_s=0.0, left_out="no times")
+    said = _chosen_among(result, static, top, ios, learned, left_out)
+    assert said == (
+        "At load 0.5, auto is learned-static: the best of 4 policies in simulations of other traces, by tasks within "
+        "their SLO, and then by mean latency: learned-static 10 tasks/s and 20 ms, top 9.5 tasks/s and 12 ms, "
+        "learned 8 tasks/s and 20 ms."
+    )
+    said = _chosen_among(result, top, ios, left_out)
+    assert said.endswith("and then by mean latency: top 9.5 tasks/s and 12 ms, ios 9 tasks/s and 12 ms.")
+    assert _chosen_among(result, top, left_out).endswith("the best of 1 policies in simulations of other traces.")
+
+
 def test_the_launcher_that_auto_chose_is_named(tmp_path: Path) -> None:
     """Beside the policy where both were chosen, and of a policy that is named."""
     given = Scenario.read(written(tmp_path / "given", duration_s=2, launcher="auto"))
@@ -108,7 +165,7 @@ def test_the_launcher_that_auto_chose_is_named(tmp_path: Path) -> None:
     assert setting_sentence(scenario).endswith("; launcher auto.")
     (said,) = (sentence for sentence in findings(scenario) if ", auto is " in sentence)
     assert f"auto is {chosen['auto']}: the best of " in said
-    assert " policies, each under 4 launchers, in simulations of other traces." in said
+    assert " policies, each under 4 launchers, in simulations of other traces, by " in said
 
 
 def test_charts(scenario: ServedScenario) -> None:
@@ -133,7 +190,14 @@ def test_the_part_on_the_page(folder: Path, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     write_report([tmp_path / "net"], page, tmp_path / "tables", serving=folder)
     text = page.read_text(encoding="utf-8")
-    for expected in ('href="#serving"', 'id="serving-chart-1-goodput"', "Predicted over measured", "auto (", "-20.0"):
+    for expected in (
+        'href="#serving"',
+        'id="serving-chart-1-goodput"',
+        "Predicted over measured",
+        "not calibrated",
+        "auto (",
+        "-20.0",
+    ):
         assert expected in text
     write_report([tmp_path / "net"], page, tmp_path / "tables")
     assert 'id="serving"' not in page.read_text(encoding="utf-8")

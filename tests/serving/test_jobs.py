@@ -43,6 +43,36 @@ def test_files_of_results(tmp_path: Path) -> None:
     assert paths[-1] == "results/serving/networks/measured/auto-1.json"
 
 
+def test_files_that_commands_take_besides_the_scenario(tmp_path: Path) -> None:
+    """A calibration where the scenario also runs, and a launcher of the load for learned policies and auto."""
+    calibration = {"calibration": "results/serving/networks/calibration.json"}
+    weights = {"weights": "results/serving/networks/launcher-0.5.safetensors"}
+    plain = configured(tmp_path, {"policies": ["top", "auto"]})
+    for options in (jobs.simulate_options, jobs.load_options):
+        assert options(plain, "networks", "top", "0.5") == options(plain, "networks", "auto", "0.5") == {}
+    settings = configured(tmp_path, {"policies": ["top", "learned", "auto"], "measure": True})
+    assert jobs.checked(settings, "config.yaml") is settings
+    assert jobs.train_options(settings, "networks") == calibration
+    expected = {"top": calibration, "learned": {**calibration, **weights}, "auto": {**calibration, **weights}}
+    assert {name: jobs.simulate_options(settings, "networks", name, "0.5") for name in expected} == expected
+    expected = {"top": {}, "learned": weights, "auto": {**calibration, **weights}}
+    assert {name: jobs.load_options(settings, "networks", name, "0.5") for name in expected} == expected
+
+
+def test_scenarios_that_say_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with a launcher of its own keeps it; with launcher auto, a run of any policy takes the calibration."""
+    monkeypatch.chdir(tmp_path)
+    models = {"left": {"graph": "graph.json", "costs": "costs.json", "rate": 1}}
+    data = {"models": models, "launcher": "auto", "top": {"weights": "own.safetensors"}}
+    Path("mine.yaml").write_text(yaml.safe_dump(data), encoding="utf-8")
+    serving = {"policies": ["top", "learned"], "measure": True, "scenarios": {"mine": "mine.yaml"}}
+    settings = configured(tmp_path, serving)
+    calibration = {"calibration": "results/serving/mine/calibration.json"}
+    for options in (jobs.simulate_options, jobs.load_options):
+        assert options(settings, "mine", "top", "1") == options(settings, "mine", "learned", "1") == calibration
+    assert "own.safetensors" in jobs.files_of(settings, "mine")
+
+
 def test_the_scenario_of_all_networks(tmp_path: Path) -> None:
     """It asks for all of the lanes' time at load 1, an even share of it for each network, with SLOs by their time."""
     settings = configured(tmp_path, {"policies": ["top"], "duration_s": 3, "slo_scale": 4}, seed=7)
@@ -83,15 +113,25 @@ def test_files_that_scenarios_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         jobs.files_of(configured(tmp_path, {"policies": ["top"], "scenarios": {"x": "none.yaml"}}), "x")
 
 
-def test_the_example_of_the_papers_rates() -> None:
-    """examples/top is valid, and its scenarios read what its networks are profiled to."""
-    source = ROOT / "examples" / "top" / "config.yaml"
+@pytest.mark.parametrize(
+    ("name", "loads", "sessions"),
+    [
+        ("config", (1, 4, 8), ("serving", "top")),
+        ("shares_a100", (0.5, 0.8, 1.2), ()),
+        ("shares_cpu", (0.5, 0.8, 1.2), ()),
+    ],
+)
+def test_the_examples_of_the_papers_rates(name: str, loads: tuple[float, ...], sessions: tuple[str, ...]) -> None:
+    """Those of examples/top are valid, and their scenarios read what their networks are profiled to."""
+    source = ROOT / "examples" / "top" / f"{name}.yaml"
     settings = config.without_files(yaml.safe_load(source.read_text(encoding="utf-8")), source.name)
-    assert jobs.checked(settings, source.name).study.sessions == ("serving", "top")
+    assert jobs.checked(settings, source.name).study.sessions == sessions
+    assert settings.serving.loads == loads
     known = {f"{settings.results}/{label}/{name}" for label in settings.models for name in ("graph.json", "costs.json")}
     for path in settings.serving.scenarios.values():
         data = yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
         file = artifacts.parsed(data, ScenarioFile, path)
+        assert file.rates == ("per-second" if name == "config" else "of-capacity")
         named = {Path(path).parent / name for model in file.models.values() for name in (model.graph, model.costs)}
         assert {os.path.normpath(name) for name in named} <= known
 

@@ -101,7 +101,7 @@ def test_strict_rounds_cannot_pass_the_smallest_rate() -> None:
     given = scenario(*models, lanes=2, duration_s=10.0, arrivals="periodic")
     strict, relaxed = simulate(given, "pos-strict"), simulate(given, "pos-relaxed")
     assert strict.total.completed / given.duration_s == pytest.approx(90.0, rel=0.01)
-    assert strict.total.completed / given.duration_s <= strict_rounds_per_s(given)
+    assert strict.total.completed / given.duration_s <= strict_rounds_per_s([model.rate for model in given.models])
     assert relaxed.total.completed / given.duration_s == pytest.approx(210.0, rel=0.01)
 
 

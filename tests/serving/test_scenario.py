@@ -223,3 +223,49 @@ def test_shares_need_times(tmp_path: Path) -> None:
     message = "models.left.slo_scale: found 3 with operators that take 0 ms by left/costs.json; required: costs above 0"
     with pytest.raises(HiosError, match=re.escape(message)):
         Scenario.read(path)
+
+
+def test_proportions_of_the_capacity(tmp_path: Path) -> None:
+    """Rates of 40 to 80 with tasks of 7 and 3 ms: together they take all time of four lanes, whatever their unit."""
+    for scale in (1, 1000):
+        path = written(tmp_path, lanes=4, rates="of-capacity")
+        for label, rate in (("left", 40 * scale), ("right", 80 * scale)):
+            _edit(path, label, rate=rate)
+        left, right = Scenario.read(path).models
+        assert right.rate == pytest.approx(2 * left.rate)
+        assert left.rate * 0.007 + right.rate * 0.003 == pytest.approx(4)
+        assert (left.settings.rate, right.settings.rate) == (left.rate, right.rate)
+        assert Scenario.read(path, load=0.8).models[0].rate == pytest.approx(0.8 * left.rate)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rates": "shares"}, 'rates: found "shares"; allowed: one of "per-second", "of-capacity"'),
+        (
+            {"rates": "of-capacity", "arrivals": "tasks.csv"},
+            "rates: found of-capacity with arrivals tasks.csv; allowed with periodic, poisson",
+        ),
+    ],
+)
+def test_proportions_that_say_nothing(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    """Arrivals of a file have rates of their own, and every model needs one; operators need to take time."""
+    path = written(tmp_path, **changes)
+    with pytest.raises(HiosError, match=re.escape(message)):
+        Scenario.read(path)
+
+
+def test_proportions_need_rates_and_times(tmp_path: Path) -> None:
+    """A share has no part in proportions, and operators that take no time have no capacity."""
+    path = written(tmp_path, rates="of-capacity")
+    _edit(path, "left", rate=None, share=0.5)
+    with pytest.raises(HiosError, match=re.escape("models.left.rate: missing; required with rates: of-capacity")):
+        Scenario.read(path)
+    path = written(tmp_path, rates="of-capacity")
+    for label in ("left", "right"):
+        costs = tmp_path / label / "costs.json"
+        data = json.loads(costs.read_text(encoding="utf-8"))
+        data["operators"] = {operator: {"time_ms": 0} for operator in data["operators"]}
+        costs.write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(HiosError, match=r"rates: found of-capacity with operators that take no time; allowed: per-sec"):
+        Scenario.read(path)

@@ -6,15 +6,18 @@ import csv
 import dataclasses
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from hios import artifacts
 from hios.errors import HiosError
 from hios.formats.figure_file import FigureFile
+from hios.formats.serving_result_file import ResultFile
 from hios.study import registry
 from hios.study.figure_data import FigureData
 from hios.study.figure_listing import contents, explained, listing
@@ -26,6 +29,9 @@ from tests.study.every_session import write_sessions
 pytest.importorskip("altair", reason="needs the extra report")
 
 from hios.study.figure_files import ENDINGS, latex, stated, table_text, write_figure
+from hios.study.figures.top_fig17 import largest_variance
+
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 #: Every figure and table with an evaluation result.
 EXPECTED = {
@@ -143,6 +149,43 @@ def test_serving_on_a_gpu_is_compared_with_the_paper(files: dict[str, list[Path]
     assert entry.found == f"{gains[0]:.4g} to {gains[-1]:.4g}"
     assert "predicted for a GPU" in record.finding
     assert "Strict rounds wait for all models" in record.reason
+
+
+def _with_queues(results: Sequence[ResultFile], queue: int | None, variance: float) -> tuple[ResultFile, ...]:
+    """The results as of a GPU, with queues of that limit and that mean variance."""
+    made = []
+    for result in results:
+        models = {label: msgspec.structs.replace(own, queue=queue) for label, own in result.models.items()}
+        made.append(msgspec.structs.replace(result, device="gpu", models=models, queue_variance=variance))
+    return tuple(made)
+
+
+@pytest.mark.parametrize(
+    ("queue", "variance", "verdict"),
+    [
+        (None, 1e3, "not on this machine"),
+        (256, 1e3, "not on this machine"),
+        (1000, 1e3, "agrees"),
+        (1000, 2.4e5, "differs"),
+    ],
+)
+def test_the_variance_is_compared_where_queues_let_it_differ(
+    files: dict[str, list[Path]], tmp_path: Path, queue: int | None, variance: float, verdict: str
+) -> None:
+    """Two queues of 256 tasks have a variance of at most 16384, whatever the policy: no verdict on at most 2e5."""
+    data = FigureData.read(files["serving"])
+    serving = {"mix": _with_queues(data.serving["mix"], queue, variance)}
+    record = write_figure(registry.figure("top_fig17"), dataclasses.replace(data, serving=serving), tmp_path)
+    assert [entry.verdict for entry in record.comparisons] == [verdict]
+    assert ("In mix the variance is at most 1.638e+04, so it is not" in record.reason) is (queue == 256)
+
+
+def test_the_example_of_the_papers_rates_can_exceed_the_published_variance() -> None:
+    """The queues of examples/top/mix.yaml hold more than the backlog of 949 tasks that a variance of 2e5 is."""
+    mix = yaml.safe_load((REPOSITORY / "examples" / "top" / "mix.yaml").read_text(encoding="utf-8"))
+    limits = {model["queue"] for model in mix["models"].values()}
+    assert largest_variance(len(mix["models"]), min(limits)) > 1.1 * 2e5
+    assert largest_variance(3, 949) == pytest.approx(2e5, rel=1e-3)
 
 
 def test_nothing_measured_on_cores_is_compared_with_gpus(files: dict[str, list[Path]], tmp_path: Path) -> None:

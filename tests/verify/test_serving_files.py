@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from hios import artifacts
+from hios.serving.calibration import calibrated
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
 from hios.verify import verify
 from tests.serving.scenarios import written
+from tests.serving.test_calibration import constants
 
 
 @pytest.fixture
@@ -52,6 +54,10 @@ def _choose(data: Any) -> None:
     data["chosen"] = "ios"
 
 
+def _calibrate_a_run(data: Any) -> None:
+    data["simulated"], data["calibrated"] = False, True
+
+
 def _break_the_schema(data: Any) -> None:
     data["utilisation"] = 2
 
@@ -75,6 +81,44 @@ def test_results_of_the_pipeline(result: Path) -> None:
     assert any("lane" in problem for problem in problems["serving/networks/scenario.yaml"])
 
 
+def test_calibrated_results(result: Path) -> None:
+    """They need the calibration beside them, and may complete more than costs.json allows: lanes may be faster."""
+    data = {**json.loads(result.read_text(encoding="utf-8")), "calibrated": True, "bound_per_s": 1.0}
+    result.unlink()
+    folder = result.parent / "serving" / "networks"
+    path = folder / "simulated" / "top-1.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(data), encoding="utf-8")
+    (entry,) = verify(result.parent)
+    assert entry.problems == (
+        "calibrated: found true; allowed: false, as there is no calibration.json in the scenario's folder",
+    )
+    measured = constants(models={"left": 0.5, "right": 0.5})
+    artifacts.write(folder / "calibration.json", "calibration", measured)
+    entries = {entry.kind: entry.problems for entry in verify(result.parent)}
+    assert entries == {"result": (), "calibration": ()}
+    for changes, message in (
+        ({"lanes": 3}, "lanes: found 2; allowed: 3, as in calibration.json"),
+        ({"models": {"left": 1.0}}, "models: found right; allowed: left, as in calibration.json"),
+    ):
+        artifacts.write(folder / "calibration.json", "calibration", constants(**changes))
+        assert [entry.problems for entry in verify(result.parent) if entry.kind == "result"] == [(message,)]
+    (folder / "calibration.json").write_text('{"lanes": 2}', encoding="utf-8")
+    entries = {entry.kind: entry.problems for entry in verify(result.parent)}
+    assert entries["calibration"] != ()
+
+
+def test_a_calibrated_simulation_passes(result: Path) -> None:
+    """A machine on which operators take half the time of costs.json completes more than the bound by costs.json."""
+    given = Scenario.read(written(result.parents[1] / "given"), load=100.0)
+    measured = simulate(calibrated(given, constants(models={"left": 0.5, "right": 0.5})), "one-per-lane")
+    assert measured.calibrated
+    assert measured.done_per_s > measured.bound_per_s
+    artifacts.write(result, "result", measured)
+    (entry,) = verify(result.parent)
+    assert entry.problems == ()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -83,6 +127,7 @@ def test_results_of_the_pipeline(result: Path) -> None:
         (_swap_percentiles, "total: found percentiles "),
         (_add_goodput, "models.left.goodput: found "),
         (_choose, "chosen: found ios with policy top; allowed: with policy auto, and only there"),
+        (_calibrate_a_run, "calibrated: found true with simulated false; allowed: false, as nothing was simulated"),
         (_break_the_schema, "utilisation: found 2; allowed: at most 1"),
     ],
 )

@@ -96,6 +96,7 @@ def test_defaults(models: Path) -> None:
             "policies": [],
             "loads": [0.8],
             "measure": False,
+            "training": "default",
             "scenarios": {},
             "duration_s": 60.0,
             "slo_scale": 5.0,

@@ -49,25 +49,46 @@ def test_tiny_configuration(checkout: Checkout) -> None:
     planned = checkout.planned("--configfile", Path(__file__).with_name("tiny.yaml"))
     figures = {"simulation_n30_e50_l6": 1, "figure": _figures("networks", "simulation", "batches")}
     batches = {"schedule": 7 + 2 * 3, "retarget": 2}
-    drawn = {**figures, **batches, "predict": 1 + 2, "scenario": 1, "serve": 4}
+    drawn = {**figures, **batches, "predict": 1 + 2, "scenario": 1, "serve_train": 1, "serve": 5}
     assert planned == {"export": 3, "extract": 3, "profile": 3, "execute": 3, **drawn, **ALWAYS}
 
 
 @pytest.mark.slow
 def test_serving(checkout: Checkout) -> None:
-    """Every scenario under every policy and load: simulated, and run alone on the machine where that is asked for."""
-    served = {"policies": ["sequential", "top-open"], "loads": [0.5, 0.8]}
+    """Every scenario under every policy and load: simulated, and run alone on the machine where that is asked for.
+
+    What also runs is calibrated first; learned policies have a launcher trained for each load.
+    """
+    served = {"policies": ["sequential", "learned", "auto"], "loads": [0.5, 0.8], "training": "small"}
     config = checkout.config(models={"beta": None}, serving={**served, "measure": True})
     planned = checkout.planned("--configfile", config)
-    assert {rule: planned[rule] for rule in ("scenario", "serve", "serve_measured")} == {
+    assert {rule: count for rule, count in planned.items() if rule.startswith(("scenario", "serve"))} == {
         "scenario": 1,
-        "serve": 4,
-        "serve_measured": 4,
+        "serve_calibrate": 1,
+        "serve_train": 2,
+        "serve": 6,
+        "serve_measured": 6,
     }
     printed = checkout.snakemake("-n", "-p", "--configfile", config).stdout
-    assert "hios simulate results/serving/networks/scenario.yaml --policy top-open --load 0.5" in printed
-    assert "hios load results/serving/networks/scenario.yaml --policy sequential --load 0.8" in printed
+    folder = "results/serving/networks"
+    calibration, launcher = f"--calibration {folder}/calibration.json", f"--weights {folder}/launcher-0.5.safetensors"
+    for command in (
+        f"load {folder}/scenario.yaml --calibrate --output {folder}/calibration.json",
+        f"train {folder}/scenario.yaml --learn launcher --load 0.5 --size small --seed 0 {calibration} --output "
+        f"{folder}/launcher-0.5.safetensors",
+        f"simulate {folder}/scenario.yaml --policy sequential --load 0.8 {calibration} --output",
+        f"simulate {folder}/scenario.yaml --policy auto --load 0.5 {calibration} {launcher} --output",
+        f"load {folder}/scenario.yaml --policy sequential --load 0.8 --output",
+        f"load {folder}/scenario.yaml --policy learned --load 0.5 {launcher} --output",
+        f"load {folder}/scenario.yaml --policy auto --load 0.5 {calibration} {launcher} --output",
+    ):
+        assert f"hios {command}" in " ".join(printed.split())
     assert "--serving results/serving" in printed
+    simulated = checkout.planned("--configfile", checkout.config(models={"beta": None}, serving=served))
+    assert {rule: count for rule, count in simulated.items() if rule.startswith("serve")} == {
+        "serve_train": 2,
+        "serve": 6,
+    }
     assert not {"scenario", "serve"} & checkout.planned("--configfile", checkout.config()).keys()
 
 

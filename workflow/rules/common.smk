@@ -360,6 +360,12 @@ PAGE_FIGURES = page_figures(settings, measures=not PREDICTED)
 SERVED = serving_jobs.result_files(settings)
 
 
+def served_with(options, wildcards):
+    """Files that a command takes besides a scenario, by option, under the policy and load of a job."""
+    w = wildcards
+    return checked(options, settings, w.scenario, w.policy, w.load)
+
+
 wildcard_constraints:
     scenario=alternatives(serving_jobs.labels(settings)),
     policy=alternatives(settings.serving.policies),

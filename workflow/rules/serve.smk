@@ -1,9 +1,11 @@
 # Scenario, graphs and costs -> what becomes of the tasks of several models on one device under a policy: simulated, or
-# run for real, which needs the machine for itself.
+# run for real, which needs the machine for itself. Where scenarios also run, the simulator is calibrated first; for
+# learned policies, a launcher is trained first.
 rule serve:
     input:
         scenario=lambda w: serving_jobs.scenario_file(settings, w.scenario),
         files=lambda w: checked(serving_jobs.files_of, settings, w.scenario),
+        more=lambda w: list(served_with(serving_jobs.simulate_options, w).values()),
     output:
         "<results>/serving/{scenario}/simulated/{policy}-{load}.json",
     log:
@@ -18,7 +20,9 @@ rule serve:
         runtime=more(20),
     params:
         command="simulate",
-        options="",
+        options=lambda w: config_options.options(
+            served_with(serving_jobs.simulate_options, w)
+        ),
         versions=versions("numba"),
         code=source_hash("serve", serving_jobs.ALGORITHMS),
     message:
@@ -30,6 +34,10 @@ rule serve:
 
 
 use rule serve as serve_measured with:
+    input:
+        scenario=lambda w: serving_jobs.scenario_file(settings, w.scenario),
+        files=lambda w: checked(serving_jobs.files_of, settings, w.scenario),
+        more=lambda w: list(served_with(serving_jobs.load_options, w).values()),
     output:
         "<results>/serving/{scenario}/measured/{policy}-{load}.json",
     log:
@@ -44,8 +52,77 @@ use rule serve as serve_measured with:
         runtime=more(60),
     params:
         command="load",
-        options=config_options.options({"virtual": settings.virtual}),
+        options=lambda w: config_options.options(
+            {
+                "virtual": settings.virtual,
+                **served_with(serving_jobs.load_options, w),
+            }
+        ),
         versions=versions("torch", "numba"),
         code=source_hash("load", serving_jobs.ALGORITHMS),
     message:
         "Running {wildcards.scenario} under {wildcards.policy}, load {wildcards.load}"
+
+
+rule serve_calibrate:
+    input:
+        scenario=lambda w: serving_jobs.scenario_file(settings, w.scenario),
+        files=lambda w: checked(serving_jobs.files_of, settings, w.scenario),
+    output:
+        "<results>/serving/{scenario}/calibration.json",
+    log:
+        "<logs>/serving/{scenario}/calibration.log",
+    benchmark:
+        "<benchmarks>/serving/{scenario}/calibration.tsv"
+    conda:
+        "../../envs/torch.yaml"
+    threads: all_cores
+    resources:
+        mem_mb=more(4000),
+        runtime=more(20),
+    params:
+        options=config_options.options({"virtual": settings.virtual}),
+        versions=versions("torch"),
+        code=source_hash("calibrate", serving_jobs.ALGORITHMS),
+    message:
+        "Calibrating the simulation of {wildcards.scenario}"
+    shell:
+        "python -m hios load {input.scenario:q} --calibrate {params.options} --output {output:q}"
+        " > {log:q} 2>&1"
+
+
+rule serve_train:
+    input:
+        scenario=lambda w: serving_jobs.scenario_file(settings, w.scenario),
+        files=lambda w: checked(serving_jobs.files_of, settings, w.scenario),
+        calibration=lambda w: list(
+            serving_jobs.train_options(settings, w.scenario).values()
+        ),
+    output:
+        "<results>/serving/{scenario}/launcher-{load}.safetensors",
+    log:
+        "<logs>/serving/{scenario}/launcher-{load}.log",
+    benchmark:
+        "<benchmarks>/serving/{scenario}/launcher-{load}.tsv"
+    conda:
+        "../../envs/torch.yaml"
+    threads: 1
+    resources:
+        mem_mb=more(3000),
+        runtime=more(90),
+    params:
+        options=lambda w: config_options.options(
+            {
+                "size": settings.serving.training,
+                "seed": settings.seed,
+                **serving_jobs.train_options(settings, w.scenario),
+            }
+        ),
+        versions=versions("torch", "numba"),
+        code=source_hash("train", serving_jobs.ALGORITHMS),
+    message:
+        "Training a launcher for {wildcards.scenario}, load {wildcards.load}"
+    shell:
+        "python -m hios train {input.scenario:q} --learn launcher --load {wildcards.load} {params.options}"
+        " --output {output:q}"
+        " > {log:q} 2>&1"
