@@ -12,7 +12,8 @@ memory of the server's process and of every lane over time, and at the end:
 
 Then the load goes on for half a minute, in which lane 0 is killed (kill -9). Printed are how long it took until the
 lane was ready again (limit: 5 s), how many tasks failed, and how many were completed meanwhile. Where a limit is
-broken, the exit status is 1. The process of the server sends the tasks and checks all outputs, too.
+broken, the exit status is 1. The process of the server sends the tasks and checks all outputs, too. Limits of times
+hold on a machine that does nothing else: how much other processes used its cores is printed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from hios import artifacts
 from hios.defaults import TOLERANCE
 from hios.errors import HiosError
 from hios.formats.calibration_file import CalibrationFile
-from hios.machine import private_bytes
+from hios.machine import OtherWork, private_bytes, usable_cores
 from hios.serving.arrivals import draw
 from hios.serving.calibration import calibrated
 from hios.serving.load_generator import Repeat, Sample
@@ -203,10 +204,12 @@ def main() -> None:
     try:
         scenario = overloaded(options.scenario, 60 * options.minutes, options.calibration)
         rates = ", ".join(f"{model.label} {model.rate:.3g}/s" for model in scenario.models)
+        others = OtherWork(usable_cores())
         with Server(scenario, options.policy, virtual=options.virtual) as server:
             samples = reference_samples(server, TOLERANCE, trusted=False)
             print(f"{server.policy}, {OVERLOAD:g} x capacity for {options.minutes:g} minutes: {rates}", flush=True)
             kept = soaked(server, scenario, samples)
+            print(f"other processes used {others.share(server.process_ids):.0%} of the cores", flush=True)
             kept += killed(server, overloaded(options.scenario, KILLED_IN_S, options.calibration), samples)
     except HiosError as error:
         sys.exit(f"Error: {error}")

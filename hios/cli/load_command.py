@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +87,8 @@ def command(
     given = scenario_of(scenario, load, weights, calibration)
     refuse_overwriting(given.files, [output, trace, metrics])
     if calibrate:
-        _calibrate(given, policy, output, virtual=virtual, timeout_s=timeout_s)
+        beside = {"--policy": policy, "--trace": trace, "--metrics": metrics}
+        _calibrate(given, beside, output, virtual=virtual, timeout_s=timeout_s)
         return
     if policy is None:
         raise click.UsageError("Missing option '--policy'; required unless --calibrate is given.")
@@ -148,9 +149,12 @@ def _both(first: Callable[..., None], second: Callable[..., None]) -> Callable[.
     return show
 
 
-def _calibrate(scenario: Scenario, policy: str | None, output: Path, *, virtual: bool, timeout_s: float) -> None:
-    if policy is not None:
-        raise click.UsageError("--policy: found with --calibrate; allowed: one of them.")
+def _calibrate(
+    scenario: Scenario, beside: Mapping[str, object], output: Path, *, virtual: bool, timeout_s: float
+) -> None:
+    for name, value in beside.items():
+        if value is not None:
+            raise click.UsageError(f"{name}: found with --calibrate; allowed: one of them.")
     from hios.artifacts import write
     from hios.serving.calibrating import calibrate
     from hios.serving.result_table import calibration_table

@@ -37,3 +37,13 @@ def test_refusals_are_one_line(
     assert done.exit_code == 1
     assert done.stderr == f"Error: {message}\n"
     assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
+
+
+@pytest.mark.parametrize("option", ["--policy", "--trace", "--metrics"])
+def test_a_calibration_takes_no_options_of_a_load(option: str, tmp_path: Path) -> None:
+    """What it would not use is refused."""
+    command = ["load", str(written(tmp_path)), "--calibrate", "--output", str(tmp_path / "calibration.json")]
+    done = CliRunner().invoke(main, [*command, option, str(tmp_path / "other")])
+    assert done.exit_code == 2
+    assert f"{option}: found with --calibrate; allowed: one of them" in done.stderr
+    assert not (tmp_path / "other").exists()
