@@ -13,7 +13,7 @@ from hios.charts.rendering import to_svg
 from hios.errors import ArtifactError
 from hios.formats.serving_result_file import Candidate, ResultFile, ServedResult
 from hios.report.tables import View
-from hios.serving.work_bound import rounds_notes
+from hios.serving.strict_rounds import rounds_notes
 
 #: Columns that predictions are compared with measurements in, by name.
 _COMPARED = ("done", "p50", "p90", "p99")

@@ -4,6 +4,7 @@ scenario         scenario.yaml: models with graph, costs and blocks; rates, queu
 arrivals         when tasks arrive: periodic, Poisson or from a file; the same for every policy
 measures         outcome of the tasks: counts, percentiles, fairness
 work_bound       upper bound of the throughput; rates that share a device evenly
+strict_rounds    upper bound of rounds that wait for all models, and what it makes of a margin over them
 stage_times      times of stages on lanes or a GPU
 pipeline         what a policy runs: combined blocks with their times, lanes and queues
 top_pipeline     combined blocks (TOP): their stages, by IOS or by GPG, and times, each computed once

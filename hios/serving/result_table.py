@@ -5,7 +5,7 @@ from __future__ import annotations
 from hios.formats.calibration_file import CalibrationFile
 from hios.formats.serving_result_file import Candidate, ResultFile, ServedResult
 from hios.serving.policy_grid import PolicyGrid, grid_rows
-from hios.serving.work_bound import rounds_notes
+from hios.serving.strict_rounds import rounds_notes
 
 _HEADING = (
     "",

@@ -16,7 +16,8 @@ from hios.serving.policies import AUTO, LAUNCHERS, POLICIES, combined_blocks, la
 from hios.serving.scenario import Scenario, ServedModel
 from hios.serving.simulate import simulate
 from hios.serving.stage_times import restricted, side_by_side
-from hios.serving.work_bound import bound_per_s, strict_rounds_per_s
+from hios.serving.strict_rounds import strict_rounds_per_s
+from hios.serving.work_bound import bound_per_s
 from tests.serving.scenarios import scenario, served
 
 #: Times of operators on two lanes, in milliseconds.
