@@ -217,7 +217,7 @@ class Lane:
             Arena(1, 0),  # its own: a lane that dies is no reason for others to abort
             self._timeout_s,
             ["all lanes" if self._shared else f"lane {self.number}"],
-            {0: thread_team.environment(alone=True)} if self._shared else {},
+            {0: thread_team.environment(alone=True, pinned=self.cores)} if len(self.cores) > 1 else {},
             descriptors=(self._wiring.descriptor, self._wiring.own, self._wiring.server),
         )
         pool.describe = self._duties.describe

@@ -131,6 +131,20 @@ def test_threads_compute_what_the_models_do(name: str, tmp_path: Path) -> None:
         require_nothing_held(server)
 
 
+@pytest.mark.parametrize(("name", "worker"), [("threads", 0), ("top-open", 2)])
+def test_threads_keep_to_their_cores(name: str, worker: int, tmp_path: Path) -> None:
+    """Two threads of a worker for all cores never share one: OpenMP pins each of them to a core of its own."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        pytest.skip("needs 2 cores")
+    with Server(scenario(tmp_path, with_widths(tmp_path, every=True)), name) as server:
+        server.infer("blocks", inputs("blocks", 1), timeout_s=60)
+        tasks = Path(f"/proc/{server.process_ids[worker]}/task")
+        masks = {int(task.name): os.sched_getaffinity(int(task.name)) for task in tasks.iterdir()}
+    pinned = [mask for mask in masks.values() if len(mask) == 1]
+    assert {frozenset(mask) for mask in pinned} >= {frozenset({core}) for core in cores[:2]}
+
+
 def test_a_strict_round_waits_for_all_models(tmp_path: Path) -> None:
     """pos-strict answers nobody until every model has a task; what then still waits fails when the server closes."""
     with Server(scenario(tmp_path, lanes=1), "pos-strict", virtual=True) as server:

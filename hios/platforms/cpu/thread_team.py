@@ -31,14 +31,18 @@ _SPINNING_ALONE = {"GOMP_SPINCOUNT": "20000", "KMP_BLOCKTIME": "1"}
 _ENDING_S = 0.2
 
 
-def environment(*, alone: bool = False) -> dict[str, str]:
+def environment(*, alone: bool = False, pinned: Sequence[int] = ()) -> dict[str, str]:
     """Environment variables for workers with such teams; variables set by the user are kept.
 
     Args:
         alone: whether the workers that own the helpers' cores sleep meanwhile.
+        pinned: cores to pin the threads to, the main thread to the first one, where nothing else pins them. Linux may
+            put two threads of a team on one core when others wake up, and leaves them there for milliseconds.
     """
-    spinning = _SPINNING_ALONE if alone else _SPINNING
-    return {name: value for name, value in spinning.items() if name not in os.environ}
+    stated = dict(_SPINNING_ALONE if alone else _SPINNING)
+    if pinned:
+        stated |= {"OMP_PROC_BIND": "true", "OMP_PLACES": ",".join(f"{{{core}}}" for core in pinned)}
+    return {name: value for name, value in stated.items() if name not in os.environ}
 
 
 class ThreadTeam:
