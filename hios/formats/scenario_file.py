@@ -111,6 +111,10 @@ class Overheads(Record, frozen=True):
             "value that another lane waits for; milliseconds."
         ),
     ] = 0.0
+    threads_run_ms: Annotated[
+        NonNegative,
+        doc("Per run of a block with a thread on every lane, beyond the others, as its threads wake up; milliseconds."),
+    ] = 0.0
 
 
 class TopSettings(Record, frozen=True):

@@ -3,7 +3,7 @@
 Alone on a lane, tasks give the factor of each model; two models on two lanes at once, their slow-down; and the spread
 of all these times is the jitter. One task at a time over all lanes, whole (ios) and block by block (top), gives the
 overheads: least squares with constants that are not negative. If costs have times on all lanes, so do tasks with a
-thread on each.
+thread on each; what the same takes longer block by block (top-open) is an overhead of these runs.
 
 All of this is measured in short rounds. What is compared, such as a model beside another and alone, is compared within
 a round, and constants are medians over the rounds: a shared machine changes its speed from one minute to the next.
@@ -32,11 +32,13 @@ from hios.formats.calibration_file import CalibrationFile, PairFactor
 from hios.formats.scenario_file import Overheads
 from hios.frontends.example_inputs import example_inputs
 from hios.platforms.cpu.cpu_platform import describe
+from hios.serving.calibration import calibrated
 from hios.serving.instances import Run
 from hios.serving.lane import Answer
 from hios.serving.policies import policy
 from hios.serving.scenario import Scenario
 from hios.serving.server import Server
+from hios.serving.top_pipeline import can_thread
 from hios.versions import versions
 
 #: Seconds of runs in all, and the share of them for tasks alone, for pairs, and for the policies that use all lanes.
@@ -45,7 +47,7 @@ _ALONE, _PAIRS, _LANES = 0.3, 0.4, 0.3
 _ROUNDS, _WARMUP, _LEAST = 5, 3, 2
 _QUANTILES = 101
 _OVER_LANES = ("ios", "top")
-_THREADS = "threads"
+_THREADS, _BLOCKS = "threads", "top-open"
 _CONSTANTS = ("task_ms", "run_ms", "stage_ms", "hand_over_ms")
 
 
@@ -127,7 +129,7 @@ def calibrate(
         for number, label in enumerate(labels)
         if _THREADS in over
     }
-    return CalibrationFile(
+    made = CalibrationFile(
         lanes=scenario.lanes,
         models=dict(zip(labels, factors, strict=True)),
         overheads=Overheads(**dict(zip(_CONSTANTS, overheads, strict=True))),
@@ -142,6 +144,37 @@ def calibrate(
         platform=describe(scenario.lanes, virtual=virtual),
         versions=versions(),
     )
+    if _BLOCKS not in over:
+        return made
+    latencies = [_relative(rounds, _BLOCKS, number) * typical[number] for number in range(count)]
+    more = msgspec.structs.replace(made.overheads, threads_run_ms=threads_run_ms(calibrated(scenario, made), latencies))
+    return msgspec.structs.replace(made, overheads=more)
+
+
+def threads_run_ms(scenario: Scenario, latencies: Sequence[float]) -> float:
+    """How much longer a run of a block with a thread on every lane takes than simulated, at least 0; milliseconds.
+
+    Args:
+        scenario: calibrated but for this.
+        latencies: measured milliseconds of a task of each model under top-open, when nothing else runs.
+
+    Returns:
+        The median over the models that have such runs; 0 without any.
+    """
+    pipeline = policy(_BLOCKS).make(scenario)
+    more = []
+    for number, measured in enumerate(latencies):
+        alone = [
+            (combined, 1 << place)
+            for combined, members in enumerate(pipeline.combined)
+            for place, (owner, _) in enumerate(members)
+            if owner == number
+        ]
+        lanes = [pipeline.most_lanes(*run) for run in alone]
+        expected = 1e3 * sum(pipeline.times_s[c][p][used - 1] for (c, p), used in zip(alone, lanes, strict=True))
+        if runs := sum(pipeline.threaded[c][p] for c, p in alone if pipeline.threaded):
+            more.append((measured - expected) / runs)
+    return max(0.0, statistics.median(more)) if more else 0.0
 
 
 @dataclass(frozen=True)
@@ -183,14 +216,14 @@ def _round(
 
 
 def _with_threads(scenario: Scenario) -> tuple[str, ...]:
-    """The policy threads, if costs have the times that it needs."""
+    """The policies with a thread on every lane, for whole tasks and for blocks, if costs have the times for that."""
     if scenario.lanes == 1:
         return ()
     try:
         policy(_THREADS).make(scenario)
     except HiosError:
         return ()
-    return (_THREADS,)
+    return (_THREADS, _BLOCKS) if can_thread(scenario) and scenario.file.top.threads else (_THREADS,)
 
 
 def _slow_down(rounds: Sequence[_Round], model: int, beside: int) -> float:

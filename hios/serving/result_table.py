@@ -60,7 +60,7 @@ def calibration_table(calibration: CalibrationFile) -> str:
     lines += [f"{pair.model} beside {pair.beside}: {pair.factor:.3f} x as long" for pair in calibration.corun]
     lines.append(
         f"per task {overheads.task_ms:.3f} ms, run {overheads.run_ms:.3f} ms, stage {overheads.stage_ms:.3f} ms, "
-        f"hand-over {overheads.hand_over_ms:.3f} ms"
+        f"hand-over {overheads.hand_over_ms:.3f} ms, run with threads {overheads.threads_run_ms:.3f} ms more"
     )
     shares = [calibration.jitter[round(share * (len(calibration.jitter) - 1))] for share in (0.5, 0.9, 0.99)]
     lines.append("times over their median: p50 {:.3f}, p90 {:.3f}, p99 {:.3f}".format(*shares))

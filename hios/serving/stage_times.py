@@ -84,7 +84,7 @@ class Device:
             firsts: how many of the sub-blocks are the first of their model.
             stages: of the sub-blocks that are present; only their operators count.
         """
-        time = self.overheads.run_ms + firsts * self.overheads.task_ms
+        time = self.overheads.run_ms + self.overheads.threads_run_ms + firsts * self.overheads.task_ms
         busy = 0.0
         for place, group in (entry for stage in stages for entry in stage):
             owner = owners[place]

@@ -94,6 +94,24 @@ def test_blocks_with_threads_share_the_time_of_tasks() -> None:
     assert [own[1][1] for own in pipeline.times_s] == pytest.approx([0.003, 0.009])  # 0.75 of twice 8 ms
 
 
+def test_runs_with_threads_have_an_overhead_of_their_own() -> None:
+    """It is what a task takes longer block by block than simulated without it, shared by its runs; never negative."""
+    pytest.importorskip("torch")
+    from hios.serving.calibrating import threads_run_ms
+
+    model = served("left", [[3.0], [5.0]], 10.0, wide={"b0v0": {2: 1.0}, "b1v0": {2: 3.0}})
+    before = constants(models={"left": 2.0}, overheads=Overheads(run_ms=0.1), threads={"left": 0.75})
+    given = calibrated(scenario(model, lanes=2), before)
+    latency_ms = 1e3 * sum(own[1][1] for own in policy("top-open").make(given).times_s)
+    assert threads_run_ms(given, [latency_ms + 0.5]) == pytest.approx(0.25)
+    assert threads_run_ms(given, [latency_ms - 0.5]) == 0.0
+    after = constants(
+        models={"left": 2.0}, overheads=Overheads(run_ms=0.1, threads_run_ms=0.25), threads={"left": 0.75}
+    )
+    pipeline = policy("top-open").make(calibrated(scenario(model, lanes=2), after))
+    assert 1e3 * sum(own[1][1] for own in pipeline.times_s) == pytest.approx(latency_ms + 0.5)
+
+
 def test_stages_stay_those_of_the_plan(plain: Scenario) -> None:
     """A server plans without the constants, so the simulation of it does too."""
     measured = constants(overheads=Overheads(stage_ms=100.0, hand_over_ms=100.0))
