@@ -240,7 +240,10 @@ def scenario_of(
 
     scenario = Scenario.read(path, load=load)
     if weights is not None:
+        from hios.serving.launcher.online_launcher import launcher_of
+
         scenario = scenario.with_launcher(Path(weights))
+        launcher_of(scenario)  # a file that is named but cannot be used is an error under every policy
     if calibration is not None:
         scenario = calibrated(scenario, load_file(calibration, CalibrationFile), str(calibration))
     return scenario

@@ -104,7 +104,8 @@ def command(
         refuse_overwriting([*files, calibration], [output])
         require_writable(output)
         scenario = scenario_of(files[0], load, calibration=calibration)
-        refuse_overwriting(scenario.files, [output])
+        own = scenario.folder / scenario.file.top.weights  # training again replaces it
+        refuse_overwriting([file for file in scenario.files if file != own], [output])
         printed = AS_PRINTED if as_printed else {}
         launcher_settings = settings_of(size, _changes(changes), **printed, steps=steps, seed=seed)
         _train_launcher(scenario, output, launcher_settings)
@@ -178,7 +179,8 @@ def _problems(files: Sequence[Path]) -> tuple[dict[str, Problem], StageTime | No
         from hios.serving.top_pipeline import stages_to_learn
 
         scenario = Scenario.read(files[0])
-        return *stages_to_learn(scenario), [*files, *scenario.files]
+        own = scenario.folder / scenario.file.top.stage_policy  # training again replaces it
+        return *stages_to_learn(scenario), [*files, *(file for file in scenario.files if file != own)]
     problems: dict[str, Problem] = {}
     for graph, costs in zip(files[::2], files[1::2], strict=True):
         problem = Problem.read(graph, costs)

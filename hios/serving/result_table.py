@@ -7,6 +7,8 @@ from hios.formats.serving_result_file import Candidate, ResultFile, ServedResult
 from hios.serving.policy_grid import PolicyGrid, grid_rows
 from hios.serving.strict_rounds import rounds_notes
 
+#: Share of tasks sent late from which on the machine was too busy to measure.
+_LATE = 0.05
 _HEADING = (
     "",
     "offered/s",
@@ -98,6 +100,11 @@ def _notes(result: ResultFile) -> list[str]:
         f"{result.bound_per_s:.4g} tasks/s, Jain's index {result.jain:.3f}, variance of queues "
         f"{result.queue_variance:.4g}",
     ]
+    if result.late is not None and result.late.share > _LATE:
+        notes.append(
+            f"{result.late.share:.0%} of the tasks were sent late, by up to {result.late.most_ms:.3g} ms: the machine "
+            "was busy with something else, so the numbers mean little; repeat it when nothing else runs"
+        )
     if bound is not None:
         notes.append(f"99th percentile at most {bound:.4g} ms, with 99 % (early stopping)")
     if result.candidates:

@@ -144,6 +144,11 @@ class Scenario:
             if load != 1.0:
                 raise HiosError(f"load: found {load:g} with arrivals from {file.arrivals}; allowed: 1")
             rows = _read_rows(folder / file.arrivals, list(file.models))
+            if not any(time < file.duration_s for time, _ in rows):
+                raise HiosError(
+                    f"{source}: arrivals: found no task within duration_s, {file.duration_s:g} s, in {file.arrivals}; "
+                    "required: one at least"
+                )
         read, on_gpu = [], {}
         for label, settings in file.models.items():
             model, on_gpu[label] = _read_model(label, settings, folder, file.top.block_ms)

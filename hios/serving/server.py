@@ -341,6 +341,9 @@ def _blocks(scenario: Scenario, number: int, pipeline: Pipeline) -> Sequence[Seq
 
 
 def _check(graph: Graph, model: str, inputs: Sequence[Tensor]) -> None:
+    for value in inputs:
+        if not isinstance(value, Tensor):
+            raise HiosError(f"model {model}: inputs: found {type(value).__name__}; allowed: tensors of torch")
     given = [(tuple(value.shape), value.dtype, value.device.type) for value in inputs]
     required = [(tuple(entry.shape), torch_dtype(entry.dtype), "cpu") for entry in graph.inputs]
     if given != required:

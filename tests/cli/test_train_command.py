@@ -82,6 +82,19 @@ def test_files_of_a_scenario_are_not_overwritten(
     assert files[0].read_bytes() == before
 
 
+def test_what_is_trained_again_is_replaced(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """A scenario may name the file that is trained for it, before and after it is there; but none of another kind."""
+    path, trained = _scenario(files, tmp_path), tmp_path / "stages.safetensors"
+    data = json.loads(path.read_text(encoding="utf-8"))
+    top = {"stages": "gpg", "stage_policy": trained.name}
+    path.write_text(json.dumps({**data, "top": top}), encoding="utf-8")
+    for _ in range(2):
+        done = _run("train", path, "--steps", 1, "--output", trained)
+        assert done.exit_code == 0, done.output
+    done = _run("train", path, "--learn", "launcher", "--steps", 1, "--output", trained)
+    assert "found an input named as output; allowed: another file" in done.stderr
+
+
 def _scenario(files: tuple[Path, Path], folder: Path) -> Path:
     """A scenario of two such graphs."""
     path = folder / "scenario.yaml"
@@ -120,6 +133,8 @@ def test_launchers_serve_scenarios(files: tuple[Path, Path], tmp_path: Path) -> 
         assert served.exit_code == 0, served.output
     compared = {row["policy"] for row in json.loads(result.read_text())["candidates"]}
     assert {"learned", "learned-static", "top-open"} <= compared
+    missing = _run("simulate", scenario, "--policy", "auto", "--weights", tmp_path / "none", "--output", result)
+    assert (missing.exit_code, "none" in missing.stderr) == (1, True)
     refused = _run("simulate", scenario, "--policy", "learned", "--output", result)
     assert (refused.exit_code, "needs a launcher" in refused.output) == (1, True)
 

@@ -153,6 +153,15 @@ def test_wrong_traces_are_refused(rows: str, message: str, tmp_path: Path) -> No
         Scenario.read(written(tmp_path, arrivals="trace.csv"))
 
 
+@pytest.mark.parametrize("rows", ["time_s,model\n", "time_s,model\n7,left\n"])
+def test_traces_without_tasks_are_refused(rows: str, tmp_path: Path) -> None:
+    """A file whose tasks all come after the end says nothing about a policy."""
+    (tmp_path / "trace.csv").write_text(rows, encoding="utf-8")
+    message = "arrivals: found no task within duration_s, 5 s, in trace.csv; required: one at least"
+    with pytest.raises(HiosError, match=re.escape(message)):
+        Scenario.read(written(tmp_path, arrivals="trace.csv"))
+
+
 def test_load_needs_rates(tmp_path: Path) -> None:
     """Arrivals from a file cannot be multiplied, and a load is a number above 0."""
     (tmp_path / "trace.csv").write_text("time_s,model\n0.5,left\n", encoding="utf-8")

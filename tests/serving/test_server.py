@@ -197,6 +197,8 @@ def test_wrong_requests_are_refused(server: Server) -> None:
     assert str(error.value) == (
         "model blocks: inputs: found float32 [1, 3, 12, 13]; allowed: float32 [1, 3, 12, 12], on the CPU"
     )
+    with pytest.raises(HiosError, match=r"^model blocks: inputs: found ndarray; allowed: tensors of torch$"):
+        server.submit("blocks", [torch.zeros(1, 3, 12, 12).numpy()])  # type: ignore[list-item]
     assert server.counts == before
 
 
