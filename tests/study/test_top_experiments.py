@@ -233,7 +233,8 @@ def test_gpg_is_compared_with_the_rule_that_learns_nothing(given: dict[str, Path
         assert values["search ms"] > 0
         assert ("latency over sequential, all" in values) == (way != DP)
     assert len({values["search ms"] for values in by_way.values()}) == len(by_way)
-    assert by_way[LAST_ENDING]["search ms"] < by_way[NOT_LEARNED]["search ms"]
+    # One pass of the same rule is never better than the passes that begin with it.
+    assert by_way[NOT_LEARNED]["latency over sequential"] <= by_way[LAST_ENDING]["latency over sequential"]
     once = by_way[GPG_ONE_PASS]
     assert 0 < once["stage choice ms"] <= once["longest stage choice ms"]
 
