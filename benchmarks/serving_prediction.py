@@ -1,6 +1,6 @@
 """How well the calibrated simulator predicts real servers: policies and loads that it was not calibrated with.
 
-    python benchmarks/serving_prediction.py SCENARIO [--rounds N] [--budget SECONDS] [--duration SECONDS]
+    python benchmarks/serving_prediction.py SCENARIO [--rounds N] [--budget S] [--duration S] [--policies NAME ...]
 
 SCENARIO is as `hios load` takes it, such as examples/scenario.yaml; its rates count as proportions. Every round begins
 with a calibration (--budget seconds of runs). Then every policy runs at every load, on traces that the simulation gets
@@ -133,12 +133,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--budget", type=float, default=40.0)
     parser.add_argument("--duration", type=float, default=15.0)
+    parser.add_argument("--policies", nargs="+", default=list(POLICIES))
     options = parser.parse_args()
     points: dict[tuple[str, float], list[Point]] = {}
     for number in range(options.rounds):
         calibration = calibrate(Scenario.read(options.scenario), budget_s=options.budget)
         print(f"round {number}\n{calibration_table(calibration)}", file=sys.stderr, flush=True)
-        for policy in POLICIES:
+        for policy in options.policies:
             full = capacity(options.scenario, calibration, policy)
             for share in LOADS:
                 scenario = scenario_at(options.scenario, share * full, options.duration, number)

@@ -164,16 +164,9 @@ def threads_run_ms(scenario: Scenario, latencies: Sequence[float]) -> float:
     pipeline = policy(_BLOCKS).make(scenario)
     more = []
     for number, measured in enumerate(latencies):
-        alone = [
-            (combined, 1 << place)
-            for combined, members in enumerate(pipeline.combined)
-            for place, (owner, _) in enumerate(members)
-            if owner == number
-        ]
-        lanes = [pipeline.most_lanes(*run) for run in alone]
-        expected = 1e3 * sum(pipeline.times_s[c][p][used - 1] for (c, p), used in zip(alone, lanes, strict=True))
-        if runs := sum(pipeline.threaded[c][p] for c, p in alone if pipeline.threaded):
-            more.append((measured - expected) / runs)
+        alone = pipeline.runs_alone(number) if pipeline.has_threads else []
+        if runs := sum(pipeline.threaded[combined][present] for combined, present, _ in alone):
+            more.append((measured - 1e3 * pipeline.alone_s(number)) / runs)
     return max(0.0, statistics.median(more)) if more else 0.0
 
 
@@ -318,12 +311,7 @@ def _alone_ms(scenario: Scenario, name: str, number: int, overheads: Overheads) 
     if pipeline.take == "one":  # the pipeline's times are those beside other runs
         alone = sum(scenario.models[number].problem.time)
         return alone + overheads.task_ms + overheads.run_ms + overheads.stage_ms
-    return 1e3 * sum(
-        pipeline.times_s[combined][1 << place][pipeline.lanes - 1]
-        for combined, members in enumerate(pipeline.combined)
-        for place, (owner, _) in enumerate(members)
-        if owner == number
-    )
+    return 1e3 * pipeline.alone_s(number)
 
 
 def fitted(rows: Sequence[tuple[Sequence[float], float]]) -> list[float]:

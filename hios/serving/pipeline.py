@@ -113,12 +113,20 @@ class Pipeline:
 
     def task_s(self, model: int) -> float:
         """Time of the lanes that a task of a model keeps busy when it runs alone, on as many lanes as it can get."""
-        return sum(
-            self.busy_s[number][1 << place][self.most_lanes(number, 1 << place) - 1]
+        return sum(self.busy_s[combined][present][lanes - 1] for combined, present, lanes in self.runs_alone(model))
+
+    def alone_s(self, model: int) -> float:
+        """Time that a task of a model takes when nothing else runs, with as many lanes as its runs can get."""
+        return sum(self.times_s[combined][present][lanes - 1] for combined, present, lanes in self.runs_alone(model))
+
+    def runs_alone(self, model: int) -> list[tuple[int, int, int]]:
+        """Runs of a task of a model when nothing else runs: combined block, its sub-block as a bit, and lanes."""
+        return [
+            (number, 1 << place, self.most_lanes(number, 1 << place))
             for number, combined in enumerate(self.combined)
             for place, (owner, _) in enumerate(combined)
             if owner == model
-        )
+        ]
 
 
 @dataclass(frozen=True)
