@@ -185,11 +185,15 @@ def _compared(policies: Sequence[ServedPolicy]) -> dict[str, ResultFile]:
 
 def _best(results: Mapping[str, ResultFile], load: float) -> str:
     name, best = max(results.items(), key=lambda entry: (entry[1].total.goodput, -(entry[1].total.p99_ms or 0.0)))
+    tied = sum(result.total.goodput == best.total.goodput for result in results.values())
     time = best.duration_s * best.repeats
+    how = "predicted" if best.simulated else "measured"
+    rates = f"{best.total.goodput / time:.3g} of {best.total.offered / time:.3g} tasks/s"
+    if tied == 1:
+        return f"At load {load:g}, {name} answers the most tasks within their SLO, {how}: {rates}."
     return (
-        f"At load {load:g}, {name} answers the most tasks within their SLO, "
-        f"{'predicted' if best.simulated else 'measured'}: {best.total.goodput / time:.3g} of "
-        f"{best.total.offered / time:.3g} tasks/s."
+        f"At load {load:g}, {tied} policies answer the most tasks within their SLO, {how}: "
+        f"{rates} each. Of these, {name} has the lowest 99th percentile."
     )
 
 

@@ -14,6 +14,7 @@ from hios.formats.serving_result_file import Candidate, ResultFile
 from hios.report.serving_results import (
     ServedPolicy,
     ServedScenario,
+    _best,
     calibration_sentence,
     findings,
     gap_rows,
@@ -95,6 +96,15 @@ def test_sentences(scenario: ServedScenario) -> None:
     said = list(findings(scenario))
     assert said[0].startswith("At load 0.5, sequential answers the most tasks within their SLO, measured: ")
     assert sum(", auto is " in sentence for sentence in said) == 2
+
+
+def test_policies_that_answer_equally_many(scenario: ServedScenario) -> None:
+    """None of them is called the best; the one with the lowest 99th percentile is named."""
+    (one, *_) = (served.predicted for served in scenario.policies if served.predicted is not None)
+    slower = msgspec.structs.replace(one, total=msgspec.structs.replace(one.total, p99_ms=1e6))
+    said = _best({"slow": slower, "quick": one}, 0.5)
+    assert said.startswith("At load 0.5, 2 policies answer the most tasks within their SLO, predicted: ")
+    assert said.endswith("tasks/s each. Of these, quick has the lowest 99th percentile.")
 
 
 def test_what_predictions_rest_on(tmp_path: Path, scenario: ServedScenario) -> None:
