@@ -10,7 +10,7 @@ import click
 
 from hios.cli.options import (
     PATH,
-    check_measuring,
+    check_settings,
     cores_per_device_option,
     executing_option,
     measuring_options,
@@ -19,6 +19,7 @@ from hios.cli.options import (
     refuse_overwriting,
     trust_option,
 )
+from hios.formats.settings import Measuring
 from hios.models import RUNTIMES
 from hios.platforms import require_options
 
@@ -52,7 +53,7 @@ def command(schedules: tuple[Path, ...], trust: bool, **given: Any) -> None:
     A launcher starts this command on every rank with the same arguments, for example: torchrun --nproc-per-node 2 -m
     hios distribute graph.json weights.safetensors schedule.json --transport gloo --output run.json
     """
-    check_measuring(given)
+    check_settings(Measuring, given)
     require_options(given["platform"], {}, cores_per_device=given["cores_per_device"])
     refuse_overwriting([given["graph"], given["weights"], given["program"], *schedules], [given["output"]])
     if given["transport"] == "mpi":

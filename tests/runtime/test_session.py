@@ -17,13 +17,14 @@ import torch.nn.functional as F  # noqa: N812
 from hios import Graph, artifacts
 from hios.cli.files import execute
 from hios.errors import PlatformError
+from hios.formats.settings import Settings
 from hios.platforms.cpu import core_probe
 from hios.platforms.cpu.cpu_executing import CpuWorkers
 from hios.platforms.device_program import ArenaPlan
 from hios.platforms.reference import Reference
 from hios.platforms.reference import rounding as reference_rounding
 from hios.runtime.competitors import BASELINE
-from hios.runtime.session import PoolRunner, Settings
+from hios.runtime.session import PoolRunner
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from hios.workers.arena import Arena
 from tests.frontends.small_networks import Model, write_files
@@ -273,7 +274,7 @@ def test_several_inputs_and_outputs_without_a_program(tmp_path: Path) -> None:
         files.weights,
         [tmp_path / "random.json", tmp_path / "streams.json"],
         tmp_path / "run.json",
-        Settings(DEVICES, runs=1, warmup=0),
+        Settings(devices=DEVICES, runs=1, warmup=0),
     )
     run = artifacts.read(tmp_path / "run.json", "run")
     assert run["checked_against"] == "sequential"
@@ -295,7 +296,7 @@ def test_wrong_outputs_are_found(graph: Graph, wrong: float) -> None:
         plan,
         {},
         [],
-        Settings(1),
+        Settings(devices=1),
     )
     (output,) = plan.outputs
     session._expected = [torch.ones(output.shape)]
@@ -332,7 +333,7 @@ def test_differences_that_rounding_explains_are_allowed(graph: Graph, errors: li
         plan,
         {},
         [Reference("eager PyTorch, 1 thread", 1, [0], 1)],
-        Settings(1),
+        Settings(devices=1),
     )
     (output,) = plan.outputs
     session._expected = [torch.ones(output.shape)]
@@ -357,12 +358,12 @@ def test_a_model_that_amplifies_rounding_runs(tmp_path: Path) -> None:
     graph = Graph.read(files.graph)
     schedule_of(graph, random_plan(graph, 1, seed=1)).write(tmp_path / "one.json")
     given = (files.graph, files.weights, [tmp_path / "one.json"], tmp_path / "run.json")
-    execute(*given, Settings(1, runs=1, warmup=0), program=files.program)
+    execute(*given, Settings(devices=1, runs=1, warmup=0), program=files.program)
     run = artifacts.read(tmp_path / "run.json", "run")
     (result,) = run["results"]
     assert 1e-4 < result["largest_difference"] <= run["rounding"] <= 1e-2
     with pytest.raises(PlatformError, match="differs from the reference by up to"):  # a stricter tolerance is meant
-        execute(*given, Settings(1, runs=1, warmup=0, tolerance=1e-5), program=files.program)
+        execute(*given, Settings(devices=1, runs=1, warmup=0, tolerance=1e-5), program=files.program)
 
 
 @pytest.mark.parametrize(
@@ -387,7 +388,7 @@ def test_differences_blame_who_shows_them(graph: Graph, name: str, cause: str) -
         plan,
         {},
         eager,
-        Settings(1),
+        Settings(devices=1),
     )
     session._expected = [torch.ones(buffer.shape) for buffer in plan.outputs]
     with pytest.raises(PlatformError, match=rf"^{name}: output 0 differs from the reference by up to 1; .*; {cause}"):

@@ -17,6 +17,7 @@ from hios import schedule as solve
 from hios.cli.files import execute, profile
 from hios.errors import PlatformError, ScheduleError
 from hios.formats.costs_file import MergeCost
+from hios.formats.settings import Settings
 from hios.machine import usable_cores
 from hios.operator_merge import convolutions, merge_candidates
 from hios.platforms.cpu import cpu_worker as device
@@ -25,7 +26,6 @@ from hios.platforms.cpu.cpu_platform import device_cores
 from hios.platforms.cpu.engine import Engine, Task
 from hios.platforms.cpu.thread_team import environment
 from hios.platforms.device_program import ArenaPlan, WideProgram
-from hios.runtime.session import Settings
 from hios.schedule import StagedPlan, StreamPlan
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
@@ -45,7 +45,7 @@ def test_outputs_are_those_of_the_model(files: Files, graph: Graph, tmp_path: Pa
     for name, plan in plans.items():
         schedule_of(graph, plan).write(tmp_path / f"{name}.json")
     paths = [tmp_path / f"{name}.json" for name in plans]
-    settings = Settings(2, 3, 1)
+    settings = Settings(devices=2, runs=3, warmup=1)
     run = execute(files.graph, files.weights, paths, tmp_path / "run.json", settings, program=files.program)
     for result in run.results:
         assert result.largest_difference <= run.tolerance
@@ -66,7 +66,14 @@ def test_merged_operators(files: Files, graph: Graph, tmp_path: Path) -> None:
     for name, plan in plans.items():
         schedule_of(graph, plan).write(tmp_path / f"{name}.json")
     paths = [tmp_path / f"{name}.json" for name in plans]
-    run = execute(files.graph, files.weights, paths, tmp_path / "run.json", Settings(2, 3, 1), program=files.program)
+    run = execute(
+        files.graph,
+        files.weights,
+        paths,
+        tmp_path / "run.json",
+        Settings(devices=2, runs=3, warmup=1),
+        program=files.program,
+    )
     for result in run.results:
         assert result.largest_difference <= run.tolerance
         rows = {row.operator: row for row in result.measured}
@@ -110,7 +117,7 @@ def test_sets_of_devices_may_overlap(
     for seed in range(2):
         schedule_of(graph, random_wide(graph, devices, seed)).write(tmp_path / f"wide-{seed}.json")
     paths = [tmp_path / f"wide-{seed}.json" for seed in range(2)]
-    settings = Settings(devices, 2, 0, virtual=True, cores_per_device=cores_per_device)
+    settings = Settings(devices=devices, runs=2, warmup=0, virtual=True, cores_per_device=cores_per_device)
     run = execute(files.graph, files.weights, paths, tmp_path / "run.json", settings)
     assert run.platform.virtual is (True if devices * cores_per_device > len(usable_cores()) else None)
     assert max(result.largest_difference for result in run.results) <= run.tolerance
@@ -134,7 +141,13 @@ def test_from_costs_to_outputs(files: Files, graph: Graph, tmp_path: Path) -> No
     assert made.merges
     assert violations(problem, made) == []
     made.write(tmp_path / "hios-wide.json")
-    run = execute(files.graph, files.weights, [tmp_path / "hios-wide.json"], tmp_path / "run.json", Settings(2, 2, 0))
+    run = execute(
+        files.graph,
+        files.weights,
+        [tmp_path / "hios-wide.json"],
+        tmp_path / "run.json",
+        Settings(devices=2, runs=2, warmup=0),
+    )
     assert run.results[0].largest_difference <= run.tolerance
     assert [row.devices for row in run.results[0].predicted] == [row.devices for row in made.placements]
 
@@ -180,7 +193,7 @@ def test_schedules_of_gpus_are_narrow(files: Files, graph: Graph, tmp_path: Path
             files.weights,
             [tmp_path / "wide.json"],
             tmp_path / "run.json",
-            Settings(2, 1, 0, platform="cuda"),
+            Settings(devices=2, runs=1, warmup=0, platform="cuda"),
         )
 
 
