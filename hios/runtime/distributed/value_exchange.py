@@ -53,7 +53,7 @@ class Tags:
         return (epoch * self.stride + number) % (self.limit - self.limit % self.stride)
 
 
-class Memory(Arena):
+class RankMemory(Arena):
     """The memory of a rank, on its host or its GPU.
 
     Args:
@@ -114,7 +114,7 @@ class ValueExchange:
         self,
         programs: Sequence[StagedProgram],
         rank: int,
-        memory: Memory,
+        memory: RankMemory,
         channel: Channel,
         tags: Tags,
         state: ProgressState,
@@ -137,7 +137,7 @@ class ValueExchange:
         self._open: list[int] = []
         self._sent: list[tuple[int, Request]] = []
 
-    def _bind(self, handover: Handover, memory: Memory, device: int) -> None:
+    def _bind(self, handover: Handover, memory: RankMemory, device: int) -> None:
         self._sources[handover.flag] = device
         size = nbytes(handover.buffer.shape, handover.buffer.dtype)
         # A value without elements is a message too: others wait for it.
