@@ -38,7 +38,6 @@ class OnlineRace:
         cores: that have to be idle.
         children: process numbers of this process's own workers.
         settled: called with the race once it is over, from the call that ends it.
-        other_work: measures how busy others keep the cores.
     """
 
     candidates: Sequence[Candidate]
@@ -47,7 +46,6 @@ class OnlineRace:
     cores: Sequence[int]
     children: Sequence[int]
     settled: Callable[[Race, float], None]
-    other_work: Callable[[Sequence[int]], OtherWork] = OtherWork
     #: Milliseconds of every round of this stage, by label; None while the cores are busy.
     _rounds: dict[str, list[float]] | None = field(default=None, init=False)
     _qualified: bool = field(default=False, init=False)
@@ -61,7 +59,7 @@ class OnlineRace:
         """Start waiting for idle cores."""
         self._rounds, self._qualified = None, False
         self._racing, self._turns = list(self.candidates), list[Candidate]()
-        self._work = self.other_work(self.cores)
+        self._work = OtherWork(self.cores)
         self._looked = time.monotonic()
 
     def run(self, tensors: list[Tensor]) -> list[Tensor]:
