@@ -18,9 +18,9 @@ from hios.optimizing.cache_key import model_key, state_digest
 from hios.optimizing.candidates import EAGER, SCHEDULE, Candidate
 from hios.optimizing.choice_cache import ChoiceCache, ModelStore
 from hios.optimizing.optimized_module import warn
-from hios.optimizing.preparation import Preparation, ReadyCandidate, Subject
+from hios.optimizing.preparation import Preparation, Subject
 from hios.optimizing.race import FEWEST_ROUNDS, Race
-from hios.optimizing.report import RaceOutcome, Report, WayReport
+from hios.optimizing.report import Report, WayReport
 from hios.optimizing.schedule_candidates import SCHEDULERS
 from hios.optimizing.tracing import export, extract
 from hios.platforms.cpu.cpu_environment import surroundings
@@ -273,20 +273,24 @@ def rows(race: Race, preparation: Preparation) -> tuple[WayReport, ...]:
     today = race.candidates[0].label
     made: list[WayReport] = []
     for label, entry in preparation.ready.items():
+        row = WayReport(label, entry.candidate.kind, memory_mb=entry.memory_mb, prepare_s=round(entry.prepare_s, 2))
         if label in reported:
-            made.append(_row(entry, "raced", "", reported[label], reported[today]))
+            row = _measured(row, reported[label], reported[today])
         elif label in race.left:
             why = f"left the race as clearly slower after {len(race.left[label])} rounds"
-            made.append(_row(entry, "slower", why, race.left[label], race.today_ms))
+            row = _measured(replace(row, outcome="slower", why=why), race.left[label], race.today_ms)
         elif label in race.wrong:
             why = f"its outputs differ by {race.wrong[label]:.3g} of their size"
-            made.append(_row(entry, "different", why))
+            row = replace(row, outcome="different", why=why)
         elif label in race.failed:
-            made.append(_row(entry, "refused", race.failed[label]))
+            row = replace(row, outcome="refused", why=race.failed[label])
         elif not reported or label in race.latencies or (warm_ms := race.warm_ms(label)) is None:
-            made.append(_row(entry, "not started", "the budget (budget_s) was spent before it could be compared"))
+            why = "the budget (budget_s) was spent before it could be compared"
+            row = replace(row, outcome="not started", why=why)
         else:
-            made.append(_row(entry, "slower", "left the race while warming up, as clearly slower", [warm_ms]))
+            why = "left the race while warming up, as clearly slower"
+            row = _measured(replace(row, outcome="slower", why=why), [warm_ms])
+        made.append(row)
     made.sort(key=lambda way: way.outcome != "raced")
     return (*made, *preparation.absent)
 
@@ -313,23 +317,8 @@ def raced_again(ways: tuple[WayReport, ...], race: Race) -> tuple[WayReport, ...
     return tuple(sorted(again, key=lambda way: way.outcome != "raced"))
 
 
-def _row(
-    entry: ReadyCandidate,
-    outcome: RaceOutcome,
-    why: str,
-    times: list[float] | None = None,
-    base: list[float] | None = None,
-) -> WayReport:
-    candidate = entry.candidate
-    about = WayReport(
-        candidate.label, candidate.kind, outcome, why, memory_mb=entry.memory_mb, prepare_s=round(entry.prepare_s, 2)
-    )
-    if not times:
-        return about
-    return _measured(about, times, base)
-
-
-def _measured(about: WayReport, times: list[float], base: list[float] | None) -> WayReport:
+def _measured(about: WayReport, times: list[float], base: Sequence[float] = ()) -> WayReport:
+    """A row with times, and with the speedup over those of the model in the same rounds, if they are known."""
     median, p20, p80 = spread(times)
     row = replace(about, median_ms=median, p20_ms=p20, p80_ms=p80, runs=len(times))
     if not base:
