@@ -7,7 +7,7 @@ from typing import Literal
 
 from hios.machine import BUSY
 
-#: Outcome of a candidate: it finished the race, dropped out as clearly slower, has outputs that differ from the
+#: What became of a candidate: it finished the race, dropped out as clearly slower, has outputs that differ from the
 #: model's, could not be prepared or run, or was not prepared at all.
 RaceOutcome = Literal["raced", "slower", "different", "refused", "not started"]
 

@@ -25,11 +25,6 @@ class Peers:
 
     Deadlines are by ``time.monotonic``. Every method raises TimeoutError where a deadline passes, and ConnectionError
     where a rank is gone.
-
-    Attributes:
-        transport: between the ranks.
-        tags: of messages.
-        state: what this rank is doing.
     """
 
     transport: Transport
@@ -62,14 +57,8 @@ class Peers:
         Cristian's method, with the shortest of several round trips. Rank 0 queries the ranks with another clock one
         after another; they answer.
 
-        Args:
-            epoch: of this run.
-            elsewhere: ranks on other hosts than rank 0.
-            deadline: of all of it.
-            clock: of this rank, nanoseconds.
-
         Returns:
-            On rank 0, for each of them, the offset and its largest error, half of the round trip; nanoseconds.
+            On rank 0, for each rank elsewhere, the offset and its largest error, half of the round trip; nanoseconds.
         """
         ping, pong = self.tags.of(epoch, _PING), self.tags.of(epoch, _PONG)
         if self.transport.rank in elsewhere:

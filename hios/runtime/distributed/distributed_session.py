@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import torch
@@ -19,7 +19,7 @@ from hios import artifacts, machine, platforms
 from hios.batch_job import allocation
 from hios.errors import HiosError, PlatformError, ScheduleError, first_line
 from hios.formats.base import Platform
-from hios.formats.run_file import Checked, Run, RunPlatform
+from hios.formats.run_file import Run, RunPlatform
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.models import RUNTIMES
@@ -29,7 +29,7 @@ from hios.platforms.reference import run as run_reference
 from hios.platforms.reference import runtime as runtime_of
 from hios.runtime.competitors import (
     BASELINE,
-    Entry,
+    ScheduleEntry,
     competitors,
     entries_of,
     other_hardware,
@@ -45,7 +45,8 @@ from hios.runtime.distributed.rendezvous import RankInputs, connect
 from hios.runtime.distributed.topology import RankPlace, local_rank, pin, shared
 from hios.runtime.distributed.transports import Transport
 from hios.runtime.distributed.value_exchange import RESERVED, Tags
-from hios.runtime.rounds import Outcome, Session
+from hios.runtime.rounds import Competition, TurnOutcome
+from hios.runtime.run_record import run_file
 from hios.runtime.session import Settings
 from hios.schedule import Placement, StagedPlan
 from hios.versions import versions
@@ -181,18 +182,19 @@ class RankRunner:
         profiled_on = self._other_hardware(ranks)
         self._prepared = True
         self._expect()
-        session = Session(self._graph, self._competitors, self._references, self._entries, self, self._settings)
+        session = Competition(self._graph, self._competitors, self._references, self._entries, self, self._settings)
         session.measure(shown=False)
         if self._monitor is None:
             return None
         job = self._job
-        run = session.file(
+        run = run_file(
+            session,
             self._platform(ranks),
             {**versions(), **self._transport.versions()},
             began,
-            cast("Checked", "sequential" if job.program is None else runtime_of(job.program)),
+            None if job.program is None else runtime_of(job.program),
+            profiled_on,
         )
-        run = msgspec.structs.replace(run, profiled_on=profiled_on)
         artifacts.write(job.output, "run", run)
         return run
 
@@ -299,14 +301,14 @@ class RankRunner:
         if outcome is not None and outcome.difference is not None:
             self._competitors[BASELINE].difference = outcome.difference
 
-    def run_reference(self, reference: Reference) -> Outcome | None:
+    def run_reference(self, reference: Reference) -> TurnOutcome | None:
         """Run the model itself on rank 0 while the others wait."""
         if self._monitor is None:
             return None
         self._state.enter("the program itself")
-        return Outcome(run_reference(self._reference) / 1e6, None)
+        return TurnOutcome(run_reference(self._reference) / 1e6, None)
 
-    def run(self, name: str) -> Outcome | None:
+    def run(self, name: str) -> TurnOutcome | None:
         """Run a competitor on all ranks; rank 0 receives the measurements."""
         self._step += 1
         deadline = time.monotonic() + self._settings.timeout_s
@@ -321,7 +323,7 @@ class RankRunner:
         ranks = [program.device for program in competitor.programs]
         reports = self._monitor.collect(self._step, ranks, self._state, deadline)
         latency, self._rows = joined(reports, self._turns.offsets, competitor.copies)
-        return Outcome(latency, max(report["difference"] for report in reports.values()))
+        return TurnOutcome(latency, max(report["difference"] for report in reports.values()))
 
     def take_rows(self, name: str) -> None:
         """Keep the rows of the last run, with the possible clock error."""
@@ -355,7 +357,7 @@ def _processors(ranks: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(dict.fromkeys(rank["processor"] for rank in ranks))
 
 
-def _staged(path: Path, entry: Entry) -> StagedPlan:
+def _staged(path: Path, entry: ScheduleEntry) -> StagedPlan:
     """The plan by stages; a plan with one stream per device is the same as one with one operator per stage.
 
     Raises:

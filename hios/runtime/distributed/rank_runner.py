@@ -41,20 +41,9 @@ class Turn:
 class Turns:
     """A rank with all competitors loaded.
 
-    Args:
-        graph: what is run.
-        plan: where its values lie, all competitors' programs made.
-        competitors: by name.
-        transport: to the other ranks.
-        channel: for values.
-        hardware: of this rank.
-        state: what this rank is doing.
-        elsewhere: ranks on other hosts than rank 0.
-        settings: how to measure.
-
-    Attributes:
-        memory: of this rank.
-        offsets: how far other hosts' clocks were ahead before the last run (`Peers.offsets`), on rank 0.
+    The programs of all competitors are made (`plan`). Values travel by `channel`, all else by `transport`. `elsewhere`
+    holds the ranks on other hosts than rank 0, `offsets` how far their clocks were ahead before the last run
+    (`Peers.offsets`), on rank 0.
     """
 
     graph: Graph
@@ -81,12 +70,7 @@ class Turns:
         self.offsets: dict[int, tuple[int, int]] = {}
 
     def load(self, graph: str, weights: str) -> None:
-        """Compile operators, bind the programs of this rank, and create the inputs.
-
-        Args:
-            graph: graph.json.
-            weights: weights.safetensors.
-        """
+        """Compile operators, bind the programs of this rank, and create the inputs."""
         worker, state = self._worker, self.state
         self.hardware.load(worker, graph, weights, self.plan.inputs, self.settings.timeout_s)
         operators = worker.state["operators"]
@@ -182,11 +166,7 @@ def joined(
 
     A run begins when the first rank leaves the barrier and ends when the last one has finished; of copies the latency
     is the harmonic mean.
-
-    Args:
-        turns: a ``Turn`` as a dictionary, by rank.
-        offsets: of other hosts' clocks (``clock_sync.offsets``).
-        copies: whether the ranks ran independent copies.
+    Turns are dictionaries of a ``Turn``, by rank, and offsets those of other hosts' clocks (`Peers.offsets`).
     """
     offset = {rank: offsets.get(rank, (0, 0))[0] for rank in turns}
     began = min(turn["began"] - offset[rank] for rank, turn in turns.items())
