@@ -52,9 +52,9 @@ class Profile(Record, frozen=True):
 class _Competing(Record, frozen=True):
     """How often competitors run, and how exact their outputs are."""
 
-    runs: Positive = defaults.RUNS
+    runs: Positive = 36
     """Timed runs of each competitor."""
-    warmup: Count = defaults.WARMUP
+    warmup: Count = 3
     """Untimed runs before the timed ones."""
     tolerance: AboveZero = defaults.TOLERANCE
     """Allowed difference of outputs, absolute plus relative."""
@@ -96,8 +96,8 @@ class Settings(Measuring, frozen=True, kw_only=True):
     devices: int
     """Number of devices of the session; schedules may use fewer."""
     baselines: tuple[str, ...] = ("eager",)
-    """Also run the program in this runtime, with the cores of one device and with those of all; may be given more than
-    once. Eager PyTorch always takes part, as the reference for outputs."""
+    """Runtimes that also run the model itself, by their names in ``RUNTIMES``; its reference always takes part: eager
+    PyTorch, or ONNX Runtime for an ONNX file."""
     platform: str = "cpu"
     """One of ``PLATFORMS``."""
     virtual: bool = False
