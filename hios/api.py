@@ -235,11 +235,10 @@ def profile(
         from hios.profiling.predict import predict
 
         return predict(graph, platform, devices, options or {})
-    from hios.profiling.measurement_cache import default_folder
+    from hios.profiling.measurement_cache import chosen_folder
     from hios.profiling.profile import profile as run
     from hios.progress import on_terminals_only
 
-    folder = default_folder() if cache is True else cache or None
     with on_terminals_only():
         return run(
             graph,
@@ -247,7 +246,7 @@ def profile(
             repeats=repeats,
             stages_of=stages_of,
             budget_s=budget_s,
-            cache=folder,
+            cache=chosen_folder(cache),
             platform=platform,
             virtual=virtual,
             cores_per_device=cores_per_device,

@@ -13,7 +13,8 @@ import yaml
 
 from hios.config import platform_options, predicts
 from hios.errors import HiosError, shown
-from hios.formats.config_file import Config, ModelEntry, Scalar
+from hios.formats.config_file import Config, ModelEntry
+from hios.formats.settings import Scalar
 from hios.yaml_file import plain
 
 #: More seconds than any profile takes, as JSON has no infinity.
@@ -41,9 +42,8 @@ def profile_options(settings: Config) -> str:
     """Settings of ``hios profile``."""
     if predicts(settings):
         return options(platform_options(settings))
-    given, cache = msgspec.structs.asdict(settings.profile), settings.profile.cache
-    given["cache"] = cache if isinstance(cache, str) else None
-    return options({**given, **platform_options(settings), "no_cache": cache is False, **_sharing(settings)})
+    given = {**msgspec.structs.asdict(settings.profile), **_cache(settings)}
+    return options({**given, **platform_options(settings), **_sharing(settings)})
 
 
 def alone_options(settings: Config, algorithm: str) -> str:
@@ -72,20 +72,20 @@ def top_options(settings: Config, labels: Sequence[str]) -> str:
 
 def partition_options(settings: Config) -> str:
     """Settings of ``hios partition``."""
-    profiling, executing = settings.profile, settings.execute
-    return options(
-        {
-            "repeats": profiling.repeats,
-            "budget": profiling.budget,
-            "cache": profiling.cache if isinstance(profiling.cache, str) else None,
-            "no_cache": profiling.cache is False,
-            "runs": executing.runs,
-            "warmup": executing.warmup,
-            "tolerance": executing.tolerance,
-            "seed": settings.seed,
-            "virtual": settings.virtual,
-        }
-    )
+    measuring = {"repeats": settings.profile.repeats, "budget": settings.profile.budget, **_cache(settings)}
+    return options({**measuring, **_runs(settings), "seed": settings.seed, "virtual": settings.virtual})
+
+
+def _cache(settings: Config) -> dict[str, Any]:
+    """Where measurements are kept: ``--cache`` and ``--no-cache``."""
+    cache = settings.profile.cache
+    return {"cache": cache if isinstance(cache, str) else None, "no_cache": cache is False}
+
+
+def _runs(settings: Config) -> dict[str, Any]:
+    """How often competitors run: ``--runs``, ``--warmup`` and ``--tolerance``."""
+    executing = settings.execute
+    return {"runs": executing.runs, "warmup": executing.warmup, "tolerance": executing.tolerance}
 
 
 def _sharing(settings: Config) -> dict[str, Any]:
@@ -101,17 +101,8 @@ def execute_options(settings: Config, label: str) -> str:
 
 def distribute_options(settings: Config, label: str) -> str:
     """Settings of ``hios distribute`` for a network."""
-    executing = settings.execute
-    return options(
-        {
-            "cores_per_device": settings.cores_per_device,
-            "other_hardware": executing.other_hardware,
-            "runs": executing.runs,
-            "warmup": executing.warmup,
-            "tolerance": executing.tolerance,
-            "trust": settings.models[label].trusted,
-        }
-    )
+    given = {"cores_per_device": settings.cores_per_device, "other_hardware": settings.execute.other_hardware}
+    return options({**given, **_runs(settings), "trust": settings.models[label].trusted})
 
 
 def options(values: Mapping[str, Any], *, without: str = "") -> str:

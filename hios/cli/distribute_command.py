@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from hios.cli.execute_command import measured_line
 from hios.cli.options import (
     PATH,
     check_settings,
@@ -20,7 +21,6 @@ from hios.cli.options import (
     trust_option,
 )
 from hios.formats.settings import Measuring, Settings
-from hios.models import RUNTIMES
 from hios.platforms import require_options
 
 
@@ -79,12 +79,7 @@ def command(
     record = run(Job(graph, weights, schedules, output, transport, measuring, program, trust))
     if record is None:
         return  # rank 0 speaks for all
-    off = max(result.largest_difference for result in record.results)
-    platform = record.platform
+    platform, seconds = record.platform, time.monotonic() - began
+    where = f"{platform.devices} rank(s) over {platform.transport}"
     click.echo(latency_table(record))
-    click.echo(
-        f"{output}: medians of {record.runs} runs on {platform.devices} rank(s) over "
-        f"{platform.transport} in {time.monotonic() - began:.0f} s; outputs differ from "
-        f"{RUNTIMES.get(record.checked_against or '', 'the sequential schedule')} by {off:.2g} at most, allowed "
-        f"{record.tolerance:g}"
-    )
+    click.echo(f"{output}: {measured_line(record, where, seconds)}")

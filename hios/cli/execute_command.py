@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,6 +24,9 @@ from hios.cli.options import (
 from hios.formats.settings import Measuring, Settings
 from hios.models import RUNTIMES
 from hios.platforms import require_options
+
+if TYPE_CHECKING:
+    from hios.formats.run_file import Run
 
 
 @click.command("execute")
@@ -97,11 +100,16 @@ def command(
         traces=traces,
         chosen=auto,
     )
+    click.echo(latency_table(run))
+    click.echo(f"{output}: {measured_line(run, f'{devices} device(s)', time.monotonic() - began)}")
+
+
+def measured_line(run: Run, where: str, seconds: float) -> str:
+    """What was measured where, in how long, and how exact the outputs were."""
     off = max(result.largest_difference for result in run.results)
     reference = RUNTIMES.get(run.checked_against or "", "the sequential schedule")
-    click.echo(latency_table(run))
-    click.echo(
-        f"{output}: medians of {run.runs} runs on {devices} device(s) in {time.monotonic() - began:.0f} s; "
-        f"outputs differ from {reference} by {off:.2g} at most, allowed {run.tolerance:g}"
+    return (
+        f"medians of {run.runs} runs on {where} in {seconds:.0f} s; outputs differ from {reference} by {off:.2g} at "
+        f"most, allowed {run.tolerance:g}"
         + ("" if run.rounding is None else f", and {run.rounding:.2g}, which rounding explains")
     )

@@ -13,9 +13,8 @@ from hios.graph import Graph
 
 if TYPE_CHECKING:
     from hios.formats.costs_file import CostsFile
-    from hios.formats.partition_file import PartitionFile
     from hios.formats.run_file import Run
-    from hios.formats.settings import PartitionSettings, Settings
+    from hios.formats.settings import Settings
     from hios.serving.scenario import Scenario
 
 
@@ -28,15 +27,15 @@ def export(
     seed: int = 0,
     trusted: bool = False,
 ) -> str:
-    """Export a model and write it; returns a line that says what was written.
+    """Export a model and write it, as .onnx where it is in ONNX, else as .pt2; returns a line that says what it is.
 
     Args:
         text: a network of models/, ``package.module:function``, or a file .pt2 or .onnx.
-        output: the file to write, .pt2, or .onnx for a model in ONNX.
+        output: the file to write.
         options: keyword arguments of the function that builds the network; of an ONNX file batch_size.
         inputs: shapes of inputs by name, of a file .pt2 or .onnx that leaves dimensions open.
         seed: of the random weights of a network of models/; torch.manual_seed before a function of the user's.
-        trusted: whether the user trusts who made a .pt2 file, which then may run code.
+        trusted: as in `hios.export`.
 
     Raises:
         HiosError: unknown model or option, a model that cannot be exported, or an output that cannot be written.
@@ -77,19 +76,10 @@ def extract(
     below: Mapping[str, int] | None = None,
     trusted: bool = False,
 ) -> Graph:
-    """Extract the optimized graph of a program and write it.
-
-    Args:
-        program: program.pt2 or program.onnx.
-        output: graph.json to write.
-        weights: safetensors file to write.
-        name: name of the graph.
-        units: scheduling units; those that the model declares if None.
-        below: upper limits of integer inputs by name.
-        trusted: whether the user trusts a program that can run code when it is loaded.
+    """Extract the optimized graph of a program as `hios.extract` does; write graph.json and weights.safetensors.
 
     Raises:
-        HiosError: the program cannot be read, imported or run by the kernel table.
+        HiosError: the program cannot be read, imported or run by the kernel table, or a file cannot be written.
     """
     from safetensors.torch import save_file
 
@@ -111,7 +101,7 @@ def profile(graph: str | Path, output: str | Path, **settings: Any) -> CostsFile
 
     Args:
         graph: graph.json, with calls and shapes.
-        output: costs.json to write.
+        output: costs.json.
         **settings: keyword arguments of `hios.profiling.profile.profile`.
 
     Raises:
@@ -126,50 +116,6 @@ def profile(graph: str | Path, output: str | Path, **settings: Any) -> CostsFile
     return costs
 
 
-def predict(
-    graph: str | Path, output: str | Path, platform: str, devices: int, options: Mapping[str, str]
-) -> CostsFile:
-    """Predict what a graph costs and write costs.json; returns what it holds.
-
-    Args:
-        graph: graph.json.
-        output: costs.json to write.
-        platform: one of ``PLATFORMS`` on which nothing runs.
-        devices: number of devices.
-        options: of the platform, by name.
-
-    Raises:
-        HiosError: bad graph, an unknown platform, or options that it does not have.
-    """
-    from hios.profiling.predict import predict as run
-
-    costs = run(Graph.read(graph), platform, devices, options)
-    write(output, "costs", costs)
-    return costs
-
-
-def partition(graph: str | Path, weights: str | Path, output: str | Path, settings: PartitionSettings) -> PartitionFile:
-    """Choose how to divide the cores of this machine and write partition.json; returns what it holds.
-
-    Args:
-        graph: graph.json, with calls and shapes.
-        weights: weights.safetensors.
-        output: partition.json to write.
-        settings: how to predict and measure.
-
-    Raises:
-        HiosError: bad files, more cores than there are, or a worker that failed.
-    """
-    from hios.optimizing.partition import partition as run
-    from hios.platforms.weights import load_weights
-
-    known = Graph.read(graph)
-    require_writable(output)
-    result = run(known, load_weights(weights, known), settings)
-    write(output, "partition", result)
-    return result
-
-
 def execute(
     graph: str | Path,
     weights: str | Path,
@@ -182,18 +128,10 @@ def execute(
     traces: str | Path | None = None,
     chosen: str | Path | None = None,
 ) -> Run:
-    """Run schedules on devices and write run.json, and a trace for each; returns what run.json holds.
+    """Run schedules as `hios.runtime.session.execute` does, and write run.json; returns what it holds.
 
-    Args:
-        graph: graph.json.
-        weights: weights.safetensors.
-        schedules: schedule.json files; their stems name them in the report.
-        output: run.json to write.
-        settings: how to measure.
-        program: program.pt2 or program.onnx, the reference for outputs; the engine's sequential schedule where absent.
-        trusted: whether the user trusts a program that can run code when it is loaded.
-        traces: folder for Chrome traces.
-        chosen: schedule.json to write of the fastest of all, which run.json then names.
+    The stems of the schedules' files name them in the report. A Chrome trace of each goes into the folder ``traces``.
+    ``chosen`` is the schedule.json to write of the fastest of all, which run.json then names.
 
     Raises:
         HiosError: bad files, a schedule that does not fit, a wrong output, or a worker that died or hung.

@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from hios.cli import files
 from hios.cli.options import (
     PATH,
     check_costs_options,
@@ -40,10 +39,17 @@ def command(
     check_settings(Measuring, settings)
     check_costs_options(settings["repeats"], budget, cache, no_cache)
     refuse_overwriting([graph, weights], [output])
-    from hios.profiling.measurement_cache import default_folder
+    from hios.artifacts import require_writable, write
+    from hios.graph import Graph
+    from hios.optimizing.partition import partition
+    from hios.platforms.weights import load_weights
+    from hios.profiling.measurement_cache import chosen_folder
 
-    folder = None if no_cache else cache or default_folder()
-    result = files.partition(graph, weights, output, PartitionSettings(budget_s=budget, cache=folder, **settings))
+    network = Graph.read(graph)
+    require_writable(output)
+    chosen = PartitionSettings(budget_s=budget, cache=chosen_folder(cache or not no_cache), **settings)
+    result = partition(network, load_weights(weights, network), chosen)
+    write(output, "partition", result)
     for entry in result.partitions:
         latency = "not measured" if entry.latency_ms is None else f"{entry.latency_ms.median:.4g} ms measured"
         mark = " <" if (entry.devices, entry.cores_per_device) == (result.devices, result.cores_per_device) else ""
@@ -51,5 +57,5 @@ def command(
             f"{entry.devices:>4} x {entry.cores_per_device:<4} {entry.predicted_ms:.4g} ms predicted, {latency}{mark}"
         )
     virtual = "; virtual devices: times say little" if result.virtual else ""
-    chosen = f"devices: {result.devices}, cores_per_device: {result.cores_per_device}"
-    click.echo(f"{output}: {chosen}: {result.reason}{virtual}")
+    division = f"devices: {result.devices}, cores_per_device: {result.cores_per_device}"
+    click.echo(f"{output}: {division}: {result.reason}{virtual}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,15 +92,21 @@ def command(
     given = given_own(platform, options)
     if not PLATFORMS[platform].executes:
         _refuse_measuring(context, platform)
-        _predict(graph, output, platform, devices, given)
+        refuse_overwriting([graph], [output])
+        from hios.artifacts import write
+        from hios.graph import Graph
+        from hios.profiling.predict import predict
+
+        predicted = predict(Graph.read(graph), platform, devices, given)
+        write(output, "costs", predicted)
+        _print(output, predicted)
         return
     require_options(platform, {}, virtual=virtual, cores_per_device=cores_per_device)
     check_costs_options(repeats, budget, cache, no_cache)
     refuse_overwriting([graph, partition], [output])
     devices, cores_per_device = partitioned(context, partition, graph) or (devices, cores_per_device)
-    from hios.profiling.measurement_cache import default_folder
+    from hios.profiling.measurement_cache import chosen_folder
 
-    folder = None if no_cache else cache or default_folder()
     costs = files.profile(
         graph,
         output,
@@ -109,7 +114,7 @@ def command(
         repeats=repeats,
         stages_of=stages_of,
         budget_s=budget,
-        cache=folder,
+        cache=chosen_folder(cache or not no_cache),
         platform=platform,
         virtual=virtual,
         cores_per_device=cores_per_device,
@@ -123,11 +128,6 @@ def _refuse_measuring(context: click.Context, platform: str) -> None:
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
             option = f"--{name.replace('_', '-')}"
             raise HiosError(f"{option}: found with platform {platform}, which measures nothing; allowed: without it")
-
-
-def _predict(graph: Path, output: Path, platform: str, devices: int, options: Mapping[str, str]) -> None:
-    refuse_overwriting([graph], [output])
-    _print(output, files.predict(graph, output, platform, devices, options))
 
 
 def _print(output: Path, costs: CostsFile) -> None:

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 import msgspec
 
-from hios.cli.options import PATH, output_option, refuse_overwriting
-from hios.defaults import SEED
+from hios.cli.options import PATH, output_option, refuse_overwriting, settings_options
 from hios.errors import HiosError
-from hios.formats.base import MOST_SUB_BLOCKS
 from hios.formats.config_file import ConvolutionStudy, SimulationDefaults, SimulationStudy, TopStudy
 from hios.formats.top_study_file import Experiment
 from hios.study.gpu_targets import TARGETS
@@ -21,36 +19,15 @@ from hios.study.settings import SIZES
 if TYPE_CHECKING:
     from hios.formats.simulation_file import Setting
 
-_BASE, _STUDY, _CONVOLUTIONS, _TOP = SimulationDefaults(), SimulationStudy(), ConvolutionStudy(), TopStudy()
-
 
 def _setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Options of a setting of HIOS's simulation, as the configuration has them."""
-    for option in reversed(
-        (
-            click.option("--devices", type=click.IntRange(1, 1024), default=_BASE.devices, show_default=True),
-            click.option("--operators", type=click.IntRange(1), default=_BASE.operators, show_default=True),
-            click.option("--edges", type=click.IntRange(1), default=_BASE.edges, show_default=True),
-            click.option("--layers", type=click.IntRange(3), default=_BASE.layers, show_default=True),
-            click.option(
-                "--p",
-                type=click.FloatRange(0, min_open=True),
-                default=_BASE.p,
-                show_default=True,
-                help="Time of a transfer, as a share of the time of the operator before it.",
-            ),
-            click.option("--instances", type=click.IntRange(1), default=3, show_default=True, help="Random graphs."),
-            click.option(
-                "--seed", type=click.IntRange(0), default=SEED, show_default=True, help="Seed of the first graph."
-            ),
-            click.option(
-                "--alpha",
-                type=click.FloatRange(0, 1),
-                default=_STUDY.alpha,
-                show_default=True,
-                help="Share of serialization of the contention model.",
-            ),
-        )
+    unexplained = dict.fromkeys(("devices", "operators", "edges", "layers"), "")
+    texts = {"seed": "Seed of the first graph.", "alpha": "Share of serialization of the contention model."}
+    for option in (
+        settings_options(SimulationStudy, "seed", "alpha", texts=texts, ranges=True),
+        click.option("--instances", type=click.IntRange(1), default=3, show_default=True, help="Random graphs."),
+        settings_options(SimulationDefaults, texts=unexplained, ranges=True),
     ):
         function = option(function)
     return function
@@ -96,15 +73,15 @@ def _changed(usual: Mapping[str, Any], text: str) -> dict[str, Any]:
     help="Values in place of those of the options above, such as devices=4,p=0.8. May be given more than once; "
     "settings of the same graphs share what does not differ. --output is then a folder, with a file for each.",
 )
-@click.option(
-    "--window", type=click.IntRange(2), default=_STUDY.window, show_default=True, help="Window of hios-lp and hios-mr."
-)
-@click.option(
-    "--moves",
-    type=click.IntRange(1),
-    default=_STUDY.moves,
-    show_default=True,
-    help="Moves of each search chain of hios-opt, in place of a time limit.",
+@settings_options(
+    SimulationStudy,
+    "window",
+    "moves",
+    texts={
+        "window": "Window of hios-lp and hios-mr.",
+        "moves": "Moves of each search chain of hios-opt, in place of a time limit.",
+    },
+    ranges=True,
 )
 def simulation(
     output: Path,
@@ -161,10 +138,7 @@ def ablation(output: Path, instances: int, seed: int, alpha: float, generator: s
     show_default=True,
     help="Height and width of the images in pixels. May be given more than once.",
 )
-@click.option("--channels", type=click.IntRange(1), default=_CONVOLUTIONS.channels, show_default=True)
-@click.option(
-    "--repeats", type=click.IntRange(1), default=_CONVOLUTIONS.repeats, show_default=True, help="Rounds for each size."
-)
+@settings_options(ConvolutionStudy, "channels", "repeats", texts={"channels": ""}, ranges=True)
 def convolutions(output: Path, sizes: tuple[int, ...], channels: int, repeats: int) -> None:
     """Convolutions alone on two cores: at once, one after the other, and handing their outputs over."""
     from hios.artifacts import require_writable, write
@@ -191,15 +165,12 @@ def convolutions(output: Path, sizes: tuple[int, ...], channels: int, repeats: i
     help="Experiment gpg: train on this model, and compare models that are not named as unseen ones. May be given more "
     "than once; default: all.",
 )
-@click.option("--most", type=click.IntRange(1, MOST_SUB_BLOCKS), default=_TOP.most, show_default=True)
-@click.option("--copies", type=click.IntRange(1, MOST_SUB_BLOCKS), default=_TOP.copies, show_default=True)
-@click.option("--batch", "batches", type=click.IntRange(1), multiple=True, default=_TOP.batches, show_default=True)
-@click.option("--stages-gpu", "gpus", multiple=True, default=_TOP.gpus, show_default=True)
-@click.option("--steps", type=click.IntRange(1), default=_TOP.steps, show_default=True, help="Training steps of GPG.")
-@click.option("--samples", type=click.IntRange(1), default=_TOP.samples, show_default=True)
-@click.option("--transitions", type=click.IntRange(1), default=_TOP.transitions, show_default=True)
-@click.option("--launcher-steps", type=click.IntRange(1), default=_TOP.launcher_steps, show_default=True)
-@click.option("--launcher-seeds", type=click.IntRange(1), default=_TOP.launcher_seeds, show_default=True)
+@settings_options(
+    TopStudy,
+    texts={**dict.fromkeys(TopStudy.__struct_fields__, ""), "steps": "Training steps of GPG."},
+    spelled={"batches": "--batch", "gpus": "--stages-gpu"},
+    ranges=True,
+)
 def top(
     experiment: Experiment,
     scenarios: tuple[Path, ...],

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta, field
 
 from hios import defaults
@@ -395,25 +396,19 @@ class Config(Record, frozen=True, kw_only=True):
             raise ValueError(
                 f"study.archives: found several files {min(twice)}.zip; allowed: each name once, as it names a machine"
             )
-        for name, values in (
-            ("devices", () if self.devices == AUTO_DEVICES else self.devices),
-            ("profile.stages_of", self.profile.stages_of),
-            ("profile.widths", self.profile.widths),
-            ("execute.baselines", self.execute.baselines),
-            ("distribute.algorithms", self.distribute.algorithms),
-            ("serving.policies", self.serving.policies),
-            ("serving.loads", self.serving.loads),
-            ("study.sessions", self.study.sessions),
-            ("study.convolutions.sizes", self.study.convolutions.sizes or ()),
-            ("study.top.batches", self.study.top.batches),
-            ("study.top.gpus", self.study.top.gpus),
-            ("study.pruning.models", self.study.pruning.models or ()),
-            ("study.pruning.r", self.study.pruning.r),
-            ("study.pruning.s", self.study.pruning.s),
-            *((f"study.images.sizes.{name}", sizes) for name, sizes in (self.study.images.sizes or {}).items()),
-            *((f"study.batches.sizes.{name}", sizes) for name, sizes in (self.study.batches.sizes or {}).items()),
-            ("study.transformers.models", self.study.transformers.models or ()),
-            *((f"study.simulation.{name}", getattr(self.study.simulation, name)) for name in SERIES),
-        ):
-            if len(set(values)) < len(values):
-                raise ValueError(f"{name}: found a value twice; allowed: each value once")
+        # The shapes of a network's inputs are the only lists in which a value may stand twice.
+        sections = {name: getattr(self, name) for name in self.__struct_fields__ if name != "models"}
+        if (path := next(_with_repetitions(sections), None)) is not None:
+            raise ValueError(f"{path}: found a value twice; allowed: each value once")
+
+
+def _with_repetitions(section: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """The paths of lists in which a value stands twice."""
+    for name, value in section.items():
+        path = f"{above}{name}"
+        if isinstance(value, tuple) and len(set(value)) < len(value):
+            yield path
+        elif isinstance(value, Record):
+            yield from _with_repetitions(msgspec.structs.asdict(value), f"{path}.")
+        elif isinstance(value, dict):
+            yield from _with_repetitions(value, f"{path}.")

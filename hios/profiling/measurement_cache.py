@@ -49,6 +49,13 @@ def default_folder() -> Path:
     return cache_folder() / "measurements"
 
 
+def chosen_folder(cache: bool | str | Path) -> Path | None:
+    """The folder of the cache that a user chose: the default one, that of a path, or none."""
+    if cache is True:
+        return default_folder()
+    return Path(cache) if cache else None
+
+
 class Cache:
     """Entries of one platform and software in a folder.
 
