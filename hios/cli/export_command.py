@@ -7,7 +7,14 @@ from pathlib import Path
 import click
 
 from hios.cli import files
-from hios.cli.options import check_settings, output_option, refuse_overwriting, settings_options, trust_option
+from hios.cli.options import (
+    check_settings,
+    option_of,
+    output_option,
+    refuse_overwriting,
+    settings_options,
+    trust_option,
+)
 from hios.errors import HiosError
 from hios.formats.settings import Measuring, Scalar
 
@@ -58,7 +65,7 @@ def command(
     sizes = {"image_size": image_size, "batch_size": batch_size}
     for name, value in sizes.items():
         if value is not None and value < 1:
-            raise HiosError(f"--{name.replace('_', '-')}: found {value}; allowed: at least 1")
+            raise HiosError(f"{option_of(name)}: found {value}; allowed: at least 1")
     given: dict[str, Scalar] = {name: value for name, value in sizes.items() if value is not None}
     if classifier:
         given["classifier"] = True

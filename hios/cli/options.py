@@ -56,15 +56,21 @@ def settings_options(
     options = []
     for name in names or fields:
         kind, several = _kind(fields[name].type)
-        option = (spelled or {}).get(name, f"--{name.removesuffix('_s').replace('_', '-')}")
-        more: dict[str, Any] = {"is_flag": True} if isinstance(kind, types.BoolType) else {"multiple": several}
-        if "multiple" in more:
-            default = fields[name].default
-            stated = {} if default in (None, msgspec.NODEFAULT) else {"default": default, "show_default": True}
-            more |= {"type": _click_type(kind, ranges=ranges), **stated}
-        text = (texts or {}).get(name)
-        options.append(click.option(option, name, cls=_SettingOption, settings=settings, help=text, **more))
+        default = fields[name].default
+        more: dict[str, Any] = {"help": (texts or {}).get(name)}
+        if isinstance(kind, types.BoolType):
+            more["is_flag"] = True
+        else:
+            more |= {"type": _click_type(kind, ranges=ranges), "multiple": several}
+            more |= {} if default in (None, msgspec.NODEFAULT) else {"default": default, "show_default": True}
+        option = (spelled or {}).get(name, option_of(name))
+        options.append(click.option(option, name, cls=_SettingOption, settings=settings, **more))
     return lambda command: _with_options(command, options)
+
+
+def option_of(name: str) -> str:
+    """The option of a setting, such as ``--timeout`` of ``timeout_s``."""
+    return f"--{name.removesuffix('_s').replace('_', '-')}"
 
 
 def check_settings(settings: type[Record], given: Mapping[str, Any]) -> None:
@@ -81,18 +87,16 @@ def check_settings(settings: type[Record], given: Mapping[str, Any]) -> None:
         if field.name not in given:
             continue
         value, (kind, _) = given[field.name], _kind(field.type)
-        more, least, most = kind.gt, kind.ge, kind.le
-        within = value <= most if most is not None else value < math.inf  # which NaN is not
-        if within and (more is None or value > more) and (least is None or value >= least):
+        within = value <= kind.le if kind.le is not None else value < math.inf  # which NaN is not
+        if within and (kind.gt is None or value > kind.gt) and (kind.ge is None or value >= kind.ge):
             continue
-        unit = " seconds" if field.name.endswith("_s") else ""
-        finite = ", finite" if isinstance(kind, types.FloatType) else ""
-        allowed = f"at least {least}{unit}{finite}" if more is None else f"more than {more}{unit}{finite}"
-        if most is not None:
-            allowed = f"{least} to {most}"
+        allowed = f"at least {kind.ge}" if kind.gt is None else f"more than {kind.gt}"
+        if kind.le is not None:
+            allowed = f"{kind.ge} to {kind.le}"
+        elif isinstance(kind, types.FloatType):
+            allowed += " seconds, finite" if field.name.endswith("_s") else ", finite"
         found = f"{value:g}" if isinstance(field.type, types.UnionType) else value  # an amount may be a whole number
-        option = field.name.removesuffix("_s").replace("_", "-")
-        raise HiosError(f"--{option}: found {found}; allowed: {allowed}")
+        raise HiosError(f"{option_of(field.name)}: found {found}; allowed: {allowed}")
 
 
 def _fields(settings: type[Record]) -> tuple[types.Field, ...]:
@@ -202,9 +206,7 @@ def partitioned(context: click.Context, partition: Path | None, graph: Path) -> 
         return None
     for name in ("devices", "cores_per_device"):
         if name in context.params and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise HiosError(
-                f"--{name.replace('_', '-')}: found with --partition, which states it; allowed: one of them"
-            )
+            raise HiosError(f"{option_of(name)}: found with --partition, which states it; allowed: one of them")
     from hios import artifacts
     from hios.formats.partition_file import PartitionFile
     from hios.graph import Graph

@@ -16,6 +16,7 @@ from hios.cli.options import (
     costs_options,
     devices_option,
     given_own,
+    option_of,
     output_option,
     own_options,
     partition_option,
@@ -126,8 +127,9 @@ def command(
 def _refuse_measuring(context: click.Context, platform: str) -> None:
     for name in _MEASURING:
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            option = f"--{name.replace('_', '-')}"
-            raise HiosError(f"{option}: found with platform {platform}, which measures nothing; allowed: without it")
+            raise HiosError(
+                f"{option_of(name)}: found with platform {platform}, which measures nothing; allowed: without it"
+            )
 
 
 def _print(output: Path, costs: CostsFile) -> None:

@@ -52,16 +52,14 @@ def command(
         write_archived_page(directories[0], output, tables)
         click.echo(f"{output}: the page of {directories[0]}")
         return
+    from hios.config_options import options
     from hios.report import write_report
     from hios.report.environment import Provenance, read_configuration
     from hios.report.results_archive import origin_text
 
-    parts = ["hios", "report", *directories, "--output", output, "--tables", tables]
-    parts += [part for label in schedules for part in ("--schedule", label)]
-    parts += ["--config", config] if config is not None else []
-    parts += ["--figures", figures] if figures is not None else []
-    parts += ["--serving", serving] if serving is not None else []
-    words = shlex.join(map(str, parts))
+    given = {"schedule": schedules, "config": config, "figures": figures, "serving": serving}
+    places = shlex.join(map(str, directories))
+    words = f"hios report {places} {options({'output': output, 'tables': tables, **given})}"
     origin = origin_text(words, directories, schedules=schedules, config=config, figures=figures, serving=serving)
     provenance = Provenance(words, "" if config is None else read_configuration(config), origin)
     processes = min(len(usable_cores()), _PROCESSES)

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from hios.cli import main
+from tests.cli.commands import succeed
 
 _GRAPH = {"name": "one", "operators": [{"id": "a", "type": "task"}], "edges": []}
 _COSTS = {"operators": {"a": {"time_ms": 2.0}}, "transfers": []}
@@ -19,10 +19,8 @@ def _schedule(folder: Path, busy_share: float) -> Result:
     platform = {"name": "cpu", "devices": 1, "busy_share": busy_share}
     for name, data in (("graph", _GRAPH), ("costs", {**_COSTS, "platform": platform})):
         (folder / f"{name}.json").write_text(json.dumps(data))
-    arguments = ["schedule", folder / "graph.json", folder / "costs.json", "--algorithm", "sequential"]
-    result = CliRunner().invoke(main, [*map(str, arguments), "--output", str(folder / "schedule.json")])
-    assert result.exit_code == 0, result.output
-    return result
+    files = [folder / "graph.json", folder / "costs.json"]
+    return succeed("schedule", *files, "--algorithm", "sequential", "--output", folder / "schedule.json")
 
 
 def test_busy_costs_are_warned_about(tmp_path: Path) -> None:

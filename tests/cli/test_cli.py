@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 from onnx import TensorProto, helper, numpy_helper
 
 import hios
@@ -22,20 +21,11 @@ from hios import ALGORITHMS, Costs, Graph, Schedule, artifacts
 from hios.cli import main
 from hios.frontends.program import load
 from hios.report.algorithm_listing import option
+from tests.cli.commands import invoke, refused, succeed
 
 ROOT = Path(hios.__file__).resolve().parents[1]
 CORES = len(os.sched_getaffinity(0))
 DEVICES = min(2, CORES)
-
-
-def _run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
-def _done(*arguments: object) -> Result:
-    result = _run(*arguments)
-    assert result.exit_code == 0, result.output
-    return result
 
 
 @pytest.fixture(scope="module")
@@ -43,20 +33,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which all stages have run, one command each, on SqueezeNet with small images."""
     path = tmp_path_factory.mktemp("cli") / "tiny"
     printed = [
-        _done("export", "squeezenet", "--image-size", 64, "--batch-size", 2, "--output", path / "program.pt2"),
-        _done(
+        succeed("export", "squeezenet", "--image-size", 64, "--batch-size", 2, "--output", path / "program.pt2"),
+        succeed(
             "extract", path / "program.pt2", "--output", path / "graph.json", "--weights", path / "weights.safetensors"
         ),
-        _done("profile", path / "graph.json", "--devices", DEVICES, "--repeats", 2, "--output", path / "costs.json"),
+        succeed("profile", path / "graph.json", "--devices", DEVICES, "--repeats", 2, "--output", path / "costs.json"),
     ]
     for name, devices in (("sequential", 1), ("greedy", 1), ("hios-lp", DEVICES)):
-        _done(*_schedule(path, name, path / "schedules" / f"{name}.json", devices))
+        succeed(*_schedule(path, name, path / "schedules" / f"{name}.json", devices))
     files = [path / "graph.json", path / "weights.safetensors", *sorted((path / "schedules").iterdir())]
     settings = ["--program", path / "program.pt2", "--runs", 2, "--warmup", 1, "--traces", path / "traces"]
-    printed.append(_done("execute", *files, *settings, "--output", path / "run.json"))
+    printed.append(succeed("execute", *files, *settings, "--output", path / "run.json"))
     for result in printed:
         (path / f"{result.stdout.splitlines()[-1].partition(':')[0]}.printed").write_text(result.stdout)
-    _done("report", path, "--output", path / "report.html", "--tables", path / "tables")
+    succeed("report", path, "--output", path / "report.html", "--tables", path / "tables")
     return path
 
 
@@ -142,28 +132,28 @@ def test_execute_prints_a_table(folder: Path) -> None:
 
 def test_without_arguments_there_is_help() -> None:
     """A command without arguments prints only its help, with the exit status of wrong usage."""
-    result = _run()
+    result = invoke()
     assert result.exit_code == 2
-    assert result.stderr == _done("--help").stdout
+    assert result.stderr == succeed("--help").stdout
 
 
 def test_schedule_and_evaluate_agree(folder: Path, tmp_path: Path) -> None:
     """What evaluate prints is the latency that schedule wrote and printed."""
     path = tmp_path / "schedule.json"
-    printed = _done(*_schedule(folder, "hios-lp", path, 4), "--window", 3).stdout
+    printed = succeed(*_schedule(folder, "hios-lp", path, 4), "--window", 3).stdout
     schedule = Schedule.read(path)
     assert (schedule.devices, schedule.parameters) == (4, {"window": 3, "fill_gaps": False})
     assert printed.startswith(f"{path}: predicted latency {schedule.latency_ms:.4g} ms on 4 device(s), lower bound ")
     assert re.search(r"lower bound \S+ ms, gap \S+ %", printed)
-    output = _done("evaluate", folder / "graph.json", folder / "costs.json", path).output
+    output = succeed("evaluate", folder / "graph.json", folder / "costs.json", path).output
     assert output == f"{schedule.latency_ms:.6g} ms\n"
 
 
 def test_flags_of_algorithms(folder: Path, tmp_path: Path) -> None:
     """A parameter that is true or false is a flag."""
     path = tmp_path / "schedule.json"
-    assert "\n  --fill-gaps " in _done("schedule", "--help").output
-    _done(*_schedule(folder, "hios-lp", path, 2), "--fill-gaps")
+    assert "\n  --fill-gaps " in succeed("schedule", "--help").output
+    succeed(*_schedule(folder, "hios-lp", path, 2), "--fill-gaps")
     assert Schedule.read(path).parameters == {"window": 2, "fill_gaps": True}
 
 
@@ -175,17 +165,17 @@ def test_schedule_says_where_the_search_was_cut(folder: Path, tmp_path: Path) ->
     costs = {"operators": {name: {"time_ms": 1.0} for name in names}, "transfers": [], "contention": {"kind": "none"}}
     (tmp_path / "costs.json").write_text(json.dumps(costs))
     arguments = ["schedule", wide, tmp_path / "costs.json", "--algorithm", "ios", "--output", path]
-    assert "; cuts: 1; the best schedule with no stage across a cut" in _done(*arguments, "--states", 8).output
+    assert "; cuts: 1; the best schedule with no stage across a cut" in succeed(*arguments, "--states", 8).output
     assert json.loads(path.read_text())["cuts"] == 1
-    assert "cuts             1; the best schedule" in _done("show", path).output
-    assert "cuts" not in _done(*arguments).output
+    assert "cuts             1; the best schedule" in succeed("show", path).output
+    assert "cuts" not in succeed(*arguments).output
     assert "cuts" not in json.loads(path.read_text())
 
 
 def test_extract_names_the_graph(folder: Path, tmp_path: Path) -> None:
     """A name may be given; the counts are printed."""
     graph = tmp_path / "graph.json"
-    result = _done(
+    result = succeed(
         "extract", folder / "program.pt2", "--output", graph, "--weights", tmp_path / "weights", "--name", "other"
     )
     assert result.output == f"{graph}: 50 operators, 65 edges, 12 blocks, units conv-relu\n"
@@ -195,37 +185,37 @@ def test_extract_names_the_graph(folder: Path, tmp_path: Path) -> None:
 def test_classifier_and_seed_are_passed_on(folder: Path, tmp_path: Path) -> None:
     """The classifier adds operators; another seed gives another program."""
     one, other = tmp_path / "one.pt2", tmp_path / "other.pt2"
-    _done("export", "squeezenet", "--image-size", 64, "--classifier", "--output", one)
-    _done("export", "squeezenet", "--image-size", 64, "--classifier", "--seed", 5, "--output", other)
+    succeed("export", "squeezenet", "--image-size", 64, "--classifier", "--output", one)
+    succeed("export", "squeezenet", "--image-size", 64, "--classifier", "--seed", 5, "--output", other)
     assert one.read_bytes() != other.read_bytes()
-    printed = _done("extract", one, "--output", tmp_path / "graph.json", "--weights", tmp_path / "weights").output
+    printed = succeed("extract", one, "--output", tmp_path / "graph.json", "--weights", tmp_path / "weights").output
     assert printed.endswith("52 operators, 67 edges, 12 blocks, units conv-relu\n")
 
 
 def test_algorithms_lists_the_registry() -> None:
     """The list has every algorithm with summary, paper and parameter defaults; by name, all details are printed."""
-    listed = " ".join(_done("algorithms").output.split())
+    listed = " ".join(succeed("algorithms").output.split())
     for name, algorithm in ALGORITHMS.items():
         assert f"{name} {algorithm.summary} {algorithm.paper}; " in listed
-        told = _done("algorithms", name).output
+        told = succeed("algorithms", name).output
         assert told.startswith(f"{name}: ")
         for parameter in algorithm.parameters:
             assert f"{option(parameter)} {parameter.default_text}" in listed
             assert f"{option(parameter)}, {parameter.name}: {parameter.default_text}\n" in told
-    assert _error("algorithms", "magic").startswith("unknown algorithm magic; allowed: ")
+    assert refused("algorithms", "magic").startswith("unknown algorithm magic; allowed: ")
 
 
 def test_versions(tmp_path: Path) -> None:
     """The versions of the software that results depend on are written as JSON."""
-    _done("versions", "--output", tmp_path / "versions.json")
+    succeed("versions", "--output", tmp_path / "versions.json")
     assert json.loads((tmp_path / "versions.json").read_text())["hios"] == hios.__version__
-    assert _done("--version").output == f"hios, version {hios.__version__}\n"
+    assert succeed("--version").output == f"hios, version {hios.__version__}\n"
 
 
 @pytest.mark.parametrize("command", [None, *main.commands])
 def test_every_command_has_help(command: str | None) -> None:
     """Help works for every command and says what each option means."""
-    output = _done(*([command] if command else []), "--help").output
+    output = succeed(*([command] if command else []), "--help").output
     assert output.startswith("Usage: ")
     for line in output.splitlines():
         assert not line.strip().startswith("--") or "  " in line.strip() or len(line.strip()) > 25
@@ -233,7 +223,7 @@ def test_every_command_has_help(command: str | None) -> None:
 
 def test_every_parameter_is_an_option() -> None:
     """Each parameter of each algorithm can be given to hios schedule by its paper's name."""
-    output = _done("schedule", "--help").output
+    output = succeed("schedule", "--help").output
     for algorithm in ALGORITHMS.values():
         for parameter in algorithm.parameters:
             assert f"  {option(parameter)} " in output
@@ -253,19 +243,6 @@ def test_process_ends_with_status_and_one_line(tmp_path: Path) -> None:
     assert done.stderr == "Error: no.json: cannot be read: No such file or directory\n"
 
 
-def _error(*arguments: object, workers: bool = False) -> str:
-    """The one line that a command prints when it refuses; progress bars may stand before it if workers ran."""
-    result = _run(*arguments)
-    assert result.exit_code == 1, result.output
-    assert isinstance(result.exception, SystemExit)  # nothing else got out
-    assert result.stdout == ""
-    lines = result.stderr.splitlines()
-    if not workers:
-        assert len(lines) == 1, result.stderr
-    assert lines[-1].startswith("Error: ")
-    return lines[-1].removeprefix("Error: ")
-
-
 def _export(model: str, output: Path, *options: object) -> list[object]:
     return ["export", model, *options, "--output", output]
 
@@ -282,64 +259,43 @@ def _export(model: str, output: Path, *options: object) -> list[object]:
 )
 def test_bad_exports(tmp_path: Path, model: str, options: list[object], message: str) -> None:
     """Unknown models and impossible sizes are refused; no file appears."""
-    assert _error(*_export(model, tmp_path / "program.pt2", *options)).startswith(message)
+    assert refused(*_export(model, tmp_path / "program.pt2", *options)).startswith(message)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("command", "options", "message"),
     [
-        (["--algorithm", "magic"], "unknown algorithm magic; allowed: "),
-        (["--algorithm", "hios-lp", "--devices", 0], "devices: found 0; allowed: "),
-        (["--algorithm", "greedy", "--devices", 2], "algorithm greedy schedules a single device; found devices = 2"),
-        (["--algorithm", "hios-lp", "--window", 1], "algorithm hios-lp: parameter window: found 1; allowed: "),
-        (["--algorithm", "greedy", "--window", 2], "algorithm greedy: unknown parameter window; allowed: none"),
+        ("schedule", "--algorithm magic", "unknown algorithm magic; allowed: "),
+        ("schedule", "--algorithm hios-lp --devices 0", "devices: found 0; allowed: "),
+        ("schedule", "--algorithm greedy --devices 2", "algorithm greedy schedules a single device; found devices = 2"),
+        ("schedule", "--algorithm hios-lp --window 1", "algorithm hios-lp: parameter window: found 1; allowed: "),
+        ("schedule", "--algorithm greedy --window 2", "algorithm greedy: unknown parameter window; allowed: none"),
+        ("profile", "--devices 0", f"platform cpu: devices: found 0; allowed: 1 to {CORES}"),
+        ("profile", f"--devices {CORES + 1}", f"platform cpu: devices: found {CORES + 1}; allowed: 1 to {CORES}"),
+        ("profile", "--repeats 0", "--repeats: found 0; allowed: at least 1"),
+        ("profile", "--budget -1", "--budget: found -1; allowed: at least 0, finite"),
+        ("profile", "--budget inf", "--budget: found inf; allowed: at least 0, finite"),
+        ("profile", "--no-cache --cache kept", "--no-cache: found with --cache kept; allowed: one of them"),
+        ("profile", "--cache /dev/null", "/dev/null/entry.json: cannot be written: /dev/null is not a folder"),
+        ("profile", "--stages-of magic", "unknown algorithm magic; allowed: "),
+        ("execute", f"--devices {CORES + 1}", f"platform cpu: devices: found {CORES + 1}; allowed: 1 to {CORES}"),
+        ("execute", "--runs 0", "--runs: found 0; allowed: at least 1"),
+        ("execute", "--warmup -1", "--warmup: found -1; allowed: at least 0"),
+        ("execute", "--tolerance 0", "--tolerance: found 0.0; allowed: "),
+        ("execute", "--tolerance nan", "--tolerance: found nan; allowed: "),
+        ("execute", "--auto auto.json --runs 11", "--runs: found 11; allowed with --auto: at least 12, as every other"),
+        ("execute", "--baselines compile", "--baselines: found compile; allowed with --program only"),
     ],
 )
-def test_bad_schedule_options(folder: Path, tmp_path: Path, options: list[object], message: str) -> None:
-    """Unknown algorithms, wrong parameters and wrong numbers of devices are refused; no file appears."""
-    output = tmp_path / "schedule.json"
-    refusal = _error("schedule", folder / "graph.json", folder / "costs.json", *options, "--output", output)
-    assert refusal.startswith(message)
-    assert not output.exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--devices", 0], f"platform cpu: devices: found 0; allowed: 1 to {CORES}"),
-        (["--devices", CORES + 1], f"platform cpu: devices: found {CORES + 1}; allowed: 1 to {CORES}"),
-        (["--repeats", 0], "--repeats: found 0; allowed: at least 1"),
-        (["--budget", -1], "--budget: found -1; allowed: at least 0, finite"),
-        (["--budget", "inf"], "--budget: found inf; allowed: at least 0, finite"),
-        (["--no-cache", "--cache", "kept"], "--no-cache: found with --cache kept; allowed: one of them"),
-        (["--cache", "/dev/null"], "/dev/null/entry.json: cannot be written: /dev/null is not a folder"),
-        (["--stages-of", "magic"], "unknown algorithm magic; allowed: "),
-    ],
-)
-def test_bad_profile_options(folder: Path, tmp_path: Path, options: list[object], message: str) -> None:
-    """Wrong devices, repeats and algorithms are refused before anything is measured."""
-    output = tmp_path / "costs.json"
-    assert _error("profile", folder / "graph.json", *options, "--output", output).startswith(message)
-    assert not output.exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--devices", CORES + 1], f"platform cpu: devices: found {CORES + 1}; allowed: 1 to {CORES}"),
-        (["--runs", 0], "--runs: found 0; allowed: at least 1"),
-        (["--warmup", -1], "--warmup: found -1; allowed: at least 0"),
-        (["--tolerance", 0], "--tolerance: found 0.0; allowed: "),
-        (["--tolerance", "nan"], "--tolerance: found nan; allowed: "),
-        (["--auto", "auto.json", "--runs", 11], "--runs: found 11; allowed with --auto: at least 12, as every other"),
-        (["--baselines", "compile"], "--baselines: found compile; allowed with --program only"),
-    ],
-)
-def test_bad_execute_options(folder: Path, tmp_path: Path, options: list[object], message: str) -> None:
-    """Wrong devices and settings are refused before any worker starts."""
-    files = [folder / "graph.json", folder / "weights.safetensors", folder / "schedules" / "greedy.json"]
-    assert _error("execute", *files, *options, "--output", tmp_path / "run.json").startswith(message)
+def test_bad_options(folder: Path, tmp_path: Path, command: str, options: str, message: str) -> None:
+    """Unknown algorithms, wrong numbers and parameters are refused before anything runs; no file appears."""
+    files = {
+        "schedule": [folder / "graph.json", folder / "costs.json"],
+        "profile": [folder / "graph.json"],
+        "execute": [folder / "graph.json", folder / "weights.safetensors", folder / "schedules" / "greedy.json"],
+    }
+    assert refused(command, *files[command], *options.split(), "--output", tmp_path / "new.json").startswith(message)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -347,7 +303,7 @@ def test_bad_execute_options(folder: Path, tmp_path: Path, options: list[object]
 def test_wrong_weights(folder: Path, tmp_path: Path) -> None:
     """A weights file that is none is one line, also though a worker finds it."""
     files = [folder / "graph.json", folder / "graph.json", folder / "schedules" / "greedy.json"]
-    message = _error("execute", *files, "--output", tmp_path / "run.json", workers=True)
+    message = refused("execute", *files, "--output", tmp_path / "run.json", workers=True)
     assert "graph.json: damaged or not a safetensors file" in message
     assert list(tmp_path.iterdir()) == []
 
@@ -356,7 +312,7 @@ def test_damaged_program(folder: Path, tmp_path: Path) -> None:
     """A program that was cut off is one line, with no word from torch or TVM around it."""
     path = tmp_path / "program.pt2"
     path.write_bytes((folder / "program.pt2").read_bytes()[:100_000])
-    message = _error("extract", path, "--output", tmp_path / "graph.json", "--weights", tmp_path / "weights")
+    message = refused("extract", path, "--output", tmp_path / "graph.json", "--weights", tmp_path / "weights")
     assert message.startswith(f"{path}: not a program written by torch.export")
     assert list(tmp_path.iterdir()) == [path]
 
@@ -422,8 +378,8 @@ def test_bad_problems(folder: Path, tmp_path: Path, name: str, edit: Callable[[A
     copied = _copy(folder, tmp_path)
     _edited(copied / name, edit)
     files = [copied / "graph.json", copied / "costs.json"]
-    assert message in _error("evaluate", *files, copied / "schedule.json")
-    assert message in _error("schedule", *files, "--algorithm", "hios-lp", "--output", copied / "new.json")
+    assert message in refused("evaluate", *files, copied / "schedule.json")
+    assert message in refused("schedule", *files, "--algorithm", "hios-lp", "--output", copied / "new.json")
     assert not (copied / "new.json").exists()
 
 
@@ -433,7 +389,7 @@ def test_truncated_artifacts(folder: Path, tmp_path: Path, name: str, kept: int)
     """A file that was cut off is named with the place where it ends."""
     copied = _copy(folder, tmp_path)
     (copied / name).write_bytes((copied / name).read_bytes()[:kept])
-    message = _error("evaluate", copied / "graph.json", copied / "costs.json", copied / "schedule.json")
+    message = refused("evaluate", copied / "graph.json", copied / "costs.json", copied / "schedule.json")
     assert message.startswith(f"{copied / name}: line ")
     assert "the file is damaged or cut off" in message
 
@@ -478,7 +434,7 @@ def test_tampered_schedules(folder: Path, tmp_path: Path, edit: Callable[[Any], 
     """A schedule that was tampered with is refused, with what is wrong."""
     copied = _copy(folder, tmp_path)
     _edited(copied / "schedule.json", edit)
-    assert message in _error("evaluate", copied / "graph.json", copied / "costs.json", copied / "schedule.json")
+    assert message in refused("evaluate", copied / "graph.json", copied / "costs.json", copied / "schedule.json")
 
 
 def test_impossible_bounds(tmp_path: Path) -> None:
@@ -499,9 +455,9 @@ def test_impossible_bounds(tmp_path: Path) -> None:
     ]
     for file, content in zip(files, contents, strict=True):
         file.write_text(json.dumps(content))
-    assert _done("evaluate", *files).output == "4 ms\n"
+    assert succeed("evaluate", *files).output == "4 ms\n"
     _edited(files[2], _set("lower_bound_ms", value=3.0))
-    assert _error("evaluate", *files) == (
+    assert refused("evaluate", *files) == (
         f"{files[2]}: lower_bound_ms: found 3 ms; allowed: at most 2 ms, which is possible"
     )
 
@@ -524,7 +480,7 @@ def test_unwritable_output(folder: Path, tmp_path: Path, place: str, message: st
         _export("squeezenet", tmp_path / place),
         extracted,
     ):
-        assert f"{message} " in f"{_error(*command)} "
+        assert f"{message} " in f"{refused(*command)} "
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder.pt2"]
 
 
@@ -533,7 +489,7 @@ def test_missing_files_are_named(folder: Path, tmp_path: Path, command: str) -> 
     """A file that is not there is named."""
     copied = _copy(folder, tmp_path)
     (copied / command).unlink()
-    message = _error("evaluate", copied / "graph.json", copied / "costs.json", copied / "schedule.json")
+    message = refused("evaluate", copied / "graph.json", copied / "costs.json", copied / "schedule.json")
     assert message == f"{copied / command}: cannot be read: No such file or directory"
 
 
@@ -553,7 +509,7 @@ def test_missing_extras_are_named(
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.delattr("hios.frontends.onnx_file", raising=False)
     monkeypatch.setitem(sys.modules, package, None)  # what an import finds where the package is not installed
-    message = _error(*_export(model, tmp_path / f"program{Path(model).suffix or '.pt2'}"))
+    message = refused(*_export(model, tmp_path / f"program{Path(model).suffix or '.pt2'}"))
     extra = package.removesuffix("runtime")
     assert message == f"this command needs {package}, which is not installed: pip install 'hios[{extra}]'"
 
@@ -572,21 +528,21 @@ def test_onnx_from_end_to_end(tmp_path: Path) -> None:
     given, program = tmp_path / "given.onnx", tmp_path / "net" / "program.onnx"
     opsets = [helper.make_opsetid("", 20)]
     given.write_bytes(helper.make_model(body, opset_imports=opsets, ir_version=10).SerializeToString())
-    assert _done(*_export(str(given), program, "--batch-size", 2)).output == (
+    assert succeed(*_export(str(given), program, "--batch-size", 2)).output == (
         f"{program}: {given}, input float32 [2, 3, 16, 16], 162 weights\n"
     )
     graph, weights_file, costs = (program.parent / name for name in ("graph.json", "weights.safetensors", "costs.json"))
-    _done("extract", program, "--output", graph, "--weights", weights_file)
-    _done("profile", graph, "--devices", DEVICES, "--repeats", 2, "--output", costs)
-    _done(*_schedule(program.parent, "hios-lp", program.parent / "hios-lp.json", DEVICES))
+    succeed("extract", program, "--output", graph, "--weights", weights_file)
+    succeed("profile", graph, "--devices", DEVICES, "--repeats", 2, "--output", costs)
+    succeed(*_schedule(program.parent, "hios-lp", program.parent / "hios-lp.json", DEVICES))
     files = [graph, weights_file, program.parent / "hios-lp.json"]
     output = program.parent / "run.json"
-    printed = _done("execute", *files, "--program", program, "--runs", 2, "--output", output).output
+    printed = succeed("execute", *files, "--program", program, "--runs", 2, "--output", output).output
     run = artifacts.read(output, "run")
     assert run["checked_against"] == "onnxruntime"
     assert {entry["name"] for entry in run["references"]} >= {"ONNX Runtime, 1 thread"}
     assert re.search(r"outputs differ from ONNX Runtime by \S+ at most", printed)
-    _done("report", program.parent, "--output", tmp_path / "report.html", "--tables", tmp_path / "tables")
+    succeed("report", program.parent, "--output", tmp_path / "report.html", "--tables", tmp_path / "tables")
     assert "ONNX Runtime; largest difference" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
@@ -600,9 +556,9 @@ def test_options_of_a_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     options = ["--option", "size=3", "--option", "wide=true", "--option", 'kind="7"']
-    printed = _done(*_export("own_net_of_cli:build", tmp_path / "a.pt2", *options)).output
+    printed = succeed(*_export("own_net_of_cli:build", tmp_path / "a.pt2", *options)).output
     assert printed == f"{tmp_path / 'a.pt2'}: own_net_of_cli:build, input float32 [3], 0 weights\n"
-    wrong = _error(*_export("own_net_of_cli:build", tmp_path / "a.pt2", "--option", "depth=3"))
+    wrong = refused(*_export("own_net_of_cli:build", tmp_path / "a.pt2", "--option", "depth=3"))
     assert wrong == "model own_net_of_cli:build: unknown option depth; allowed: size, wide, kind"
 
 
@@ -610,7 +566,7 @@ def test_inputs_are_not_overwritten(folder: Path, tmp_path: Path) -> None:
     """An output that names an input is refused by every command that reads and writes files, and the input stays."""
     graph, costs = (shutil.copy(folder / name, tmp_path / name) for name in ("graph.json", "costs.json"))
     path = tmp_path / "schedule.json"
-    _done(*_schedule(tmp_path, "hios-lp", path))
+    succeed(*_schedule(tmp_path, "hios-lp", path))
     before = {file: file.read_bytes() for file in tmp_path.iterdir()}
     weights = tmp_path / "weights"
     for command in (
@@ -621,7 +577,7 @@ def test_inputs_are_not_overwritten(folder: Path, tmp_path: Path) -> None:
         ("execute", graph, weights, path, "--output", path),
         ("execute", graph, weights, path, "--output", "run.json", "--auto", path),
     ):
-        assert _error(*command).endswith("found an input named as output; allowed: another file")
+        assert refused(*command).endswith("found an input named as output; allowed: another file")
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
@@ -634,6 +590,6 @@ def test_show_refuses_what_contradicts_itself(
 ) -> None:
     """A schedule whose rows and head disagree is not drawn."""
     path = tmp_path / "schedule.json"
-    _done(*_schedule(folder, "hios-lp", path, 2))
+    succeed(*_schedule(folder, "hios-lp", path, 2))
     path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
-    assert message in _error("show", path)
+    assert message in refused("show", path)

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from click.testing import CliRunner
 
 from hios import Schedule, artifacts
-from hios.cli import files, main
+from hios.cli import files
 from hios.formats.partition_file import Partition, PartitionFile
 from hios.models import RUNTIMES
 from hios.platforms import PLATFORMS, executable
+from tests.cli.commands import invoke, refused, succeed
 from tests.runtime.small import branches
 
 EXECUTE = ("execute", "graph.json", "weights.safetensors", "schedule.json", "--devices", "3", "--output", "run.json")
@@ -43,8 +43,8 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return received
 
 
-def _stopped(*arguments: str) -> None:
-    result = CliRunner().invoke(main, arguments)
+def _stopped(*arguments: object) -> None:
+    result = invoke(*arguments)
     assert isinstance(result.exception, StoppedError), result.output
 
 
@@ -66,7 +66,7 @@ def test_profile_passes_devices_on(given: dict[str, Any]) -> None:
     assert (given["platform"], given["virtual"], given["devices"]) == ("cuda", True, 3)
 
 
-def _division(tmp_path: Path, fingerprint: str = "") -> tuple[str, str]:
+def _division(tmp_path: Path, fingerprint: str = "") -> tuple[Path, Path]:
     """A graph, and a partition.json of it that chose two devices of three cores."""
     graph, path = tmp_path / "graph.json", tmp_path / "partition.json"
     network = branches().graph
@@ -82,27 +82,25 @@ def _division(tmp_path: Path, fingerprint: str = "") -> tuple[str, str]:
         reason="the fastest of 1",
     )
     artifacts.write(path, "partition", division)
-    return str(graph), str(path)
+    return graph, path
 
 
 def test_partition_states_devices(given: dict[str, Any], tmp_path: Path) -> None:
     """`--partition` has profile and schedule use the devices that `hios partition` chose."""
     graph, path = _division(tmp_path)
-    _stopped("profile", graph, "--partition", path, "--output", str(tmp_path / "costs.json"))
+    _stopped("profile", graph, "--partition", path, "--output", tmp_path / "costs.json")
     assert (given["devices"], given["cores_per_device"]) == (2, 3)
     costs, output = tmp_path / "predicted.json", tmp_path / "schedule.json"
-    predict = ["profile", graph, "--platform", "model", "--gpu", "a40", "--devices", "2", "--output", str(costs)]
-    assert CliRunner().invoke(main, predict).exit_code == 0
-    words = ["schedule", graph, str(costs), "--algorithm", "hios-lp", "--partition", path, "--output", str(output)]
-    assert CliRunner().invoke(main, words).exit_code == 0
+    succeed("profile", graph, "--platform", "model", "--gpu", "a40", "--devices", 2, "--output", costs)
+    succeed("schedule", graph, costs, "--algorithm", "hios-lp", "--partition", path, "--output", output)
     assert Schedule.read(output).devices == 2
 
 
 @pytest.mark.parametrize(
     ("fingerprint", "more", "message"),
     [
-        ("", ["--devices", "1"], "Error: --devices: found with --partition, which states it; allowed: one of them"),
-        ("", ["--cores-per-device", "2"], "Error: --cores-per-device: found with --partition, which states it; "),
+        ("", ["--devices", "1"], "--devices: found with --partition, which states it; allowed: one of them"),
+        ("", ["--cores-per-device", "2"], "--cores-per-device: found with --partition, which states it; "),
         ("0" * 16, [], "/partition.json: graph_fingerprint: found 0000000000000000, of another graph than "),
     ],
 )
@@ -110,9 +108,7 @@ def test_partition_that_does_not_fit(tmp_path: Path, fingerprint: str, more: lis
     """What contradicts the partition is refused, and nothing is measured."""
     graph, path = _division(tmp_path, fingerprint)
     costs = tmp_path / "costs.json"
-    result = CliRunner().invoke(main, ["profile", graph, "--partition", path, "--output", str(costs), *more])
-    assert result.exit_code == 1
-    assert message in result.stderr
+    assert message in refused("profile", graph, "--partition", path, "--output", costs, *more)
     assert not costs.exists()
 
 
@@ -120,18 +116,17 @@ def test_partition_that_does_not_fit(tmp_path: Path, fingerprint: str, more: lis
 @pytest.mark.parametrize("command", [EXECUTE, ("distribute", *EXECUTE[1:4], "--transport", "gloo", *EXECUTE[6:])])
 def test_time_outs_that_cannot_be(command: tuple[str, ...], timeout: str) -> None:
     """The time limit of a run must be positive and finite in both commands that measure."""
-    result = CliRunner().invoke(main, [*command, "--timeout", timeout])
-    assert result.exit_code == 1
-    assert result.stderr == f"Error: --timeout: found {float(timeout)}; allowed: more than 0 seconds, finite\n"
+    message = f"--timeout: found {float(timeout)}; allowed: more than 0 seconds, finite"
+    assert refused(*command, "--timeout", timeout) == message
 
 
 def test_choices_are_those_of_the_library() -> None:
     """The command line takes every platform and every runtime that the library knows, and no other."""
     for command, names in ((EXECUTE, executable()), (PROFILE, PLATFORMS)):
-        wrong = CliRunner().invoke(main, [*command, "--platform", "tpu"])
+        wrong = invoke(*command, "--platform", "tpu")
         assert wrong.exit_code == 2
         assert all(f"'{name}'" in wrong.stderr for name in names)
-    wrong = CliRunner().invoke(main, [*EXECUTE, "--baselines", "jax"])
+    wrong = invoke(*EXECUTE, "--baselines", "jax")
     assert wrong.exit_code == 2
     assert all(f"'{name}'" in wrong.stderr for name in RUNTIMES)
 
@@ -141,11 +136,10 @@ def test_no_gpu_is_said_in_one_line(tmp_path: Path) -> None:
     """Platform cuda without a GPU is refused with what is missing and what to do instead; nothing is written."""
     graph = tmp_path / "graph.json"
     branches().graph.write(graph)
-    output = ["--output", str(tmp_path / "costs.json")]
-    result = CliRunner().invoke(main, ["profile", str(graph), "--platform", "cuda", "--devices", "1", *output])
-    assert result.exit_code == 1
-    assert result.stderr.startswith("Error: platform cuda: ")
-    assert result.stderr.endswith("or use --platform cpu\n")
+    output = tmp_path / "costs.json"
+    message = refused("profile", graph, "--platform", "cuda", "--devices", 1, "--output", output)
+    assert message.startswith("platform cuda: ")
+    assert message.endswith("or use --platform cpu")
     assert [path.name for path in tmp_path.iterdir()] == ["graph.json"]
 
 
@@ -186,10 +180,7 @@ def test_gpus_that_are_not_here(
     """What platform model needs and cannot, in one line; nothing is written."""
     monkeypatch.chdir(tmp_path)
     Path("graph.json").write_text(GRAPH, encoding="utf-8")
-    result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 1
-    assert result.stderr.startswith(f"Error: {message}")
-    assert len(result.stderr.splitlines()) == 1
+    assert refused(*arguments).startswith(message)
     assert [path.name for path in tmp_path.iterdir()] == ["graph.json"]
 
 
@@ -214,9 +205,7 @@ def test_cores_per_device_are_passed_on(given: dict[str, Any]) -> None:
 )
 def test_gpus_are_no_groups_of_cores(command: tuple[str, ...]) -> None:
     """Cores per device are refused where devices are GPUs, in one line and before a file is read."""
-    result = CliRunner().invoke(main, [*command, "--cores-per-device", "2"])
-    assert result.exit_code == 1
-    assert result.output.strip() == (
-        "Error: platform cuda: found --cores-per-device; allowed: without it, as only devices of platform cpu are "
+    assert refused(*command, "--cores-per-device", 2) == (
+        "platform cuda: found --cores-per-device; allowed: without it, as only devices of platform cpu are "
         "groups of cores"
     )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from hios.cli import main
+from tests.cli.commands import invoke, refused
 from tests.serving.scenarios import written
 
 
@@ -32,18 +31,15 @@ def test_refusals_are_one_line(
     path = written(tmp_path)
     monkeypatch.chdir(tmp_path)
     before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
-    command = ["load", path.name, "--policy", "sequential", "--output", "result.json", *options]
-    done = CliRunner().invoke(main, command)
-    assert done.exit_code == 1
-    assert done.stderr == f"Error: {message}\n"
+    assert refused("load", path.name, "--policy", "sequential", "--output", "result.json", *options) == message
     assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
 
 
 @pytest.mark.parametrize("option", ["--policy", "--trace", "--metrics"])
 def test_a_calibration_takes_no_options_of_a_load(option: str, tmp_path: Path) -> None:
     """What it would not use is refused."""
-    command = ["load", str(written(tmp_path)), "--calibrate", "--output", str(tmp_path / "calibration.json")]
-    done = CliRunner().invoke(main, [*command, option, str(tmp_path / "other")])
+    command = ["load", written(tmp_path), "--calibrate", "--output", tmp_path / "calibration.json"]
+    done = invoke(*command, option, tmp_path / "other")
     assert done.exit_code == 2
     assert f"{option}: found with --calibrate; allowed: one of them" in done.stderr
     assert not (tmp_path / "other").exists()

@@ -7,19 +7,17 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from hios import artifacts
-from hios.cli import main
 from hios.serving.policies import LAUNCHERS, POLICIES
+from tests.cli.commands import refused, succeed
 from tests.serving.scenarios import written
 
 
 def test_simulate_writes_a_result(tmp_path: Path) -> None:
     """result.json is valid, and the table shows each model, all together and the bound."""
     path, output = written(tmp_path), tmp_path / "out" / "result.json"
-    done = CliRunner().invoke(main, ["simulate", str(path), "--policy", "top", "--output", str(output)])
-    assert done.exit_code == 0, done.output
+    done = succeed("simulate", path, "--policy", "top", "--output", output)
     result = artifacts.read(output, "result")
     assert result["policy"] == "top"
     assert result["simulated"] is True
@@ -36,8 +34,7 @@ def test_simulate_writes_a_result(tmp_path: Path) -> None:
 def test_auto_says_why(tmp_path: Path) -> None:
     """The table lists what was compared; policies that cannot run are named with the reason."""
     output = tmp_path / "result.json"
-    done = CliRunner().invoke(main, ["simulate", str(written(tmp_path)), "--policy", "auto", "--output", str(output)])
-    assert done.exit_code == 0, done.output
+    done = succeed("simulate", written(tmp_path), "--policy", "auto", "--output", output)
     chosen, compared = (json.loads(output.read_text(encoding="utf-8"))[key] for key in ("chosen", "candidates"))
     told = [line.partition(",")[0] for line in done.stderr.splitlines()]
     assert sorted(told) == sorted(entry["policy"] for entry in compared if "left_out" not in entry)
@@ -48,9 +45,8 @@ def test_auto_says_why(tmp_path: Path) -> None:
 def test_all_policies_under_all_launchers(tmp_path: Path) -> None:
     """A row and a valid file for each pair, what cannot run with its reason, and the limit of strict rounds."""
     output = tmp_path / "grid"
-    options = ["--policy", "all", "--launcher", "all", "--load", "3", "--output", str(output)]
-    done = CliRunner().invoke(main, ["simulate", str(written(tmp_path)), *options])
-    assert done.exit_code == 0, done.output
+    options = ["--policy", "all", "--launcher", "all", "--load", "3", "--output", output]
+    done = succeed("simulate", written(tmp_path), *options)
     runnable = [name for name in POLICIES if name != "threads"]
     rows = [tuple(line.split()[:3]) for line in done.stdout.splitlines()[1 : 1 + len(LAUNCHERS) * len(runnable)]]
     assert [row[:2] for row in rows] == [(name, launcher) for name in runnable for launcher in LAUNCHERS]
@@ -80,31 +76,25 @@ def test_all_results_go_to_a_folder(tmp_path: Path) -> None:
     """A file as --output is refused; one launcher that is named is the only one that runs."""
     path, output = written(tmp_path), tmp_path / "result.json"
     output.write_text("mine", encoding="utf-8")
-    arguments = ["simulate", str(path), "--policy", "all", "--launcher", "fixed", "--output"]
-    done = CliRunner().invoke(main, [*arguments, str(output)])
-    assert done.exit_code == 1
-    assert "required with all: a folder, with a file for each result" in done.stderr
+    arguments = ["simulate", path, "--policy", "all", "--launcher", "fixed", "--output"]
+    assert "required with all: a folder, with a file for each result" in refused(*arguments, output)
     assert output.read_text(encoding="utf-8") == "mine"
-    done = CliRunner().invoke(main, [*arguments, str(tmp_path / "grid")])
-    assert done.exit_code == 0, done.output
+    succeed(*arguments, tmp_path / "grid")
     assert {file.name.endswith("-fixed.json") for file in (tmp_path / "grid").iterdir()} == {True}
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--policy", "best"], "Error: policy: found best; allowed: sequential, one-per-lane, "),
-        (["--policy", "ios", "--load", "0"], "Error: load: found 0.0; allowed: a number above 0"),
+        (["--policy", "best"], "policy: found best; allowed: sequential, one-per-lane, "),
+        (["--policy", "ios", "--load", "0"], "load: found 0.0; allowed: a number above 0"),
         (["--policy", "threads"], "required: wide_ms, as hios profile --widths 2 measures them"),
     ],
 )
 def test_refusals_are_one_line(options: list[str], message: str, tmp_path: Path) -> None:
     """No traceback, and no file."""
     output = tmp_path / "result.json"
-    done = CliRunner().invoke(main, ["simulate", str(written(tmp_path)), *options, "--output", str(output)])
-    assert done.exit_code == 1
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert message in refused("simulate", written(tmp_path), *options, "--output", output)
     assert not output.exists()
 
 
@@ -112,7 +102,6 @@ def test_inputs_are_not_overwritten(tmp_path: Path) -> None:
     """A file that the scenario names cannot be overwritten by the output."""
     path, costs = written(tmp_path), tmp_path / "left" / "costs.json"
     before = costs.read_bytes()
-    done = CliRunner().invoke(main, ["simulate", str(path), "--policy", "ios", "--output", str(costs)])
-    assert done.exit_code == 1
-    assert "found an input named as output; allowed: another file" in done.stderr
+    refusal = refused("simulate", path, "--policy", "ios", "--output", costs)
+    assert "found an input named as output; allowed: another file" in refusal
     assert costs.read_bytes() == before

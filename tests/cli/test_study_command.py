@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from hios.cli import main
+from tests.cli.commands import invoke
 
 SMALL = ("--devices", "2", "--operators", "30", "--edges", "50", "--layers", "6", "--instances", "1")
 
 
 def _run(*words: str | Path) -> tuple[int, str]:
-    answer = CliRunner().invoke(main, [str(word) for word in words])
+    answer = invoke(*words)
     return answer.exit_code, answer.output
 
 

@@ -7,18 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 from safetensors import safe_open
 
 from hios import Schedule, artifacts
-from hios.cli import main
 from hios.formats.calibration_file import CalibrationFile
 from hios.formats.scenario_file import Overheads
+from tests.cli.commands import invoke, succeed
 from tests.problems import problem
-
-
-def _run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
@@ -37,16 +32,14 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 def test_trained_policies_schedule(files: tuple[Path, Path], tmp_path: Path) -> None:
     """Training prints its progress and result, and the policy schedules the graph; equal seeds give equal files."""
     policy, again = tmp_path / "policy.safetensors", tmp_path / "again.safetensors"
-    done = _run("train", *files, "--steps", 3, "--seed", 2, "--output", policy)
-    assert done.exit_code == 0, done.output
+    done = succeed("train", *files, "--steps", 3, "--seed", 2, "--output", policy)
     assert done.stdout.startswith(f"{policy}: ")
     assert "of the sequential latency" in done.stdout
     assert "step 3 of 3: " in done.stderr
-    assert _run("train", *files, "--steps", 3, "--seed", 2, "--output", again).exit_code == 0
+    succeed("train", *files, "--steps", 3, "--seed", 2, "--output", again)
     assert policy.read_bytes() == again.read_bytes()
     made = tmp_path / "schedule.json"
-    scheduled = _run("schedule", *files, "--algorithm", "gpg", "--weights", policy, "--passes", 4, "--output", made)
-    assert scheduled.exit_code == 0, scheduled.output
+    succeed("schedule", *files, "--algorithm", "gpg", "--weights", policy, "--passes", 4, "--output", made)
     assert Schedule.read(made).latency_ms == pytest.approx(0.5 * 2 + 0.5 * 1 + 0.5)
 
 
@@ -62,12 +55,12 @@ def test_what_is_refused(files: tuple[Path, Path], tmp_path: Path) -> None:
         ((*files, *files), "name: found test, as in another graph; allowed: each model once"),
         ((files[0], tmp_path / "none.json"), "none.json"),
     ):
-        done = _run("train", *arguments, "--steps", 1, "--output", policy)
+        done = invoke("train", *arguments, "--steps", 1, "--output", policy)
         assert done.exit_code in (1, 2)
         assert message in done.output
         assert "Traceback" not in done.output
     assert not policy.exists()
-    assert "found an input named as output" in _run("train", *files, "--output", files[0]).output
+    assert "found an input named as output" in invoke("train", *files, "--output", files[0]).output
 
 
 @pytest.mark.parametrize("options", [(), ("--learn", "launcher")])
@@ -76,7 +69,7 @@ def test_files_of_a_scenario_are_not_overwritten(
 ) -> None:
     """Neither stages nor a launcher are written over a graph that the scenario names."""
     scenario, before = _scenario(files, tmp_path), files[0].read_bytes()
-    done = _run("train", scenario, *options, "--steps", 1, "--output", files[0])
+    done = invoke("train", scenario, *options, "--steps", 1, "--output", files[0])
     assert done.exit_code == 1
     assert "found an input named as output; allowed: another file" in done.stderr
     assert files[0].read_bytes() == before
@@ -89,9 +82,8 @@ def test_what_is_trained_again_is_replaced(files: tuple[Path, Path], tmp_path: P
     top = {"stages": "gpg", "stage_policy": trained.name}
     path.write_text(json.dumps({**data, "top": top}), encoding="utf-8")
     for _ in range(2):
-        done = _run("train", path, "--steps", 1, "--output", trained)
-        assert done.exit_code == 0, done.output
-    done = _run("train", path, "--learn", "launcher", "--steps", 1, "--output", trained)
+        done = succeed("train", path, "--steps", 1, "--output", trained)
+    done = invoke("train", path, "--learn", "launcher", "--steps", 1, "--output", trained)
     assert "found an input named as output; allowed: another file" in done.stderr
 
 
@@ -122,20 +114,18 @@ _QUICK = (
 def test_launchers_serve_scenarios(files: tuple[Path, Path], tmp_path: Path) -> None:
     """Training prints how all policies compare; the launcher then serves the scenario, and auto compares it, too."""
     launcher, scenario = tmp_path / "launcher.safetensors", _scenario(files, tmp_path)
-    done = _run("train", scenario, *_QUICK, "--output", launcher)
-    assert done.exit_code == 0, done.output
+    done = succeed("train", scenario, *_QUICK, "--output", launcher)
     assert "learned: goodput" in done.stdout
     assert f"{launcher}: on held-out traces the best policy is " in done.stdout
     assert "step 30 of 30: goodput" in done.stderr
     result = tmp_path / "result.json"
     for policy in ("learned", "auto"):
-        served = _run("simulate", scenario, "--policy", policy, "--weights", launcher, "--output", result)
-        assert served.exit_code == 0, served.output
+        succeed("simulate", scenario, "--policy", policy, "--weights", launcher, "--output", result)
     compared = {row["policy"] for row in json.loads(result.read_text())["candidates"]}
     assert {"learned", "learned-static", "top-open"} <= compared
-    missing = _run("simulate", scenario, "--policy", "auto", "--weights", tmp_path / "none", "--output", result)
+    missing = invoke("simulate", scenario, "--policy", "auto", "--weights", tmp_path / "none", "--output", result)
     assert (missing.exit_code, "none" in missing.stderr) == (1, True)
-    refused = _run("simulate", scenario, "--policy", "learned", "--output", result)
+    refused = invoke("simulate", scenario, "--policy", "learned", "--output", result)
     assert (refused.exit_code, "needs a launcher" in refused.output) == (1, True)
 
 
@@ -149,8 +139,7 @@ def test_launchers_are_trained_for_a_calibrated_machine(files: tuple[Path, Path]
     artifacts.write(calibration, "calibration", measured)
     means = []
     for more in ((), ("--calibration", calibration)):
-        done = _run("train", scenario, *_QUICK, "--load", 0.01, *more, "--output", tmp_path / "launcher.safetensors")
-        assert done.exit_code == 0, done.output
+        done = succeed("train", scenario, *_QUICK, "--load", 0.01, *more, "--output", tmp_path / "launcher.safetensors")
         means.append(
             float(re.findall(r"^sequential, launcher open: .* mean latency (\S+) ms$", done.stdout, re.MULTILINE)[0])
         )
@@ -159,7 +148,7 @@ def test_launchers_are_trained_for_a_calibrated_machine(files: tuple[Path, Path]
 
 def test_settings_of_launchers_are_checked(files: tuple[Path, Path], tmp_path: Path) -> None:
     """Names and values that are none: one line with what is allowed."""
-    scenario = _scenario(files, tmp_path)
+    scenario, launcher = _scenario(files, tmp_path), tmp_path / "launcher.safetensors"
     for arguments, message in (
         (("--set", "layers=3"), "--set: found layers; allowed: steps, seed, step_s"),
         (("--set", "replay"), "--set: found replay; allowed: NAME=VALUE"),
@@ -177,14 +166,16 @@ def test_settings_of_launchers_are_checked(files: tuple[Path, Path], tmp_path: P
         (("--set", "step_s=3000"), "step_s: found 3000 with 50 tasks/s of one; allowed: at most 800, as 50 steps"),
         (("--set", "intervals=1", "--set", "most=1"), "intervals: found 1 for 2 blocks; allowed: at least 2, as"),
     ):
-        done = _run("train", scenario, "--learn", "launcher", *arguments, "--output", tmp_path / "launcher.safetensors")
+        done = invoke(
+            "train", scenario, "--learn", "launcher", *arguments, "--output", tmp_path / "launcher.safetensors"
+        )
         assert done.exit_code in (1, 2)
         assert message in done.output
         assert "Traceback" not in done.output
         assert isinstance(done.exception, SystemExit)
-    both = _run("train", *files, "--learn", "launcher", "--output", tmp_path / "launcher.safetensors")
+    both = invoke("train", *files, "--learn", "launcher", "--output", launcher)
     assert "found 2 files; allowed: with --learn launcher, a scenario alone" in both.output
-    alone = _run("train", scenario, "--calibration", scenario, "--output", tmp_path / "policy.safetensors")
+    alone = invoke("train", scenario, "--calibration", scenario, "--output", tmp_path / "policy.safetensors")
     assert "--calibration: found without --learn launcher; allowed: with it" in alone.output
 
 
@@ -194,8 +185,7 @@ def test_stages_on_lanes(files: tuple[Path, Path], tmp_path: Path) -> None:
     files[1].write_text(json.dumps({**costs, "contention": {"kind": "blend", "alpha": 1.0}}), encoding="utf-8")
     shares = []
     for arguments in ((_scenario(files, tmp_path),), files):
-        done = _run("train", *arguments, "--steps", 2, "--output", tmp_path / "policy.safetensors")
-        assert done.exit_code == 0, done.output
+        done = succeed("train", *arguments, "--steps", 2, "--output", tmp_path / "policy.safetensors")
         shares.append(float(re.findall(r"safetensors: (\S+) of the sequential latency", done.stdout)[0]))
     assert shares[0] < 0.9 < shares[1] == 1.0
 
@@ -205,7 +195,6 @@ def test_models_of_a_scenario(files: tuple[Path, Path], tmp_path: Path) -> None:
     scenario, policy = tmp_path / "scenario.yaml", tmp_path / "policy.safetensors"
     models = {label: {"graph": files[0].name, "costs": files[1].name, "rate": 1.0} for label in ("one", "two")}
     scenario.write_text(json.dumps({"models": models, "arrivals": "periodic"}), encoding="utf-8")
-    done = _run("train", scenario, "--steps", 2, "--output", policy)
-    assert done.exit_code == 0, done.output
+    succeed("train", scenario, "--steps", 2, "--output", policy)
     with safe_open(policy, "numpy") as stored:
         assert json.loads(stored.metadata()["hios-gpg"])["models"] == ["one", "two"]
