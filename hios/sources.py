@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hios import artifacts, python_imports
 from hios.json_cache import cache_folder
@@ -44,7 +44,7 @@ STAGES = {
     "report": ("hios.report",),
     "provenance": ("hios.versions",),
 }
-#: Modules of a platform that a stage uses (``hios.platforms.protocol``), which are imported by name.
+#: Parts of a platform that a stage uses (``hios.platforms.protocol``), whose modules are imported by name.
 _PARTS = {
     "profile": ("platform", "measuring"),
     "partition": ("platform", "measuring"),
@@ -57,7 +57,7 @@ _PARTS = {
 }
 #: Imports every algorithm, so that all are registered.
 _REGISTRY = "hios.schedulers"
-#: Names every platform, in `_TABLE`.
+#: Names every platform with its modules, in `_TABLE`.
 _PLATFORMS, _TABLE = "hios.platforms", "PLATFORMS"
 #: Maximum number of cached files, enough for several versions of hios; beyond it only those this process used are kept.
 _MOST = 4000
@@ -89,12 +89,22 @@ def source_hash(
         HiosError: unknown algorithm.
     """
     parts = [
-        module
+        f"{_PLATFORMS}.{name}.{modules[part]}"
+        for name, modules in _platform_modules(package).items()
         for part in _PARTS.get(stage, ())
-        for folder in sorted((package / "platforms").glob(f"{platform or '*'}/"))
-        if _file(module := f"{_PLATFORMS}.{folder.name}.{folder.name}_{part}", package) is not None
+        if platform in (None, name) and part in modules
     ]
     return code_hash([*STAGES[stage], *parts, *(find(name).run.__module__ for name in algorithms)], package)
+
+
+def _platform_modules(package: Path) -> dict[str, dict[str, str]]:
+    """The modules of every platform by their parts, as the table in a folder of hios states them."""
+    tree = ast.parse((package / "platforms" / "__init__.py").read_bytes())
+    table: Any = next(node.value for node in tree.body if isinstance(node, ast.Assign) and _assigns(node, _TABLE))
+    return {
+        ast.literal_eval(name): ast.literal_eval(known.args[1])
+        for name, known in zip(table.keys, table.values, strict=True)
+    }
 
 
 def code_hash(modules: Iterable[str], package: Path = _PACKAGE) -> str:

@@ -219,11 +219,12 @@ def test_new_platforms_do_not_count(package: Path) -> None:
     """A platform that joins the table changes nothing of a pipeline on another one."""
     file = package / "platforms" / "__init__.py"
     text = file.read_text()
-    entry = '\n    "cpu": Entry('
-    file.write_text(text.replace(entry, f'\n    "added": Entry("devices of a test"),{entry}'))
+    entry = '\n    "cpu": KnownPlatform('
+    modules = {"platform": "devices", "measuring": "devices", "executing": "running", "reporting": "words"}
+    file.write_text(text.replace(entry, f'\n    "added": KnownPlatform("devices of a test", {modules}),{entry}'))
     assert '"added"' in file.read_text()
     (package / "platforms" / "added").mkdir()
-    for module in ("__init__", "added_platform", "added_measuring", "added_executing", "added_reporting"):
+    for module in ("__init__", *modules.values()):
         (package / "platforms" / "added" / f"{module}.py").write_text("ADDED = True\n")
     for stage in ("profile", "execute"):
         assert source_hash(stage, (), package, "cpu") == source_hash(stage, (), PACKAGE, "cpu")
