@@ -102,12 +102,7 @@ def fill(rows: Rows) -> alt.FillOpacity:
 
 
 def colors(names: Sequence[str], field: str) -> dict[str, Any]:
-    """Encodings of fill and stroke by series.
-
-    Args:
-        names: of the series, in the order of the legend.
-        field: column that holds them.
-    """
+    """Encodings of fill and stroke by series, named in a column; names in the order of the legend."""
     import altair as alt
 
     palette = series_colors(names)

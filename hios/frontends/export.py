@@ -56,11 +56,7 @@ def export(
 
 
 def export_module(module: nn.Module, inputs: tuple[Tensor, ...]) -> Program:
-    """Export a module in inference mode.
-
-    Args:
-        module: put into eval mode.
-        inputs: example inputs.
+    """Export a module, which is put into eval mode.
 
     Raises:
         HiosError: the module does not run on the inputs or cannot be exported.

@@ -108,13 +108,12 @@ def nodes(graph: GraphProto) -> Iterator[NodeProto]:
 
 
 def before_activations(model: ModelProto) -> ModelProto | None:
-    """The model without saturating activations at its outputs, and without what only reshapes or averages them.
+    """A copy without saturating activations at its outputs, and without what only reshapes or averages them.
+
+    None if no output comes from such an activation.
 
     Probabilities that are nearly all 0 or 1 say little about what they were computed from, and runtimes approximate
     their tails differently.
-
-    Returns:
-        A copy; None if no output comes from such an activation.
     """
     copy = ModelProto()
     copy.CopyFrom(model)

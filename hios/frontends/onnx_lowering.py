@@ -33,9 +33,6 @@ _NUMBER = re.compile(r"T\.int(?:32|64)\((-?\d+)\)")
 def lower(model: ModelProto) -> Lowered:
     """Import an ONNX model into Relax, canonicalize it, remove dead code and read the result.
 
-    Args:
-        model: what ``hios.frontends.onnx_file.load`` gave.
-
     Raises:
         UnsupportedError: Relax lacks an operator, or cannot take the model.
     """

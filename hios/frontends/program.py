@@ -38,13 +38,7 @@ _REGIONS = {_AUTOCAST: 4, torch.ops.higher_order.wrap_with_set_grad_enabled: 1}
 
 @dataclass(frozen=True)
 class Program:
-    """A network exported by torch.export, with the declarations of its model.
-
-    Attributes:
-        exported: the program.
-        declared: scheduling units, blocks and limits of inputs.
-        name: of the network; empty if it has none.
-    """
+    """A network exported by torch.export, with the declarations of its model, and its name, empty if it has none."""
 
     exported: ExportedProgram
     declared: Declarations = field(default_factory=Declarations)
@@ -212,11 +206,7 @@ def tensor_types(program: ExportedProgram) -> tuple[list[TensorType], list[Tenso
 
 
 def inline_regions(program: ExportedProgram, name: str) -> None:
-    """Inline each region whose context does not change the results of its operators.
-
-    Args:
-        program: is changed.
-        name: of the model, for messages.
+    """Inline, in place, each region whose context does not change the results of its operators.
 
     Raises:
         UnsupportedError: autocast is on in a region, and would change its precision.

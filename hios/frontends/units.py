@@ -36,10 +36,6 @@ def group(lowered: Lowered, kind: str) -> list[Unit]:
 
     Matching runs on the unfused function, so every operator keeps its identity. A pattern takes calls only if
     nothing outside the unit reads what is inside it.
-
-    Args:
-        lowered: calls in topological order.
-        kind: a key of ``patterns.UNITS``.
     """
     rules = UNITS[kind]
     readers = _readers(lowered)
@@ -140,22 +136,13 @@ _ADD, _SCALE, _DIVIDE = "relax.add", "relax.multiply", "relax.divide"
 
 
 class SumFolder:
-    """Finds sums that belong to the unit that reads them.
-
-    Args:
-        readers: the calls that read each call, None standing for the outputs of the network.
-    """
+    """Finds sums that belong to the unit that reads them; among the readers of a call None stands for the outputs."""
 
     def __init__(self, readers: Mapping[Call, Sequence[Call | None]]) -> None:
         self._readers = readers
 
     def read_by(self, calls: Sequence[Call], free: Collection[Call]) -> list[Call]:
-        """The calls of all sums that are read by these calls only.
-
-        Args:
-            calls: of one unit.
-            free: calls that are units by themselves so far.
-        """
+        """All sums that only these calls of one unit read; ``free`` are calls that are units by themselves so far."""
         sums: list[Call] = []
         for call in calls:
             for argument in call.arguments:

@@ -33,10 +33,6 @@ class CompiledOperator:
 def parts(made: Any, count: int) -> Sequence[Tensor]:
     """The outputs of an operator that has several, as ``run`` made them.
 
-    Args:
-        made: what ``run`` returned.
-        count: how many outputs the graph states.
-
     Raises:
         ArtifactError: they are more or fewer.
     """

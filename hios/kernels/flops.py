@@ -12,17 +12,11 @@ _Count = Callable[[Mapping[str, Any], Sequence[Shape], Shape], int]
 
 
 def flops(function: str, attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape) -> int:
-    """Operations of one call.
+    """Operations of one call, by the shapes of its tensor arguments and of its (first) output.
 
     Convolutions, matrix products and attention are counted exactly (of attention the two products, without
     softmax, as torch does), pooling one per element of the window, reductions one per element of the input,
     operators that only create, move or convert data as none, and everything else as one per element of the output.
-
-    Args:
-        function: Relax operator name.
-        attributes: its attributes.
-        arguments: shapes of its tensor arguments.
-        output: shape of its (first) output.
     """
     name = function.removeprefix("relax.")
     if name in _MOVES:

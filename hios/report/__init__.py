@@ -194,12 +194,7 @@ def _write(path: str | Path, text: str) -> None:
 
 
 def write_schedule(schedule: Schedule, output: Path, types: Mapping[str, str]) -> None:
-    """Write a page with the Gantt chart of one schedule, self-contained like the report.
-
-    Args:
-        schedule: what schedule.json holds.
-        output: the HTML page.
-        types: type of every operator, for colors; empty if unknown.
+    """Write a page with the Gantt chart of one schedule, self-contained like the report, in colors of ``types`` if any.
 
     Raises:
         ArtifactError: the page cannot be written.

@@ -124,11 +124,7 @@ def _merged(fact: str, described: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def hardware(platform: Platform) -> dict[str, str]:
-    """Name and text of every fact of a platform; which facts there are depends on its kind.
-
-    Args:
-        platform: as artifacts state it.
-    """
+    """Name and text of every fact of a platform; which facts there are depends on its kind."""
     busy = platform.busy_share
     known = platform.name in platforms.PLATFORMS
     return {

@@ -49,13 +49,7 @@ class Limits:
         return cls(schedules <= _CHARTS and bars <= _BARS, schedules <= _ROWS, len(models) <= _PICTURES)
 
     def places(self, number: int, model: ModelResults, anchors: Set[str]) -> list[int]:
-        """The schedules of a network that the tables show, by their place in the run.
-
-        Args:
-            number: of the network on the page, from 1.
-            model: the network.
-            anchors: rows that the page links to.
-        """
+        """The schedules of a network that tables show, by place in its run; the page links to ``anchors``."""
         results = model.run.results
         best = min(results, key=lambda result: result.predicted_ms, default=None)
         return [

@@ -33,12 +33,7 @@ _KINDS = {
 
 
 def latency_chart(model: ModelResults, identity: str) -> str:
-    """Measured medians of schedules and references with p20 to p80, predicted latencies and lower bounds, as SVG.
-
-    Args:
-        model: results of a network.
-        identity: of the drawing among all of a page.
-    """
+    """Measured medians of schedules and references with p20 to p80, predicted latencies and lower bounds, as SVG."""
     import altair as alt
 
     rows = _rows(model)

@@ -23,14 +23,7 @@ _DECIMALS_FROM_MS = ((1000.0, 0), (100.0, 1), (10.0, 2))
 
 @dataclass(frozen=True)
 class ModelResults:
-    """One model's results.
-
-    Attributes:
-        name: name of the graph, with its folder where several folders hold the same graph.
-        run: what run.json holds.
-        graph: the graph.
-        costs: what costs.json holds.
-    """
+    """One model's results, by the name of its graph, with its folder where several folders hold the same graph."""
 
     name: str
     run: Run
@@ -95,14 +88,7 @@ def read_model(directory: Path) -> ModelResults:
 def model_results(
     graph: Graph, costs: CostsFile, run: Run, costs_source: str = "costs", run_source: str = "run"
 ) -> ModelResults:
-    """The results of one network.
-
-    Args:
-        graph: the graph.
-        costs: of its operators.
-        run: of its schedules.
-        costs_source: file of the costs, for messages.
-        run_source: file of the run, for messages.
+    """The results of one network; the sources are files, for messages.
 
     Raises:
         ArtifactError: they are not of the same graph.
@@ -135,14 +121,7 @@ def require_costs(graph: Graph, costs: CostsFile, source: str) -> None:
 
 @dataclass(frozen=True)
 class ModelPredictions:
-    """What is predicted of one model.
-
-    Attributes:
-        name: name of the graph, with its folder where several folders hold the same graph.
-        graph: the graph.
-        costs: what costs.json holds.
-        schedules: by label, the name of the file without its ending.
-    """
+    """What is predicted of one model, named as in `ModelResults`; labels of schedules are names of their files."""
 
     name: str
     graph: Graph
@@ -173,11 +152,7 @@ def is_predicted(directory: Path) -> bool:
 
 
 def read_predictions(directories: Sequence[Path], labels: Sequence[str] = ()) -> list[ModelPredictions]:
-    """Read the results folders of a report of predictions, in the order given.
-
-    Args:
-        directories: folders with graph.json, costs.json and schedules/LABEL.json.
-        labels: the schedules to read; all if none is given.
+    """Read folders with graph.json, costs.json and schedules/LABEL.json, of all labels if none is given, in order.
 
     Raises:
         ArtifactError: a file is missing, damaged or does not fit the others.
@@ -204,13 +179,7 @@ def _read(directory: Path, labels: Sequence[str]) -> ModelPredictions:
 def model_predictions(
     graph: Graph, costs: CostsFile, schedules: Mapping[str, Schedule], costs_source: str = "costs"
 ) -> ModelPredictions:
-    """What is predicted of one network.
-
-    Args:
-        graph: the graph.
-        costs: of its operators, predicted.
-        schedules: by label.
-        costs_source: file of the costs, for messages.
+    """What is predicted of one network; ``costs_source`` is a file, for messages.
 
     Raises:
         ArtifactError: they are not of the same graph, or a schedule was made with other costs.

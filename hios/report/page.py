@@ -70,13 +70,7 @@ def render(
 ) -> str:
     """The page of a report as text.
 
-    Args:
-        models: at least one model's results, in the order of the page.
-        files: contents of the tables that readers may save from the page, by name.
-        provenance: how the page came about.
-        figures: of the papers; their part is left out if None.
-        serving: scenarios of several models; their part is left out if there are none.
-        processes: the most that may draw at once.
+    ``files`` are the tables that readers may save from the page, by name. Figures and serving are left out without any.
     """
     limits, first = Limits.of(models), headlines(models)
     anchors = frozenset(headline.anchor for headline in first)
@@ -134,12 +128,7 @@ def serving_views(scenarios: Sequence[ServedScenario]) -> list[View]:
 
 
 def render_schedule(schedule: Schedule, types: Mapping[str, str]) -> str:
-    """The page of one schedule as text.
-
-    Args:
-        schedule: what schedule.json holds.
-        types: type of every operator, for colors; empty if unknown.
-    """
+    """The page of one schedule as text; ``types`` of operators, for colors, are empty if unknown."""
     return filled(
         "schedule.html.j2",
         title=f"{schedule.algorithm} for {schedule.graph or 'a graph without a name'}",
@@ -153,12 +142,7 @@ def render_schedule(schedule: Schedule, types: Mapping[str, str]) -> str:
 
 
 def filled(template: str, **values: Any) -> str:
-    """A page from its template.
-
-    Args:
-        template: name of the file.
-        values: by name; one that is missing is an error.
-    """
+    """A page from its template; a value that is missing is an error."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("hios.report", "templates"),
         autoescape=True,
@@ -182,14 +166,7 @@ def data_address(name: str, text: str) -> str:
 
 
 def _view(number: int, model: ModelResults, limits: Limits, anchors: frozenset[str]) -> View:
-    """What the template shows of a model.
-
-    Args:
-        number: of the model on the page, from 1.
-        model: its results.
-        limits: what the page leaves out.
-        anchors: rows that the page links to.
-    """
+    """What the template shows of a model, by its number from 1; ``anchors`` are rows that the page links to."""
     schedules, auto = schedule_rows(model), auto_rows(model)
     shown = limits.places(number, model, anchors)
     return {
@@ -281,14 +258,7 @@ def render_predictions(
     figures: PaperFigures | None = None,
     serving: Sequence[ServedScenario] = (),
 ) -> str:
-    """The page as text.
-
-    Args:
-        models: at least one, in the order of the page.
-        provenance: how the page came about.
-        figures: of the papers; their part is left out if None.
-        serving: scenarios of several models; their part is left out if there are none.
-    """
+    """The page of predictions as text; figures and serving are left out without any."""
     facts = dict.fromkeys(
         fact
         for model in models

@@ -28,14 +28,7 @@ _NAMES = {"csv": "CSV", "tex": "LaTeX", "svg": "SVG", "pdf": "PDF", "json": "JSO
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A figure or table that was drawn.
-
-    Attributes:
-        record: what its JSON file holds.
-        svg: its drawing.
-        files: its files by what readers call them, as addresses relative to the page.
-        data: the files that it was drawn from, alike.
-    """
+    """A figure or table that was drawn, and its files and those of its data as addresses relative to the page."""
 
     record: FigureFile
     svg: str

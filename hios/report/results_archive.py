@@ -53,18 +53,11 @@ _READABLE = 0o100644 << 16
 
 
 def write_archive(page: Path, output: Path) -> ArchiveFile:
-    """Write an archive of the folder that a page lies in.
+    """Write an archive of the folder that a page lies in, with all that it was made from; what ``archive.json`` holds.
 
     It holds the page with its networks (graph, costs, run, schedules), sessions, figures, tables, configuration,
     versions and times of the steps; a description of this machine; and SHA-256 hashes of all, in ``archive.json`` and
     as ``sha256sum`` reads them.
-
-    Args:
-        page: as `hios report` wrote it, beside what it was made from.
-        output: the zip file.
-
-    Returns:
-        What ``archive.json`` holds.
 
     Raises:
         ArtifactError: the page does not say how it was made, a file is not there or not in the page's folder, or the
@@ -115,16 +108,7 @@ def origin_text(
     figures: Path | None = None,
     serving: Path | None = None,
 ) -> str:
-    """How a page is made, as JSON that it carries along.
-
-    Args:
-        command: as for a shell.
-        directories: results folders of networks.
-        schedules: labels of the predicted schedules that it shows.
-        config: file of the configuration that it shows.
-        figures: folder of the papers' figures; those that are there are the ones it shows.
-        serving: folder of the serving results that it shows.
-    """
+    """How a page is made, as JSON that it carries along; of ``figures`` the page shows those that are there."""
     names = registry.ids() if figures is not None else []
     shown = tuple(name for name in names if figures is not None and (figures / f"{name}.json").is_file())
     origin = PageOrigin(

@@ -26,14 +26,7 @@ _LEARNED = "learned"
 
 @dataclass(frozen=True, slots=True)
 class ServedPolicy:
-    """A policy at one load, simulated, run for real, or both.
-
-    Attributes:
-        policy: its name.
-        load: what the rates of the scenario were multiplied by.
-        predicted: the simulation; None without one.
-        measured: the run; None without one.
-    """
+    """A policy at one load (what the rates were multiplied by), simulated, run for real, or both."""
 
     policy: str
     load: float
@@ -232,12 +225,7 @@ def _simulated(candidate: Candidate, several: bool) -> str:
 
 
 def serving_charts(scenario: ServedScenario, identity: str) -> list[str]:
-    """Charts as SVG: goodput, and p99 over load where there are several loads.
-
-    Args:
-        scenario: with its results.
-        identity: of the drawings among all of a page.
-    """
+    """Charts as SVG: goodput, and p99 over load where there are several loads."""
     rows = serving_rows(scenario)
     charts = [_goodput(scenario.label, rows, f"{identity}-goodput")]
     if len({row["load"] for row in rows}) > 1 and any(row["p99"] is not None for row in rows):

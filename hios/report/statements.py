@@ -241,14 +241,7 @@ def _in_words(bounds: Sequence[float] | None, decimals: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """A number.
-
-    Attributes:
-        name: what it is.
-        value: the number with its unit.
-        sentence: what it says, of which results.
-        anchor: identity of the row that shows it.
-    """
+    """A number with its unit, what it says, of which results, and the identity of the row that shows it."""
 
     name: str
     value: str

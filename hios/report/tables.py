@@ -180,11 +180,6 @@ def prediction_rows(name: str, schedules: Mapping[str, Schedule], costs: CostsFi
     """Rows of latency.csv of a network of which nothing was run: the schedules, and nothing measured.
 
     Where the platform predicts its costs, the sequential schedule on one device follows, which speedups refer to.
-
-    Args:
-        name: of the network.
-        schedules: by label.
-        costs: its costs.json.
     """
     predicted = predicted_for(costs.platform) is not None
     absent = dict.fromkeys(LATENCY_COLUMNS)
@@ -213,13 +208,7 @@ def prediction_rows(name: str, schedules: Mapping[str, Schedule], costs: CostsFi
 
 
 def operator_rows(name: str, graph: Graph, contents: CostsFile) -> list[Row]:
-    """One row an operator, in the order of the graph.
-
-    Args:
-        name: of the network.
-        graph: its graph.
-        contents: its costs.json.
-    """
+    """One row an operator, in the order of the graph."""
     costs = contents.operators
     predicted = True if predicted_for(contents.platform) is not None else None
     return [
@@ -248,13 +237,7 @@ def table(columns: Sequence[str], rows: Iterable[Row]) -> pd.DataFrame:
 def placement_rows(
     type_of: Callable[[str], str], predicted: Sequence[Placement], measured: Sequence[Placement]
 ) -> list[Row]:
-    """What a Gantt chart shows, one row an operator, in the order in which they start as predicted.
-
-    Args:
-        type_of: type of an operator.
-        predicted: placements under the cost model.
-        measured: those of a run, or none.
-    """
+    """What a Gantt chart shows, one row an operator, in the order in which they start, as predicted if they are."""
     ran = {row.operator: row for row in measured}
     rows = []
     for row in sorted(predicted or measured, key=lambda row: (row.start_ms, row.device, row.stream)):

@@ -71,13 +71,9 @@ class Look:
 def look(stream: TextIO, *, width: int | None = None, parts: int | None = None, plain: bool = False) -> Look:
     """How to draw on a stream: as wide as its terminal, in color on a terminal only, with what it can print.
 
-    $COLUMNS overrides the width of the terminal, $NO_COLOR and TERM=dumb turn color off.
+    ``parts``, the pieces of the time axis, are as many as labels need if None; ``plain`` is ASCII only.
 
-    Args:
-        stream: where the text goes.
-        width: columns, instead of those of the terminal.
-        parts: pieces of the time axis; None for as many as labels need.
-        plain: ASCII only.
+    $COLUMNS overrides the width of the terminal, $NO_COLOR and TERM=dumb turn color off.
 
     Raises:
         HiosError: width or parts are not allowed.

@@ -45,12 +45,7 @@ def kernel(*names: str, allocates: bool = False) -> Callable[[Builder], Builder]
 
 
 def plain(name: str, function: Kernel) -> None:
-    """Register a torch function that has no attributes and returns memory of its own.
-
-    Args:
-        name: Relax operator name.
-        function: takes the arguments of the operator, in its order.
-    """
+    """Register a torch function that has no attributes and returns memory of its own."""
     kernel(name, allocates=True)(always(function))
 
 
