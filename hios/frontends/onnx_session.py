@@ -11,7 +11,7 @@ from torch import Tensor
 from hios.errors import UnsupportedError, first_line
 
 
-class Session:
+class OnnxSession:
     """An ONNX file in ONNX Runtime on the CPU, called with tensors.
 
     Args:

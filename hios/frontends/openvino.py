@@ -60,7 +60,7 @@ def load(path: Path) -> openvino.Model:
         raise UnsupportedError(f"{path}: OpenVINO cannot read it: {first_line(error)}") from error
 
 
-class Session:
+class OpenVinoSession:
     """A model in OpenVINO on the CPU, called with tensors; calls from several threads are serialized.
 
     Raises:

@@ -95,10 +95,10 @@ def flat_module(program: ExportedProgram) -> nn.Module:
     module: nn.Module = program.module()
     spec = program.call_spec.in_spec
     positional = pytree.tree_structure((tuple(range(spec.num_leaves)), {}))
-    return module if spec == positional else _Flat(module, spec)
+    return module if spec == positional else _Flattened(module, spec)
 
 
-class _Flat(nn.Module):
+class _Flattened(nn.Module):
     """A module that takes the flattened inputs of another."""
 
     def __init__(self, module: nn.Module, spec: pytree.TreeSpec) -> None:

@@ -60,7 +60,7 @@ def lower(program: ExportedProgram) -> Lowered:
     return read(canonical(module), _parameters(decomposed), origins)
 
 
-class _Importer(ExportedProgramImporter):  # type: ignore[misc]
+class _TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
     """Relax's importer, extended to track the current node."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class _Importer(ExportedProgramImporter):  # type: ignore[misc]
 
 def _imported(program: ExportedProgram) -> tuple[tvm.IRModule, dict[str, Origin]]:
     """The program in Relax, and the origins of its variables."""
-    importer = _Importer()
+    importer = _TorchImporter()
     known = {*importer.convert_map, *CONVERTERS}
     for node in program.graph.nodes:
         if node.op == "call_function" and getattr(node.target, "__name__", "") not in known:

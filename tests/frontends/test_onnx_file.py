@@ -30,7 +30,7 @@ from hios.frontends.example_inputs import example_inputs
 from hios.frontends.extract import extract_program
 from hios.frontends.extraction_check import flat, run_graph
 from hios.frontends.model_registry import build_model
-from hios.frontends.onnx_session import Session
+from hios.frontends.onnx_session import OnnxSession
 from hios.kernels.table import IN_PLACE, KERNELS
 
 
@@ -100,7 +100,7 @@ def test_small_network(small: Path) -> None:
     graph, weights = _extracted(small)
     assert set(weights) == {"stem.0.weight", "stem.0.bias", "head.weight", "head.bias"}
     inputs = (torch.randn(1, 3, 8, 8),)
-    outputs, expected = run_graph(graph, weights, inputs), Session(small)(*inputs)
+    outputs, expected = run_graph(graph, weights, inputs), OnnxSession(small)(*inputs)
     torch.testing.assert_close(outputs, expected)
     assert [tuple(tensor.shape) for tensor in outputs] == [(1, 4, 4, 4), (1, 5)]
     assert "stem.0" in graph.index
@@ -230,7 +230,7 @@ def test_padding_by_rule(tmp_path: Path, kind: str, stride: int, rule: str) -> N
     graph, tensors = _extracted(path)
     assert len(graph.operators) == 1
     x = torch.randn(1, 3, 6, 5)
-    torch.testing.assert_close(run_graph(graph, tensors, (x,)), Session(path)(x), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(run_graph(graph, tensors, (x,)), OnnxSession(path)(x), rtol=1e-4, atol=1e-4)
 
 
 class Attention(nn.Module):
@@ -454,7 +454,7 @@ def test_weights_in_a_file_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "weights").write_bytes(np.asarray([1, 2, 3], np.float32).tobytes())
     given = _with_external_data(tmp_path / "net.onnx", "weights")
     export(str(given), tmp_path / "copy" / "program.onnx", {})
-    output = Session(tmp_path / "copy" / "program.onnx")(torch.zeros(3))
+    output = OnnxSession(tmp_path / "copy" / "program.onnx")(torch.zeros(3))
     assert torch.equal(output[0], torch.tensor([1.0, 2.0, 3.0]))
     (tmp_path / "weights").write_bytes(b"")
     with pytest.raises(ArtifactError, match="its weights cannot be read"):
@@ -626,7 +626,7 @@ def test_outputs_of_unknown_shape(tmp_path: Path) -> None:
     path = _saved(model, tmp_path / "net.onnx")
     loaded = onnx_file.load(path).graph
     assert onnx_file.tensor_type(loaded.output[0])[0] == (2, 1, 0)
-    assert onnx_file.interface(loaded, Session(path)) == (
+    assert onnx_file.interface(loaded, OnnxSession(path)) == (
         [((2, 3), torch.float32)],
         [((2, 1, 2), torch.float32)],
     )
