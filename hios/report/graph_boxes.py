@@ -77,7 +77,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Wiring:
+class GraphWiring:
     """A graph by numbers: operators in graph order, edges as pairs of operators, operators in topological order."""
 
     order: Sequence[int]
@@ -86,7 +86,7 @@ class Wiring:
     out_of: Sequence[Sequence[int]]
 
 
-def frames(wiring: Wiring, blocks: Sequence[Sequence[int]], widths: Sequence[float], widest: float) -> list[Frame]:
+def frames(wiring: GraphWiring, blocks: Sequence[Sequence[int]], widths: Sequence[float], widest: float) -> list[Frame]:
     """The frames of all blocks in reading order.
 
     Args:
@@ -103,7 +103,7 @@ def frames(wiring: Wiring, blocks: Sequence[Sequence[int]], widths: Sequence[flo
         for operator in block:
             rows[column[operator]].append(operator)
         for part, columns in enumerate(_cut(rows, widths, widest)):
-            drawn.append(_Part(wiring, columns, widths).frame(number, part))
+            drawn.append(_FrameColumns(wiring, columns, widths).frame(number, part))
     return drawn
 
 
@@ -126,14 +126,14 @@ def crisp(length: float) -> float:
     return math.floor(length) + 0.5
 
 
-class _Part:
+class _FrameColumns:
     """Columns of operators on their way to a frame.
 
     Vertices are operators and, from ``len(wiring.order)`` on, the places where values pass. Column 0 is the left
     side of the frame, the last one the right side.
     """
 
-    def __init__(self, wiring: Wiring, columns: Sequence[Sequence[int]], widths: Sequence[float]) -> None:
+    def __init__(self, wiring: GraphWiring, columns: Sequence[Sequence[int]], widths: Sequence[float]) -> None:
         self._wiring = wiring
         self._widths = widths
         self._columns: list[list[int]] = [[], *(list(column) for column in columns), []]

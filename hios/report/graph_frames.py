@@ -25,7 +25,7 @@ Hop = tuple[int, int, int]
 
 
 @dataclass(slots=True)
-class Place:
+class FramePlace:
     """Row and position in the row of a frame, and its left upper corner in pixels."""
 
     row: int
@@ -46,7 +46,7 @@ class Plan:
             enters; without an entry it runs straight on.
     """
 
-    places: list[Place]
+    places: list[FramePlace]
     width: float = 0.0
     height: float = 0.0
     routes: dict[Hop, list[Point]] = field(default_factory=dict)
@@ -162,12 +162,12 @@ class _Planner:
         return base
 
 
-def _rows(frames: Sequence[Frame], widest: float) -> list[Place]:
+def _rows(frames: Sequence[Frame], widest: float) -> list[FramePlace]:
     places, row, position, x = [], 0, 0, 0.0
     for frame in frames:
         if position and x + frame.width > widest - 2 * _MARGIN:
             row, position, x = row + 1, 0, 0.0
-        places.append(Place(row, position))
+        places.append(FramePlace(row, position))
         x += frame.width + _GUTTER
         position += 1
     return places

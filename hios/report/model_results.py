@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from hios import artifacts
 from hios.costs import Costs, predicted_for
@@ -55,6 +56,15 @@ class ModelResults:
         return self.graph.operators[self.graph.index[operator]].type
 
 
+def told_apart(directories: Iterable[Path], models: Sequence[Any]) -> list[Any]:
+    """Data classes of folders in order, those of equal names with the names of their folders in brackets."""
+    count = Counter(model.name for model in models)
+    return [
+        model if count[model.name] == 1 else replace(model, name=f"{model.name} ({directory.name})")
+        for directory, model in zip(directories, models, strict=True)
+    ]
+
+
 def read_results(directories: Sequence[Path]) -> list[ModelResults]:
     """Read the results folders of a report, in the order given.
 
@@ -63,14 +73,7 @@ def read_results(directories: Sequence[Path]) -> list[ModelResults]:
     """
     if not directories:
         raise ArtifactError("report: no results folder is given; required: at least one")
-    read = [(Path(directory), read_model(Path(directory))) for directory in directories]
-    count = Counter(model.name for _, model in read)
-    return [
-        model
-        if count[model.name] == 1
-        else ModelResults(f"{model.name} ({directory.name})", model.run, model.graph, model.costs)
-        for directory, model in read
-    ]
+    return told_apart(directories, [read_model(directory) for directory in directories])
 
 
 def read_model(directory: Path) -> ModelResults:
@@ -157,12 +160,7 @@ def read_predictions(directories: Sequence[Path], labels: Sequence[str] = ()) ->
     Raises:
         ArtifactError: a file is missing, damaged or does not fit the others.
     """
-    models = [(directory, _read(directory, labels)) for directory in directories]
-    count = Counter(model.name for _, model in models)
-    return [
-        model if count[model.name] == 1 else replace(model, name=f"{model.name} ({directory.name})")
-        for directory, model in models
-    ]
+    return told_apart(directories, [_read(directory, labels) for directory in directories])
 
 
 def _read(directory: Path, labels: Sequence[str]) -> ModelPredictions:

@@ -83,14 +83,10 @@ def render(
         cautions=cautions(models),
         models=views,
         facts=facts(models),
-        origin=origin(provenance),
-        configuration=provenance.configuration,
-        page_origin=provenance.origin,
         files=[(name, data_address(name, text)) for name, text in files.items()] if limits.rows else [],
         marks=explanation((MEASURED, PREDICTED, BOUND)),
-        **papers_view(figures),
-        serving=serving_views(serving),
         any_auto=any(view["auto"] for view in views),
+        **_beside_models(provenance, figures, serving),
     )
 
 
@@ -99,15 +95,17 @@ def _unchecked_view(limits: Limits, anchors: frozenset[str], number: int, model:
         return _view(number, model, limits, anchors)
 
 
-def papers_view(figures: PaperFigures | None) -> View:
-    """What templates show of the papers; nothing where no figures are given."""
-    if figures is None:
-        return {"papers": [], "verdicts": [], "all_marks": explanation()}
+def _beside_models(provenance: Provenance, figures: PaperFigures | None, serving: Sequence[ServedScenario]) -> View:
+    """What templates show beside the networks: how the page came about, papers and serving, where there are any."""
     return {
-        "papers": papers(figures),
-        "verdicts": verdict_sentences(figures),
+        "origin": origin(provenance),
+        "configuration": provenance.configuration,
+        "page_origin": provenance.origin,
+        "papers": [] if figures is None else papers(figures),
+        "verdicts": [] if figures is None else verdict_sentences(figures),
         "all_marks": explanation(),
         "longest_table": _LONGEST_OPEN,
+        "serving": serving_views(serving),
     }
 
 
@@ -234,10 +232,6 @@ def _optional(text: Callable[..., str]) -> Callable[..., str]:
     return lambda value, *arguments: _ABSENT if value is None else text(value, *arguments)
 
 
-def _seconds(value: float) -> str:
-    return f"{value:.3f}" if value >= _SHORTEST_SHOWN_S else "< 0.001"
-
-
 _FILTERS: dict[str, Callable[..., str]] = {
     "inline": lambda text: markupsafe.Markup(_inline(text)),  # noqa: S704
     "whole": _optional(str),
@@ -247,7 +241,7 @@ _FILTERS: dict[str, Callable[..., str]] = {
     "percent": _optional(lambda value: f"{round(100 * value, 1) + 0.0:.1f}"),  # no "-0.0"
     "drifted": _optional(lambda value: f"{100 * (value - 1):+.1f}"),
     "signed_percent": _optional(lambda value: f"{100 * value:+.1f}"),
-    "seconds": _optional(_seconds),
+    "seconds": _optional(lambda value: f"{value:.3f}" if value >= _SHORTEST_SHOWN_S else "< 0.001"),
     "difference": _optional(lambda value: f"{value:.1e}" if value else "0"),
 }
 
@@ -269,12 +263,8 @@ def render_predictions(
     return filled(
         "predicted.html.j2",
         facts=list(facts),
-        origin=origin(provenance),
-        configuration=provenance.configuration,
-        page_origin=provenance.origin,
         models=views,
-        **papers_view(figures),
-        serving=serving_views(serving),
+        **_beside_models(provenance, figures, serving),
     )
 
 

@@ -171,11 +171,7 @@ def _chosen(root: Path, page: ArchivedPage) -> set[str]:
         patterns += [f"{page.serving}/**/*.json", f"{page.serving}/**/*.yaml"]
     named = {page.path, *([page.config] if page.config is not None else [])}
     matched = (file.relative_to(root).as_posix() for pattern in patterns for file in root.glob(pattern))
-    return {name for name in (*named, *matched) if _is_plain(root / name)}
-
-
-def _is_plain(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
+    return {name for name in (*named, *matched) if (root / name).is_file() and not (root / name).is_symlink()}
 
 
 def _machine() -> MachineDescription:
@@ -186,11 +182,6 @@ def _machine() -> MachineDescription:
         system=platform.platform(),
         python=platform.python_version(),
     )
-
-
-def is_archive(path: Path) -> bool:
-    """Whether a path is that of a file, not of a folder of results."""
-    return path.is_file()
 
 
 def write_archived_page(archive: Path, output: Path, tables: Path) -> ArchiveFile:

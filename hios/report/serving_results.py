@@ -11,7 +11,7 @@ from hios import artifacts
 from hios.charts import marks
 from hios.charts.rendering import to_svg
 from hios.errors import ArtifactError
-from hios.formats.serving_result_file import Candidate, ResultFile, ServedResult
+from hios.formats.serving_result_file import Candidate, ResultFile
 from hios.report.tables import View
 from hios.serving.strict_rounds import rounds_notes
 
@@ -89,7 +89,7 @@ def _row(served: ServedPolicy, result: ResultFile) -> View:
         "offered": total.offered / time,
         "goodput": total.goodput / time,
         "done": done,
-        "lost": _lost(total) / total.offered if total.offered else 0.0,
+        "lost": (total.dropped + total.expired + total.failed) / total.offered if total.offered else 0.0,
         "p50": total.p50_ms,
         "p90": total.p90_ms,
         "p99": total.p99_ms,
@@ -109,10 +109,6 @@ def _chosen(result: ResultFile) -> str:
 def _launchers(result: ResultFile) -> set[str]:
     """The launchers that were compared, apart from those that are trained."""
     return {entry.launcher for entry in result.candidates if entry.launcher not in (None, _LEARNED)}
-
-
-def _lost(total: ServedResult) -> int:
-    return total.dropped + total.expired + total.failed
 
 
 def gap_rows(scenario: ServedScenario) -> list[View]:

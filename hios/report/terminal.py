@@ -123,7 +123,7 @@ def _printable(text: str) -> str:
 
 
 @dataclass(slots=True)
-class _Row:
+class _LaneText:
     """A lane in columns: a character and a color each; idle columns have no color."""
 
     text: list[str]
@@ -211,8 +211,8 @@ class _Chart:
                 text[column : column + len(label)] = label
         return "".join(text)
 
-    def _row(self, placed: Sequence[Placement]) -> _Row:
-        row = _Row([self._symbols.idle] * self._total, [None] * self._total)
+    def _row(self, placed: Sequence[Placement]) -> _LaneText:
+        row = _LaneText([self._symbols.idle] * self._total, [None] * self._total)
         begun: Counter[int] = Counter()
         stage: int | None = None
         for number, placement in enumerate(sorted(placed, key=lambda row: (row.start_ms, row.finish_ms))):
@@ -245,7 +245,7 @@ class _Chart:
             return style_of(self._types[placement.operator]).color
         return _IN_TURN[(number if placement.stage is None else placement.stage) % len(_IN_TURN)]
 
-    def _painted(self, row: _Row, first: int, last: int) -> str:
+    def _painted(self, row: _LaneText, first: int, last: int) -> str:
         text = "".join(row.text[first:last])
         if not self._look.color:
             return text
