@@ -7,13 +7,20 @@ import warnings
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from hios.errors import UnsupportedError
 from hios.frontends.pt2_archive import PLAIN_TREES
+
+
+def arguments_of(node: fx.Node) -> dict[str, Any]:
+    """The arguments of a call of an ATen operator by name, defaults included."""
+    arguments = node.target._schema.arguments  # type: ignore[union-attr]
+    given = dict(zip([argument.name for argument in arguments], node.args, strict=False))
+    return {**{argument.name: argument.default_value for argument in arguments}, **given, **node.kwargs}
 
 
 def copied(program: ExportedProgram) -> ExportedProgram:
