@@ -29,13 +29,7 @@ def apart(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def require_faithful(program: ExportedProgram, module: nn.Module, inputs: tuple[Tensor, ...], name: str) -> None:
-    """Run program and module on random inputs and compare all outputs.
-
-    Args:
-        program: the module, exported.
-        module: what was exported; its buffers are as before afterwards.
-        inputs: that it was exported with.
-        name: of the model, for messages.
+    """Run program and module on random inputs and compare all outputs; the module's buffers are as before afterwards.
 
     Raises:
         UnsupportedError: the model draws random numbers, fails on other inputs, or the program differs from it.

@@ -42,15 +42,7 @@ def extract(
     below: Mapping[str, int] | None = None,
     trusted: bool = False,
 ) -> tuple[Graph, dict[str, Tensor]]:
-    """The optimized graph of a program with its weights by name.
-
-    Args:
-        program: a program, or program.pt2 or program.onnx.
-        name: name of the graph.
-        units: scheduling units, a key of ``patterns.UNITS``; those that the model declares if None.
-        below: by name of integer inputs, such as tokens, the limit that their values stay below; where absent, the
-            limit that the model declares, or 2.
-        trusted: whether the user trusts a program that can run code when it is loaded.
+    """The optimized graph of a program, or of its file, with its weights by name; arguments as of `hios.extract`.
 
     Raises:
         HiosError: the program cannot be read, imported or run by the kernel table.
@@ -151,13 +143,9 @@ def extract_lowered(
 ) -> tuple[Graph, dict[str, Tensor]]:
     """The optimized graph of a program in Relax with its weights by name.
 
-    Batch norm and constants are folded, dead code is removed, operators are grouped into scheduling units.
+    Units are those given, those declared, or ``DEFAULT_UNITS``. Blocks that are not declared are found from the graph.
 
-    Args:
-        lowered: the program.
-        name: name of the graph.
-        declared: what the model says about itself; blocks that it does not declare are found from the graph.
-        units: scheduling units, a key of ``patterns.UNITS``; those declared if None, or ``patterns.DEFAULT_UNITS``.
+    Batch norm and constants are folded, dead code is removed, operators are grouped into scheduling units.
 
     Raises:
         UnsupportedError: the kernel table lacks an operator.

@@ -63,15 +63,7 @@ def built(
     seed: int,
     prepare: Callable[[nn.Module, tuple[Tensor, ...]], None] = lambda module, inputs: None,
 ) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """The result of a function in inference mode, after a first run.
-
-    Args:
-        build: the function.
-        name: of the network, for messages.
-        file: that defines the function, for messages.
-        options: keyword arguments.
-        seed: of torch before the call.
-        prepare: called with module and inputs before the run, for example to set the weights.
+    """The result of a function in inference mode, after a first run, before which ``prepare`` can set the weights.
 
     Raises:
         HiosError: unknown option, a result that is not a module and example inputs, or a network that does not run.

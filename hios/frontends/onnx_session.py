@@ -12,13 +12,9 @@ from hios.errors import UnsupportedError, first_line
 
 
 class OnnxSession:
-    """An ONNX file in ONNX Runtime on the CPU, called with tensors.
+    """An ONNX file, or contents in its place, in ONNX Runtime on the CPU, called with tensors.
 
-    Args:
-        path: the file.
-        content: contents to load instead of the file.
-        threads: inside an operator.
-        parallel: whether the threads run operators concurrently instead, each with one.
+    Threads work inside an operator; if parallel, they run operators concurrently instead, each with one.
     """
 
     def __init__(

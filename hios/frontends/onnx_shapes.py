@@ -45,16 +45,9 @@ def fix_shapes(
 
 
 def fix_values(model: ModelProto, shapes: Shapes) -> dict[str, Sequence[int]]:
-    """Turn inputs that are one integer, such as a sampling rate, into constants if the user gives a value.
+    """Turn inputs that are one integer, such as a sampling rate, into constants if given; the shapes of other inputs.
 
     What depends on it, such as which branch is taken, is then known before the run.
-
-    Args:
-        model: is changed.
-        shapes: by input name; of an input without dimensions, its value.
-
-    Returns:
-        The shapes of the other inputs.
     """
     rest = dict(shapes)
     for value in list(model.graph.input):

@@ -42,14 +42,10 @@ def copied(program: ExportedProgram) -> ExportedProgram:
 
 
 def plain(program: ExportedProgram, name: str) -> ExportedProgram:
-    """A program with tensors only, in structures that need no lookup by name when loaded.
+    """The program, changed in place: with tensors only, in structures that need no lookup by name when loaded.
 
     Outputs that are None are left out. Outputs become a flat tuple if they are not all tensors, or if they are in a
     container of a custom type, such as a named tuple.
-
-    Args:
-        program: is changed.
-        name: of the program or model, for messages.
 
     Raises:
         UnsupportedError: an input is no tensor, or an output neither a tensor nor None.

@@ -79,12 +79,7 @@ def canonical(module: tvm.IRModule) -> relax.Function:
 
 
 def read(function: relax.Function, parameters: Mapping[str, Weight], origins: Mapping[str, Origin]) -> Lowered:
-    """Read a canonical Relax function into calls.
-
-    Args:
-        function: bindings of calls, tuples and constants.
-        parameters: the weight behind each parameter of the function, by name; its other parameters are inputs.
-        origins: where the value of a variable comes from, by the variable's name.
+    """Read a canonical Relax function into calls; its parameters without a weight are inputs.
 
     Raises:
         UnsupportedError: an expression or argument that a graph cannot hold, or a shape that is not fixed.
@@ -93,14 +88,10 @@ def read(function: relax.Function, parameters: Mapping[str, Weight], origins: Ma
 
 
 def origins(module: tvm.IRModule, made: Iterable[tuple[Origin, Any]]) -> dict[str, Origin]:
-    """The origin of each Relax variable.
+    """The origin of each Relax variable of a module as the importer left it, from the nodes in order with their values.
 
     An importer visits the nodes of a model in order. The last variable that it binds for a node is the value of the
     node, unless that is not a variable, or one that was bound before.
-
-    Args:
-        module: what was imported, as the importer left it.
-        made: the nodes in order, each with its value: a Relax expression, or several.
     """
     names = [binding.var.name for block in module["main"].body.blocks for binding in block.bindings]
     position = {name: number for number, name in enumerate(names)}

@@ -87,14 +87,7 @@ class GraphWiring:
 
 
 def frames(wiring: GraphWiring, blocks: Sequence[Sequence[int]], widths: Sequence[float], widest: float) -> list[Frame]:
-    """The frames of all blocks in reading order.
-
-    Args:
-        wiring: the graph.
-        blocks: operators by block, each in topological order; every operator in one block.
-        widths: of every operator's box.
-        widest: a block that needs more is cut; one column is never cut.
-    """
+    """The frames of all blocks in reading order; a block that needs more than the widest is cut, one column never."""
     drawn = []
     for number, block in enumerate(blocks):
         predecessors = {v: [wiring.edges[edge][0] for edge in wiring.into[v]] for v in block}

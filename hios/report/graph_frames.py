@@ -53,13 +53,7 @@ class Plan:
 
 
 def plan(frames: Sequence[Frame], hops: Iterable[Hop], widest: float) -> Plan:
-    """Put the frames on a page and lead the values from one to another.
-
-    Args:
-        frames: in reading order.
-        hops: every value that passes from a frame to another.
-        widest: width of the page in pixels, but for a frame that needs more.
-    """
+    """Put frames, in reading order, on a page no wider than asked or than one of them, and lead values between them."""
     return _Planner(frames, sorted(set(hops)), widest).plan()
 
 

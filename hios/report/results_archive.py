@@ -187,15 +187,7 @@ def _machine() -> MachineDescription:
 def write_archived_page(archive: Path, output: Path, tables: Path) -> ArchiveFile:
     """Recreate the page of an archive and its tables; the same version of hios writes the same bytes.
 
-    Links on the page lead to files beside it: those of the archive, where it is unpacked.
-
-    Args:
-        archive: as `hios archive` writes it.
-        output: the HTML page.
-        tables: folder for the tables as CSV and LaTeX.
-
-    Returns:
-        What ``archive.json`` holds.
+    Links on the page lead to files beside it: those of the archive, where it is unpacked. Returns ``archive.json``.
 
     Raises:
         ArtifactError: the archive is damaged, is not what it lists, or is none; or an output cannot be written.

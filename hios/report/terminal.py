@@ -94,11 +94,8 @@ def look(stream: TextIO, *, width: int | None = None, parts: int | None = None, 
 def draw(schedule: Schedule, look: Look, types: Mapping[str, str]) -> str:
     """The schedule as text, lines no longer than the width.
 
-    Args:
-        schedule: what to draw; its placements may break the rules of a schedule, they are drawn as they are.
-        look: how to draw.
-        types: type of every operator, which bars are colored by; empty if unknown: then stages, or the operators of
-            a stream, have two colors in turn.
+    Placements may break the rules of a schedule, they are drawn as they are. Without types of operators, stages, or the
+    operators of a stream, have two colors in turn.
     """
     facts = [(name.lower(), text) for name, text in summary(schedule)]
     facts += [(f"device {use.device}", str(use)) for use in device_uses(schedule)]
