@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from hios.csv_tables import aligned
 from hios.errors import ArtifactError
 from hios.machine import BUSY
 
@@ -118,7 +117,12 @@ class Report:
         if not self.ways:
             return lines[0]
         rows = [_HEADING, *(way.cells() for way in self.ways)]
-        lines += [f"  {line}" for line in aligned(rows, "<>>>>>><")]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADING))]
+        lines += [
+            "  "
+            + "  ".join(f"{cell:{align}{width}}" for cell, align, width in zip(row, "<>>>>>><", widths, strict=True))
+            for row in rows
+        ]
         runs = max((way.runs for way in self.candidates), default=0)
         taken = "kept from an earlier call, measured" if self.cached else "measured"
         busy = f"; other work kept the cores {self.busy_share:.0%} busy" if self.provisional else ""
