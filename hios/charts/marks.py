@@ -102,12 +102,7 @@ def fill(rows: Rows) -> alt.FillOpacity:
 
 
 def colors(names: Sequence[str], field: str) -> dict[str, Any]:
-    """Encodings of fill and stroke by series.
-
-    Args:
-        names: of the series, in the order of the legend.
-        field: column that holds them.
-    """
+    """Encodings of fill and stroke by series, named in a column; names in the order of the legend."""
     import altair as alt
 
     palette = series_colors(names)
@@ -128,14 +123,9 @@ def inline(rows: Rows) -> alt.Chart:
 
 
 def lines(rows: Rows, *, x: alt.X, y: alt.Y, series: str) -> alt.LayerChart | alt.FacetChart:
-    """Lines with points: a line for every series and mark.
+    """Lines with points: a line for every value of the column ``series``, and every mark.
 
-    Args:
-        rows: with the columns of ``x`` and ``y``, ``mark``, the series, and ``description``, which is shown when the
-            pointer is on a point.
-        x: the horizontal axis.
-        y: the vertical axis.
-        series: column that names the series.
+    Rows have the columns of the axes, ``mark``, the series, and ``description``, which is shown at the pointer.
     """
     import altair as alt
 
@@ -149,14 +139,9 @@ def lines(rows: Rows, *, x: alt.X, y: alt.Y, series: str) -> alt.LayerChart | al
 
 
 def bars(rows: Rows, *, x: alt.X, y: alt.Y, series: str, beside: alt.XOffset | alt.YOffset) -> alt.Chart:
-    """Bars, filled if measured and outlined otherwise.
+    """Bars of rows as `lines` takes them, filled if measured and outlined otherwise.
 
-    Args:
-        rows: as `lines` takes them.
-        x: the horizontal axis.
-        y: the vertical axis.
-        series: column that names the series.
-        beside: column by which bars of one place stand side by side: XOffset of upright bars, YOffset of others.
+    ``beside`` is the column by which bars of one place stand side by side: XOffset of upright bars, YOffset of others.
     """
     import altair as alt
 

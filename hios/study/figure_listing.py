@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hios.artifacts import Json
+from hios.csv_tables import aligned
 from hios.study.figure_data import SESSION_TIMES
 from hios.study.registry import Figure
 from hios.study.undrawn_figures import source_text
@@ -54,13 +55,9 @@ def listing(figures: Iterable[Figure], results: Path) -> str:
         seconds = "" if figure.missing else f"{figure.seconds:g} s"
         needs, sessions = ", ".join(figure.needs), ", ".join(figure.sessions) or "none"
         rows.append((figure.id, needs, "" if figure.missing else sessions, seconds, state(figure, results)))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    lines = [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows
-    ]
     return "\n".join(
         [
-            *(line.rstrip() for line in lines),
+            *aligned(rows, "<"),
             "",
             "Time is that of drawing, once the sessions are there. These take on two idle cores:",
             *(f"  {session}: {time}" for session, time in SESSION_TIMES.items()),
