@@ -36,7 +36,7 @@ from hios.frontends.model_registry import build_model
 from hios.machine import busy_share, usable_cores
 from hios.optimizing.optimized_module import torch_threads
 from hios.optimizing.report import Report, WayReport
-from hios.optimizing.tracing import trace
+from hios.optimizing.tracing import export, extract
 from hios.platforms.cpu.engine import Engine, Task
 from hios.schedule import StagedPlan
 from hios.statistics import interval, spread
@@ -153,7 +153,7 @@ def overhead() -> None:
     cores = usable_cores()
     for megabytes in (0.001, 1.0):
         x = torch.randn(1, int(megabytes * 250_000))
-        traced = trace(model, [x], {}, "overhead", "operator")
+        traced = extract(export(model, [x], {}), "overhead", "operator")
         first, second = traced.graph.order
         tasks = {
             "1 worker": Task(StagedPlan(((((first,),), ((second,),)),))),

@@ -72,7 +72,7 @@ def hios(
     _compiled.append((weakref.ref(optimized), optimized.report))
     if optimized.runner is None and not optimized.threads:
         return gm.forward
-    return _Part(gm, bound, optimized, static)
+    return _CompiledPart(gm, bound, optimized, static)
 
 
 def reports() -> tuple[Report, ...]:
@@ -131,7 +131,7 @@ class ModelPart(nn.Module):
         return part(*values)
 
 
-class _Part:
+class _CompiledPart:
     """What Dynamo calls: the optimized part, or the part itself where parameters or buffers are others.
 
     Dynamo uses what it compiled for one module also for others of the same code.

@@ -46,32 +46,44 @@ from hios.platforms import require_options
 )
 @measuring_options
 @trust_option
-def command(schedules: tuple[Path, ...], trust: bool, **given: Any) -> None:
+def command(
+    graph: Path,
+    weights: Path,
+    schedules: tuple[Path, ...],
+    transport: str,
+    output: Path,
+    program: Path | None,
+    trust: bool,
+    **settings: Any,
+) -> None:
     """Run SCHEDULES of GRAPH over several processes, one for each device, on one node or several.
 
     A launcher starts this command on every rank with the same arguments, for example: torchrun --nproc-per-node 2 -m
     hios distribute graph.json weights.safetensors schedule.json --transport gloo --output run.json
     """
-    check_measuring(given)
-    require_options(given["platform"], {}, cores_per_device=given["cores_per_device"])
-    refuse_overwriting([given["graph"], given["weights"], given["program"], *schedules], [given["output"]])
-    if given["transport"] == "mpi":
+    check_measuring(settings)
+    require_options(settings["platform"], {}, cores_per_device=settings["cores_per_device"])
+    refuse_overwriting([graph, weights, program, *schedules], [output])
+    if transport == "mpi":
         from hios.runtime.distributed.mpirun_guard import guard
 
         guard()
     from hios.runtime.distributed.distributed_session import Job
     from hios.runtime.distributed.distributed_session import distribute as run
     from hios.runtime.run_table import latency_table
+    from hios.runtime.session import Settings
 
     began = time.monotonic()
-    record = run(Job(schedules=schedules, trusted=trust, **given))
+    # The devices are the ranks, whose number is known once they are connected.
+    measuring = Settings(devices=0, **settings)
+    record = run(Job(graph, weights, schedules, output, transport, measuring, program, trust))
     if record is None:
         return  # rank 0 speaks for all
     off = max(result.largest_difference for result in record.results)
     platform = record.platform
     click.echo(latency_table(record))
     click.echo(
-        f"{given['output']}: medians of {record.runs} runs on {platform.devices} rank(s) over "
+        f"{output}: medians of {record.runs} runs on {platform.devices} rank(s) over "
         f"{platform.transport} in {time.monotonic() - began:.0f} s; outputs differ from "
         f"{RUNTIMES.get(record.checked_against or '', 'the sequential schedule')} by {off:.2g} at most, allowed "
         f"{record.tolerance:g}"

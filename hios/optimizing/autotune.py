@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from hios.errors import HiosError
-from hios.machine import BUSY, OtherWork, busy_share, usable_cores
+from hios.machine import BUSY, OtherWork, busy_share
 from hios.optimizing import choice_cache, runtimes
 from hios.optimizing.budget import Budget
 from hios.optimizing.cache_key import model_key, state_digest
-from hios.optimizing.candidates import EAGER, SCHEDULE, Candidate, itself
+from hios.optimizing.candidates import EAGER, SCHEDULE, Candidate
 from hios.optimizing.choice_cache import ChoiceCache, ModelStore
-from hios.optimizing.optimize_options import Options
 from hios.optimizing.optimized_module import warn
-from hios.optimizing.preparation import Preparation, Prepared
+from hios.optimizing.preparation import Preparation, Subject
 from hios.optimizing.race import FEWEST_ROUNDS, Race
 from hios.optimizing.report import Report, WayReport
 from hios.optimizing.schedule_candidates import SCHEDULERS
-from hios.optimizing.tracing import Inputs, export, extract
+from hios.optimizing.tracing import export, extract
 from hios.platforms.cpu.cpu_environment import surroundings
 from hios.platforms.cpu.engine import Engine
 from hios.profiling.measurement_cache import now
@@ -61,64 +59,38 @@ class Tuned(NamedTuple):
     race: Race | None = None
 
 
-@dataclass
 class Autotune:
-    """A model whose candidates are compared.
+    """The choice for one model: the cached one, or the winner of a race between all candidates."""
 
-    Args:
-        model: has no side effects, so it may run as often as needed.
-        args: example inputs.
-        kwargs: example inputs by keyword.
-        options: what the user asks for.
-        divisions: cores of every device, for each way to divide the machine that is considered.
-        inputs: what the model takes.
-    """
-
-    model: nn.Module
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
-    options: Options
-    divisions: list[list[list[int]]]
-    inputs: Inputs
-
-    def __post_init__(self) -> None:
-        self.name = type(self.model).__name__
-        self.threads = torch.get_num_threads()
-        #: Cores of one device that has them all: those of the devices, or as many as torch uses.
-        self.everything = usable_cores()[: max(*(sum(map(len, own)) for own in self.divisions), self.threads)]
-        self.tensors = self.inputs.required(self.args, self.kwargs)
+    def __init__(self, subject: Subject) -> None:
+        self.subject, self.options = subject, subject.options
         self._key = self._choice_key()
-        folder = self.options.folder()
-        self._folder = folder
+        self._folder = folder = self.options.folder()
         self._choices = ChoiceCache(None if folder is None else folder / "choices", self._key)
         self._store = ModelStore(None if folder is None else folder / "models")
-
-    @property
-    def other_work(self) -> Callable[[Sequence[int]], OtherWork]:
-        """Measures how busy other processes keep cores."""
-        return OtherWork
 
     @functools.cached_property
     def _state(self) -> str:
         """Hash of the weights; empty if they cannot be hashed, such as sparse tensors, and then nothing is cached."""
         try:
-            return state_digest(self.model)
+            return state_digest(self.subject.model)
         except (RuntimeError, TypeError):
             return ""
 
     def _choice_key(self) -> dict[str, object]:
         """Everything that a choice depends on."""
+        subject = self.subject
         algorithms = SCHEDULERS if self.options.algorithm == "auto" else (self.options.algorithm,)
         modules = [find(algorithm).run.__module__ for algorithm in algorithms]
         others = [module for module in modules if module.partition(".")[0] != "hios"]
         known = versions()
         return {
-            "model": model_key(self.model, self.tensors),
-            "class": self.name,
-            "inputs": self.inputs.described,
-            "settings": [surroundings(own) for own in self.divisions],
-            "cores": [self.divisions, self.everything],
-            "threads": self.threads,
+            "model": model_key(subject.model, subject.tensors),
+            "class": subject.name,
+            "inputs": subject.inputs.described,
+            "settings": [surroundings(own) for own in subject.divisions],
+            "cores": [subject.divisions, subject.everything],
+            "threads": subject.threads,
             "units": self.options.units,
             "ways": list(self.options.ways),
             "algorithms": [self.options.algorithm, *algorithms],
@@ -130,7 +102,7 @@ class Autotune:
 
     def kept(self) -> tuple[Report, Candidate] | None:
         """The cached choice of an earlier call; None if there is none."""
-        return self._choices.get(self.name)
+        return self._choices.get()
 
     def restored(self, report: Report, candidate: Candidate) -> Tuned:
         """The cached choice, loaded from the cache, or prepared again if the weights have changed.
@@ -147,10 +119,9 @@ class Autotune:
             except HiosError:
                 pass  # damaged: prepared again below
         with self._store.workspace() as workspace:
-            exported = export(self.model, self.args, self.kwargs)
+            exported = export(self.subject.model, self.subject.args, self.subject.kwargs)
             if candidate.kind == SCHEDULE:
-                traced = extract(exported, self.name, self.options.units)
-                choice_cache.write_graph(workspace, traced.graph, traced.weights)
+                choice_cache.write_graph(workspace, *extract(exported, self.subject.name, self.options.units))
             else:
                 path = runtimes.file(candidate.kind, workspace, candidate.threads)
                 runtimes.convert(candidate.kind, exported.program, path, candidate.threads)
@@ -162,23 +133,22 @@ class Autotune:
     def _loaded(self, report: Report, candidate: Candidate, folder: Path) -> Tuned:
         if candidate.kind != SCHEDULE:
             path = runtimes.file(candidate.kind, folder, candidate.threads)
-            run = runtimes.load(candidate.kind, path, candidate.threads, [value.stride() for value in self.tensors])
+            run = runtimes.load(
+                candidate.kind, path, candidate.threads, [value.stride() for value in self.subject.tensors]
+            )
             return Tuned(report, candidate, run)
         graph, weights = choice_cache.read_graph(folder)
-        task, cores = candidate.alone(graph, self.divisions, self.everything)
+        task, cores = candidate.alone(graph, self.subject.divisions, self.subject.everything)
         engine = Engine(graph, weights, {candidate.label: task}, cores, self.options.timeout_s)
         return Tuned(report, candidate, functools.partial(engine.run, candidate.label), engine.close)
 
-    def raced(
-        self, budget: Budget, latency_ms: float, expected: list[Tensor], flat: Callable[[Any], list[Tensor]]
-    ) -> Tuned:
+    def raced(self, budget: Budget, latency_ms: float, expected: list[Tensor]) -> Tuned:
         """Prepare the candidates, race them and choose one; cached unless other processes kept the cores busy.
 
         Args:
             budget: what is left of it.
             latency_ms: of the model itself.
             expected: the model's output tensors for the example inputs.
-            flat: the tensors of what the model returned.
 
         Raises:
             HiosError: a way that was asked for by name cannot be taken, or the cache cannot be written.
@@ -186,20 +156,9 @@ class Autotune:
         round_s = _FINALISTS * latency_ms / 1e3
         reserve_s = min(max(FEWEST_ROUNDS * round_s, _LEAST_SHARE * budget.seconds), _RACE_SHARE * budget.seconds)
         with self._store.workspace() as workspace:
-            preparation = Preparation(
-                self.model,
-                self.args,
-                self.kwargs,
-                self.options,
-                self.divisions,
-                self.everything,
-                budget,
-                workspace,
-                reserve_s,
-                flat,
-            )
+            preparation = Preparation(self.subject, budget, workspace, reserve_s)
             try:
-                preparation.prepare(itself(self.threads))
+                preparation.prepare()
                 tuned = self._race(preparation, budget, expected)
                 if tuned.report.provisional and self.options.is_auto:
                     return tuned
@@ -211,32 +170,33 @@ class Autotune:
                 raise
 
     def _race(self, preparation: Preparation, budget: Budget, expected: list[Tensor]) -> Tuned:
-        ready, busy = preparation.ready, busy_share(self.everything)
+        subject, ready, busy = self.subject, preparation.ready, busy_share(self.subject.everything)
         if busy > BUSY and self.options.is_auto:
             warn(
-                f"{self.name} is optimized while other work keeps the cores {busy:.0%} busy: what is chosen may not be "
-                "the fastest, and is not kept; the choice is made again, in the course of later calls, once they are "
-                "idle"
+                f"{subject.name} is optimized while other work keeps the cores {busy:.0%} busy: what is chosen may "
+                "not be the fastest, and is not kept; the choice is made again, in the course of later calls, once "
+                "they are idle"
             )
-        others = OtherWork(self.everything)
-        children = preparation.engine.process_ids if preparation.engine is not None else []
+        others = OtherWork(subject.everything)
         race = Race(
             [entry.candidate for entry in ready.values()],
-            lambda candidate: ready[candidate.label].run(self.tensors),
+            lambda candidate: ready[candidate.label].run(subject.tensors),
             expected,
             self.options.tolerance,
             budget.deadline,
-            [] if self.options.is_auto else [e.candidate.label for e in ready.values() if self._is_asked_for(e)],
+            []
+            if self.options.is_auto
+            else [e.candidate.label for e in ready.values() if self.options.asks_for(e.candidate.kind)],
             lambda what, share: budget.show(what),
             functools.cache(functools.partial(self._rounding, preparation, expected)),
         )
         race.measure()
-        busy = max(busy, others.share(children))
+        busy = max(busy, others.share(preparation.process_ids))
         candidate, reason = race.chosen()
         if busy > BUSY and self.options.is_auto:
             reason = "chosen while other work kept the cores busy, so nothing is claimed of how fast it is"
         report = Report(
-            self.name,
+            subject.name,
             candidate.label,
             reason,
             rows(race, preparation),
@@ -254,7 +214,7 @@ class Autotune:
             return 0.0
         from hios.frontends.rounding import rounding_errors  # loads much of torch, which a start from the cache lacks
 
-        errors = rounding_errors(exported.program, exported.inputs.required(self.args, self.kwargs))
+        errors = rounding_errors(exported.program, self.subject.tensors)
         return explained_share(errors, expected) if errors and len(errors) == len(expected) else 0.0
 
     def settled(self, tuned: Tuned, race: Race, busy: float) -> Tuned:
@@ -280,17 +240,13 @@ class Autotune:
         run = preparation.ready[candidate.label].run
         return self._alone(Tuned(report, candidate, run, preparation.close, preparation), preparation)
 
-    def _is_asked_for(self, entry: Prepared) -> bool:
-        """Whether it is the candidate that the user chose, whatever is measured."""
-        return self.options.asks_for(entry.candidate.kind)
-
     def _keep(self, tuned: Tuned, preparation: Preparation, workspace: Path) -> None:
         """Write the choice and what runs it."""
         self._choices.put(tuned.report, tuned.candidate)
         if tuned.candidate.kind == EAGER or self._folder is None or not self._state:
             return
         if tuned.candidate.kind == SCHEDULE and preparation.traced is not None:
-            choice_cache.write_graph(workspace, preparation.traced.graph, preparation.traced.weights)
+            choice_cache.write_graph(workspace, *preparation.traced)
         choice_cache.leave_only(workspace, tuned.candidate)
         self._store.keep(self._key, self._state, workspace)
 
@@ -317,20 +273,24 @@ def rows(race: Race, preparation: Preparation) -> tuple[WayReport, ...]:
     today = race.candidates[0].label
     made: list[WayReport] = []
     for label, entry in preparation.ready.items():
+        row = WayReport(label, entry.candidate.kind, memory_mb=entry.memory_mb, prepare_s=round(entry.prepare_s, 2))
         if label in reported:
-            made.append(_row(entry, "raced", "", reported[label], reported[today]))
+            row = _measured(row, reported[label], reported[today])
         elif label in race.left:
             why = f"left the race as clearly slower after {len(race.left[label])} rounds"
-            made.append(_row(entry, "slower", why, race.left[label], race.today_ms))
+            row = _measured(replace(row, outcome="slower", why=why), race.left[label], race.today_ms)
         elif label in race.wrong:
             why = f"its outputs differ by {race.wrong[label]:.3g} of their size"
-            made.append(_row(entry, "different", why))
+            row = replace(row, outcome="different", why=why)
         elif label in race.failed:
-            made.append(_row(entry, "refused", race.failed[label]))
+            row = replace(row, outcome="refused", why=race.failed[label])
         elif not reported or label in race.latencies or (warm_ms := race.warm_ms(label)) is None:
-            made.append(_row(entry, "not started", "the budget (budget_s) was spent before it could be compared"))
+            why = "the budget (budget_s) was spent before it could be compared"
+            row = replace(row, outcome="not started", why=why)
         else:
-            made.append(_row(entry, "slower", "left the race while warming up, as clearly slower", [warm_ms]))
+            why = "left the race while warming up, as clearly slower"
+            row = _measured(replace(row, outcome="slower", why=why), [warm_ms])
+        made.append(row)
     made.sort(key=lambda way: way.outcome != "raced")
     return (*made, *preparation.absent)
 
@@ -357,19 +317,8 @@ def raced_again(ways: tuple[WayReport, ...], race: Race) -> tuple[WayReport, ...
     return tuple(sorted(again, key=lambda way: way.outcome != "raced"))
 
 
-def _row(
-    entry: Prepared, outcome: str, why: str, times: list[float] | None = None, base: list[float] | None = None
-) -> WayReport:
-    candidate = entry.candidate
-    about = WayReport(
-        candidate.label, candidate.kind, outcome, why, memory_mb=entry.memory_mb, prepare_s=round(entry.prepare_s, 2)
-    )
-    if not times:
-        return about
-    return _measured(about, times, base)
-
-
-def _measured(about: WayReport, times: list[float], base: list[float] | None) -> WayReport:
+def _measured(about: WayReport, times: list[float], base: Sequence[float] = ()) -> WayReport:
+    """A row with times, and with the speedup over those of the model in the same rounds, if they are known."""
     median, p20, p80 = spread(times)
     row = replace(about, median_ms=median, p20_ms=p20, p80_ms=p80, runs=len(times))
     if not base:

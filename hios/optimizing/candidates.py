@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
 
 from hios import artifacts
 from hios.errors import ArtifactError, HiosError
@@ -79,39 +81,24 @@ class Candidate:
     def to_json(self) -> dict[str, object]:
         """The entry for the cache."""
         schedule = self.schedule and {"format_version": artifacts.FORMAT_VERSION, **self.schedule.to_json()}
-        return {
-            "label": self.label,
-            "kind": self.kind,
-            "threads": self.threads,
-            "schedule": schedule,
-            "wide": self.wide,
-        }
+        return {**msgspec.to_builtins(replace(self, schedule=None)), "schedule": schedule}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Candidate:
         """The candidate of a cache entry.
 
         Raises:
-            HiosError: it is not what ``to_json`` gave.
+            HiosError, KeyError, TypeError or msgspec.ValidationError: it is not what ``to_json`` gave.
         """
-        try:
-            label, kind, threads, schedule, wide = (
-                data[name] for name in ("label", "kind", "threads", "schedule", "wide")
-            )
-        except (KeyError, TypeError) as error:
-            raise ArtifactError(f"a way to run a model lacks {error}") from error
-        scheduled = kind == SCHEDULE
-        if not isinstance(label, str) or kind not in WAYS or not isinstance(threads, int):
-            raise ArtifactError(f"a way to run a model has a label, a number of threads, and is one of {WAYS}")
-        if (schedule is not None) != scheduled or (threads > 0) == scheduled:
-            raise ArtifactError("a way to run a model is a runtime with threads, or a schedule")
-        if schedule is None:
-            return cls(label, kind, threads)
-        artifacts.validate(schedule, "schedule", label)
-        read = Schedule.from_json(schedule, label)
-        if wide and read.devices != 1:
-            raise HiosError(f"{label}: found {read.devices} devices with all cores; allowed: one")
-        return cls(label, SCHEDULE, schedule=read, wide=bool(wide))
+        schedule = None if data["schedule"] is None else Schedule.from_json(data["schedule"], data["label"])
+        candidate = replace(msgspec.convert({**data, "schedule": None}, cls), schedule=schedule)
+        scheduled = candidate.kind == SCHEDULE
+        unknown = candidate.kind not in WAYS or (schedule is not None) != scheduled
+        if unknown or (candidate.threads > 0) == scheduled:
+            raise ArtifactError(f"a way to run a model is a runtime with threads, or a schedule, of {WAYS}")
+        if candidate.wide and (schedule is None or schedule.devices != 1):
+            raise ArtifactError(f"{candidate.label}: only a schedule of one device has all cores")
+        return candidate
 
 
 def itself(threads: int) -> Candidate:

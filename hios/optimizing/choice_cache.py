@@ -14,9 +14,11 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -48,15 +50,9 @@ class ChoiceCache:
         self._entries = None if folder is None else JsonCache(folder, _ADVICE)
         self._key = key
 
-    def get(self, model: str) -> tuple[Report, Candidate] | None:
-        """The report for a model of this class, and the candidate; None if there is no usable entry."""
-        if self._entries is None:
-            return None
-
-        def chosen(entry: Any) -> tuple[Report, Candidate]:
-            return Report.from_json(entry["report"], model), Candidate.from_json(entry["way"])
-
-        return self._entries.get(self._key, chosen)
+    def get(self) -> tuple[Report, Candidate] | None:
+        """The report, and the candidate; None if there is no usable entry."""
+        return None if self._entries is None else self._entries.get(self._key, _choice)
 
     def put(self, report: Report, candidate: Candidate) -> None:
         """Store a choice.
@@ -65,7 +61,15 @@ class ChoiceCache:
             ArtifactError: the folder cannot be written.
         """
         if self._entries is not None:
-            self._entries.put(self._key, {"report": report.to_json(), "way": candidate.to_json()})
+            members = {"report": msgspec.to_builtins(report), "way": candidate.to_json()}
+            self._entries.put(self._key, members)
+
+
+def _choice(entry: Any) -> tuple[Report, Candidate]:
+    report = replace(msgspec.convert(entry["report"], Report), cached=True)
+    if any(way.outcome == "raced" and way.median_ms is None for way in report.ways):
+        raise ArtifactError("a choice in the cache is damaged: a way that raced has no times")
+    return report, Candidate.from_json(entry["way"])
 
 
 class ModelStore:

@@ -7,6 +7,7 @@ how busy the cores have been since the last check, which takes less than a milli
 
 from __future__ import annotations
 
+import functools
 import random
 import statistics
 import threading
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from hios.machine import BUSY, OtherWork
 from hios.optimizing.candidates import Candidate
-from hios.optimizing.race import FEWEST_ROUNDS, Race
+from hios.optimizing.race import FEWEST_ROUNDS, Race, timed
 from hios.optimizing.runtimes import Run
 
 #: Seconds between two checks whether other processes keep the cores busy.
@@ -38,7 +39,6 @@ class OnlineRace:
         cores: that have to be idle.
         children: process numbers of this process's own workers.
         settled: called with the race once it is over, from the call that ends it.
-        other_work: measures how busy others keep the cores.
     """
 
     candidates: Sequence[Candidate]
@@ -47,9 +47,8 @@ class OnlineRace:
     cores: Sequence[int]
     children: Sequence[int]
     settled: Callable[[Race, float], None]
-    other_work: Callable[[Sequence[int]], OtherWork] = OtherWork
-    #: Milliseconds of every round of this stage, by label; None while the cores are busy.
-    _rounds: dict[str, list[float]] | None = field(default=None, init=False)
+    #: Holds the rounds of this stage; None while the cores are busy.
+    _race: Race | None = field(default=None, init=False)
     _qualified: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -59,9 +58,8 @@ class OnlineRace:
 
     def _look(self) -> None:
         """Start waiting for idle cores."""
-        self._rounds, self._qualified = None, False
-        self._racing, self._turns = list(self.candidates), list[Candidate]()
-        self._work = self.other_work(self.cores)
+        self._race, self._qualified, self._turns = None, False, list[Candidate]()
+        self._work = OtherWork(self.cores)
         self._looked = time.monotonic()
 
     def run(self, tensors: list[Tensor]) -> list[Tensor]:
@@ -69,11 +67,11 @@ class OnlineRace:
         if not self._lock.acquire(blocking=False):  # another thread's call is being timed
             return self.runs[self.provisional](tensors)
         try:
-            if self._rounds is None:
+            if self._race is None:
                 self._wait()
-            if self._rounds is None:
+            if self._race is None:
                 return self.runs[self.provisional](tensors)
-            return self._timed(tensors, self._rounds)
+            return self._timed(tensors, self._race)
         finally:
             self._lock.release()
 
@@ -84,37 +82,33 @@ class OnlineRace:
         busy = self._work.share(self.children)
         self._look()
         if busy <= BUSY:
-            self._rounds = {candidate.label: [] for candidate in self._racing}
+            self._race = self._among(self.candidates)
 
-    def _timed(self, tensors: list[Tensor], rounds: dict[str, list[float]]) -> list[Tensor]:
+    def _among(self, racing: Sequence[Candidate]) -> Race:
+        """A race without rounds, of some of the candidates."""
+        race = Race(self.candidates, lambda candidate: [], [], 0.0)
+        race.latencies = {candidate.label: [] for candidate in racing}
+        return race
+
+    def _timed(self, tensors: list[Tensor], race: Race) -> list[Tensor]:
         if not self._turns:
-            self._turns = list(self._racing)
+            self._turns = [candidate for candidate in self.candidates if candidate.label in race.latencies]
             self._shuffle(self._turns)
         candidate = self._turns.pop()
-        began = time.perf_counter_ns()
-        outputs = self.runs[candidate.label](tensors)
-        rounds[candidate.label].append((time.perf_counter_ns() - began) / 1e6)
+        outputs, took_ms = timed(functools.partial(self.runs[candidate.label], tensors))
+        race.latencies[candidate.label].append(took_ms)
         if not self._turns:
-            self._end_round(rounds)
+            self._end_round(race)
         return outputs
 
-    def _end_round(self, rounds: dict[str, list[float]]) -> None:
-        count = len(rounds[self.candidates[0].label])
+    def _end_round(self, race: Race) -> None:
+        count = len(race.latencies[self.candidates[0].label])
         if not self._qualified and count >= _QUALIFYING:
-            self._qualify(rounds)
+            medians = {label: statistics.median(times) for label, times in race.latencies.items()}
+            self._race, self._qualified = self._among(race.near(self.candidates, medians, _SLOWER)), True
         elif self._qualified and count >= FEWEST_ROUNDS:
             busy = self._work.share(self.children)
             if busy > BUSY:
                 self._look()
-                return
-            race = Race(self.candidates, lambda candidate: [], [], 0.0)
-            race.latencies = rounds
-            self.settled(race, busy)
-
-    def _qualify(self, rounds: dict[str, list[float]]) -> None:
-        medians = {label: statistics.median(times) for label, times in rounds.items()}
-        most = _SLOWER * min(medians.values())
-        today = self.candidates[0]
-        self._racing = [c for c in self._racing if c is today or medians[c.label] <= most]
-        self._rounds = {candidate.label: [] for candidate in self._racing}
-        self._qualified = True
+            else:
+                self.settled(race, busy)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hios import defaults
-from hios.errors import ExampleInputsError, HiosError, UnsupportedError, first_line, missing_extra
+from hios.errors import ExampleInputsError, HiosError, UnsupportedError, missing_extra
 from hios.optimizing.autotune import Autotune, Tuned
 from hios.optimizing.budget import Budget
 from hios.optimizing.cache_key import is_in_files
@@ -21,10 +19,11 @@ from hios.optimizing.candidates import EAGER, Candidate, itself
 from hios.optimizing.guards import Guards, has_hooks
 from hios.optimizing.online_race import OnlineRace
 from hios.optimizing.optimize_options import Options
-from hios.optimizing.optimized_module import OptimizedModule, Runner, torch_threads, warn
-from hios.optimizing.race import Race, outruns
+from hios.optimizing.optimized_module import OptimizedModule, TracedRunner, warn
+from hios.optimizing.preparation import Subject
+from hios.optimizing.race import outruns
 from hios.optimizing.report import Report
-from hios.optimizing.tracing import Inputs, Outputs
+from hios.optimizing.runtimes import Run
 from hios.progress import on_terminals_only
 from hios.tolerances import beyond
 
@@ -138,8 +137,20 @@ def accelerated(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     divisions = options.divisions()
     name = type(model).__name__
     try:
-        with on_terminals_only(), torch.random.fork_rng(devices=[]):
-            return _Optimizer(model, args, kwargs, options, divisions).optimized()
+        if has_hooks(model):
+            raise UnsupportedError("found hooks, which only the model itself calls; allowed: modules without")
+        if torch.is_autocast_enabled("cpu"):
+            raise UnsupportedError(
+                "autocast is on, and would be part of what is optimized; allowed: to optimize outside"
+            )
+        modules = sum(1 for _ in model.modules())
+        with (
+            on_terminals_only(),
+            torch.random.fork_rng(devices=[]),
+            Budget(options.budget_s, name, modules, options.folder()) as budget,
+        ):
+            budget.show("looking for an earlier choice")
+            return _Optimizer(Subject(model, args, kwargs, options, divisions), budget).optimized()
     except ModuleNotFoundError as error:
         if (explained := missing_extra("hios.optimize", error)) is None:
             raise
@@ -151,18 +162,12 @@ def accelerated(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
         return OptimizedModule(model, Report(name, "the model itself", str(error)))
 
 
-@dataclass
 class _Optimizer:
     """Finds the fastest way to run one model."""
 
-    model: nn.Module
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
-    options: Options
-    divisions: list[list[list[int]]]
-
-    def __post_init__(self) -> None:
-        self.name = type(self.model).__name__
+    def __init__(self, subject: Subject, budget: Budget) -> None:
+        self.subject, self.options, self.budget = subject, subject.options, budget
+        self.autotune = Autotune(subject)
 
     def optimized(self) -> OptimizedModule:
         """The optimized module.
@@ -170,64 +175,32 @@ class _Optimizer:
         Raises:
             HiosError: the model cannot be taken, or something failed.
         """
-        if has_hooks(self.model):
-            raise UnsupportedError("found hooks, which only the model itself calls; allowed: modules without")
-        if torch.is_autocast_enabled("cpu"):
-            raise UnsupportedError(
-                "autocast is on, and would be part of what is optimized; allowed: to optimize outside"
-            )
-        modules = sum(1 for _ in self.model.modules())
-        with Budget(self.options.budget_s, self.name, modules, self.options.folder()) as budget:
-            budget.show("looking for an earlier choice")
-            self.inputs = Inputs(self.args, self.kwargs, self.model)
-            autotune = Autotune(self.model, self.args, self.kwargs, self.options, self.divisions, self.inputs)
-            kept = autotune.kept()
-            if kept is not None and kept[1] == itself(autotune.threads):
-                return OptimizedModule(self.model, kept[0])
-            # Once a model is known to have no side effects, it may run as often as needed; a cached choice implies it
-            # was checked.
-            known = kept is not None and is_in_files(self.model)
-            if not known:
-                self._require_pure()
-            if kept is not None and (fast := self._restored(autotune, *kept)) is not None:
-                return fast
-            if known:
-                self._require_pure()
-            return self._raced(autotune, budget)
+        model, kept = self.subject.model, self.autotune.kept()
+        if kept is not None and kept[1] == itself(self.subject.threads):
+            return OptimizedModule(model, kept[0])
+        # Once a model is known to have no side effects, it may run as often as needed; a cached choice implies it
+        # was checked.
+        known = kept is not None and is_in_files(model)
+        if not known:
+            self._require_pure()
+        if kept is not None and (fast := self._restored(*kept)) is not None:
+            return fast
+        if known:
+            self._require_pure()
+        return self._raced()
 
     def _require_pure(self) -> None:
         from hios.optimizing.purity import require_pure  # imports sympy, which a start from the cache does without
 
-        require_pure(self.model, self.args, self.kwargs)
+        require_pure(self.subject.model, self.subject.args, self.subject.kwargs)
 
-    def _once(self, autotune: Autotune) -> list[Tensor]:
-        """Run the model once; returns its tensors and records the structure of its outputs.
-
-        Raises:
-            ExampleInputsError: it cannot run on them.
-            UnsupportedError: none of its outputs is computed.
-        """
-        try:
-            with torch.no_grad():
-                given = self.model(*self.args, **self.kwargs)
-        except Exception as error:  # whatever the model raises
-            raise ExampleInputsError(
-                f"example inputs: {self.name} cannot run on them: {type(error).__name__}: {first_line(error)}"
-            ) from error
-        self.outputs = Outputs(given, autotune.tensors)
-        expected = self.outputs.tensors
-        self.outputs.forget()
-        if not expected:
-            raise UnsupportedError(f"{self.name}: found no output that is computed; required: at least one")
-        return expected
-
-    def _restored(self, autotune: Autotune, report: Report, candidate: Candidate) -> OptimizedModule | None:
+    def _restored(self, report: Report, candidate: Candidate) -> OptimizedModule | None:
         """The cached choice, if it is still correct and faster than the model; otherwise None."""
-        tuned = autotune.restored(report, candidate)
+        tuned = self.autotune.restored(report, candidate)
         try:
-            expected = self._once(autotune)
-            right = candidate.kind == EAGER or self._is_right(tuned, autotune.tensors, expected)
-            fast = self._module(tuned, autotune)
+            expected = self.subject.run_once()
+            right = candidate.kind == EAGER or self._is_right(tuned, expected)
+            fast = self._module(tuned)
             if right and (not self.options.is_auto or self._holds(fast, candidate)):
                 return fast
         except BaseException:
@@ -236,24 +209,24 @@ class _Optimizer:
         tuned.close()
         return None
 
-    def _is_right(self, tuned: Tuned, tensors: list[Tensor], expected: list[Tensor]) -> bool:
-        outputs, tolerance = tuned.run(tensors), max(self.options.tolerance, tuned.report.rounding)
+    def _is_right(self, tuned: Tuned, expected: list[Tensor]) -> bool:
+        outputs, tolerance = tuned.run(self.subject.tensors), max(self.options.tolerance, tuned.report.rounding)
         kinds = [[(value.shape, value.dtype) for value in given] for given in (outputs, expected)]
         return kinds[0] == kinds[1] and beyond(outputs, expected, tolerance) is None
 
-    def _raced(self, autotune: Autotune, budget: Budget) -> OptimizedModule:
+    def _raced(self) -> OptimizedModule:
         """The winner of a race; the model itself if it is too fast for a race to pay off."""
         began = time.perf_counter()
-        expected = self._once(autotune)
+        expected = self.subject.run_once()
         latency_ms = self._eager_ms((time.perf_counter() - began) * 1e3)
-        budget.call_s = latency_ms / 1e3
+        self.budget.call_s = latency_ms / 1e3
         if self.options.is_auto and latency_ms < self.options.least_ms:
             reason = (
                 f"it takes {latency_ms:.2f} ms; below {self.options.least_ms:g} ms (least_ms) waking workers costs "
                 "too much to look for more"
             )
-            return OptimizedModule(self.model, Report(self.name, "the model itself", reason))
-        return self._module(autotune.raced(budget, latency_ms, expected, self.outputs.flat), autotune)
+            return OptimizedModule(self.subject.model, Report(self.subject.name, "the model itself", reason))
+        return self._module(self.autotune.raced(self.budget, latency_ms, expected))
 
     def _eager_ms(self, first_ms: float) -> float:
         """The shortest of a few runs of the model, including the one already made."""
@@ -261,7 +234,7 @@ class _Optimizer:
         with torch.no_grad():
             while len(took) <= _TIMED and sum(took) < _TIMED_MS:
                 began = time.perf_counter()
-                self.model(*self.args, **self.kwargs)
+                self.subject.model(*self.subject.args, **self.subject.kwargs)
                 took.append((time.perf_counter() - began) * 1e3)
         return min(took)
 
@@ -269,46 +242,30 @@ class _Optimizer:
         """Whether a cached choice is still faster than the model itself."""
 
         def run(module: nn.Module) -> Callable[[], Any]:
-            return torch.no_grad()(lambda: module(*self.args, **self.kwargs))
+            return torch.no_grad()(lambda: module(*self.subject.args, **self.subject.kwargs))
 
-        return outruns(run(fast), run(self.model), candidate.busy_cores or torch.get_num_threads() > 1)
+        return outruns(run(fast), run(self.subject.model), candidate.busy_cores or torch.get_num_threads() > 1)
 
-    def _module(self, tuned: Tuned, autotune: Autotune) -> OptimizedModule:
-        if tuned.race is not None:
-            return self._provisional(tuned, autotune)
-        if tuned.candidate.kind == EAGER:
-            threads = 0 if tuned.candidate.threads == autotune.threads else tuned.candidate.threads
-            return OptimizedModule(self.model, tuned.report, threads=threads)
-        runner = Runner(self.inputs, self.outputs, Guards(self.model), tuned.run, tuned.close)
-        return OptimizedModule(self.model, tuned.report, runner)
+    def _module(self, tuned: Tuned) -> OptimizedModule:
+        subject = self.subject
+        if tuned.race is None and tuned.candidate.kind == EAGER:
+            threads = 0 if tuned.candidate.threads == subject.threads else tuned.candidate.threads
+            return OptimizedModule(subject.model, tuned.report, threads=threads)
+        run = tuned.run if tuned.race is None else self._in_turns(tuned, lambda final: fast.settle(final))
+        runner = TracedRunner(subject.inputs, subject.outputs, Guards(subject.model), run, tuned.close)
+        fast = OptimizedModule(subject.model, tuned.report, runner)
+        return fast
 
-    def _provisional(self, tuned: Tuned, autotune: Autotune) -> OptimizedModule:
-        """A module whose choice is repeated during its calls, as other processes kept the cores busy."""
+    def _in_turns(self, tuned: Tuned, settle: Callable[[OptimizedModule], None]) -> Run:
+        """Runs calls by candidates in turns until the choice is repeated, as other processes kept the cores busy."""
         preparation, race = tuned.preparation, tuned.race
         assert preparation is not None  # noqa: S101 - what is chosen for the time being has both
         assert race is not None  # noqa: S101
-        children = preparation.engine.process_ids if preparation.engine is not None else []
-        inputs, outputs, model = self.inputs, self.outputs, self.model
-
-        def itself_on(threads: int, tensors: list[Tensor]) -> list[Tensor]:
-            args, kwargs = inputs.rebuilt(tensors)
-            with torch_threads(threads), torch.no_grad():
-                return outputs.flat(model(*args, **kwargs))
-
-        runs = {
-            entry.candidate.label: functools.partial(itself_on, entry.candidate.threads)
-            if entry.candidate.kind == EAGER
-            else entry.run
-            for entry in preparation.ready.values()
-        }
-
-        def settled(race: Race, busy: float) -> None:
-            final = autotune.settled(tuned, race, busy)
-            fast.settle(self._module(final, autotune))
-
-        online = OnlineRace(
-            race.able(_ABLE), runs, tuned.candidate.label, autotune.everything, children, settled, autotune.other_work
-        )
-        runner = Runner(inputs, outputs, Guards(model), online.run, preparation.close)
-        fast = OptimizedModule(model, tuned.report, runner)
-        return fast
+        return OnlineRace(
+            race.able(_ABLE),
+            {label: entry.run for label, entry in preparation.ready.items()},
+            tuned.candidate.label,
+            self.subject.everything,
+            preparation.process_ids,
+            lambda race, busy: settle(self._module(self.autotune.settled(tuned, race, busy))),
+        ).run

@@ -16,7 +16,7 @@ from hios import errors
 from hios.errors import HiosError
 from hios.optimizing.guards import Guards
 from hios.optimizing.report import Report
-from hios.optimizing.tracing import Inputs, Outputs
+from hios.optimizing.tracing import ModelInputs, ModelOutputs
 
 #: Code in these folders is not the user's.
 _NOT_THE_USER = (str(Path(torch.__file__).parent),)
@@ -47,7 +47,7 @@ def torch_threads(count: int) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Runner:
+class TracedRunner:
     """Runs a traced model elsewhere.
 
     Attributes:
@@ -58,8 +58,8 @@ class Runner:
         close: shuts down the workers, where there are any.
     """
 
-    inputs: Inputs
-    outputs: Outputs
+    inputs: ModelInputs
+    outputs: ModelOutputs
     guards: Guards
     run: Callable[[list[Tensor]], list[Tensor]]
     close: Callable[[], None]
@@ -86,7 +86,7 @@ class OptimizedModule(nn.Module):
     #: An attribute that torch.compile sets; not a change of the model.
     _is_torch_compile: bool = False
 
-    def __init__(self, model: nn.Module, report: Report, runner: Runner | None = None, threads: int = 0) -> None:
+    def __init__(self, model: nn.Module, report: Report, runner: TracedRunner | None = None, threads: int = 0) -> None:
         super().__init__()
         self.report = report
         # The model's own tables, not copies, so that torch sees the same as for the model.

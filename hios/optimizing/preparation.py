@@ -1,4 +1,4 @@
-"""Preparing candidates within the budget: runtimes of the whole model, schedules of its graph."""
+"""A model to be optimized, and preparing its candidates within the budget: other runtimes, and schedules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hios.errors import HiosError, first_line
-from hios.machine import private_bytes
+from hios.errors import ExampleInputsError, HiosError, UnsupportedError, first_line
+from hios.machine import private_bytes, usable_cores
 from hios.optimizing import runtimes
 from hios.optimizing.budget import Budget
 from hios.optimizing.candidates import EAGER, OTHERS, SCHEDULE, Candidate, distinct, in_runtime, itself
 from hios.optimizing.optimize_options import Options
 from hios.optimizing.optimized_module import torch_threads, warn
-from hios.optimizing.report import WayReport
+from hios.optimizing.report import RaceOutcome, WayReport
 from hios.optimizing.runtime_conversion import Conversion
 from hios.optimizing.schedule_candidates import ScheduleProposals, tasks
-from hios.optimizing.tracing import Exported, Traced, export, extract
+from hios.optimizing.tracing import Exported, ModelInputs, ModelOutputs, Traced, export, extract
 from hios.platforms.cpu.engine import Engine
 
 #: Runtimes converted in a separate process: conversion takes long, and can be stopped there.
@@ -32,27 +32,8 @@ _APART = ("onnxruntime", "compile")
 
 
 @dataclass
-class Prepared:
-    """A candidate that is ready to run.
-
-    Attributes:
-        candidate: what it is.
-        run: runs it.
-        prepare_s: seconds that it took, exporting included.
-        memory_mb: memory in addition to the model itself; None if it is not known yet.
-        file: what a runtime was loaded from.
-    """
-
-    candidate: Candidate
-    run: runtimes.Run
-    prepare_s: float
-    memory_mb: float | None = None
-    file: Path | None = None
-
-
-@dataclass
-class Preparation:
-    """Everything prepared for one model; closing it stops the workers and releases the rest.
+class Subject:
+    """A model that is optimized, with its example inputs and what the user asks for.
 
     Args:
         model: has no side effects, so it may run as often as needed.
@@ -60,49 +41,109 @@ class Preparation:
         kwargs: example inputs by keyword.
         options: what the user asks for.
         divisions: cores of every device, for each way to divide the machine that is considered.
-        everything: cores of one device that has them all.
-        budget: what is left of it.
-        folder: for files of runtimes.
-        reserve_s: seconds of the budget that are for the race.
-        flat: the tensors of what the model returned.
+
+    Raises:
+        HiosError: the model does not take these inputs, or they are not plain tensors.
     """
 
     model: torch.nn.Module
     args: Sequence[Any]
-    kwargs: Any
+    kwargs: Mapping[str, Any]
     options: Options
     divisions: list[list[list[int]]]
-    everything: list[int]
+
+    def __post_init__(self) -> None:
+        self.name = type(self.model).__name__
+        self.threads = torch.get_num_threads()
+        #: Cores of one device that has them all: those of the devices, or as many as torch uses.
+        self.everything = usable_cores()[: max(*(sum(map(len, own)) for own in self.divisions), self.threads)]
+        self.inputs = ModelInputs(self.args, self.kwargs, self.model)
+        self.tensors = self.inputs.required(self.args, self.kwargs)
+
+    def run_once(self) -> list[Tensor]:
+        """Run the model once; returns its tensors and records the structure of its outputs.
+
+        Raises:
+            ExampleInputsError: it cannot run on them.
+            UnsupportedError: none of its outputs is computed.
+        """
+        try:
+            with torch.no_grad():
+                given = self.model(*self.args, **self.kwargs)
+        except Exception as error:  # whatever the model raises
+            raise ExampleInputsError(
+                f"example inputs: {self.name} cannot run on them: {type(error).__name__}: {first_line(error)}"
+            ) from error
+        self.outputs = ModelOutputs(given, self.tensors)
+        expected = self.outputs.tensors
+        self.outputs.forget()
+        if not expected:
+            raise UnsupportedError(f"{self.name}: found no output that is computed; required: at least one")
+        return expected
+
+    def run_model(self, threads: int, tensors: list[Tensor]) -> list[Tensor]:
+        """Run the model itself with a number of threads, after `run_once`; its tensors."""
+        args, kwargs = (self.args, self.kwargs) if tensors is self.tensors else self.inputs.rebuilt(tensors)
+        with torch_threads(threads), torch.no_grad():
+            outputs = self.model(*args, **kwargs)
+        return self.outputs.flat(outputs)
+
+
+@dataclass
+class ReadyCandidate:
+    """A candidate that is ready to run.
+
+    Attributes:
+        candidate: what it is.
+        run: runs it.
+        prepare_s: seconds that it took, exporting included.
+        memory_mb: memory in addition to the model itself; None if it is not known yet.
+    """
+
+    candidate: Candidate
+    run: runtimes.Run
+    prepare_s: float
+    memory_mb: float | None = None
+
+
+@dataclass
+class Preparation:
+    """Everything prepared for one model; closing it stops the workers and releases the rest.
+
+    Args:
+        subject: the model; it has run once.
+        budget: what is left of it.
+        folder: for files of runtimes.
+        reserve_s: seconds of the budget that are for the race.
+    """
+
+    subject: Subject
     budget: Budget
     folder: Path
     reserve_s: float
-    flat: Callable[[Any], list[Tensor]]
-    ready: dict[str, Prepared] = field(default_factory=dict)
+    ready: dict[str, ReadyCandidate] = field(default_factory=dict, init=False)
     #: Rows of the report for ways that are not ready.
-    absent: list[WayReport] = field(default_factory=list)
-    engine: Engine | None = None
-    traced: Traced | None = None
-    exported: Exported | None = None
+    absent: list[WayReport] = field(default_factory=list, init=False)
+    engine: Engine | None = field(default=None, init=False)
+    traced: Traced | None = field(default=None, init=False)
+    exported: Exported | None = field(default=None, init=False)
     #: Conversions in separate processes, by runtime and file.
     _conversions: dict[str, Conversion] = field(default_factory=dict, init=False)
 
-    def prepare(self, today: Candidate) -> None:
-        """Prepare all candidates that the user asks for.
+    def __post_init__(self) -> None:
+        self.options, self.everything = self.subject.options, self.subject.everything
 
-        Args:
-            today: the model as it runs now, which always takes part.
+    def prepare(self) -> None:
+        """Prepare all candidates that the user asks for, and the model as it runs now, which always takes part.
 
         Raises:
             HiosError: the model cannot be exported, or a way that is asked for by name cannot be prepared.
         """
-        self._name = type(self.model).__name__
-        counts = (
-            sorted({today.threads, 1, len(self.everything)} - {today.threads}) if EAGER in self.options.ways else []
-        )
-        for candidate in [today, *map(itself, counts)]:
-            self.ready[candidate.label] = Prepared(
-                candidate, functools.partial(self._itself, candidate.threads), 0.0, 0.0
-            )
+        today = self.subject.threads
+        counts = sorted({today, 1, len(self.everything)} - {today}) if EAGER in self.options.ways else []
+        for candidate in map(itself, [today, *counts]):
+            run = functools.partial(self.subject.run_model, candidate.threads)
+            self.ready[candidate.label] = ReadyCandidate(candidate, run, 0.0, 0.0)
         others = [kind for kind in OTHERS if kind in self.options.ways and self._usable(kind)]
         schedules = SCHEDULE in self.options.ways
         if not (others or schedules) or not self._export([*others, *([SCHEDULE] if schedules else [])]):
@@ -112,18 +153,12 @@ class Preparation:
             if "openvino" in others:
                 self._in_process("openvino")
             if schedules:
-                self._attempt(SCHEDULE, "schedules", self._extract)
+                self._attempt(SCHEDULE, self._extract)
             for kind, conversion in self._conversions.items():
                 self._await(kind, conversion)
             self._conversions.clear()
         if self.traced is not None:
-            self._attempt(SCHEDULE, "schedules", self._start_engine)
-
-    def _itself(self, threads: int, tensors: list[Tensor]) -> list[Tensor]:
-        """Run the model on the example inputs; the contents of the tensors are not examined."""
-        with torch_threads(threads), torch.no_grad():
-            outputs = self.model(*self.args, **self.kwargs)
-        return self.flat(outputs)
+            self._attempt(SCHEDULE, self._start_engine)
 
     def _usable(self, kind: str) -> bool:
         """Whether a runtime is installed; an error if the user chose it and it is not."""
@@ -134,7 +169,7 @@ class Preparation:
             self._note(kind, "not started", lacking)
         return not lacking
 
-    def _note(self, kind: str, outcome: str, why: str, prepare_s: float | None = None) -> None:
+    def _note(self, kind: str, outcome: RaceOutcome, why: str, prepare_s: float | None = None) -> None:
         label = "schedules" if kind == SCHEDULE else in_runtime(kind, len(self.everything)).label
         self.absent.append(WayReport(label, kind, outcome, why, prepare_s=prepare_s))
 
@@ -150,7 +185,7 @@ class Preparation:
             return False
         began = time.monotonic()
         with self.budget.step("export", "exporting"):
-            self.exported = export(self.model, self.args, self.kwargs)
+            self.exported = export(self.subject.model, self.subject.args, self.subject.kwargs)
         self._export_s = time.monotonic() - began
         return True
 
@@ -208,7 +243,7 @@ class Preparation:
             self._note(kind, "refused", why, took)
             return
         self.budget.took(kind, took, len(self._conversions))
-        self._attempt(kind, kind, functools.partial(self._load, kind, took))
+        self._attempt(kind, functools.partial(self._load, kind, took))
 
     def _in_process(self, kind: str) -> None:
         concurrent = self._concurrent
@@ -222,12 +257,11 @@ class Preparation:
                 runtimes.convert(kind, self._program(), path, 0)
                 self._load(kind, time.monotonic() - began)
 
-        self._attempt(kind, kind, convert)
+        self._attempt(kind, convert)
 
     def _load(self, kind: str, took: float) -> None:
         """Load what was converted, with one thread and with all threads."""
-        assert self.exported is not None  # noqa: S101 - what was converted was exported
-        tensors = self.exported.inputs.required(self.args, self.kwargs)
+        tensors = self.subject.tensors
         most = len(self.everything)
         for threads in [most] if kind == "compile" else sorted({most, 1}, reverse=True):
             began, before = time.monotonic(), private_bytes(os.getpid())
@@ -237,9 +271,9 @@ class Preparation:
             memory_mb = max(0, private_bytes(os.getpid()) - before) / 1e6
             seconds = self._export_s + took + time.monotonic() - began
             candidate = in_runtime(kind, threads)
-            self.ready[candidate.label] = Prepared(candidate, run, seconds, memory_mb, path)
+            self.ready[candidate.label] = ReadyCandidate(candidate, run, seconds, memory_mb)
 
-    def _attempt(self, kind: str, name: str, action: Callable[[], object]) -> None:
+    def _attempt(self, kind: str, action: Callable[[], object]) -> None:
         """Run a step of a candidate that may fail; the report then says why."""
         began = time.monotonic()
         try:
@@ -256,7 +290,7 @@ class Preparation:
             raise HiosError(why) from error
         self._note(kind, "refused", why, time.monotonic() - began)
         if kind == SCHEDULE:
-            warn(f"{self._name} is not scheduled: {why}")
+            warn(f"{self.subject.name} is not scheduled: {why}")
 
     def _extract(self) -> None:
         concurrent = self._concurrent
@@ -266,7 +300,7 @@ class Preparation:
         assert self.exported is not None  # noqa: S101 - nothing that needs it runs before
         began = time.monotonic()
         with self.budget.step("extract", "extracting the graph", concurrent):
-            self.traced = extract(self.exported, self._name, self.options.units)
+            self.traced = extract(self.exported, self.subject.name, self.options.units)
         self._extract_s = time.monotonic() - began
 
     def _start_engine(self) -> None:
@@ -275,20 +309,25 @@ class Preparation:
         if why := self.budget.too_short_for("costs", "engine", keep_s=self._kept_s):
             self._note(SCHEDULE, "not started", why)
             return
-        began, graph = time.monotonic(), self.traced.graph
+        began, graph, divisions = time.monotonic(), self.traced.graph, self.subject.divisions
         keep_s = self.reserve_s + self.budget.predicted_s("engine")
-        proposals = ScheduleProposals(graph, self.options, self.divisions, self.everything, self.budget, keep_s)
+        proposals = ScheduleProposals(graph, self.options, divisions, self.everything, self.budget, keep_s)
         candidates = distinct(proposals.candidates(), graph)
         self.absent += proposals.absent
         with self.budget.step("engine", "starting workers"):
-            racing, workers = tasks(graph, candidates, self.divisions, self.everything)
+            racing, workers = tasks(graph, candidates, divisions, self.everything)
             engine = Engine(graph, self.traced.weights, racing, workers, self.options.timeout_s)
         self.engine = engine
         seconds = self._export_s + self._extract_s + time.monotonic() - began
         for candidate in candidates:
             run = functools.partial(engine.run, candidate.label)
             memory_mb = engine.memory_bytes(candidate.label) / 1e6
-            self.ready[candidate.label] = Prepared(candidate, run, seconds, memory_mb)
+            self.ready[candidate.label] = ReadyCandidate(candidate, run, seconds, memory_mb)
+
+    @property
+    def process_ids(self) -> list[int]:
+        """Process IDs of the workers of this process."""
+        return [] if self.engine is None else self.engine.process_ids
 
     def close(self) -> None:
         """Stop the workers and release the runtimes."""

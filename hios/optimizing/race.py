@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from torch import Tensor
 
@@ -18,6 +20,7 @@ from hios.profiling.measurement_cache import now
 from hios.statistics import best, is_faster, spread
 from hios.tolerances import beyond
 
+_Result = TypeVar("_Result")
 #: Runs of every candidate before any is measured.
 _WARMUP = 3
 #: Maximum number of final rounds, a multiple of three: a third chooses the fastest, a third tests whether it is faster
@@ -110,13 +113,8 @@ class Race:
                 continue
             self.shown(f"trying {candidate.label}", place / len(self.candidates))
             self._warm(candidate)
-        fastest = min(self._warm_ms.values())
-        return [
-            candidate
-            for candidate in self.candidates
-            if candidate.label in self._warm_ms
-            and (self._stays(candidate) or self._warm_ms[candidate.label] <= _HOPELESS * fastest)
-        ]
+        able = [candidate for candidate in self.candidates if candidate.label in self._warm_ms]
+        return self.near(able, self._warm_ms, _HOPELESS)
 
     def _warm(self, candidate: Candidate) -> None:
         """Record the shortest warm-up latency, or the error."""
@@ -164,9 +162,7 @@ class Race:
                 for candidate in order:
                     taken[candidate.label].append(self._timed(candidate))
             medians = {candidate.label: statistics.median(taken[candidate.label]) for candidate in racing}
-            most = factor * min(medians.values())
-            racing = [candidate for candidate in racing if self._stays(candidate) or medians[candidate.label] <= most]
-            racing = self._affordable(racing, medians)
+            racing = self._affordable(self.near(racing, medians, factor), medians)
             order = list(racing)
         labels = {candidate.label for candidate in racing}
         self.left = {label: times for label, times in taken.items() if label not in labels}
@@ -184,17 +180,13 @@ class Race:
 
     def _first(self, candidate: Candidate) -> tuple[list[Tensor], float]:
         """Outputs and milliseconds of the first call."""
-        began = time.perf_counter_ns()
-        outputs = self.call(candidate)
-        return outputs, (time.perf_counter_ns() - began) / 1e6
+        return timed(functools.partial(self.call, candidate))
 
     def _timed(self, candidate: Candidate) -> float:
-        began = time.perf_counter_ns()
-        self.call(candidate)
-        took = time.perf_counter_ns() - began
+        took_ms = timed(functools.partial(self.call, candidate))[1]
         if candidate.busy_cores:
             time.sleep(SETTLE_S)
-        return took / 1e6
+        return took_ms
 
     def chosen(self) -> tuple[Candidate, str]:
         """The fastest by one third of the rounds; another third decides whether it is faster than the model.
@@ -245,9 +237,12 @@ class Race:
 
     def able(self, factor: float) -> list[Candidate]:
         """Candidates with equal outputs that were within a factor of the fastest while warming up."""
-        most = factor * min(self._warm_ms.values(), default=0.0)
-        today = self.candidates[0]
-        return [c for c in self.candidates if c is today or self._warm_ms.get(c.label, math.inf) <= most]
+        return self.near(self.candidates, self._warm_ms, factor)
+
+    def near(self, candidates: Sequence[Candidate], took_ms: Mapping[str, float], factor: float) -> list[Candidate]:
+        """Those that took at most a factor of the shortest time, and those that are measured to the end."""
+        most = factor * min(took_ms.values(), default=0.0)
+        return [c for c in candidates if self._stays(c) or took_ms.get(c.label, math.inf) <= most]
 
     def warm_ms(self, label: str) -> float | None:
         """Shortest warm-up latency of a candidate in milliseconds; None if the budget ran out before."""
@@ -263,6 +258,13 @@ class Race:
         return is_faster(own, theirs)
 
 
+def timed(call: Callable[[], _Result]) -> tuple[_Result, float]:
+    """What a call returns, and the milliseconds it took."""
+    began = time.perf_counter_ns()
+    result = call()
+    return result, (time.perf_counter_ns() - began) / 1e6
+
+
 def outruns(own: Callable[[], object], today: Callable[[], object], settle: bool) -> bool:
     """Whether a cached choice is still faster than the model as it runs today, by the median of a few pairs.
 
@@ -276,9 +278,7 @@ def outruns(own: Callable[[], object], today: Callable[[], object], settle: bool
     for number in range(1 + _PAIRS):
         took = {}
         for call in (own, today) if number % 2 else (today, own):
-            start = time.perf_counter_ns()
-            call()
-            took[call] = time.perf_counter_ns() - start
+            took[call] = timed(call)[1]
             if settle:
                 time.sleep(SETTLE_S)
         ratios.append(took[today] / took[own])

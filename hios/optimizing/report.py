@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Literal
 
-from hios.errors import ArtifactError
 from hios.machine import BUSY
 
-#: Outcome of a candidate: it finished the race, dropped out as clearly slower, has outputs that differ from the
+#: What became of a candidate: it finished the race, dropped out as clearly slower, has outputs that differ from the
 #: model's, could not be prepared or run, or was not prepared at all.
-OUTCOMES = ("raced", "slower", "different", "refused", "not started")
+RaceOutcome = Literal["raced", "slower", "different", "refused", "not started"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +19,7 @@ class WayReport:
     Attributes:
         label: what ran.
         kind: ``eager``, ``schedule``, ``compile``, ``onnxruntime`` or ``openvino``.
-        outcome: one of ``OUTCOMES``.
+        outcome: one of ``RaceOutcome``.
         why: why it did not race to the end, in words; empty if it did.
         median_ms: median latency, milliseconds; None where nothing was measured.
         p20_ms: 20th percentile.
@@ -36,7 +34,7 @@ class WayReport:
 
     label: str
     kind: str
-    outcome: str = "raced"
+    outcome: RaceOutcome = "raced"
     why: str = ""
     median_ms: float | None = None
     p20_ms: float | None = None
@@ -135,43 +133,3 @@ class Report:
                 "in the model's own"
             )
         return "\n".join(line.rstrip() for line in lines)
-
-    def to_json(self) -> dict[str, object]:
-        """The entry for the cache."""
-        members = asdict(self)
-        del members["cached"], members["model"]
-        return members
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any], model: str) -> Report:
-        """The report of a cache entry, for a model of this class.
-
-        Raises:
-            ArtifactError: it is not what ``to_json`` gave.
-        """
-        try:
-            ways = tuple(WayReport(**entry) for entry in data["ways"])
-            texts = [data[name] for name in ("chosen", "reason", "measured_at")]
-            numbers = [data["busy_share"], data["seconds"], data["rounding"]]
-            if not all(isinstance(text, str) for text in texts):
-                raise TypeError("text expected")
-            if not all(isinstance(number, int | float) for number in numbers):
-                raise TypeError("numbers expected")
-            for way in ways:
-                _check(way)
-        except (TypeError, KeyError) as error:
-            raise ArtifactError(f"a choice in the cache is damaged ({error})") from error
-        chosen, reason, measured_at = texts
-        busy_share, seconds, rounding = numbers
-        return cls(model, chosen, reason, ways, measured_at, busy_share, True, seconds, rounding)
-
-
-def _check(way: WayReport) -> None:
-    """Refuse members of unexpected types."""
-    for member in fields(way):
-        value = getattr(way, member.name)
-        expected = (str,) if member.name in {"label", "kind", "outcome", "why"} else (int, float, type(None))
-        if not isinstance(value, expected):
-            raise TypeError(f"{member.name}: {type(value).__name__}")
-    if way.outcome not in OUTCOMES or (way.outcome == "raced" and way.median_ms is None):
-        raise TypeError(f"outcome: {way.outcome}")

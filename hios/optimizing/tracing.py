@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +34,7 @@ _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _Output = tuple[str, Any]
 
 
-class Inputs:
+class ModelInputs:
     """The inputs that a model was optimized for: structure, types of tensors, and all other values.
 
     Args:
@@ -140,7 +140,7 @@ def _same(leaf: Any, constant: Any) -> bool:
     return type(leaf) is type(constant) and bool(leaf == constant)
 
 
-class Outputs:
+class ModelOutputs:
     """How to build the outputs of a model from those of the graph; equal tensors stay the same object.
 
     Args:
@@ -189,10 +189,10 @@ class Outputs:
         return pytree.tree_unflatten(leaves, self._spec)
 
 
-class _Flat(nn.Module):
+class _FlatModel(nn.Module):
     """A model that takes and returns flat lists of tensors; records its outputs in ``seen``."""
 
-    def __init__(self, model: nn.Module, inputs: Inputs, seen: list[Outputs]) -> None:
+    def __init__(self, model: nn.Module, inputs: ModelInputs, seen: list[ModelOutputs]) -> None:
         super().__init__()
         self.model = model
         self.training = model.training
@@ -200,67 +200,42 @@ class _Flat(nn.Module):
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         args, kwargs = self._inputs.rebuilt(tensors)
-        outputs = Outputs(self.model(*args, **kwargs), tensors)
+        outputs = ModelOutputs(self.model(*args, **kwargs), tensors)
         flat = tuple(outputs.tensors)
         outputs.forget()
         self._seen[:] = [outputs]
         return flat
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """A model as a program with flat lists of tensors.
-
-    Attributes:
-        program: the program.
-        inputs: what the model takes.
-        outputs: what it gives.
-        declared: what the model says about itself.
-    """
+class Exported(NamedTuple):
+    """A model as a program with flat lists of tensors, and what the model says about itself."""
 
     program: ExportedProgram
-    inputs: Inputs
-    outputs: Outputs
     declared: Declarations
 
 
-@dataclass(frozen=True, slots=True)
-class Traced:
-    """A model as a graph.
-
-    Attributes:
-        graph: its operators.
-        weights: its weights by name.
-        inputs: what it takes.
-        outputs: what it gives.
-    """
+class Traced(NamedTuple):
+    """A model as a graph of its operators, and its weights by name."""
 
     graph: Graph
     weights: Mapping[str, Tensor]
-    inputs: Inputs
-    outputs: Outputs
 
 
 def export(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Exported:
-    """Export a model.
-
-    Args:
-        model: in the mode it is to run in.
-        args: example inputs.
-        kwargs: example inputs by keyword.
+    """Export a model, in the mode it is to run in, for example inputs.
 
     Raises:
         HiosError: torch.export refuses the model.
     """
     from hios.frontends import program as programs  # loads much of torch, which a start from the cache does without
 
-    inputs = Inputs(args, kwargs)
+    inputs = ModelInputs(args, kwargs)
     tensors = inputs.required(args, kwargs)
-    seen: list[Outputs] = []
+    seen: list[ModelOutputs] = []
     with warnings.catch_warnings():
         # nn.LSTM and its like derive a list from their parameters anew.
         warnings.filterwarnings("ignore", "The tensor attribute.*assigned during export")
-        program = programs.export(_Flat(model, inputs, seen), tuple(tensors), model)
+        program = programs.export(_FlatModel(model, inputs, seen), tuple(tensors), model)
     if wrong := seen[0].wrong:
         raise UnsupportedError(
             f"outputs: found {wrong}; allowed: tensors; numbers, strings and None if they are the same in every call"
@@ -269,7 +244,7 @@ def export(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
         raise UnsupportedError(f"{type(model).__name__}: found no output that is computed; required: at least one")
     declared = Declarations.of(model)
     declared = replace(declared, blocks=tuple(f"model.{block}" for block in declared.blocks)).for_inputs(tensors)
-    return Exported(program, inputs, seen[0], declared)
+    return Exported(program, declared)
 
 
 def extract(exported: Exported, name: str, units: str | None = None) -> Traced:
@@ -285,15 +260,7 @@ def extract(exported: Exported, name: str, units: str | None = None) -> Traced:
     """
     from hios.frontends.extract import extract_program  # loads TVM, which a start from the cache does without
 
-    graph, weights = extract_program(exported.program, name, exported.declared, units=units)
-    return Traced(graph, weights, exported.inputs, exported.outputs)
-
-
-def trace(
-    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], name: str, units: str | None = None
-) -> Traced:
-    """Export a model and extract its graph; arguments and errors are those of `export` and `extract`."""
-    return extract(export(model, args, kwargs), name, units)
+    return Traced(*extract_program(exported.program, name, exported.declared, units=units))
 
 
 class Binding:

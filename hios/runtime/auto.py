@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from hios.formats.run_file import Chosen
 from hios.graph import Graph
 from hios.platforms.competitor import Competitor
-from hios.runtime.competitors import BASELINE, Entry
+from hios.runtime.competitors import BASELINE, ScheduleEntry
 from hios.runtime.run_record import gained, measured
 from hios.schedule import Schedule
 from hios.statistics import LEAST_ROUNDS, best
@@ -24,20 +24,15 @@ LEAST_RUNS = 2 * LEAST_ROUNDS
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """The chosen schedule.
+class AutoChoice:
+    """The chosen schedule, among a number of candidates, and the runs of the baseline.
 
-    Attributes:
-        label: name of the schedule file, or of the competitor if it has no file.
-        competitor: what ran.
-        entry: the schedule file, if there is one.
-        candidates: number of candidates.
-        baseline: runs of the baseline.
+    The label is that of the schedule file, or the name of the competitor if it has no file.
     """
 
     label: str
     competitor: Competitor
-    entry: Entry | None
+    entry: ScheduleEntry | None
     candidates: int
     baseline: Sequence[float]
 
@@ -83,19 +78,16 @@ class Choice:
         )
 
 
-def choose(competitors: Mapping[str, Competitor], entries: Sequence[Entry]) -> Choice:
+def choose(competitors: Mapping[str, Competitor], entries: Sequence[ScheduleEntry]) -> AutoChoice:
     """Choose among all schedules, the sequential one on one device, and the sequential one with all cores.
 
     It is the sequential one on one device unless the interval of the speedup over it lies above 1. Among candidates
     that are statistically tied with the fastest, it is the one with the smallest 80th percentile
     (`hios.statistics`).
-
-    Args:
-        competitors: of a session, at least ``LEAST_RUNS`` runs each.
-        entries: schedule files that took part.
+    Every competitor needs at least ``LEAST_RUNS`` runs.
     """
     candidates = {name: competitor for name, competitor in competitors.items() if not competitor.copies}
     chosen = best({name: competitor.latencies_ms[_CHOOSING] for name, competitor in candidates.items()}, BASELINE)
     entry = next((entry for entry in entries if entry.competitor == chosen), None)
     label = chosen if entry is None else entry.label
-    return Choice(label, candidates[chosen], entry, len(candidates), competitors[BASELINE].latencies_ms)
+    return AutoChoice(label, candidates[chosen], entry, len(candidates), competitors[BASELINE].latencies_ms)

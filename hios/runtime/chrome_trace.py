@@ -14,13 +14,8 @@ from hios.schedule import Placement, merged_rows
 def write_trace(path: str | Path, title: str, graph: Graph, placements: Sequence[Placement]) -> None:
     """Write a process per device, a thread per stream, and a slice per operator on each of its devices.
 
-    Operators of a stream that ran merged into one have one slice.
-
-    Args:
-        path: JSON file to write.
-        title: what ran.
-        graph: for operator types.
-        placements: measured times, milliseconds from the start of the run.
+    Operators of a stream that ran merged into one have one slice. Times of placements are measured milliseconds from
+    the start of the run.
     """
     type_of = {operator.id: operator.type for operator in graph.operators}
     lanes = sorted({(device, row.stream) for row in placements for device in row.held_devices})

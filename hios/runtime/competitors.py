@@ -24,7 +24,7 @@ BASELINE = "sequential on one device"
 
 
 @dataclass
-class Entry:
+class ScheduleEntry:
     """A schedule that takes part; ``competitor`` is the name of the program that runs for it."""
 
     label: str
@@ -33,7 +33,9 @@ class Entry:
     competitor: str = ""
 
     @classmethod
-    def of(cls, label: str, schedule: Schedule, graph: Graph, devices: int, cores_per_device: int | None = 1) -> Entry:
+    def of(
+        cls, label: str, schedule: Schedule, graph: Graph, devices: int, cores_per_device: int | None = 1
+    ) -> ScheduleEntry:
         """Check that a schedule can run; ``cores_per_device`` is None if devices are not cores.
 
         Raises:
@@ -73,11 +75,7 @@ class Entry:
 
 
 def refuse_wide(schedule: Schedule, where: str) -> None:
-    """Refuse operators that use several devices at once, and operators merged on streams.
-
-    Args:
-        schedule: that is to run.
-        where: where it is to run, in words.
+    """Refuse operators that use several devices at once, and operators merged on streams, where a schedule is to run.
 
     Raises:
         ScheduleError: an operator takes several devices, or a stream schedule has merges.
@@ -112,10 +110,7 @@ def read_schedules(paths: Iterable[str | Path]) -> list[tuple[str, Schedule]]:
 def other_hardware(schedules: Iterable[Schedule], platform: Platform, *, forced: bool) -> str | None:
     """The hardware on which the costs of schedules were measured, if it differs from this one; None if not.
 
-    Args:
-        schedules: those that do not state it are not checked.
-        platform: where they are to run.
-        forced: whether they may run on other hardware.
+    Schedules that do not state it are not checked.
 
     Raises:
         PlatformError: costs were measured on other hardware, and that is not allowed.
@@ -133,23 +128,17 @@ def other_hardware(schedules: Iterable[Schedule], platform: Platform, *, forced:
 
 def entries_of(
     schedules: Iterable[tuple[str, Schedule]], graph: Graph, devices: int, cores_per_device: int | None = 1
-) -> list[Entry]:
-    """All schedules of a session, identified by their labels.
-
-    Args:
-        schedules: with their labels.
-        graph: of the schedules.
-        devices: of the session.
-        cores_per_device: cores of each; None if devices are not cores.
+) -> list[ScheduleEntry]:
+    """All schedules of a session, identified by their labels; ``cores_per_device`` is None if devices are not cores.
 
     Raises:
         ScheduleError: one cannot run, or two have the same label.
     """
-    entries: list[Entry] = []
+    entries: list[ScheduleEntry] = []
     taken = {BASELINE, *map(copies_name, range(2, devices + 1))}
     taken |= {cores_name(count) for count in range(2, devices * (cores_per_device or 1) + 1)}
     for label, schedule in schedules:
-        entry = Entry.of(label, schedule, graph, devices, cores_per_device)
+        entry = ScheduleEntry.of(label, schedule, graph, devices, cores_per_device)
         if label in taken:
             raise ScheduleError(
                 f"{schedule.source}: a schedule named {label} already takes part; schedules must differ in their "
@@ -163,7 +152,7 @@ def entries_of(
 def competitors(
     graph: Graph,
     arena: ArenaPlan,
-    entries: Sequence[Entry],
+    entries: Sequence[ScheduleEntry],
     devices: int,
     cores: int | None = None,
     cores_per_device: int = 1,
@@ -172,15 +161,8 @@ def competitors(
 
     Where the devices together have more cores than one of them, the sequential schedule also runs on one device that
     has them all, with as many threads inside each operator; its worker comes after those of the devices. A schedule
-    that is the baseline does not run a second time.
-
-    Args:
-        graph: with calls and shapes.
-        arena: where values lie.
-        entries: schedules that take part; each is told which competitor runs for it.
-        devices: of the session.
-        cores: of all devices together; if None, no two devices share one.
-        cores_per_device: cores of each device.
+    that is the baseline does not run a second time. Each entry is told which competitor runs for it. ``cores`` are
+    those of all devices together; if None, no two devices share one.
     """
     each = cores_per_device
     cores = devices * each if cores is None else cores
@@ -214,15 +196,9 @@ _LEFT_OUT = ("openvino",)
 
 
 def require(baselines: Collection[str], runtime: str | None, platform: str = "cpu") -> tuple[str, ...]:
-    """Refuse baselines that cannot run here.
+    """The baselines that take part: without OpenVINO, and with a warning, if it is not installed.
 
-    Args:
-        baselines: names of ``RUNTIMES``.
-        runtime: of the program, one of ``RUNTIMES``; None if there is no program.
-        platform: one of ``PLATFORMS``.
-
-    Returns:
-        The baselines that take part: without OpenVINO, and with a warning, if it is not installed.
+    ``runtime`` is that of the program; None if there is no program.
 
     Raises:
         PlatformError: one is for another platform, no program, no C++ compiler, or a package is missing.

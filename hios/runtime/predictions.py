@@ -11,11 +11,7 @@ from hios.machine import BUSY
 
 
 def in_words(run: Run) -> str | None:
-    """How accurate the predictions of a session were, in one sentence; None if the speed at profiling is unknown.
-
-    Args:
-        run: what run.json holds.
-    """
+    """How accurate the predictions of a session were, in one sentence; None if the speed at profiling is unknown."""
     known = [
         (result.drift.value, abs(result.prediction_error), abs(result.error_beyond_drift))
         for result in run.results
@@ -43,12 +39,7 @@ def _slower(low: float, high: float) -> str:
 
 
 def other_work_in_words(run: Run, name: str = "") -> str | None:
-    """A warning that other processes kept the cores busy before a session; None if they did not.
-
-    Args:
-        run: what run.json holds.
-        name: of the network; the graph's if empty.
-    """
+    """A warning that other processes kept the cores busy before a session; None if they did not."""
     busy = run.platform.busy_share
     if busy is None or busy <= BUSY:
         return None
@@ -59,12 +50,7 @@ def other_work_in_words(run: Run, name: str = "") -> str | None:
 
 
 def other_hardware_in_words(run: Run, name: str = "") -> str | None:
-    """A warning that schedules ran on hardware other than was profiled; None if they did not.
-
-    Args:
-        run: what run.json holds.
-        name: of the network; the graph's if empty.
-    """
+    """A warning that schedules ran on hardware other than was profiled; None if they did not."""
     if run.profiled_on is None:
         return None
     return (
@@ -74,12 +60,7 @@ def other_hardware_in_words(run: Run, name: str = "") -> str | None:
 
 
 def change_in_words(probe: ProfileProbe | RunProbe | None, what: str) -> str | None:
-    """How much the speed of a device changed within a session, if more than users should accept.
-
-    Args:
-        probe: of costs.json or run.json; None where it has none.
-        what: the session in words, such as ``the profile``.
-    """
+    """How much the speed of a device changed within a session, such as ``the profile``, if more than is acceptable."""
     if probe is None:
         return None
     change = drift.within(probe.samples)

@@ -3,104 +3,107 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, cast
+from datetime import datetime
+from typing import cast
 
 from hios import drift
-from hios.formats.probe_record import Estimate
-from hios.formats.run_file import Baseline, Ceiling, Latency, Launch, ReferenceKind, ReferenceResult, ScheduleResult
+from hios.formats.run_file import (
+    Baseline,
+    Ceiling,
+    Checked,
+    Chosen,
+    Latency,
+    Launch,
+    ReferenceKind,
+    ReferenceResult,
+    Run,
+    RunPlatform,
+    ScheduleResult,
+)
 from hios.platforms.competitor import Competitor
 from hios.platforms.probe_schedule import ProbeSchedule
 from hios.platforms.reference import Reference
-from hios.runtime.competitors import BASELINE, Entry
+from hios.runtime.competitors import BASELINE, ScheduleEntry
+from hios.runtime.rounds import Competition
 from hios.statistics import speedup_interval, spread
 
 
-class SessionResults(NamedTuple):
-    """The measurements of a session, as run.json states them."""
-
-    ceilings: tuple[Ceiling, ...]
-    references: tuple[ReferenceResult, ...]
-    baseline: Baseline
-    results: tuple[ScheduleResult, ...]
-
-
-def results(
-    competitors: Mapping[str, Competitor],
-    references: Sequence[Reference],
-    entries: Sequence[Entry],
-    probe: ProbeSchedule | None = None,
-) -> SessionResults:
-    """Ceilings, references, baseline and results of run.json.
+def run_file(
+    session: Competition,
+    platform: RunPlatform,
+    versions: dict[str, str],
+    began: datetime,
+    runtime: str | None,
+    profiled_on: str | None,
+    chosen: Chosen | None = None,
+    rounding: float | None = None,
+) -> Run:
+    """The contents of run.json.
 
     Args:
-        competitors: by name, with what was measured of each.
-        references: the model itself in other runtimes, with what was measured of each.
-        entries: schedule files.
-        probe: as timed in the session; None if it was not.
+        session: after it was measured.
+        platform: the devices.
+        versions: of the software.
+        began: when, in UTC.
+        runtime: of the program that made the expected outputs; None if the sequential schedule did.
+        profiled_on: the hardware that costs were measured on, if it is another one.
+        chosen: the fastest of all, if it was requested.
+        rounding: largest difference of outputs that rounding explains, if one was beyond the tolerance.
     """
-    baseline_runs = competitors[BASELINE].latencies_ms
-    baseline = measured(baseline_runs)
+    first, settings = session.competitors[BASELINE], session.settings
+    runs = first.latencies_ms
+    baseline = measured(runs)
     copies = {
         len(competitor.programs): measured(competitor.latencies_ms)
-        for competitor in competitors.values()
+        for competitor in session.competitors.values()
         if competitor.copies
     }
     ratios = {count: count * baseline.median / latency.median for count, latency in copies.items()}
-    first = competitors[BASELINE]
-    return SessionResults(
-        tuple(Ceiling(count, latency, ratios[count]) for count, latency in copies.items()),
-        (
-            *(
-                _engine(name, competitor, baseline_runs)
-                for name, competitor in competitors.items()
-                if competitor.worker is not None
-            ),
-            *(_reference(reference, baseline_runs) for reference in references),
+    engines = [
+        _reference(competitor, name, competitor.cores, "engine", runs)
+        for name, competitor in session.competitors.items()
+        if competitor.worker is not None
+    ]
+    return Run(
+        graph=session.graph.name,
+        platform=platform,
+        versions=versions,
+        measured_at=f"{began:%Y-%m-%dT%H:%M:%SZ}",
+        seed=settings.seed,
+        runs=settings.runs,
+        warmup=settings.warmup,
+        tolerance=settings.tolerance,
+        checked_against=cast("Checked", runtime or "sequential"),
+        chosen=chosen,
+        ceilings=tuple(Ceiling(count, latency, ratios[count]) for count, latency in copies.items()),
+        references=(*engines, *(_reference(own, own.name, own.threads, own.kind, runs) for own in session.references)),
+        baseline=Baseline(baseline, _launch(first), first.no_graph or None, first.peak_memory_bytes),
+        results=tuple(
+            _result(entry, session.competitors[entry.competitor], runs, {1: 1.0, **ratios}, session.probe)
+            for entry in session.entries
         ),
-        Baseline(baseline, _launch(first), first.no_graph or None, first.peak_memory_bytes),
-        tuple(
-            _result(
-                entry,
-                competitors[entry.competitor],
-                baseline_runs,
-                {1: 1.0, **ratios},
-                None
-                if probe is None
-                else drift.since(entry.schedule.probe, probe.version, probe.samples, entry.schedule.devices),
-            )
-            for entry in entries
-        ),
+        probe=None if session.probe is None else session.probe.record(),
+        profiled_on=profiled_on,
+        rounding=rounding,
     )
 
 
-def _engine(name: str, competitor: Competitor, baseline: Sequence[float]) -> ReferenceResult:
-    """The engine itself with several cores of one device."""
-    speedup, interval = gained(baseline, competitor.latencies_ms)
+def _reference(
+    party: Competitor | Reference, name: str, threads: int, kind: str, baseline: Sequence[float]
+) -> ReferenceResult:
+    """A runtime of the model itself, or the engine with several cores of one device."""
+    speedup, interval = gained(baseline, party.latencies_ms)
     return ReferenceResult(
         name,
-        competitor.cores,
-        measured(competitor.latencies_ms),
-        kind="engine",
+        threads,
+        measured(party.latencies_ms),
+        kind=cast("ReferenceKind", kind),
+        compile_time_s=party.compile_time_s if isinstance(party, Reference) else None,
+        precision=party.precision if isinstance(party, Reference) else None,
         speedup=speedup,
         speedup_interval=interval,
-        largest_difference=competitor.difference,
-        peak_memory_bytes=competitor.peak_memory_bytes,
-    )
-
-
-def _reference(reference: Reference, baseline: Sequence[float]) -> ReferenceResult:
-    speedup, interval = gained(baseline, reference.latencies_ms)
-    return ReferenceResult(
-        reference.name,
-        reference.threads,
-        measured(reference.latencies_ms),
-        kind=cast("ReferenceKind", reference.kind),
-        compile_time_s=reference.compile_time_s,
-        precision=reference.precision,
-        speedup=speedup,
-        speedup_interval=interval,
-        largest_difference=reference.difference,
-        peak_memory_bytes=reference.peak_memory_bytes,
+        largest_difference=party.difference,
+        peak_memory_bytes=party.peak_memory_bytes,
     )
 
 
@@ -116,13 +119,14 @@ def gained(baseline: Sequence[float], runs: Sequence[float]) -> tuple[float, tup
 
 
 def _result(
-    entry: Entry,
+    entry: ScheduleEntry,
     competitor: Competitor,
     baseline: Sequence[float],
     ratios: Mapping[int, float],
-    drifted: Estimate | None,
+    probe: ProbeSchedule | None,
 ) -> ScheduleResult:
     latency, schedule = measured(competitor.latencies_ms), entry.schedule
+    drifted = None if probe is None else drift.since(schedule.probe, probe.version, probe.samples, schedule.devices)
     speedup, interval = gained(baseline, competitor.latencies_ms)
     return ScheduleResult(
         label=entry.label,

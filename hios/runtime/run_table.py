@@ -24,9 +24,6 @@ def latency_table(run: Run) -> str:
     asked for it. Schedules whose costs state the speed of the machine when they were measured also have their
     prediction, the drift of the machine since, and the error beyond it. The last lines explain these columns, how
     accurate predictions were, where devices share cores or GPUs, and which schedules could not run as CUDA graphs.
-
-    Args:
-        run: what run.json holds.
     """
     baseline = run.baseline.latency_ms
     shown = any(result.algorithm == "sequential" and result.devices == 1 for result in run.results)

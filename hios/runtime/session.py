@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from safetensors.torch import save
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hios import defaults, platforms
 from hios.errors import PlatformError
-from hios.formats.run_file import Checked, Run, RunPlatform
+from hios.formats.run_file import Run, RunPlatform
 from hios.frontends.example_inputs import example_inputs
 from hios.frontends.program import Program
 from hios.graph import Graph
@@ -36,7 +36,8 @@ from hios.platforms.weights import require_weights
 from hios.progress import bar
 from hios.runtime.auto import LEAST_RUNS, choose
 from hios.runtime.competitors import BASELINE, competitors, entries_of, other_hardware, require
-from hios.runtime.rounds import Outcome, Session
+from hios.runtime.rounds import Competition, TurnOutcome
+from hios.runtime.run_record import run_file
 from hios.schedule import Schedule
 from hios.tolerances import allows_rounding, compared, explained
 from hios.versions import versions
@@ -85,12 +86,7 @@ class Settings:
 
 
 class Execution(NamedTuple):
-    """The result of a session.
-
-    Attributes:
-        run: what run.json holds.
-        chosen: the schedule of the fastest competitor; None if it was not requested.
-    """
+    """The contents of run.json, and the schedule of the fastest competitor; None if it was not requested."""
 
     run: Run
     chosen: Schedule | None
@@ -113,15 +109,9 @@ def execute(
     devices (the machine's ceiling), and, with ``program``, the model itself in other runtimes: on cores with one thread
     and with as many as there are devices, on GPUs on the first one.
 
-    Args:
-        graph: with calls and shapes.
-        weights: by name, or weights.safetensors.
-        schedules: each with the label that names it in the report.
-        settings: how to measure.
-        program: a program, or program.pt2 or program.onnx: the reference for outputs; the engine's sequential schedule
-            where absent.
-        trusted: whether the user trusts a program file that can run code when it is loaded.
-        auto: whether to choose the fastest of all, which the run then names.
+    Schedules come with the labels that name them in the report. The program is the reference for outputs, the engine's
+    sequential schedule where it is absent. ``trusted`` says that the user trusts a program file that can run code when
+    it is loaded; with ``auto``, the fastest of all is chosen, which the run then names.
 
     Raises:
         HiosError: inconsistent files or objects, a wrong output, or a worker that died or hung.
@@ -130,7 +120,9 @@ def execute(
     schedules = list(schedules)
     cores_per_device = _cores_per_device(settings, (schedule for _, schedule in schedules))
     entries = entries_of(schedules, graph, settings.devices, cores_per_device)
-    runtime = None if program is None else _runtime(program)
+    runtime = None
+    if program is not None:
+        runtime = "eager" if isinstance(program, Program) else runtime_of(program)
     baselines = require(settings.baselines, runtime, settings.platform)
     if auto:
         _require_runs(settings)
@@ -156,20 +148,22 @@ def execute(
         runner = PoolRunner(graph, pool, workers, arena, plan, taking_part, taking_turns, settings)
         runner.load(*paths, trusted or isinstance(program, Program))
         probe = ProbeSchedule(workers.probe_version, workers.probe, settings.devices)
-        session = Session(graph, taking_part, taking_turns, entries, runner, settings, probe)
+        session = Competition(graph, taking_part, taking_turns, entries, runner, settings, probe)
         session.measure(shown=True)
         runner.measure_memory()
         probe.warn(f"running {graph.name}")
         facts = workers.finish()
     choice = choose(taking_part, entries) if auto else None
-    run = session.file(
+    run = run_file(
+        session,
         RunPlatform(**{**msgspec.structs.asdict(platform), **facts}),
         versions(),
         began,
-        cast("Checked", runtime or "sequential"),
+        runtime,
+        profiled_on,
         None if choice is None else choice.result(),
+        runner.rounding,
     )
-    run = msgspec.structs.replace(run, profiled_on=profiled_on, rounding=runner.rounding)
     return Execution(run, None if choice is None else choice.schedule(graph))
 
 
@@ -182,11 +176,6 @@ def _cores_per_device(settings: Settings, schedules: Iterable[Schedule]) -> int 
         return settings.cores_per_device
     stated = (schedule.cores_per_device for schedule in schedules)
     return next((cores for cores in stated if cores is not None), 1)
-
-
-def _runtime(program: str | Path | Program) -> str:
-    """The runtime that runs a program, by its name in run.json."""
-    return "eager" if isinstance(program, Program) else runtime_of(program)
 
 
 def _paths(
@@ -271,22 +260,22 @@ class PoolRunner:
     def _tensor(self, buffer: Buffer) -> Tensor:
         return self.arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype))
 
-    def run(self, name: str) -> Outcome:
+    def run(self, name: str) -> TurnOutcome:
         """Run a competitor once."""
         self._clear_outputs()
         latency = self.workers.run(name)
         self._settle(self.competitors[name].cores)
         off = self._difference(name, timed=True)
         # If timed runs have reduced precision, the difference was computed in full precision.
-        return Outcome(latency, off if self.workers.reduced is None else None)
+        return TurnOutcome(latency, off if self.workers.reduced is None else None)
 
-    def run_reference(self, reference: Reference) -> Outcome:
+    def run_reference(self, reference: Reference) -> TurnOutcome:
         """Run the model itself once."""
         self._clear_outputs()
         latency: float = self.pool.call(reference.worker, run_reference) / 1e6
         off = self._difference(reference.name, timed=True)
         self._settle(reference.threads)
-        return Outcome(latency, off)
+        return TurnOutcome(latency, off)
 
     def take_rows(self, name: str) -> None:
         """Keep the rows of the last run."""
@@ -313,11 +302,7 @@ class PoolRunner:
             self._tensor(buffer).zero_()
 
     def _difference(self, name: str, *, timed: bool = False) -> float:
-        """Largest absolute difference of the outputs from the expected ones.
-
-        Args:
-            name: of the competitor that computed the outputs.
-            timed: whether in a timed run, which may be less precise than float32.
+        """Largest absolute difference of the outputs from the expected ones; timed runs may have reduced precision.
 
         Raises:
             PlatformError: an output differs by more than the tolerance and than rounding explains, or is NaN.

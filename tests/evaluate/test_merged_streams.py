@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hios import Costs, Placement, Problem, Schedule, evaluate, lower_bound_ms, schedule, violations
 from hios.errors import ArtifactError, ScheduleError
 from hios.evaluate import latency_ms
-from hios.runtime.competitors import Entry
+from hios.runtime.competitors import ScheduleEntry
 from hios.schedule import StreamPlan, merged_rows
 from hios.schedulers.hios_wide import best_list
 from hios.schedulers.opt.lower_bounds import proven_bound_ms
@@ -225,10 +225,10 @@ def test_what_cannot_be_merged_is_refused() -> None:
 
 def test_executing_where_devices_are_no_cores_is_refused() -> None:
     """Before anything starts, in one line."""
-    assert Entry.of("merged", _schedule(ONE, PLAN), ONE.graph, 2).plan == PLAN
+    assert ScheduleEntry.of("merged", _schedule(ONE, PLAN), ONE.graph, 2).plan == PLAN
     narrow = StreamPlan((((0, 1, 2),),), (0, 1, 2), {}, PLAN.merges)
     with pytest.raises(ScheduleError, match="merges: found 1 in a stream schedule; allowed where devices are no cores"):
-        Entry.of("merged", _schedule(ONE, narrow), ONE.graph, 2, cores_per_device=None)
+        ScheduleEntry.of("merged", _schedule(ONE, narrow), ONE.graph, 2, cores_per_device=None)
 
 
 def test_files_give_times_on_several_devices() -> None:

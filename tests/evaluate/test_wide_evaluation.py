@@ -15,7 +15,7 @@ from hios.bound_check import judge_bounds
 from hios.costs import Costs
 from hios.errors import ArtifactError, ScheduleError
 from hios.evaluate import latency_ms
-from hios.runtime.competitors import Entry
+from hios.runtime.competitors import ScheduleEntry
 from hios.schedule import StreamPlan
 from tests.problems import problem, wide_problems
 from tests.wide_plans import device_choices, least_latency, orders, plan_of, times_of
@@ -210,8 +210,8 @@ def test_corun_counts_what_the_others_add() -> None:
 
 def test_executing_refuses_wide_operators() -> None:
     """Operators on several devices are refused where devices are no cores, before anything starts, in one line."""
-    assert Entry.of("wide", _schedule(PAIR, WIDE), PAIR.graph, 2).schedule.devices == 2
+    assert ScheduleEntry.of("wide", _schedule(PAIR, WIDE), PAIR.graph, 2).schedule.devices == 2
     with pytest.raises(
         ScheduleError, match=r"placements\[0\]\.devices: found 2 devices; allowed where devices are no c"
     ):
-        Entry.of("wide", _schedule(PAIR, WIDE), PAIR.graph, 2, cores_per_device=None)
+        ScheduleEntry.of("wide", _schedule(PAIR, WIDE), PAIR.graph, 2, cores_per_device=None)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hios.optimizing import autotune
+from hios.optimizing import autotune, online_race
 from tests.runtime.small import Branches
 
 
@@ -107,4 +107,5 @@ def pretend_busy(patch: pytest.MonkeyPatch, share: float = 0.0) -> None:
     """Have hios.optimize see other work that takes this share of the cores' time, whatever there is."""
     patch.setattr(_Other, "taken", share)
     patch.setattr(autotune, "busy_share", lambda cores: share)
-    patch.setattr(autotune, "OtherWork", _Other)
+    for module in (autotune, online_race):
+        patch.setattr(module, "OtherWork", _Other)

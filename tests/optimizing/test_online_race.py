@@ -39,10 +39,10 @@ class _Session:
             def share(own, children: Sequence[int] = ()) -> float:  # noqa: N805
                 return self.busy
 
-        other: Any = Other
+        monkeypatch.setattr(online_race, "OtherWork", Other)
         candidates = [TODAY, OTHER, SLOW]
         runs = {candidate.label: self._runs(candidate) for candidate in candidates}
-        self.race = OnlineRace(candidates, runs, SLOW.label, [0], [], lambda race, _: self.races.append(race), other)
+        self.race = OnlineRace(candidates, runs, SLOW.label, [0], [], lambda race, _: self.races.append(race))
 
     def _runs(self, candidate: Candidate) -> Any:
         def run(tensors: list[Tensor]) -> list[Tensor]:

@@ -212,16 +212,16 @@ _REPORT = {"chosen": "", "reason": "", "measured_at": "", "busy_share": 0, "seco
 def test_damaged_choices_count_as_absent(part: str, value: Any, tmp_path: Path) -> None:
     """A choice on disk that is truncated or changed is not used."""
     choices, report = ChoiceCache(tmp_path, {"model": "one"}), Report("Model", "the model itself, 1 thread", "because")
-    assert choices.get("Model") is None
+    assert choices.get() is None
     choices.put(report, itself(1))
-    assert choices.get("Model") == (replace(report, cached=True), itself(1))
-    assert ChoiceCache(tmp_path, {"model": "another"}).get("Model") is None
+    assert choices.get() == (replace(report, cached=True), itself(1))
+    assert ChoiceCache(tmp_path, {"model": "another"}).get() is None
     (file,) = tmp_path.rglob("*.json")
     whole = file.read_text()
     file.write_text(whole[:-10])
-    assert choices.get("Model") is None
+    assert choices.get() is None
     file.write_text(json.dumps({**json.loads(whole), part: value}))
-    assert choices.get("Model") is None
+    assert choices.get() is None
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 import hios
 from hios import HiosWarning
 from hios.errors import UnsupportedError
-from hios.optimizing.tracing import Inputs, Outputs
+from hios.optimizing.tracing import ModelInputs, ModelOutputs
 from tests.optimizing.optimized_models import Acting, pretend_busy
 
 
@@ -48,32 +48,32 @@ def test_numbers_that_depend_on_tensors_are_computed_anew(value: Any) -> None:
 def test_constants_beside_outputs() -> None:
     """Besides tensors, numbers, strings, None and members of enumerations are allowed; other objects are not."""
     y = torch.ones(2)
-    outputs = Outputs({"y": y, "more": [1, 2.0, "three", None, True, torch.float32, _Kind.ONE]}, [])
+    outputs = ModelOutputs({"y": y, "more": [1, 2.0, "three", None, True, torch.float32, _Kind.ONE]}, [])
     assert outputs.wrong == ""
     assert outputs.rebuilt([y], [])["more"] == [1, 2.0, "three", None, True, torch.float32, _Kind.ONE]
-    assert "ndarray" in Outputs((y, np.ones(2)), []).wrong
+    assert "ndarray" in ModelOutputs((y, np.ones(2)), []).wrong
 
 
 def test_inputs_that_can_change_are_refused() -> None:
     """An array among the example inputs cannot be compared with what it was, so it is refused in one line."""
-    assert Inputs((torch.ones(2), 1, "two", _Kind.ONE), {}).tensors((torch.ones(2), 1, "two", _Kind.ONE), {}) != ""
+    assert ModelInputs((torch.ones(2), 1, "two", _Kind.ONE), {}).tensors((torch.ones(2), 1, "two", _Kind.ONE), {}) != ""
     with pytest.raises(UnsupportedError, match="found a value of type ndarray; allowed: tensors, numbers"):
-        Inputs((torch.ones(2),), {"more": np.arange(3)})
+        ModelInputs((torch.ones(2),), {"more": np.arange(3)})
 
 
 def test_an_array_in_the_place_of_a_constant_does_not_fit() -> None:
     """An array in place of a number of the example counts as another input, and is not an error."""
-    assert "found array" in str(Inputs((torch.ones(2), 1), {}).tensors((torch.ones(2), np.arange(3)), {}))
+    assert "found array" in str(ModelInputs((torch.ones(2), 1), {}).tensors((torch.ones(2), np.arange(3)), {}))
 
 
-def _seen(inputs: Inputs, refusals: list[Any]) -> Any:
+def _seen(inputs: ModelInputs, refusals: list[Any]) -> Any:
     return lambda x: (refusals.append(inputs.tensors((x,), {})), x * 2)[1]
 
 
 def test_transforms_run_the_model_itself() -> None:
     """What torch.func wraps, and what carries a tangent, is for the model itself."""
     x, refusals = torch.ones(2), list[Any]()
-    inputs = Inputs((x,), {})
+    inputs = ModelInputs((x,), {})
     torch.vmap(_seen(inputs, refusals))(torch.ones(3, 2))
     torch.func.jvp(_seen(inputs, refusals), (x,), (x,))
     torch.func.grad(lambda value: _seen(inputs, refusals)(value).sum())(x)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from hios.errors import ExampleInputsError
-from hios.optimizing.tracing import Binding, Inputs
+from hios.optimizing.tracing import Binding, ModelInputs
 
 
 class Two(nn.Module):
@@ -27,12 +27,12 @@ def test_arguments_may_be_given_by_name() -> None:
     """What the example gives by position a call may give by name, and the other way round."""
     x, y = torch.ones(2), torch.zeros(2)
     model = Two()
-    by_position, by_name = Inputs((x, y), {}, model), Inputs((x,), {"mask": y}, model)
+    by_position, by_name = ModelInputs((x, y), {}, model), ModelInputs((x,), {"mask": y}, model)
     for inputs in (by_position, by_name):
         for args, kwargs in _calls(x, y):
             tensors = inputs.tensors(args, kwargs)
             assert [tensor is own for tensor, own in zip(tensors, (x, y), strict=True)] == [True, True]
-    alone = Inputs((x,), {}, model)
+    alone = ModelInputs((x,), {}, model)
     assert isinstance(alone.tensors((), {"images": x, "scale": 1.0}), list)  # the default
     assert alone.tensors((x,), {"scale": 2.0}) == "inputs of another structure than the example's"
     assert alone.tensors((x, y), {}) == "inputs of another structure than the example's"
@@ -52,5 +52,5 @@ def test_wrong_example_inputs_are_plain_errors() -> None:
     x = torch.ones(2)
     for args, kwargs in (((x, x, 1.0, 2.0), {}), ((), {}), ((x,), {"image": x})):
         with pytest.raises(ExampleInputsError, match=r"^example inputs of Two: .*; its forward is \(images") as error:
-            Inputs(args, kwargs, Two())
+            ModelInputs(args, kwargs, Two())
         assert "\n" not in str(error.value)

@@ -11,7 +11,7 @@ from hios.cli.files import execute
 from hios.platforms.competitor import Competitor
 from hios.platforms.device_program import ArenaPlan
 from hios.runtime.auto import LEAST_RUNS, choose
-from hios.runtime.competitors import BASELINE, Entry, competitors
+from hios.runtime.competitors import BASELINE, ScheduleEntry, competitors
 from hios.runtime.session import Settings
 from hios.schedule import Placement, StagedPlan
 from hios.schedulers import find
@@ -20,12 +20,12 @@ from tests.runtime.conftest import DEVICES
 from tests.runtime.schedules import random_plan, schedule_of
 
 
-def _session(graph: Graph, runs: dict[str, list[float]]) -> tuple[dict[str, Competitor], list[Entry]]:
+def _session(graph: Graph, runs: dict[str, list[float]]) -> tuple[dict[str, Competitor], list[ScheduleEntry]]:
     """Competitors of a session on two devices with these runs, and schedules ``one`` and ``wide``."""
     entries = []
     for label, devices in (("one", 1), ("wide", 2)):
         plan = random_plan(graph, devices, seed=1)
-        entries.append(Entry(label, schedule_of(graph, plan), plan))
+        entries.append(ScheduleEntry(label, schedule_of(graph, plan), plan))
     by_label = competitors(graph, ArenaPlan(graph, 2), entries, 2)
     for name, competitor in by_label.items():
         competitor.latencies_ms = runs.get(name, [1000.0] * 12)

@@ -24,7 +24,7 @@ from torch import Tensor
 import hios
 from hios import Graph, artifacts
 from hios.errors import PlatformError
-from hios.runtime.distributed.clock_sync import offsets
+from hios.runtime.distributed.clock_sync import Peers
 from hios.runtime.distributed.progress_state import ProgressState
 from hios.runtime.distributed.topology import RankPlace, shared
 from hios.runtime.distributed.value_exchange import Tags
@@ -402,12 +402,12 @@ def test_clocks_are_compared() -> None:
     def there() -> None:
         transport: Any = _Threads(1, queues)
         clock = lambda: time.perf_counter_ns() + hour  # noqa: E731
-        assert offsets(transport, tags, 1, [1], ProgressState(), deadline, clock) == {}
+        assert Peers(transport, tags, ProgressState()).offsets(1, [1], deadline, clock) == {}
 
     thread = threading.Thread(target=there)
     thread.start()
     here: Any = _Threads(0, queues)
-    ((rank, (offset, uncertainty)),) = offsets(here, tags, 1, [1], ProgressState(), deadline).items()
+    ((rank, (offset, uncertainty)),) = Peers(here, tags, ProgressState()).offsets(1, [1], deadline).items()
     thread.join()
     assert rank == 1
     assert abs(offset - hour) <= uncertainty

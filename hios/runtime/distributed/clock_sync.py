@@ -1,10 +1,11 @@
-"""A barrier of all ranks, and the clock offsets of other hosts."""
+"""What ranks tell each other besides values: a barrier, the clock offsets of other hosts, the expected outputs."""
 
 from __future__ import annotations
 
 import struct
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,96 +19,89 @@ _BARRIER, _PING, _PONG = 0, 32, 33
 _PINGS = 8
 
 
-def barrier(transport: Transport, tags: Tags, epoch: int, state: ProgressState, deadline: float) -> None:
-    """Wait until all ranks are here: a dissemination barrier (Hensgen, Finkel and Manber 1988), log2(size) rounds.
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """All ranks, as one of them reaches them; every rank calls the same methods in the same order.
 
-    Raises:
-        TimeoutError: not all ranks arrived before the deadline.
-        ConnectionError: a rank is gone.
+    Deadlines are by ``time.monotonic``. Every method raises TimeoutError where a deadline passes, and ConnectionError
+    where a rank is gone.
     """
-    rank, size = transport.rank, transport.size
-    number, step = 0, 1
-    while step < size:
-        ahead, behind = (rank + step) % size, (rank - step) % size
-        tag = tags.of(epoch, _BARRIER + number)
-        received = transport.receive(_message(), behind, tag)
-        sent = transport.send(_message(), ahead, tag)
-        with state.wait(f"rank {behind} to start", behind):
-            received.wait(deadline)
-        with state.wait(f"rank {ahead} to start", ahead):
-            sent.wait(deadline)
-        number, step = number + 1, 2 * step
 
+    transport: Transport
+    tags: Tags
+    state: ProgressState
 
-def offsets(
-    transport: Transport,
-    tags: Tags,
-    epoch: int,
-    elsewhere: Sequence[int],
-    state: ProgressState,
-    deadline: float,
-    clock: Callable[[], int] = time.perf_counter_ns,
-) -> dict[int, tuple[int, int]]:
-    """Offsets of the clocks of other hosts from rank 0's: Cristian's method, with the shortest of several round trips.
+    def barrier(self, epoch: int, deadline: float) -> None:
+        """Wait until all ranks are here.
 
-    Every rank calls this. Rank 0 queries the ranks with another clock one after another; they answer.
+        A dissemination barrier (Hensgen, Finkel and Manber 1988), log2(size) rounds.
+        """
+        rank, size = self.transport.rank, self.transport.size
+        number, step = 0, 1
+        while step < size:
+            ahead, behind = (rank + step) % size, (rank - step) % size
+            tag = self.tags.of(epoch, _BARRIER + number)
+            received = self.transport.receive(_message(), behind, tag)
+            sent = self.transport.send(_message(), ahead, tag)
+            with self.state.wait(f"rank {behind} to start", behind):
+                received.wait(deadline)
+            with self.state.wait(f"rank {ahead} to start", ahead):
+                sent.wait(deadline)
+            number, step = number + 1, 2 * step
 
-    Args:
-        transport: between the ranks.
-        tags: of messages.
-        epoch: of this run.
-        elsewhere: ranks on other hosts than rank 0.
-        state: what this rank is doing.
-        deadline: by ``time.monotonic``.
-        clock: of this rank, nanoseconds.
+    def offsets(
+        self, epoch: int, elsewhere: Sequence[int], deadline: float, clock: Callable[[], int] = time.perf_counter_ns
+    ) -> dict[int, tuple[int, int]]:
+        """Offsets of the clocks of other hosts from rank 0's.
 
-    Returns:
-        On rank 0, for each of them, the offset and its largest error, half of the round trip; nanoseconds.
-    """
-    if transport.rank in elsewhere:
-        for _ in range(_PINGS):
-            _receive(transport, 0, tags.of(epoch, _PING), state, deadline)
-            _send(transport, 0, tags.of(epoch, _PONG), clock(), state, deadline)
-    if transport.rank != 0:
-        return {}
-    offsets_ns = {}
-    for rank in elsewhere:
-        trips = []
-        for _ in range(_PINGS):
-            began = clock()
-            _send(transport, rank, tags.of(epoch, _PING), 0, state, deadline)
-            theirs = _receive(transport, rank, tags.of(epoch, _PONG), state, deadline)
-            ended = clock()
-            trips.append((ended - began, theirs - (began + ended) // 2))
-        trip, offset = min(trips)
-        offsets_ns[rank] = offset, -(-trip // 2)
-    return offsets_ns
+        Cristian's method, with the shortest of several round trips. Rank 0 queries the ranks with another clock one
+        after another; they answer.
 
+        Returns:
+            On rank 0, for each rank elsewhere, the offset and its largest error, half of the round trip; nanoseconds.
+        """
+        ping, pong = self.tags.of(epoch, _PING), self.tags.of(epoch, _PONG)
+        if self.transport.rank in elsewhere:
+            for _ in range(_PINGS):
+                self._receive(0, ping, deadline)
+                self._send(0, pong, clock(), deadline)
+        if self.transport.rank != 0:
+            return {}
+        offsets_ns = {}
+        for rank in elsewhere:
+            trips = []
+            for _ in range(_PINGS):
+                began = clock()
+                self._send(rank, ping, 0, deadline)
+                theirs = self._receive(rank, pong, deadline)
+                ended = clock()
+                trips.append((ended - began, theirs - (began + ended) // 2))
+            trip, offset = min(trips)
+            offsets_ns[rank] = offset, -(-trip // 2)
+        return offsets_ns
 
-def hand_round(transport: Transport, memory: Tensor, tag: int, state: ProgressState, deadline: float) -> None:
-    """Broadcast bytes from rank 0 to all ranks."""
-    if transport.rank != 0:
-        with state.wait("the expected outputs", 0):
-            transport.receive(memory, 0, tag).wait(deadline)
-        return
-    for rank in range(1, transport.size):
-        with state.wait("the expected outputs to be taken", rank):
-            transport.send(memory, rank, tag).wait(deadline)
+    def hand_round(self, memory: Tensor, tag: int, deadline: float) -> None:
+        """Broadcast bytes from rank 0 to all ranks."""
+        if self.transport.rank != 0:
+            with self.state.wait("the expected outputs", 0):
+                self.transport.receive(memory, 0, tag).wait(deadline)
+            return
+        for rank in range(1, self.transport.size):
+            with self.state.wait("the expected outputs to be taken", rank):
+                self.transport.send(memory, rank, tag).wait(deadline)
+
+    def _send(self, rank: int, tag: int, value: int, deadline: float) -> None:
+        memory = torch.frombuffer(bytearray(struct.pack("<q", value)), dtype=torch.uint8)
+        with self.state.wait(f"rank {rank} to compare clocks", rank):
+            self.transport.send(memory, rank, tag).wait(deadline)
+
+    def _receive(self, rank: int, tag: int, deadline: float) -> int:
+        memory = _message()
+        with self.state.wait(f"rank {rank} to compare clocks", rank):
+            self.transport.receive(memory, rank, tag).wait(deadline)
+        (value,) = struct.unpack("<q", bytes(memory.tolist()))
+        return int(value)
 
 
 def _message() -> Tensor:
     return torch.zeros(8, dtype=torch.uint8)
-
-
-def _send(transport: Transport, rank: int, tag: int, value: int, state: ProgressState, deadline: float) -> None:
-    memory = torch.frombuffer(bytearray(struct.pack("<q", value)), dtype=torch.uint8)
-    with state.wait(f"rank {rank} to compare clocks", rank):
-        transport.send(memory, rank, tag).wait(deadline)
-
-
-def _receive(transport: Transport, rank: int, tag: int, state: ProgressState, deadline: float) -> int:
-    memory = _message()
-    with state.wait(f"rank {rank} to compare clocks", rank):
-        transport.receive(memory, rank, tag).wait(deadline)
-    (value,) = struct.unpack("<q", bytes(memory.tolist()))
-    return int(value)

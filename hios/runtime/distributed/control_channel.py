@@ -45,15 +45,7 @@ _LAST_LINE = threading.Lock()
 
 
 class ControlChannel:
-    """This rank's connection to rank 0.
-
-    Args:
-        rank: number of this rank.
-        places: of all ranks.
-        state: what this rank is doing.
-        address: host and port of rank 0.
-        key: shared secret by which rank 0 recognizes its ranks.
-        timeout_s: longest time to reach rank 0.
+    """This rank's connection to rank 0, which recognizes its ranks by a shared secret (``key``).
 
     Raises:
         PlatformError: rank 0 cannot be reached.
@@ -98,10 +90,8 @@ class ControlChannel:
     def fail(self, kind: str, text: str, ending_s: float = _ENDING_S) -> Never:
         """Send why this rank cannot continue, and end with all others.
 
-        Args:
-            kind: one of ``FAILED``, ``LATE``, ``LOST``, ``ENDED``.
-            text: one line.
-            ending_s: how long to wait for another thread to end this process.
+        The kind is one of ``FAILED``, ``LATE``, ``LOST`` and ``ENDED``, the text one line; ``ending_s`` is how long to
+        wait for another thread to end this process.
         """
         with contextlib.suppress(OSError):
             self._send({"is": "failure", "kind": kind, "text": text})

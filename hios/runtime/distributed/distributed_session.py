@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import torch
 
-from hios import artifacts, defaults, machine, platforms
+from hios import artifacts, machine, platforms
 from hios.batch_job import allocation
 from hios.errors import HiosError, PlatformError, ScheduleError, first_line
 from hios.formats.base import Platform
-from hios.formats.run_file import Checked, Run, RunPlatform
+from hios.formats.run_file import Run, RunPlatform
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.models import RUNTIMES
@@ -29,14 +29,14 @@ from hios.platforms.reference import run as run_reference
 from hios.platforms.reference import runtime as runtime_of
 from hios.runtime.competitors import (
     BASELINE,
-    Entry,
+    ScheduleEntry,
     competitors,
     entries_of,
     other_hardware,
     read_schedules,
     refuse_wide,
 )
-from hios.runtime.distributed.clock_sync import barrier
+from hios.runtime.distributed.clock_sync import Peers
 from hios.runtime.distributed.control_channel import FAILED, LATE, LOST, ControlChannel, who
 from hios.runtime.distributed.progress_state import ProgressState
 from hios.runtime.distributed.rank_monitor import RankMonitor
@@ -45,7 +45,9 @@ from hios.runtime.distributed.rendezvous import RankInputs, connect
 from hios.runtime.distributed.topology import RankPlace, local_rank, pin, shared
 from hios.runtime.distributed.transports import Transport
 from hios.runtime.distributed.value_exchange import RESERVED, Tags
-from hios.runtime.rounds import Outcome, Session
+from hios.runtime.rounds import Competition, TurnOutcome
+from hios.runtime.run_record import run_file
+from hios.runtime.session import Settings
 from hios.schedule import Placement, StagedPlan
 from hios.versions import versions
 from hios.workers.process_settings import end_with_parent
@@ -68,16 +70,10 @@ class Job:
         schedules: schedule.json files; their stems name them.
         output: run.json, which rank 0 writes.
         transport: gloo, nccl or mpi, as far as the platform has it.
-        platform: cpu, where a rank has a core, or cuda, where it has a GPU.
+        settings: how to measure. Every rank is a device, however many ``devices`` it states; ``timeout_s`` limits
+            loading too; ``baselines`` and ``virtual`` are not used.
         program: program.pt2 or program.onnx, the reference for outputs; the sequential schedule where absent.
         trusted: whether the user trusts a program that can run code when it is loaded.
-        runs: measured runs of every competitor.
-        warmup: warm-up runs of each competitor.
-        tolerance: allowed difference from the reference, absolute plus relative.
-        seed: seed of the input and of the order of the competitors.
-        timeout_s: longest time of one run, and of loading.
-        cores_per_device: cores of each rank on platform cpu, and threads inside its operators; 1 if None.
-        other_hardware: whether schedules may run on other hardware than their costs were measured on.
     """
 
     graph: Path
@@ -85,16 +81,9 @@ class Job:
     schedules: tuple[Path, ...]
     output: Path
     transport: str
-    platform: str = "cpu"
+    settings: Settings
     program: Path | None = None
     trusted: bool = False
-    runs: int = defaults.RUNS
-    warmup: int = defaults.WARMUP
-    tolerance: float = defaults.TOLERANCE
-    seed: int = defaults.SEED
-    timeout_s: float = defaults.TIMEOUT_S
-    cores_per_device: int | None = None
-    other_hardware: bool = False
 
 
 def distribute(job: Job) -> Run | None:
@@ -116,20 +105,21 @@ def distribute(job: Job) -> Run | None:
     end_with_parent(number=signal.SIGTERM)
     if _is_orphan():
         os._exit(1)
-    transport = connect(job.transport, job.platform, job.timeout_s)
+    timeout_s = job.settings.timeout_s
+    transport = connect(job.transport, job.settings.platform, timeout_s)
     state = ProgressState()
     places = [RankPlace(*place) for place in transport.gather(_place())]
     monitor = RankMonitor(places) if transport.rank == 0 else None
     address, key = transport.gather(None if monitor is None else (monitor.address, monitor.key))[0]
-    control = ControlChannel(transport.rank, places, state, address, key, job.timeout_s)
+    control = ControlChannel(transport.rank, places, state, address, key, timeout_s)
     runner = RankRunner(job, transport, state, places, monitor, control)
     this = who(places, transport.rank)
     try:
         with torch.inference_mode():
             data = runner.execute()
-        control.finish(job.timeout_s)
+        control.finish(timeout_s)
     except TimeoutError:
-        control.fail(LATE, f"{this} did not go on within {job.timeout_s:g} s: {state.text()}")
+        control.fail(LATE, f"{this} did not go on within {timeout_s:g} s: {state.text()}")
     except ConnectionError as error:
         control.fail(LOST, f"{this}: {state.text()}: the connection broke ({first_line(error)})")
     except HiosError as error:
@@ -164,13 +154,14 @@ class RankRunner:
         monitor: RankMonitor | None,
         control: ControlChannel,
     ) -> None:
-        self._job, self._transport, self._state = job, transport, state
+        self._job, self._settings = job, job.settings
+        self._transport, self._state = transport, state
         self._places, self._monitor, self._control = places, monitor, control
         self._step = 0
         self._rows: list[Placement] = []
         self._uncertainty_ns = 0
         self._prepared = False
-        self._cores_each = job.cores_per_device or 1
+        self._cores_each = self._settings.cores_per_device or 1
 
     def blame(self, this: str, error: HiosError) -> str:
         """The message for an error; only rank 0 reports errors in files that all ranks read."""
@@ -191,27 +182,29 @@ class RankRunner:
         profiled_on = self._other_hardware(ranks)
         self._prepared = True
         self._expect()
-        session = Session(self._graph, self._competitors, self._references, self._entries, self, self._job)
+        session = Competition(self._graph, self._competitors, self._references, self._entries, self, self._settings)
         session.measure(shown=False)
         if self._monitor is None:
             return None
         job = self._job
-        run = session.file(
+        run = run_file(
+            session,
             self._platform(ranks),
             {**versions(), **self._transport.versions()},
             began,
-            cast("Checked", "sequential" if job.program is None else runtime_of(job.program)),
+            None if job.program is None else runtime_of(job.program),
+            profiled_on,
         )
-        run = msgspec.structs.replace(run, profiled_on=profiled_on)
         artifacts.write(job.output, "run", run)
         return run
 
     def _load(self) -> None:
         """Read and compile everything, first on rank 0, so that errors in files are reported once."""
         job, transport = self._job, self._transport
-        self._hardware = platforms.distributing(job.platform).device(local_rank(self._places, transport.rank))
+        distributing = platforms.distributing(self._settings.platform)
+        self._hardware = distributing.device(local_rank(self._places, transport.rank))
         self._state.enter("meeting the devices of other ranks")
-        channel = transport.channel(time.monotonic() + job.timeout_s)
+        channel = transport.channel(time.monotonic() + self._settings.timeout_s)
         if transport.rank != 0:
             self._let_load()
         self._state.enter("loading")
@@ -235,10 +228,9 @@ class RankRunner:
             self._hardware,
             self._state,
             elsewhere,
-            job.tolerance,
-            job.timeout_s,
+            self._settings,
         )
-        self._turns.load(str(job.graph), str(job.weights), job.seed)
+        self._turns.load(str(job.graph), str(job.weights))
         self._references = []
         if job.program is not None:
             kind = runtime_of(job.program)
@@ -253,11 +245,11 @@ class RankRunner:
 
     def _grouped(self) -> int | None:
         """Cores of each rank; None if ranks have GPUs."""
-        return self._cores_each if platforms.find(self._job.platform).GROUPS_CORES else None
+        return self._cores_each if platforms.find(self._settings.platform).GROUPS_CORES else None
 
     def _let_load(self) -> None:
-        deadline = time.monotonic() + self._job.timeout_s
-        barrier(self._transport, Tags(RESERVED, self._transport.tags), 0, self._state, deadline)
+        deadline = time.monotonic() + self._settings.timeout_s
+        Peers(self._transport, Tags(RESERVED, self._transport.tags), self._state).barrier(0, deadline)
 
     def _agree(self, cores: list[int]) -> list[Mapping[str, Any]]:
         """Check that all ranks have the same options and files; returns the hardware of all ranks on rank 0.
@@ -267,7 +259,7 @@ class RankRunner:
         """
         job = self._job
         files = [job.graph, job.weights, *job.schedules]
-        options = {name: getattr(job, name) for name in _AGREED}
+        options = {name: getattr(self._settings, name) for name in _AGREED}
         options |= {"program": job.program is not None, "number of schedules": len(job.schedules)}
         mine = RankInputs.of(options, files)
         hardware = {"cores": cores, "processor": machine.processor(), **self._hardware.describe()}
@@ -275,7 +267,7 @@ class RankRunner:
         self._control.report(self._step, everything)
         if self._monitor is None:
             return []
-        deadline = time.monotonic() + job.timeout_s
+        deadline = time.monotonic() + self._settings.timeout_s
         hardware_of = self._monitor.collect(self._step, range(self._transport.size), self._state, deadline)
         for rank, theirs in hardware_of.items():
             if difference := mine.difference(RankInputs(**theirs["given"])):
@@ -293,10 +285,10 @@ class RankRunner:
         """
         if self._monitor is None:
             return None
-        described, _ = platforms.distributing(self._job.platform).joined(ranks)
-        here = Platform(self._job.platform, processor=_processors(ranks), gpus=described.get("gpus"))
+        described, _ = platforms.distributing(self._settings.platform).joined(ranks)
+        here = Platform(self._settings.platform, processor=_processors(ranks), gpus=described.get("gpus"))
         schedules = (entry.schedule for entry in self._entries)
-        return other_hardware(schedules, here, forced=self._job.other_hardware)
+        return other_hardware(schedules, here, forced=self._settings.other_hardware)
 
     def _expect(self) -> None:
         """Compute the expected outputs, and check that the sequential schedule produces them."""
@@ -309,17 +301,17 @@ class RankRunner:
         if outcome is not None and outcome.difference is not None:
             self._competitors[BASELINE].difference = outcome.difference
 
-    def run_reference(self, reference: Reference) -> Outcome | None:
+    def run_reference(self, reference: Reference) -> TurnOutcome | None:
         """Run the model itself on rank 0 while the others wait."""
         if self._monitor is None:
             return None
         self._state.enter("the program itself")
-        return Outcome(run_reference(self._reference) / 1e6, None)
+        return TurnOutcome(run_reference(self._reference) / 1e6, None)
 
-    def run(self, name: str) -> Outcome | None:
+    def run(self, name: str) -> TurnOutcome | None:
         """Run a competitor on all ranks; rank 0 receives the measurements."""
         self._step += 1
-        deadline = time.monotonic() + self._job.timeout_s
+        deadline = time.monotonic() + self._settings.timeout_s
         self._state.enter(name)
         self._control.beat()  # now, so that messages do not lengthen the run
         turn = self._turns.run(name)
@@ -331,7 +323,7 @@ class RankRunner:
         ranks = [program.device for program in competitor.programs]
         reports = self._monitor.collect(self._step, ranks, self._state, deadline)
         latency, self._rows = joined(reports, self._turns.offsets, competitor.copies)
-        return Outcome(latency, max(report["difference"] for report in reports.values()))
+        return TurnOutcome(latency, max(report["difference"] for report in reports.values()))
 
     def take_rows(self, name: str) -> None:
         """Keep the rows of the last run, with the possible clock error."""
@@ -341,9 +333,9 @@ class RankRunner:
     def _platform(self, ranks: Sequence[Mapping[str, Any]]) -> RunPlatform:
         """The platform as run.json states it."""
         apart = len({place.boot for place in self._places}) > 1
-        described, used = platforms.distributing(self._job.platform).joined(ranks)
+        described, used = platforms.distributing(self._settings.platform).joined(ranks)
         platform = {
-            "name": self._job.platform,
+            "name": self._settings.platform,
             "devices": len(ranks),
             **described,
             **({} if (each := self._grouped()) is None else {"cores_per_device": each}),
@@ -365,7 +357,7 @@ def _processors(ranks: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(dict.fromkeys(rank["processor"] for rank in ranks))
 
 
-def _staged(path: Path, entry: Entry) -> StagedPlan:
+def _staged(path: Path, entry: ScheduleEntry) -> StagedPlan:
     """The plan by stages; a plan with one stream per device is the same as one with one operator per stage.
 
     Raises:

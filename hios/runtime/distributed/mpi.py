@@ -20,7 +20,7 @@ _GIVEN = (
 )
 
 
-class _Request:
+class _MpiRequest:
     def __init__(self, request: Any, memory: Tensor, broken: type[Exception]) -> None:
         self._request = request
         self._memory = memory  # must stay alive, as MPI holds only its address
@@ -71,16 +71,16 @@ class Mpi:
         """The values of all ranks, on every rank."""
         return self._world.allgather(value)
 
-    def send(self, memory: Tensor, destination: int, tag: int) -> _Request:
+    def send(self, memory: Tensor, destination: int, tag: int) -> _MpiRequest:
         """Start sending bytes."""
         if memory.is_cuda:
             # MPI knows nothing about streams: the bytes must have been computed.
             torch.cuda.current_stream().synchronize()
-        return _Request(self._world.Isend(self._message(memory), destination, tag), memory, self._mpi.Exception)
+        return _MpiRequest(self._world.Isend(self._message(memory), destination, tag), memory, self._mpi.Exception)
 
-    def receive(self, memory: Tensor, source: int, tag: int) -> _Request:
+    def receive(self, memory: Tensor, source: int, tag: int) -> _MpiRequest:
         """Receive the bytes of one message into memory."""
-        return _Request(self._world.Irecv(self._message(memory), source, tag), memory, self._mpi.Exception)
+        return _MpiRequest(self._world.Irecv(self._message(memory), source, tag), memory, self._mpi.Exception)
 
     def _message(self, memory: Tensor) -> Any:
         # By address, since torch exposes its buffers only through NumPy.

@@ -59,9 +59,7 @@ class ProgressState:
     def watched(self, operator: CompiledOperator, progress: Callable[[], None]) -> CompiledOperator:
         """An operator that records when it runs, and lets messages progress after it.
 
-        Args:
-            operator: compiled.
-            progress: called after the operator if it runs on the thread that calls this method.
+        ``progress`` is called after the operator if that runs on the thread that calls this method.
         """
         run, name, running, caller = operator.run, operator.id, self._running, threading.get_ident()
 

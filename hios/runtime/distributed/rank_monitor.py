@@ -32,11 +32,7 @@ _LOOK_S = 0.1
 
 
 class RankMonitor:
-    """Listens to all ranks in a separate thread.
-
-    Args:
-        places: of all ranks.
-    """
+    """Listens to all ranks in a separate thread."""
 
     def __init__(self, places: Sequence[RankPlace]) -> None:
         self._places = places

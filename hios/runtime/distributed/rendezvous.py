@@ -15,19 +15,14 @@ from hios.runtime.distributed.transports import Transport
 
 @dataclass(frozen=True, slots=True)
 class RankInputs:
-    """The options and files of a rank.
-
-    Attributes:
-        options: by name.
-        files: hash of every file, by its path on this rank, in order.
-    """
+    """The options of a rank by name, and the hash of every file by its path on this rank, in order."""
 
     options: Mapping[str, Any]
     files: Sequence[tuple[str, str]]
 
     @classmethod
     def of(cls, options: Mapping[str, Any], files: Sequence[Path]) -> RankInputs:
-        """From options and files; the files are hashed."""
+        """From options, and files to hash."""
         return cls(options, [(str(path), _digest(path)) for path in files])
 
     def difference(self, theirs: RankInputs) -> str:
@@ -45,12 +40,7 @@ def _digest(path: Path) -> str:
 
 
 def connect(name: str, platform: str, timeout_s: float) -> Transport:
-    """Connect to the other ranks.
-
-    Args:
-        name: gloo, nccl or mpi.
-        platform: what devices are.
-        timeout_s: longest time to wait for them.
+    """Connect to the other ranks by gloo, nccl or mpi.
 
     Raises:
         PlatformError: this process was not started by the launcher of that transport, the ranks cannot connect, or the

@@ -17,12 +17,9 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class RankPlace:
-    """The host and cores of a rank.
+    """The host of a rank, and the cores that the launcher lets it run on.
 
-    Attributes:
-        host: name of its host.
-        boot: ID of the running kernel; ranks with the same one share clock and cores.
-        cores: that the launcher lets it run on.
+    ``boot`` is the ID of the running kernel; ranks with the same one share clock and cores.
     """
 
     host: str
@@ -38,15 +35,9 @@ class RankPlace:
 
 
 def pin(places: Sequence[RankPlace], rank: int, size: int = 1) -> list[int]:
-    """Pin this rank to its own cores, unless the launcher has done so.
+    """Pin this rank to ``size`` cores of its own, unless the launcher has done so; the cores that it may run on now.
 
-    Args:
-        places: of all ranks.
-        rank: this one.
-        size: cores of each rank.
-
-    Returns:
-        The cores that this rank may run on now. Ranks share cores if there are too few.
+    Ranks share cores if there are too few.
 
     Raises:
         PlatformError: the launcher gave this rank fewer cores.
@@ -72,11 +63,6 @@ def local_rank(places: Sequence[RankPlace], rank: int) -> int:
 
 
 def shared(places: Sequence[RankPlace], cores: Sequence[Sequence[int]]) -> bool:
-    """Whether ranks share cores or GPUs: their devices are then virtual, and times mean little.
-
-    Args:
-        places: of all ranks.
-        cores: of all ranks, after pinning; or their GPUs, by number.
-    """
+    """Whether ranks share cores (after pinning) or GPUs: devices are then virtual, and times mean little."""
     taken = [(place.boot, core) for place, own in zip(places, cores, strict=True) for core in own]
     return len(set(taken)) < len(taken)

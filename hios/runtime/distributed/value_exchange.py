@@ -27,13 +27,9 @@ RESERVED = 64
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """Tags of messages: unique for every message of an epoch.
+    """Tags of messages: unique for every message of an epoch, which has at most ``stride`` messages.
 
-    At most two epochs are in progress at once, so numbers may be reused after ``limit``.
-
-    Args:
-        stride: maximum number of messages of an epoch.
-        limit: how many tags the transport has.
+    At most two epochs are in progress at once, so numbers may be reused after ``limit``, the tags of the transport.
 
     Raises:
         PlatformError: the transport has too few.
@@ -53,17 +49,8 @@ class Tags:
         return (epoch * self.stride + number) % (self.limit - self.limit % self.stride)
 
 
-class Memory(Arena):
-    """The memory of a rank, on its host or its GPU.
-
-    Args:
-        flags: number of flags.
-        size: bytes of buffers.
-        place: where the buffers are.
-
-    Attributes:
-        exchange: of the program that is being prepared or run.
-    """
+class RankMemory(Arena):
+    """The memory of a rank, on its host or its GPU; ``exchange`` is that of the program being prepared or run."""
 
     exchange: ValueExchange
 
@@ -99,22 +86,13 @@ class Memory(Arena):
 
 
 class ValueExchange:
-    """The messages of one rank in a program.
-
-    Args:
-        programs: of all ranks that take part.
-        rank: number of this rank.
-        memory: of this rank.
-        channel: to the others.
-        tags: of messages.
-        state: what this rank is doing.
-    """
+    """The messages of one rank in a program that all ranks run together."""
 
     def __init__(
         self,
         programs: Sequence[StagedProgram],
         rank: int,
-        memory: Memory,
+        memory: RankMemory,
         channel: Channel,
         tags: Tags,
         state: ProgressState,
@@ -137,7 +115,7 @@ class ValueExchange:
         self._open: list[int] = []
         self._sent: list[tuple[int, Request]] = []
 
-    def _bind(self, handover: Handover, memory: Memory, device: int) -> None:
+    def _bind(self, handover: Handover, memory: RankMemory, device: int) -> None:
         self._sources[handover.flag] = device
         size = nbytes(handover.buffer.shape, handover.buffer.dtype)
         # A value without elements is a message too: others wait for it.
