@@ -12,7 +12,7 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 
-class Files(LoadFileScheduling):
+class Files(LoadFileScheduling):  # type: ignore[misc] # pytest-xdist is untyped
     """A file of tests to a process; what a process that died did not run goes to others."""
 
     def remove_node(self, node: WorkerController) -> str | None:

@@ -16,9 +16,9 @@ from hios.report.tables import View
 from hios.study import registry
 from hios.study.figure_data import located
 from hios.study.figure_files import ENDINGS, HIDDEN, compared
+from hios.study.published import Verdict
 from hios.study.registry import Figure
-from hios.study.simulated_series import HIOS, RELEASED
-from hios.study.verdicts import Verdict
+from hios.study.simulated_rows import HIOS, RELEASED
 
 _ELSEWHERE = Verdict.ELSEWHERE.value
 _SECONDS_PER_MINUTE = 60
