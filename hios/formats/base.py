@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct
 
+_T = TypeVar("_T")
 if TYPE_CHECKING:
-    _T = TypeVar("_T")
     OrAbsent: TypeAlias = _T | None
 else:
 
@@ -20,11 +20,14 @@ else:
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A JSON object with fixed keys; others are refused. Keys with their default are left out of files."""
+    """A JSON object with fixed keys; others are refused. Keys with their default are left out of files.
+
+    The text under a field says what it means: its description in the schema.
+    """
 
 
 def doc(text: str) -> Meta:
-    """What a field means: its description in the schema."""
+    """What an entry of a list or mapping means, or a type that several fields share: its description in the schema."""
     return Meta(description=text)
 
 
@@ -42,6 +45,11 @@ NonNegative = Annotated[float, Meta(ge=0)]
 Amount = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
 AboveZero = Annotated[float, Meta(gt=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+ShareAboveZero = Annotated[float, Meta(gt=0, le=1)]
+#: A list of values, each once; the schema says so, and the class that has the list checks it.
+Distinct = Annotated[tuple[_T, ...], Meta(extra_json_schema={"uniqueItems": True})]
+#: Such a list that is not empty.
+Several = Annotated[tuple[_T, ...], Meta(min_length=1, extra_json_schema={"uniqueItems": True})]
 #: Numbers of devices; the largest is a guard against files that ask for absurd amounts of memory.
 DeviceCount = Annotated[int, Meta(ge=1, le=1024)]
 Fingerprint = Annotated[str, Meta(pattern=f"^[0-9a-f]{{16}}{END}")]
@@ -54,112 +62,70 @@ Versions = Annotated[dict[str, Annotated[str, doc("A version.")]], doc("Versions
 class Allocation(Record, frozen=True, kw_only=True):
     """What the system and, if any, the batch system allotted to the process that measured (rank 0 of several)."""
 
-    node: Annotated[Text, doc("Name of the node.")]
-    cores: Annotated[
-        tuple[Annotated[Count, doc("Core number.")], ...],
-        doc("Logical CPUs that the process could run on: its affinity mask."),
-    ]
-    system: OrAbsent[Annotated[Literal["slurm", "pbs", "lsf"], doc("Batch system; absent outside of a job.")]] = None
-    job: OrAbsent[Annotated[Text, doc("Number of the job.")]] = None
-    partition: OrAbsent[Annotated[Text, doc("Partition or queue of the job.")]] = None
-    gpus: OrAbsent[
-        Annotated[Text, doc("GPUs that were visible to the process, as CUDA_VISIBLE_DEVICES names them.")]
-    ] = None
+    node: Text
+    """Name of the node."""
+    cores: tuple[Annotated[Count, doc("Core number.")], ...]
+    """Logical CPUs that the process could run on: its affinity mask."""
+    system: OrAbsent[Literal["slurm", "pbs", "lsf"]] = None
+    """Batch system; absent outside of a job."""
+    job: OrAbsent[Text] = None
+    """Number of the job."""
+    partition: OrAbsent[Text] = None
+    """Partition or queue of the job."""
+    gpus: OrAbsent[Text] = None
+    """GPUs that were visible to the process, as CUDA_VISIBLE_DEVICES names them."""
 
 
 class Platform(Record, frozen=True):
     """Where the costs were measured."""
 
-    name: Annotated[Text, doc("cpu, cuda or model.")]
-    devices: OrAbsent[Annotated[DeviceCount, doc("Number of devices.")]] = None
+    name: Text
+    """cpu, cuda or model."""
+    devices: OrAbsent[DeviceCount] = None
+    """Number of devices."""
     cores: OrAbsent[
-        Annotated[
-            tuple[Annotated[tuple[Annotated[Count, doc("Core number.")], ...], doc("Cores of one device.")], ...],
-            doc("Cores that each device is pinned to; virtual devices may share cores."),
-        ]
+        tuple[Annotated[tuple[Annotated[Count, doc("Core number.")], ...], doc("Cores of one device.")], ...]
     ] = None
-    cores_per_device: OrAbsent[
-        Annotated[
-            Positive,
-            doc(
-                "Cores of each device, and threads inside its operators, where devices are groups of cores; default 1."
-            ),
-        ]
-    ] = None
-    gpus: OrAbsent[
-        Annotated[tuple[Annotated[Text, doc("Name of a GPU.")], ...], doc("Name of the GPU of every device.")]
-    ] = None
-    gpu_indices: OrAbsent[
-        Annotated[
-            tuple[Annotated[Count, doc("Number of a GPU, as torch numbers them.")], ...], doc("GPU of every device.")
-        ]
-    ] = None
+    """Cores that each device is pinned to; virtual devices may share cores."""
+    cores_per_device: OrAbsent[Positive] = None
+    """Cores of each device, and threads inside its operators, where devices are groups of cores; default 1."""
+    gpus: OrAbsent[tuple[Annotated[Text, doc("Name of a GPU.")], ...]] = None
+    """Name of the GPU of every device."""
+    gpu_indices: OrAbsent[tuple[Annotated[Count, doc("Number of a GPU, as torch numbers them.")], ...]] = None
+    """GPU of every device."""
     compute_capability: OrAbsent[
-        Annotated[
-            tuple[
-                Annotated[str, Meta(pattern=rf"^[0-9]+\.[0-9]+{END}"), doc("Major and minor version, such as 9.0.")],
-                ...,
-            ],
-            doc("Compute capability of the GPU of every device."),
-        ]
+        tuple[Annotated[str, Meta(pattern=rf"^[0-9]+\.[0-9]+{END}"), doc("Major and minor version, such as 9.0.")], ...]
     ] = None
-    memory_gb: OrAbsent[
-        Annotated[
-            tuple[Annotated[AboveZero, doc("In units of 10^9 bytes.")], ...],
-            doc("Memory of the GPU of every device."),
-        ]
-    ] = None
-    driver: OrAbsent[Annotated[str, doc("Version of the GPUs' driver.")]] = None
-    cuda: OrAbsent[Annotated[str, doc("Version of CUDA that torch was built with.")]] = None
-    cudnn: OrAbsent[Annotated[str, doc("Version of cuDNN, as one number.")]] = None
-    peer_access: OrAbsent[
-        Annotated[
-            bool,
-            doc(
-                "Whether GPUs copy directly between their memories, without the host's; absent if there is only one"
-                " GPU."
-            ),
-        ]
-    ] = None
-    tf32: OrAbsent[
-        Annotated[
-            bool,
-            doc("Whether float32 convolutions were timed in TF32, which is torch's default on GPUs that support it."),
-        ]
-    ] = None
-    processor: OrAbsent[Annotated[str, doc("Model name of the processor.")]] = None
-    governor: OrAbsent[
-        Annotated[
-            Text,
-            doc(
-                "What decided the clock rates of the cores, as Linux names it, such as performance; absent where it "
-                "does not say, as in most virtual machines."
-            ),
-        ]
-    ] = None
-    load_average: OrAbsent[
-        Annotated[
-            NonNegative,
-            doc("Load average over one minute when the measurement began; it includes earlier steps of the pipeline."),
-        ]
-    ] = None
-    busy_share: OrAbsent[
-        Annotated[
-            Share,
-            doc("Share of their time that the devices' cores spent on other work right before the measurement."),
-        ]
-    ] = None
-    predicted: OrAbsent[
-        Annotated[bool, doc("Whether times are predicted (platform model); absent where they were measured.")]
-    ] = None
-    gpu: OrAbsent[Annotated[Text, doc("GPU of all devices that times are predicted for: name or file.")]] = None
-    link: OrAbsent[Annotated[Text, doc("Link between two of these GPUs: name or file.")]] = None
-    virtual: OrAbsent[
-        Annotated[
-            bool,
-            doc("Whether devices or ranks shared cores or GPUs; their times then mean little. Absent if they did not."),
-        ]
-    ] = None
+    """Compute capability of the GPU of every device."""
+    memory_gb: OrAbsent[tuple[Annotated[AboveZero, doc("In units of 10^9 bytes.")], ...]] = None
+    """Memory of the GPU of every device."""
+    driver: OrAbsent[str] = None
+    """Version of the GPUs' driver."""
+    cuda: OrAbsent[str] = None
+    """Version of CUDA that torch was built with."""
+    cudnn: OrAbsent[str] = None
+    """Version of cuDNN, as one number."""
+    peer_access: OrAbsent[bool] = None
+    """Whether GPUs copy directly between their memories, without the host's; absent if there is only one GPU."""
+    tf32: OrAbsent[bool] = None
+    """Whether float32 convolutions were timed in TF32, which is torch's default on GPUs that support it."""
+    processor: OrAbsent[str] = None
+    """Model name of the processor."""
+    governor: OrAbsent[Text] = None
+    """What decided the clock rates of the cores, as Linux names it, such as performance; absent where it does not say,
+    as in most virtual machines."""
+    load_average: OrAbsent[NonNegative] = None
+    """Load average over one minute when the measurement began; it includes earlier steps of the pipeline."""
+    busy_share: OrAbsent[Share] = None
+    """Share of their time that the devices' cores spent on other work right before the measurement."""
+    predicted: OrAbsent[bool] = None
+    """Whether times are predicted (platform model); absent where they were measured."""
+    gpu: OrAbsent[Text] = None
+    """GPU of all devices that times are predicted for: name or file."""
+    link: OrAbsent[Text] = None
+    """Link between two of these GPUs: name or file."""
+    virtual: OrAbsent[bool] = None
+    """Whether devices or ranks shared cores or GPUs; their times then mean little. Absent if they did not."""
     allocation: OrAbsent[Allocation] = None
 
     @property

@@ -26,37 +26,38 @@ from hios.formats.scenario_file import Overheads
 class PairFactor(Record, frozen=True):
     """How much a run of a model is slowed down by a run of another model, or of the same one, on another lane."""
 
-    model: Annotated[Label, doc("The model that is slowed down.")]
-    beside: Annotated[Label, doc("The model that runs on the other lane.")]
-    factor: Annotated[
-        AboveZero, doc("Time of a task beside the other model, over its time alone: a median, at least 1.")
-    ]
+    model: Label
+    """The model that is slowed down."""
+    beside: Label
+    """The model that runs on the other lane."""
+    factor: AboveZero
+    """Time of a task beside the other model, over its time alone: a median, at least 1."""
 
 
 class CalibrationFile(Record, frozen=True, kw_only=True):
     """Measured constants of the simulator for the models of a scenario."""
 
-    lanes: Annotated[DeviceCount, doc("Lanes that were measured.")]
+    lanes: DeviceCount
+    """Lanes that were measured."""
     models: Annotated[
         dict[Label, Annotated[AboveZero, doc("Median time of a task alone on a lane, over the sum of its operators.")]],
         Meta(min_length=1),
-        doc("Factors for the times of costs.json, by model."),
     ]
-    overheads: Annotated[
-        Overheads, doc("Overheads per task, run, stage and transfer; they replace those of the scenario.")
-    ]
-    threads: Annotated[
-        dict[Label, Annotated[AboveZero, doc("Time of a task on all lanes without overheads, over its time on one.")]],
-        doc("Factors for tasks with a thread on every lane (policy threads), by model; empty if not measured."),
+    """Factors for the times of costs.json, by model."""
+    overheads: Overheads
+    """Overheads per task, run, stage and transfer; they replace those of the scenario."""
+    threads: dict[
+        Label, Annotated[AboveZero, doc("Time of a task on all lanes without overheads, over its time on one.")]
     ] = msgspec.field(default_factory=dict)
-    corun: Annotated[tuple[PairFactor, ...], doc("Slow-down by pair of models; 1 for pairs that are not listed.")] = ()
-    jitter: Annotated[
-        tuple[AboveZero, ...],
-        Meta(min_length=2),
-        doc("Run times over their median, at evenly spaced quantiles in ascending order."),
-    ]
-    seconds: Annotated[NonNegative, doc("How long the calibration took, including the start of servers.")]
-    measured_at: OrAbsent[Annotated[Timestamp, doc("When the calibration began, UTC.")]] = None
+    """Factors for tasks with a thread on every lane (policy threads), by model; empty if not measured."""
+    corun: tuple[PairFactor, ...] = ()
+    """Slow-down by pair of models; 1 for pairs that are not listed."""
+    jitter: Annotated[tuple[AboveZero, ...], Meta(min_length=2)]
+    """Run times over their median, at evenly spaced quantiles in ascending order."""
+    seconds: NonNegative
+    """How long the calibration took, including the start of servers."""
+    measured_at: OrAbsent[Timestamp] = None
+    """When the calibration began, UTC."""
     platform: OrAbsent[Platform] = None
     versions: OrAbsent[Versions] = None
     format_version: FormatVersion = 1

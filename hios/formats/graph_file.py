@@ -30,12 +30,18 @@ class Value(Record, frozen=True):
 
     schema_extra: ClassVar = {"minProperties": 1}
 
-    operator: OrAbsent[Annotated[Text, doc("Id of the operator that produces it.")]] = None
-    item: OrAbsent[Annotated[Count, doc("Which of the operator's outputs, if it has several.")]] = None
-    input: OrAbsent[Annotated[Text, doc("Name of an input of the graph.")]] = None
-    weight: OrAbsent[Annotated[Text, doc("Name of a tensor in the weights file.")]] = None
-    call: OrAbsent[Annotated[Count, doc("Position of an earlier call of the same operator.")]] = None
-    constant: OrAbsent[Annotated[Number, doc("A number; text for those that JSON lacks: inf, -inf, nan.")]] = None
+    operator: OrAbsent[Text] = None
+    """Id of the operator that produces it."""
+    item: OrAbsent[Count] = None
+    """Which of the operator's outputs, if it has several."""
+    input: OrAbsent[Text] = None
+    """Name of an input of the graph."""
+    weight: OrAbsent[Text] = None
+    """Name of a tensor in the weights file."""
+    call: OrAbsent[Count] = None
+    """Position of an earlier call of the same operator."""
+    constant: OrAbsent[Number] = None
+    """A number; text for those that JSON lacks: inf, -inf, nan."""
 
     def __post_init__(self) -> None:
         if not self.kinds and self.item is None:
@@ -64,37 +70,33 @@ class Value(Record, frozen=True):
 class Call(Record, frozen=True, omit_defaults=False):
     """One Relax operator inside a scheduling unit."""
 
-    function: Annotated[Text, doc("Name of the Relax operator, such as relax.nn.conv2d.")]
-    arguments: Annotated[tuple[Value, ...], doc("Its tensor arguments, in order.")]
-    attributes: Annotated[dict[str, Any], doc("Its attributes by their Relax names: strides, padding and so on.")] = (
-        msgspec.field(default_factory=dict)
-    )
+    function: Text
+    """Name of the Relax operator, such as relax.nn.conv2d."""
+    arguments: tuple[Value, ...]
+    """Its tensor arguments, in order."""
+    attributes: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Its attributes by their Relax names: strides, padding and so on."""
 
 
 class TensorSpec(Record, frozen=True):
     """A named tensor."""
 
-    name: Annotated[Text, doc("Its name.")]
+    name: Text
+    """Its name."""
     shape: Shape
     dtype: DType
-    below: OrAbsent[
-        Annotated[
-            Positive,
-            doc(
-                "For an integer input: upper limit of its values, which are smaller, such as the size of a "
-                "vocabulary; 2 if left out."
-            ),
-        ]
-    ] = None
+    below: OrAbsent[Positive] = None
+    """For an integer input: upper limit of its values, which are smaller, such as the size of a vocabulary; 2 if left
+    out."""
 
 
 class Shapes(Record, frozen=True):
     """Shapes of its tensors."""
 
-    inputs: Annotated[
-        tuple[Shape, ...], doc("Shape of each tensor that the operator reads from other operators and graph inputs.")
-    ]
-    outputs: Annotated[tuple[Shape, ...], doc("Shape of each tensor that the operator produces.")]
+    inputs: tuple[Shape, ...]
+    """Shape of each tensor that the operator reads from other operators and graph inputs."""
+    outputs: tuple[Shape, ...]
+    """Shape of each tensor that the operator produces."""
 
 
 class Operator(Record, frozen=True):
@@ -107,29 +109,21 @@ class Operator(Record, frozen=True):
         ('stem.conv', 'conv2d-relu', ())
     """
 
-    id: Annotated[Text, doc("Unique name.")]
-    type: Annotated[Text, doc("Kind of the unit, such as conv2d-relu, max_pool2d, concat.")]
-    calls: Annotated[
-        tuple[Call, ...], doc("The Relax operators that it consists of, in order; the last one produces its output.")
-    ] = ()
+    id: Text
+    """Unique name."""
+    type: Text
+    """Kind of the unit, such as conv2d-relu, max_pool2d, concat."""
+    calls: tuple[Call, ...] = ()
+    """The Relax operators that it consists of, in order; the last one produces its output."""
     shapes: OrAbsent[Shapes] = None
     dtype: OrAbsent[DType] = None
-    dtypes: OrAbsent[
-        Annotated[
-            tuple[DType, ...],
-            doc("Element type of each output, if they differ; dtype is that of the first."),
-        ]
-    ] = None
-    flops: OrAbsent[Annotated[Amount, doc("Floating-point operations (a multiply-add counts two).")]] = None
-    bytes: OrAbsent[
-        Annotated[
-            Count,
-            doc(
-                "Bytes read and written: inputs, weights (only the rows looked up, for a table) and outputs, each "
-                "once. Operators that only return a view of a value count as if they copied it."
-            ),
-        ]
-    ] = None
+    dtypes: OrAbsent[tuple[DType, ...]] = None
+    """Element type of each output, if they differ; dtype is that of the first."""
+    flops: OrAbsent[Amount] = None
+    """Floating-point operations (a multiply-add counts two)."""
+    bytes: OrAbsent[Count] = None
+    """Bytes read and written: inputs, weights (only the rows looked up, for a table) and outputs, each once. Operators
+    that only return a view of a value count as if they copied it."""
 
     @property
     def output_types(self) -> tuple[tuple[tuple[int, ...], str], ...]:
@@ -149,28 +143,31 @@ class Edge(Record, frozen=True):
         Edge(source='conv', target='relu', bytes=4096)
     """
 
-    source: Annotated[Text, doc("Id of the producer.")]
-    target: Annotated[Text, doc("Id of the consumer.")]
-    bytes: OrAbsent[Annotated[Count, doc("Size of the value.")]] = None
+    source: Text
+    """Id of the producer."""
+    target: Text
+    """Id of the consumer."""
+    bytes: OrAbsent[Count] = None
+    """Size of the value."""
 
 
 class GraphFile(Record, frozen=True):
     """The computation graph: operators (scheduling units) and the values that pass between them."""
 
-    name: Annotated[Text, doc("Name of the network.")]
-    operators: Annotated[tuple[Operator, ...], Meta(min_length=1), doc("The scheduling units.")]
-    edges: Annotated[
-        tuple[Edge, ...],
-        doc("One edge per value that an operator reads from another; a value that is read twice is two edges."),
-    ]
-    inputs: Annotated[tuple[TensorSpec, ...], doc("Inputs of the network.")] = ()
-    outputs: Annotated[tuple[Value, ...], doc("Outputs of the network, in order.")] = ()
-    weights: Annotated[tuple[TensorSpec, ...], doc("Tensors in the weights file.")] = ()
-    blocks: Annotated[
-        tuple[Annotated[tuple[OperatorId, ...], doc("One block.")], ...],
-        doc("Operator ids by block, in execution order."),
-    ] = ()
-    units: OrAbsent[
-        Annotated[Text, doc("How operators were grouped into scheduling units: conv-relu, relu-sepconv or operator.")]
-    ] = None
+    name: Text
+    """Name of the network."""
+    operators: Annotated[tuple[Operator, ...], Meta(min_length=1)]
+    """The scheduling units."""
+    edges: tuple[Edge, ...]
+    """One edge per value that an operator reads from another; a value that is read twice is two edges."""
+    inputs: tuple[TensorSpec, ...] = ()
+    """Inputs of the network."""
+    outputs: tuple[Value, ...] = ()
+    """Outputs of the network, in order."""
+    weights: tuple[TensorSpec, ...] = ()
+    """Tensors in the weights file."""
+    blocks: tuple[Annotated[tuple[OperatorId, ...], doc("One block.")], ...] = ()
+    """Operator ids by block, in execution order."""
+    units: OrAbsent[Text] = None
+    """How operators were grouped into scheduling units: conv-relu, relu-sepconv or operator."""
     format_version: FormatVersion = 1

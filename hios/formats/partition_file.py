@@ -18,7 +18,6 @@ from hios.formats.base import (
     Text,
     Timestamp,
     Versions,
-    doc,
 )
 from hios.formats.run_file import Latency
 
@@ -26,40 +25,42 @@ from hios.formats.run_file import Latency
 class Partition(Record, frozen=True, kw_only=True):
     """One way to divide the cores."""
 
-    devices: Annotated[DeviceCount, doc("Number of devices.")]
-    cores_per_device: Annotated[Positive, doc("Cores of each device, and threads inside its operators.")]
-    algorithm: Annotated[Text, doc("Algorithm that scheduled for them: sequential for one device.")]
-    predicted_ms: Annotated[NonNegative, doc("Predicted latency of the schedule, with costs measured on such devices.")]
-    latency_ms: OrAbsent[
-        Annotated[
-            Latency,
-            doc(
-                "Measured latency, including copies of inputs and outputs; absent if the prediction ruled this "
-                "partition out."
-            ),
-        ]
-    ] = None
+    devices: DeviceCount
+    """Number of devices."""
+    cores_per_device: Positive
+    """Cores of each device, and threads inside its operators."""
+    algorithm: Text
+    """Algorithm that scheduled for them: sequential for one device."""
+    predicted_ms: NonNegative
+    """Predicted latency of the schedule, with costs measured on such devices."""
+    latency_ms: OrAbsent[Latency] = None
+    """Measured latency, including copies of inputs and outputs; absent if the prediction ruled this partition out."""
 
 
 class PartitionFile(Record, frozen=True, kw_only=True):
     """Ways to divide the cores of a machine into devices for a network, each predicted, the promising ones measured."""
 
-    graph: Annotated[Text, doc("Name of the graph.")]
-    graph_fingerprint: Annotated[Fingerprint, doc("Fingerprint of the graph.")]
-    cores: Annotated[Positive, doc("Cores that were divided.")]
-    partitions: Annotated[
-        tuple[Partition, ...], Meta(min_length=1), doc("The partitions, starting with one device of all cores.")
-    ]
-    devices: Annotated[DeviceCount, doc("Number of devices of the chosen partition.")]
-    cores_per_device: Annotated[Positive, doc("Cores of each device of the chosen partition.")]
-    reason: Annotated[Text, doc("Why it was chosen, in words.")]
-    processor: Annotated[str, doc("Model name of the processor.")] = ""
-    busy_share: OrAbsent[
-        Annotated[Share, doc("Share of their time that the cores spent on other work before the measurement.")]
-    ] = None
-    virtual: OrAbsent[
-        Annotated[bool, doc("Whether devices shared cores; times then mean little. Absent if they did not.")]
-    ] = None
-    measured_at: OrAbsent[Annotated[Timestamp, doc("When the measurement ended, UTC.")]] = None
+    graph: Text
+    """Name of the graph."""
+    graph_fingerprint: Fingerprint
+    """Fingerprint of the graph."""
+    cores: Positive
+    """Cores that were divided."""
+    partitions: Annotated[tuple[Partition, ...], Meta(min_length=1)]
+    """The partitions, starting with one device of all cores."""
+    devices: DeviceCount
+    """Number of devices of the chosen partition."""
+    cores_per_device: Positive
+    """Cores of each device of the chosen partition."""
+    reason: Text
+    """Why it was chosen, in words."""
+    processor: str = ""
+    """Model name of the processor."""
+    busy_share: OrAbsent[Share] = None
+    """Share of their time that the cores spent on other work before the measurement."""
+    virtual: OrAbsent[bool] = None
+    """Whether devices shared cores; times then mean little. Absent if they did not."""
+    measured_at: OrAbsent[Timestamp] = None
+    """When the measurement ended, UTC."""
     versions: OrAbsent[Versions] = None
     format_version: FormatVersion = 1

@@ -11,20 +11,24 @@ from hios.formats.schedule_file import ScheduleFile
 class GpuPrediction(Record, frozen=True):
     """Schedules on the GPUs of a paper."""
 
-    target: Annotated[Text, doc("The paper, or one of several GPUs of a paper, as `hios study predict` names it.")]
+    target: Text
+    """The paper, or one of several GPUs of a paper, as `hios study predict` names it."""
     platform: Platform
-    schedules: Annotated[
-        dict[Annotated[Text, doc("Algorithm and number of devices.")], ScheduleFile],
-        doc("Schedules by algorithm and number of devices, such as ios-1."),
-    ]
+    schedules: dict[Annotated[Text, doc("Algorithm and number of devices.")], ScheduleFile]
+    """Schedules by algorithm and number of devices, such as ios-1."""
 
 
 class PredictionFile(Record, frozen=True):
     """Schedules of a network on GPUs of the papers. Nothing ran: all times are predicted from data sheets."""
 
-    graph: Annotated[Text, doc("Name of the graph.")]
-    graph_fingerprint: Annotated[Fingerprint, doc("Fingerprint of the graph.")]
-    predictions: Annotated[tuple[GpuPrediction, ...], doc("One entry for each target.")]
-    seconds: Annotated[NonNegative, doc("Time of predicting and scheduling, seconds.")]
-    missing: Annotated[str, doc("Why nothing can be predicted for the network; empty if it can.")] = ""
+    graph: Text
+    """Name of the graph."""
+    graph_fingerprint: Fingerprint
+    """Fingerprint of the graph."""
+    predictions: tuple[GpuPrediction, ...]
+    """One entry for each target."""
+    seconds: NonNegative
+    """Time of predicting and scheduling, seconds."""
+    missing: str = ""
+    """Why nothing can be predicted for the network; empty if it can."""
     format_version: FormatVersion = 1

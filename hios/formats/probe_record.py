@@ -14,25 +14,34 @@ Version = Annotated[
 class Estimate(Record, frozen=True):
     """A number, with the bounds between which the true one lies with a probability of 95 %."""
 
-    value: Annotated[AboveZero, doc("The number.")]
-    low: Annotated[AboveZero, doc("Lower bound.")]
-    high: Annotated[AboveZero, doc("Upper bound.")]
+    value: AboveZero
+    """The number."""
+    low: AboveZero
+    """Lower bound."""
+    high: AboveZero
+    """Upper bound."""
 
 
 class Speed(Record, frozen=True):
     """Milliseconds that the probe takes: medians, as the mean over devices."""
 
-    compute_ms: Annotated[Estimate, doc("Milliseconds of its convolutions.")]
-    copy_ms: Annotated[Estimate, doc("Milliseconds of its copies.")]
+    compute_ms: Estimate
+    """Milliseconds of its convolutions."""
+    copy_ms: Estimate
+    """Milliseconds of its copies."""
 
 
 class Sample(Record, frozen=True):
     """One timing of the probe on one device."""
 
-    at_s: Annotated[NonNegative, doc("Seconds since the session began.")]
-    device: Annotated[Count, doc("Device, from 0.")]
-    compute_ms: Annotated[AboveZero, doc("Milliseconds of its convolutions.")]
-    copy_ms: Annotated[AboveZero, doc("Milliseconds of its copies.")]
+    at_s: NonNegative
+    """Seconds since the session began."""
+    device: Count
+    """Device, from 0."""
+    compute_ms: AboveZero
+    """Milliseconds of its convolutions."""
+    copy_ms: AboveZero
+    """Milliseconds of its copies."""
 
 
 Samples = Annotated[tuple[Sample, ...], doc("All timings of the probe in this session.")]
@@ -42,12 +51,10 @@ class ProfiledSpeed(Record, frozen=True):
     """The speed of the machine when costs were measured."""
 
     version: Version
-    speed: Annotated[
-        Speed, doc("While t(v) was measured; for operators from the cache, in the session that measured them.")
-    ]
-    copy_share: Annotated[
-        Share, doc("Share of the network's time spent in memory-bound operators, which drift as copies do.")
-    ]
+    speed: Speed
+    """While t(v) was measured; for operators from the cache, in the session that measured them."""
+    copy_share: Share
+    """Share of the network's time spent in memory-bound operators, which drift as copies do."""
 
 
 class ProfileProbe(ProfiledSpeed, frozen=True):
@@ -60,5 +67,6 @@ class RunProbe(Record, frozen=True):
     """The speed of the machine while schedules ran."""
 
     version: Version
-    speed: Annotated[Speed, doc("Over the whole session and all its devices.")]
+    speed: Speed
+    """Over the whole session and all its devices."""
     samples: Samples

@@ -64,102 +64,62 @@ ReferenceKind = Literal[
 class RunPlatform(Platform, frozen=True):
     """Where the schedules ran."""
 
-    transport: OrAbsent[
-        Annotated[
-            Literal["gloo", "mpi", "nccl"],
-            doc("What moved values between ranks; absent if devices shared the memory of one node."),
-        ]
-    ] = None
-    hosts: OrAbsent[Annotated[tuple[Annotated[Text, doc("Name of a host.")], ...], doc("Host of each rank.")]] = None
-    clocks: OrAbsent[
-        Annotated[
-            Literal["shared", "compared"],
-            doc(
-                "How the clocks of several ranks were synchronized: all ranks used the clock of one host, or clocks"
-                " of other hosts were compared with rank 0's by ping before each run."
-            ),
-        ]
-    ] = None
-    clock_uncertainty_ms: OrAbsent[
-        Annotated[
-            NonNegative,
-            doc("Largest possible error of a compared clock: half of the round trip of a ping, milliseconds."),
-        ]
-    ] = None
+    transport: OrAbsent[Literal["gloo", "mpi", "nccl"]] = None
+    """What moved values between ranks; absent if devices shared the memory of one node."""
+    hosts: OrAbsent[tuple[Annotated[Text, doc("Name of a host.")], ...]] = None
+    """Host of each rank."""
+    clocks: OrAbsent[Literal["shared", "compared"]] = None
+    """How the clocks of several ranks were synchronized: all ranks used the clock of one host, or clocks of other hosts
+    were compared with rank 0's by ping before each run."""
+    clock_uncertainty_ms: OrAbsent[NonNegative] = None
+    """Largest possible error of a compared clock: half of the round trip of a ping, milliseconds."""
 
 
 class Latency(Record, frozen=True):
     """Latency over the runs."""
 
-    median: Annotated[NonNegative, doc("Median, milliseconds.")]
-    p20: Annotated[NonNegative, doc("20th percentile, milliseconds.")]
-    p80: Annotated[NonNegative, doc("80th percentile, milliseconds.")]
-    runs: Annotated[
-        tuple[Annotated[NonNegative, doc("Latency of one run.")], ...],
-        doc("Every run, in the order measured, milliseconds."),
-    ]
+    median: NonNegative
+    """Median, milliseconds."""
+    p20: NonNegative
+    """20th percentile, milliseconds."""
+    p80: NonNegative
+    """80th percentile, milliseconds."""
+    runs: tuple[Annotated[NonNegative, doc("Latency of one run.")], ...]
+    """Every run, in the order measured, milliseconds."""
 
 
 class Ceiling(Record, frozen=True):
     """Throughput for one number of devices."""
 
-    devices: Annotated[DeviceCount, doc("Number of copies.")]
+    devices: DeviceCount
+    """Number of copies."""
     latency_ms: Latency
-    throughput_ratio: Annotated[
-        AboveZero,
-        doc(
-            "Throughput of the copies over that of one copy; it equals the number of devices if they share no "
-            "resources."
-        ),
-    ]
+    throughput_ratio: AboveZero
+    """Throughput of the copies over that of one copy; it equals the number of devices if they share no resources."""
 
 
 class ReferenceResult(Record, frozen=True):
     """One reference."""
 
-    name: Annotated[Text, doc("Name of the reference.")]
-    threads: Annotated[
-        Positive,
-        doc(
-            "Threads inside each operator; for a parallel session of ONNX Runtime, the number of operators that"
-            " run side by side."
-        ),
-    ]
+    name: Text
+    """Name of the reference."""
+    threads: Positive
+    """Threads inside each operator; for a parallel session of ONNX Runtime, the number of operators that run side by
+    side."""
     latency_ms: Latency
-    kind: OrAbsent[
-        Annotated[
-            ReferenceKind,
-            doc(
-                "Runtime: the engine's sequential schedule on one device of several cores, eager PyTorch, "
-                "torch.compile, ONNX Runtime, OpenVINO; on GPUs also PyTorch in a CUDA graph, torch.compile in "
-                "other modes, or TensorRT."
-            ),
-        ]
-    ] = None
-    compile_time_s: OrAbsent[
-        Annotated[
-            NonNegative,
-            doc("Seconds that torch.compile took without its caches, including the first inference."),
-        ]
-    ] = None
-    precision: OrAbsent[
-        Annotated[
-            Text,
-            doc(
-                "Precision that was requested from a runtime that would otherwise choose one itself, such as f32; "
-                "OpenVINO uses bfloat16 on processors that support it. Absent if the runtime uses the model's "
-                "precision."
-            ),
-        ]
-    ] = None
-    speedup: OrAbsent[Annotated[AboveZero, doc("Median of the baseline over the median of this reference.")]] = None
+    kind: OrAbsent[ReferenceKind] = None
+    """Runtime: the engine's sequential schedule on one device of several cores, eager PyTorch, torch.compile, ONNX
+    Runtime, OpenVINO; on GPUs also PyTorch in a CUDA graph, torch.compile in other modes, or TensorRT."""
+    compile_time_s: OrAbsent[NonNegative] = None
+    """Seconds that torch.compile took without its caches, including the first inference."""
+    precision: OrAbsent[Text] = None
+    """Precision that was requested from a runtime that would otherwise choose one itself, such as f32; OpenVINO uses
+    bfloat16 on processors that support it. Absent if the runtime uses the model's precision."""
+    speedup: OrAbsent[AboveZero] = None
+    """Median of the baseline over the median of this reference."""
     speedup_interval: OrAbsent[Interval] = None
-    largest_difference: OrAbsent[
-        Annotated[
-            NonNegative,
-            doc("Largest absolute difference of any output of any run from the reference outputs."),
-        ]
-    ] = None
+    largest_difference: OrAbsent[NonNegative] = None
+    """Largest absolute difference of any output of any run from the reference outputs."""
     peak_memory_bytes: OrAbsent[_PeakMemory] = None
 
 
@@ -178,65 +138,66 @@ class Chosen(Record, frozen=True):
     The odd-numbered runs of each competitor choose it; its latency and speedup are those of the even-numbered runs.
     """
 
-    label: Annotated[Text, doc("Name of the schedule in the report, or of the reference.")]
-    algorithm: Annotated[Text, doc("Algorithm.")]
-    devices: Annotated[DeviceCount, doc("Devices.")]
-    cores: Annotated[Positive, doc("Cores of all its devices together.")]
-    candidates: Annotated[Positive, doc("Number of candidates.")]
+    label: Text
+    """Name of the schedule in the report, or of the reference."""
+    algorithm: Text
+    """Algorithm."""
+    devices: DeviceCount
+    """Devices."""
+    cores: Positive
+    """Cores of all its devices together."""
+    candidates: Positive
+    """Number of candidates."""
     latency_ms: Latency
-    speedup: Annotated[AboveZero, doc("Median of the baseline over the median of the chosen one, in the same runs.")]
+    speedup: AboveZero
+    """Median of the baseline over the median of the chosen one, in the same runs."""
     speedup_interval: OrAbsent[Interval] = None
 
 
 class ScheduleResult(Record, frozen=True):
     """Measured latency of one schedule."""
 
-    label: Annotated[Text, doc("Name of the schedule in the report.")]
-    algorithm: Annotated[Text, doc("Algorithm.")]
-    parameters: Annotated[dict[str, Any], doc("Its parameters.")]
-    devices: Annotated[DeviceCount, doc("Devices.")]
-    predicted_ms: Annotated[NonNegative, doc("Latency under the cost model, milliseconds.")]
-    lower_bound_ms: Annotated[NonNegative, doc("Lower bound under the cost model, milliseconds.")]
-    scheduling_time_s: Annotated[NonNegative, doc("Time that the algorithm took, seconds.")]
+    label: Text
+    """Name of the schedule in the report."""
+    algorithm: Text
+    """Algorithm."""
+    parameters: dict[str, Any]
+    """Its parameters."""
+    devices: DeviceCount
+    """Devices."""
+    predicted_ms: NonNegative
+    """Latency under the cost model, milliseconds."""
+    lower_bound_ms: NonNegative
+    """Lower bound under the cost model, milliseconds."""
+    scheduling_time_s: NonNegative
+    """Time that the algorithm took, seconds."""
     latency_ms: Latency
-    prediction_error: Annotated[float, doc("(predicted - measured) / measured.")]
-    speedup: Annotated[AboveZero, doc("Median of the baseline over the median of this schedule.")]
-    share_of_ceiling: Annotated[AboveZero, doc("Speedup as a share of the ceiling for the same number of devices.")]
-    largest_difference: Annotated[
-        NonNegative,
-        doc(
-            "Largest absolute difference of any output of any run from the reference outputs; if GPUs were "
-            "timed in TF32, of one run in full float32."
-        ),
-    ]
-    predicted: Annotated[tuple[Placement, ...], doc("The schedule's placements.")]
-    measured: Annotated[
-        tuple[Placement, ...],
-        doc(
-            "The same operators with the times of the run whose latency is the median. On GPUs, of a separate "
-            "run, as events around each operator slow it down; times count from the start of each GPU."
-        ),
-    ]
+    prediction_error: float
+    """(predicted - measured) / measured."""
+    speedup: AboveZero
+    """Median of the baseline over the median of this schedule."""
+    share_of_ceiling: AboveZero
+    """Speedup as a share of the ceiling for the same number of devices."""
+    largest_difference: NonNegative
+    """Largest absolute difference of any output of any run from the reference outputs; if GPUs were timed in TF32, of
+    one run in full float32."""
+    predicted: tuple[Placement, ...]
+    """The schedule's placements."""
+    measured: tuple[Placement, ...]
+    """The same operators with the times of the run whose latency is the median. On GPUs, of a separate run, as events
+    around each operator slow it down; times count from the start of each GPU."""
     speedup_interval: OrAbsent[Interval] = None
     launch: OrAbsent[Launch] = None
     no_graph: OrAbsent[NoGraph] = None
-    cuts: Annotated[
-        Count,
-        doc("Places at which the search cut the graph to keep its time within limits, as in schedule.json."),
-    ] = 0
-    drift: OrAbsent[
-        Annotated[
-            Estimate,
-            doc(
-                "Drift: how many times as long the probe took on the devices of the schedule as when its costs were"
-                " measured. Absent if the costs do not contain the probe."
-            ),
-        ]
-    ] = None
-    error_beyond_drift: OrAbsent[Annotated[float, doc("(predicted * drift - measured) / measured.")]] = None
-    allocation_time_s: OrAbsent[
-        Annotated[NonNegative, doc("Seconds that stream allocation alone took, as in schedule.json.")]
-    ] = None
+    cuts: Count = 0
+    """Places at which the search cut the graph to keep its time within limits, as in schedule.json."""
+    drift: OrAbsent[Estimate] = None
+    """Drift: how many times as long the probe took on the devices of the schedule as when its costs were measured.
+    Absent if the costs do not contain the probe."""
+    error_beyond_drift: OrAbsent[float] = None
+    """(predicted * drift - measured) / measured."""
+    allocation_time_s: OrAbsent[NonNegative] = None
+    """Seconds that stream allocation alone took, as in schedule.json."""
     peak_memory_bytes: OrAbsent[_PeakMemory] = None
 
 
@@ -249,59 +210,40 @@ class Run(Record, frozen=True):
         >>> {result.label: result.latency_ms.median for result in run.results}  # doctest: +SKIP
     """
 
-    graph: Annotated[Text, doc("Name of the graph.")]
+    graph: Text
+    """Name of the graph."""
     platform: RunPlatform
     versions: Versions
-    seed: Annotated[int, doc("Seed of the input and of the order of the competitors.")]
-    runs: Annotated[Positive, doc("Measured runs of each competitor.")]
-    warmup: Annotated[Count, doc("Warm-up runs of each competitor, before the measured ones.")]
-    tolerance: Annotated[
-        AboveZero,
-        doc(
-            "Allowed difference from the reference outputs, absolute plus relative. For timed runs in TF32 it "
-            "is 0.02 of the largest value of an output, or this tolerance if it is larger."
-        ),
-    ]
-    ceilings: Annotated[
-        tuple[Ceiling, ...],
-        doc(
-            "The most that several devices of this machine can gain: throughput of independent copies of the "
-            "model, one per device, over that of one copy. An entry for each number of devices above one that a"
-            " schedule uses. The latency of a run is the harmonic mean over its copies."
-        ),
-    ]
-    references: Annotated[tuple[ReferenceResult, ...], doc("Other ways to run the same network.")]
+    seed: int
+    """Seed of the input and of the order of the competitors."""
+    runs: Positive
+    """Measured runs of each competitor."""
+    warmup: Count
+    """Warm-up runs of each competitor, before the measured ones."""
+    tolerance: AboveZero
+    """Allowed difference from the reference outputs, absolute plus relative. For timed runs in TF32 it is 0.02 of the
+    largest value of an output, or this tolerance if it is larger."""
+    ceilings: tuple[Ceiling, ...]
+    """The most that several devices of this machine can gain: throughput of independent copies of the model, one per
+    device, over that of one copy. An entry for each number of devices above one that a schedule uses. The latency of a
+    run is the harmonic mean over its copies."""
+    references: tuple[ReferenceResult, ...]
+    """Other ways to run the same network."""
     baseline: Baseline
-    results: Annotated[tuple[ScheduleResult, ...], doc("One entry per schedule.")]
+    results: tuple[ScheduleResult, ...]
+    """One entry per schedule."""
     chosen: OrAbsent[Chosen] = None
-    measured_at: OrAbsent[Annotated[Timestamp, doc("When the session began: date and time by ISO 8601, UTC.")]] = None
-    rounding: OrAbsent[
-        Annotated[
-            NonNegative,
-            doc(
-                "Largest difference that rounding to float32 explains: 4 times the largest error of the program's own "
-                "outputs in float32, next to its outputs in float64, and 1 % of the largest value at most. Outputs "
-                "may be off by so much. Absent if all were within the tolerance."
-            ),
-        ]
-    ] = None
-    checked_against: OrAbsent[
-        Annotated[
-            Checked,
-            doc(
-                "Source of the reference outputs: eager PyTorch, ONNX Runtime, or the engine's sequential schedule "
-                "if no program was given."
-            ),
-        ]
-    ] = None
+    measured_at: OrAbsent[Timestamp] = None
+    """When the session began: date and time by ISO 8601, UTC."""
+    rounding: OrAbsent[NonNegative] = None
+    """Largest difference that rounding to float32 explains: 4 times the largest error of the program's own outputs in
+    float32, next to its outputs in float64, and 1 % of the largest value at most. Outputs may be off by so much. Absent
+    if all were within the tolerance."""
+    checked_against: OrAbsent[Checked] = None
+    """Source of the reference outputs: eager PyTorch, ONNX Runtime, or the engine's sequential schedule if no program
+    was given."""
     probe: OrAbsent[RunProbe] = None
-    profiled_on: OrAbsent[
-        Annotated[
-            Text,
-            doc(
-                "Hardware that the costs of the schedules were measured on, if it differs from the hardware of this"
-                " run (allowed by --other-hardware). Predictions are for that hardware."
-            ),
-        ]
-    ] = None
+    profiled_on: OrAbsent[Text] = None
+    """Hardware that the costs of the schedules were measured on, if it differs from the hardware of this run (allowed
+    by --other-hardware). Predictions are for that hardware."""
     format_version: FormatVersion = 1

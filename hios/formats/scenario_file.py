@@ -17,6 +17,8 @@ from hios.formats.base import (
     OrAbsent,
     Positive,
     Record,
+    Several,
+    ShareAboveZero,
     Text,
     doc,
 )
@@ -33,64 +35,30 @@ LauncherKind = Literal["open", "deadline", "fixed", "water-filling", "auto"]
 class ModelOfScenario(Record, frozen=True):
     """One model, its tasks and its queue."""
 
-    graph: Annotated[Text, doc("graph.json; paths are relative to the folder of the scenario.")]
-    costs: Annotated[Text, doc("costs.json of that graph.")]
-    rate: OrAbsent[
-        Annotated[
-            AboveZero,
-            doc(
-                "Mean number of tasks that arrive per second; this or `share` is required, unless arrivals come "
-                "from a file."
-            ),
-        ]
-    ] = None
-    share: OrAbsent[
-        Annotated[
-            AboveZero,
-            doc(
-                "Instead of `rate`: the share of the time of all lanes that the tasks' operators take, one after "
-                "another."
-            ),
-        ]
-    ] = None
-    weights: OrAbsent[Annotated[Text, doc("weights.safetensors of the graph; needed to run the scenario.")]] = None
-    program: OrAbsent[
-        Annotated[Text, doc("program.pt2 or program.onnx, the reference for outputs; to run the scenario.")]
-    ] = None
-    queue: Annotated[Positive, doc("Tasks that may wait in the queue.")] = 256
-    overflow: Annotated[
-        Overflow, doc("What to drop if the queue is full: the task that arrives, or the oldest one in the queue.")
-    ] = "reject"
-    deadline_ms: OrAbsent[
-        Annotated[
-            AboveZero,
-            doc(
-                "A task that is still in the queue this long after its arrival expires; tasks never expire if left out."
-            ),
-        ]
-    ] = None
-    slo_ms: OrAbsent[
-        Annotated[
-            AboveZero,
-            doc(
-                "Latency since arrival up to which a completed task counts as goodput; all completed tasks do if "
-                "left out."
-            ),
-        ]
-    ] = None
-    slo_scale: OrAbsent[
-        Annotated[
-            AboveZero,
-            doc("Instead of `slo_ms`: a multiple of the time of the model's operators, one after another."),
-        ]
-    ] = None
-    interval_s: OrAbsent[
-        Annotated[
-            float,
-            Meta(gt=0, le=1),
-            doc("Launcher fixed: seconds between two tasks that leave the queue; 1 / rate if left out."),
-        ]
-    ] = None
+    graph: Text
+    """graph.json; paths are relative to the folder of the scenario."""
+    costs: Text
+    """costs.json of that graph."""
+    rate: OrAbsent[AboveZero] = None
+    """Mean number of tasks that arrive per second; this or `share` is required, unless arrivals come from a file."""
+    share: OrAbsent[AboveZero] = None
+    """Instead of `rate`: the share of the time of all lanes that the tasks' operators take, one after another."""
+    weights: OrAbsent[Text] = None
+    """weights.safetensors of the graph; needed to run the scenario."""
+    program: OrAbsent[Text] = None
+    """program.pt2 or program.onnx, the reference for outputs; to run the scenario."""
+    queue: Positive = 256
+    """Tasks that may wait in the queue."""
+    overflow: Overflow = "reject"
+    """What to drop if the queue is full: the task that arrives, or the oldest one in the queue."""
+    deadline_ms: OrAbsent[AboveZero] = None
+    """A task that is still in the queue this long after its arrival expires; tasks never expire if left out."""
+    slo_ms: OrAbsent[AboveZero] = None
+    """Latency since arrival up to which a completed task counts as goodput; all completed tasks do if left out."""
+    slo_scale: OrAbsent[AboveZero] = None
+    """Instead of `slo_ms`: a multiple of the time of the model's operators, one after another."""
+    interval_s: OrAbsent[ShareAboveZero] = None
+    """Launcher fixed: seconds between two tasks that leave the queue; 1 / rate if left out."""
 
     def __post_init__(self) -> None:
         for key, other in (("rate", "share"), ("slo_ms", "slo_scale")):
@@ -101,106 +69,67 @@ class ModelOfScenario(Record, frozen=True):
 class Overheads(Record, frozen=True):
     """Overheads of the simulation, beyond the times of costs.json."""
 
-    task_ms: Annotated[NonNegative, doc("Per task, at its first block; milliseconds.")] = 0.0
-    run_ms: Annotated[NonNegative, doc("Per run of a block or combined block; milliseconds.")] = 0.0
-    stage_ms: Annotated[NonNegative, doc("Per stage; milliseconds.")] = 0.0
-    hand_over_ms: Annotated[
-        NonNegative,
-        doc(
-            "Per stage that runs on several lanes, as values pass from lane to lane; in schedules over the lanes, per "
-            "value that another lane waits for; milliseconds."
-        ),
-    ] = 0.0
-    threads_run_ms: Annotated[
-        NonNegative,
-        doc("Per run of a block with a thread on every lane, beyond the others, as its threads wake up; milliseconds."),
-    ] = 0.0
+    task_ms: NonNegative = 0.0
+    """Per task, at its first block; milliseconds."""
+    run_ms: NonNegative = 0.0
+    """Per run of a block or combined block; milliseconds."""
+    stage_ms: NonNegative = 0.0
+    """Per stage; milliseconds."""
+    hand_over_ms: NonNegative = 0.0
+    """Per stage that runs on several lanes, as values pass from lane to lane; in schedules over the lanes, per value
+    that another lane waits for; milliseconds."""
+    threads_run_ms: NonNegative = 0.0
+    """Per run of a block with a thread on every lane, beyond the others, as its threads wake up; milliseconds."""
 
 
 class TopSettings(Record, frozen=True):
     """The pipeline of blocks of the policies top, top-open and shortest-first."""
 
-    combined: Annotated[
-        tuple[
-            Annotated[
-                dict[
-                    Label,
-                    Annotated[
-                        tuple[Annotated[Count, doc("Number of a block, from 0.")], ...],
-                        Meta(min_length=1, extra_json_schema={"uniqueItems": True}),
-                        doc("Blocks of the model, in the order in which they run."),
-                    ],
+    combined: tuple[
+        Annotated[
+            dict[
+                Label,
+                Annotated[
+                    Several[Annotated[Count, doc("Number of a block, from 0.")]],
+                    doc("Blocks of the model, in the order in which they run."),
                 ],
-                Meta(min_length=1),
-                doc("One combined block: blocks of any models, by label."),
             ],
-            ...,
+            Meta(min_length=1),
+            doc("One combined block: blocks of any models, by label."),
         ],
-        doc(
-            "Combined blocks; each block that is in none of them is a combined block of its own. If left out, "
-            "up to `most` neighboring blocks of a model are combined."
-        ),
+        ...,
     ] = ()
-    most: OrAbsent[
-        Annotated[
-            int,
-            Meta(ge=1, le=MOST_SUB_BLOCKS),
-            doc(
-                "Number of blocks of a combined block if `combined` is left out (H of TOP); 1 combines nothing. If "
-                "left out, 2 for top and 1 for top-open and shortest-first."
-            ),
-        ]
-    ] = None
-    block_ms: Annotated[
-        NonNegative,
-        doc(
-            "Shortest block of the pipeline, in milliseconds of its operators one after another: shorter blocks are "
-            "joined with their neighbors, as every run of a block has overheads. 0: blocks are those of graph.json."
-        ),
-    ] = 0.0
-    threads: Annotated[
-        bool,
-        doc(
-            "Whether runs of top-open and shortest-first on all lanes have a thread on every lane inside their "
-            "operators, unless groups of operators beside each other are noticeably faster. The costs need `wide_ms` "
-            "for that; a worker of its own runs them, with weights of its own. false: groups only."
-        ),
-    ] = True
-    slots: Annotated[Positive, doc("Number of instances that may wait for a block.")] = 1
-    max_wait_ms: OrAbsent[
-        Annotated[
-            AboveZero,
-            doc(
-                "A combined block with an instance that has waited longer than this goes first; twice the time of "
-                "the longest combined block if left out, with shortest-first twice the time of the longest model."
-            ),
-        ]
-    ] = None
-    weights: Annotated[
-        str,
-        doc("Launcher that `hios train --learn launcher` wrote, for the policies learned and learned-static."),
-    ] = ""
-    stages: Annotated[
-        Literal["ios", "gpg"],
-        doc(
-            "How the stages of a combined block are found. ios: IOS finds the stages of each block alone; the "
-            "first stages of all blocks run side by side, then the second ones. gpg: GPG chooses the stages of "
-            "all its blocks together, as TOP does."
-        ),
-    ] = "ios"
-    stage_policy: Annotated[
-        str,
-        doc("With `stages: gpg`: policy that `hios train` wrote, a relative path; an untrained policy if left out."),
-    ] = ""
-    stage_passes: Annotated[
-        Positive,
-        doc(
-            "With `stages: gpg`: number of passes of GPG over a combined block, of which the best counts; 1 as "
-            "published."
-        ),
-    ] = 64
-    r: Annotated[Positive, doc("Largest number of operators in a group of a stage.")] = 3
-    s: Annotated[Positive, doc("Largest number of groups in a stage.")] = 8
+    """Combined blocks; each block that is in none of them is a combined block of its own. If left out, up to `most`
+    neighboring blocks of a model are combined."""
+    most: OrAbsent[Annotated[int, Meta(ge=1, le=MOST_SUB_BLOCKS)]] = None
+    """Number of blocks of a combined block if `combined` is left out (H of TOP); 1 combines nothing. If left out, 2 for
+    top and 1 for top-open and shortest-first."""
+    block_ms: NonNegative = 0.0
+    """Shortest block of the pipeline, in milliseconds of its operators one after another: shorter blocks are joined
+    with their neighbors, as every run of a block has overheads. 0: blocks are those of graph.json."""
+    threads: bool = True
+    """Whether runs of top-open and shortest-first on all lanes have a thread on every lane inside their operators,
+    unless groups of operators beside each other are noticeably faster. The costs need `wide_ms` for that; a worker of
+    its own runs them, with weights of its own. false: groups only."""
+    slots: Positive = 1
+    """Number of instances that may wait for a block."""
+    max_wait_ms: OrAbsent[AboveZero] = None
+    """A combined block with an instance that has waited longer than this goes first; twice the time of the longest
+    combined block if left out, with shortest-first twice the time of the longest model."""
+    weights: str = ""
+    """Launcher that `hios train --learn launcher` wrote, for the policies learned and learned-static."""
+    stages: Literal["ios", "gpg"] = "ios"
+    """How the stages of a combined block are found. ios: IOS finds the stages of each block alone; the first stages of
+    all blocks run side by side, then the second ones. gpg: GPG chooses the stages of all its blocks together, as TOP
+    does."""
+    stage_policy: str = ""
+    """With `stages: gpg`: policy that `hios train` wrote, a relative path; an untrained policy if left out."""
+    stage_passes: Positive = 64
+    """With `stages: gpg`: number of passes of GPG over a combined block, of which the best counts; 1 as published."""
+    r: Positive = 3
+    """Largest number of operators in a group of a stage."""
+    s: Positive = 8
+    """Largest number of groups in a stage."""
 
     def __post_init__(self) -> None:
         if self.stage_policy and self.stages != "gpg":
@@ -214,56 +143,33 @@ class TopSettings(Record, frozen=True):
 class ScenarioFile(Record, frozen=True):
     """Several models that share one device, and the tasks that arrive for them."""
 
-    models: Annotated[
-        dict[Label, ModelOfScenario],
-        Meta(min_length=1),
-        doc("Models by label; at least one. Their order has no meaning."),
-    ]
-    arrivals: Annotated[
-        str,
-        Meta(pattern=rf"^(periodic|poisson|.+\.csv){END}"),
-        doc(
-            "periodic: a task of each model every 1 / rate seconds, from 0; poisson: at random with these rates; or a "
-            "CSV file with the columns time_s,model and a row for each task."
-        ),
-    ] = "poisson"
-    rates: Annotated[
-        Rates,
-        doc(
-            "What `rate` of the models means. per-second: tasks per second. of-capacity: only their proportions count, "
-            "such as 30, 60 and 120, and together the tasks' operators, one after another, take all time of all lanes, "
-            "or of the GPU, by the costs; with --load 0.8 they take 80 % of it."
-        ),
-    ] = "per-second"
-    duration_s: Annotated[
-        AboveZero,
-        doc(
-            "Seconds for which tasks arrive and run; tasks that are unfinished at the end are counted as "
-            "waiting or in flight."
-        ),
-    ] = 60.0
-    lanes: Annotated[
-        DeviceCount,
-        doc(
-            "Number of cores that run operators of any model, each with one worker; 1 if the costs are those of a GPU."
-        ),
-    ] = 2
-    seed: Annotated[Count, doc("Seed of the arrivals; the same tasks arrive under each policy.")] = defaults.SEED
-    repeats: Annotated[
-        Positive, doc("Number of traces of arrivals, each with its own seed; six or more give 95 % intervals.")
-    ] = 1
-    launcher: Annotated[
-        LauncherKind,
-        doc(
-            "When tasks leave the queues. open: as soon as there is room before the first block; deadline: as soon as "
-            "a run can take them, the one that is due first (deadline_ms, or else slo_ms) before others; fixed: one "
-            "every interval_s; water-filling: at rates that share the device evenly, up to each model's own rate; "
-            "auto: whichever of them is best on other traces, simulated."
-        ),
-    ] = "open"
+    models: Annotated[dict[Label, ModelOfScenario], Meta(min_length=1)]
+    """Models by label; at least one. Their order has no meaning."""
+    arrivals: Annotated[str, Meta(pattern=rf"^(periodic|poisson|.+\.csv){END}")] = "poisson"
+    """periodic: a task of each model every 1 / rate seconds, from 0; poisson: at random with these rates; or a CSV file
+    with the columns time_s,model and a row for each task."""
+    rates: Rates = "per-second"
+    """What `rate` of the models means. per-second: tasks per second. of-capacity: only their proportions count, such as
+    30, 60 and 120, and together the tasks' operators, one after another, take all time of all lanes, or of the GPU, by
+    the costs; with --load 0.8 they take 80 % of it."""
+    duration_s: AboveZero = 60.0
+    """Seconds for which tasks arrive and run; tasks that are unfinished at the end are counted as waiting or in flight.
+    """
+    lanes: DeviceCount = 2
+    """Number of cores that run operators of any model, each with one worker; 1 if the costs are those of a GPU."""
+    seed: Count = defaults.SEED
+    """Seed of the arrivals; the same tasks arrive under each policy."""
+    repeats: Positive = 1
+    """Number of traces of arrivals, each with its own seed; six or more give 95 % intervals."""
+    launcher: LauncherKind = "open"
+    """When tasks leave the queues. open: as soon as there is room before the first block; deadline: as soon as a run
+    can take them, the one that is due first (deadline_ms, or else slo_ms) before others; fixed: one every interval_s;
+    water-filling: at rates that share the device evenly, up to each model's own rate; auto: whichever of them is best
+    on other traces, simulated."""
     top: TopSettings = field(default_factory=TopSettings)
     overheads: Overheads = field(default_factory=Overheads)
-    format_version: Annotated[Literal[1], doc("Version of the format.")] = 1
+    format_version: Literal[1] = 1
+    """Version of the format."""
 
     def __post_init__(self) -> None:
         if self.rates == "per-second":

@@ -38,44 +38,47 @@ class ServedResult(Record, frozen=True, kw_only=True):
     offered = completed + dropped + expired + failed + waiting + in_flight.
     """
 
-    offered: Annotated[Count, doc("Tasks that arrived.")]
-    completed: Annotated[Count, doc("Tasks that completed before the end.")]
-    dropped: Annotated[Count, doc("Tasks that were rejected by a full queue, or dropped from one.")]
-    expired: Annotated[Count, doc("Tasks whose deadline passed while they were in the queue.")]
-    failed: Annotated[Count, doc("Tasks that ended with an error.")]
-    waiting: Annotated[Count, doc("Tasks in the queue at the end.")]
-    in_flight: Annotated[Count, doc("Tasks that had left the queue but were not completed at the end.")]
-    goodput: Annotated[Count, doc("Completed tasks within slo_ms; all completed tasks if there is no slo_ms.")]
+    offered: Count
+    """Tasks that arrived."""
+    completed: Count
+    """Tasks that completed before the end."""
+    dropped: Count
+    """Tasks that were rejected by a full queue, or dropped from one."""
+    expired: Count
+    """Tasks whose deadline passed while they were in the queue."""
+    failed: Count
+    """Tasks that ended with an error."""
+    waiting: Count
+    """Tasks in the queue at the end."""
+    in_flight: Count
+    """Tasks that had left the queue but were not completed at the end."""
+    goodput: Count
+    """Completed tasks within slo_ms; all completed tasks if there is no slo_ms."""
     p50_ms: OrAbsent[_Milliseconds] = None
     p90_ms: OrAbsent[_Milliseconds] = None
     p99_ms: OrAbsent[_Milliseconds] = None
     mean_ms: OrAbsent[_Milliseconds] = None
-    p99_bound_ms: OrAbsent[
-        Annotated[
-            NonNegative,
-            doc(
-                "Upper bound of the 99th percentile with 99 % confidence: LoadGen's early-stopping estimate. Absent"
-                " with fewer than 662 completed tasks."
-            ),
-        ]
-    ] = None
+    p99_bound_ms: OrAbsent[NonNegative] = None
+    """Upper bound of the 99th percentile with 99 % confidence: LoadGen's early-stopping estimate. Absent with fewer
+    than 662 completed tasks."""
     goodput_interval: OrAbsent[_Interval] = None
     p50_interval_ms: OrAbsent[_Interval] = None
     p99_interval_ms: OrAbsent[_Interval] = None
-    mean_waiting: OrAbsent[Annotated[NonNegative, doc("Mean number of tasks in the queue over time.")]] = None
-    mean_in_system: OrAbsent[
-        Annotated[NonNegative, doc("Mean number of tasks in the queue or in flight over time.")]
-    ] = None
-    queue: OrAbsent[
-        Annotated[Positive, doc("Tasks that may wait in the model's queue; absent of all models and in older files.")]
-    ] = None
+    mean_waiting: OrAbsent[NonNegative] = None
+    """Mean number of tasks in the queue over time."""
+    mean_in_system: OrAbsent[NonNegative] = None
+    """Mean number of tasks in the queue or in flight over time."""
+    queue: OrAbsent[Positive] = None
+    """Tasks that may wait in the model's queue; absent of all models and in older files."""
 
 
 class LateSends(Record, frozen=True):
     """How late the load generator sent tasks, if the scenario was run; latencies include that delay."""
 
-    share: Annotated[Share, doc("Share of the tasks that were sent more than 1 ms late.")]
-    most_ms: Annotated[NonNegative, doc("The largest delay, milliseconds.")]
+    share: Share
+    """Share of the tasks that were sent more than 1 ms late."""
+    most_ms: NonNegative
+    """The largest delay, milliseconds."""
 
 
 #: What the outputs of a model were compared with.
@@ -87,70 +90,73 @@ _Launcher = Literal["open", "deadline", "fixed", "water-filling", "learned"]
 class Candidate(Record, frozen=True, kw_only=True):
     """A policy under a launcher that auto compared, on traces other than those of the result."""
 
-    policy: Annotated[Text, doc("Name of the policy.")]
-    launcher: OrAbsent[Annotated[_Launcher, doc("When tasks leave the queues; absent in older files.")]] = None
-    goodput_per_s: Annotated[NonNegative, doc("Goodput: completed tasks within their SLO per second.")]
+    policy: Text
+    """Name of the policy."""
+    launcher: OrAbsent[_Launcher] = None
+    """When tasks leave the queues; absent in older files."""
+    goodput_per_s: NonNegative
+    """Goodput: completed tasks within their SLO per second."""
     mean_ms: OrAbsent[_Milliseconds] = None
-    left_out: OrAbsent[Annotated[Text, doc("Why the policy could not be compared.")]] = None
+    left_out: OrAbsent[Text] = None
+    """Why the policy could not be compared."""
 
 
 class ResultFile(Record, frozen=True, kw_only=True):
     """How a policy served a scenario."""
 
-    policy: Annotated[Text, doc("Name of the policy.")]
-    chosen: OrAbsent[Annotated[Text, doc("The policy that auto chose.")]] = None
-    candidates: Annotated[tuple[Candidate, ...], doc("The policies that auto compared, best first.")] = ()
-    simulated: Annotated[bool, doc("Whether times were simulated; otherwise they were measured.")]
-    calibrated: Annotated[
-        bool,
-        doc("Whether the simulation took constants of the machine from calibration.json; else times of costs alone."),
-    ] = False
-    launcher: Annotated[_Launcher, doc("When tasks leave the queues; learned: as a trained launcher decides.")]
-    lanes: Annotated[DeviceCount, doc("Lanes of the device.")]
-    device: OrAbsent[Annotated[Literal["lanes", "gpu"], doc("What the models share: lanes, or a GPU.")]] = None
-    duration_s: Annotated[AboveZero, doc("Duration of each repeat, seconds.")]
-    seed: Annotated[Count, doc("Seed of the first trace of arrivals.")]
-    repeats: Annotated[Positive, doc("Number of traces of arrivals; counts are sums over them.")] = 1
-    arrivals: Annotated[Text, doc("periodic, poisson, or the CSV file.")]
-    load: Annotated[AboveZero, doc("Factor by which the rates of the scenario were multiplied.")] = 1.0
-    utilisation: Annotated[Share, doc("Share of the time that lanes were busy.")]
-    models: Annotated[dict[Label, ServedResult], Meta(min_length=1), doc("Results by model.")]
-    total: Annotated[ServedResult, doc("All models together; percentiles are over the tasks of all models.")]
-    queue_variance: Annotated[
-        NonNegative, doc("Mean over time of the population variance of the queues' lengths (TOP, section IV).")
-    ]
-    jain: Annotated[
-        Share, doc("Jain's fairness index of the completed shares of the models' offered tasks; 1 where all are equal.")
-    ]
-    work_share: Annotated[
-        NonNegative,
-        doc("Minimum device time of the completed tasks, over the time of all lanes: throughput weighted by work."),
-    ]
-    bound_per_s: Annotated[
-        NonNegative,
-        doc(
-            "Upper bound on the tasks per second that any policy can complete, from their minimum device times "
-            "(linear program)."
-        ),
-    ]
-    promoted: OrAbsent[
-        Annotated[Count, doc("Number of runs that went first because they had waited longer than max_wait_ms.")]
-    ] = None
-    block_runs: OrAbsent[Annotated[Count, doc("Number of block instances that ran.")]] = None
-    control_share: OrAbsent[
-        Annotated[NonNegative, doc("Time for launching, dispatch and results, over the time that lanes were busy.")]
-    ] = None
+    policy: Text
+    """Name of the policy."""
+    chosen: OrAbsent[Text] = None
+    """The policy that auto chose."""
+    candidates: tuple[Candidate, ...] = ()
+    """The policies that auto compared, best first."""
+    simulated: bool
+    """Whether times were simulated; otherwise they were measured."""
+    calibrated: bool = False
+    """Whether the simulation took constants of the machine from calibration.json; else times of costs alone."""
+    launcher: _Launcher
+    """When tasks leave the queues; learned: as a trained launcher decides."""
+    lanes: DeviceCount
+    """Lanes of the device."""
+    device: OrAbsent[Literal["lanes", "gpu"]] = None
+    """What the models share: lanes, or a GPU."""
+    duration_s: AboveZero
+    """Duration of each repeat, seconds."""
+    seed: Count
+    """Seed of the first trace of arrivals."""
+    repeats: Positive = 1
+    """Number of traces of arrivals; counts are sums over them."""
+    arrivals: Text
+    """periodic, poisson, or the CSV file."""
+    load: AboveZero = 1.0
+    """Factor by which the rates of the scenario were multiplied."""
+    utilisation: Share
+    """Share of the time that lanes were busy."""
+    models: Annotated[dict[Label, ServedResult], Meta(min_length=1)]
+    """Results by model."""
+    total: ServedResult
+    """All models together; percentiles are over the tasks of all models."""
+    queue_variance: NonNegative
+    """Mean over time of the population variance of the queues' lengths (TOP, section IV)."""
+    jain: Share
+    """Jain's fairness index of the completed shares of the models' offered tasks; 1 where all are equal."""
+    work_share: NonNegative
+    """Minimum device time of the completed tasks, over the time of all lanes: throughput weighted by work."""
+    bound_per_s: NonNegative
+    """Upper bound on the tasks per second that any policy can complete, from their minimum device times (linear
+    program)."""
+    promoted: OrAbsent[Count] = None
+    """Number of runs that went first because they had waited longer than max_wait_ms."""
+    block_runs: OrAbsent[Count] = None
+    """Number of block instances that ran."""
+    control_share: OrAbsent[NonNegative] = None
+    """Time for launching, dispatch and results, over the time that lanes were busy."""
     late: OrAbsent[LateSends] = None
-    compared_with: OrAbsent[
-        Annotated[
-            dict[Label, _Reference],
-            doc(
-                "By model, if the scenario was run, what every output was compared with: that of the program which the "
-                "scenario names, or that of a single inference by hios itself; absent in older files."
-            ),
-        ]
-    ] = None
-    measured_at: OrAbsent[Annotated[Timestamp, doc("When the run began, UTC.")]] = None
+    compared_with: OrAbsent[dict[Label, _Reference]] = None
+    """By model, if the scenario was run, what every output was compared with: that of the program which the scenario
+    names, or that of a single inference by hios itself; absent in older files."""
+    measured_at: OrAbsent[Timestamp] = None
+    """When the run began, UTC."""
     platform: OrAbsent[Platform] = None
     versions: OrAbsent[Versions] = None
     format_version: FormatVersion = 1

@@ -28,11 +28,16 @@ _Latencies = Annotated[
 class Setting(Record, frozen=True):
     """What HIOS varies in its simulation (section V-A)."""
 
-    devices: Annotated[DeviceCount, doc("Number of devices.")]
-    operators: Annotated[Positive, doc("Operators of a graph.")]
-    edges: Annotated[Positive, doc("Edges of a graph.")]
-    layers: Annotated[Annotated[int, Meta(ge=3)], doc("Layers of a graph.")]
-    p: Annotated[AboveZero, doc("Time of a transfer, as a share of the time of the operator before it.")]
+    devices: DeviceCount
+    """Number of devices."""
+    operators: Positive
+    """Operators of a graph."""
+    edges: Positive
+    """Edges of a graph."""
+    layers: Annotated[int, Meta(ge=3)]
+    """Layers of a graph."""
+    p: AboveZero
+    """Time of a transfer, as a share of the time of the operator before it."""
 
     @property
     def name(self) -> str:
@@ -48,57 +53,54 @@ class Setting(Record, frozen=True):
 class Instance(Record, frozen=True):
     """One random graph."""
 
-    seed: Annotated[Count, doc("Seed of the graph.")]
+    seed: Count
+    """Seed of the graph."""
     latency_ms: _Latencies
-    bound_ms: Annotated[
-        NonNegative, doc("Lower bound on the latency of every schedule, proved by hios-opt, milliseconds.")
-    ]
-    even_layers_ms: Annotated[
-        dict[Text, Annotated[NonNegative, doc("Latency under the cost model, milliseconds.")]],
-        doc("Latency of the algorithms for one device on a graph with layers of equal size, by algorithm."),
-    ]
-    released_ms: Annotated[
-        dict[Text, Annotated[NonNegative, doc("Latency as the released program states it, milliseconds.")]],
-        doc("Latency on the graph with layers of equal size as the authors' released program would state it."),
-    ]
+    bound_ms: NonNegative
+    """Lower bound on the latency of every schedule, proved by hios-opt, milliseconds."""
+    even_layers_ms: dict[Text, Annotated[NonNegative, doc("Latency under the cost model, milliseconds.")]]
+    """Latency of the algorithms for one device on a graph with layers of equal size, by algorithm."""
+    released_ms: dict[Text, Annotated[NonNegative, doc("Latency as the released program states it, milliseconds.")]]
+    """Latency on the graph with layers of equal size as the authors' released program would state it."""
 
 
 class SimulationFile(Record, frozen=True):
     """Every algorithm on the random graphs of a setting."""
 
     setting: Setting
-    window: Annotated[Annotated[int, Meta(ge=2)], doc("Largest number of operators that hios-lp and hios-mr group.")]
-    alpha: Annotated[Share, doc("Share of serialization of the contention model.")]
-    moves: Annotated[Positive, doc("Moves of each of the two chains of hios-opt.")]
-    instances: Annotated[tuple[Instance, ...], Meta(min_length=1), doc("One entry per seed.")]
-    cpu_s: Annotated[
-        NonNegative,
-        doc(
-            "Processor time of the setting, seconds; work that settings with the same graphs share counts for "
-            "the first of them."
-        ),
-    ]
+    window: Annotated[int, Meta(ge=2)]
+    """Largest number of operators that hios-lp and hios-mr group."""
+    alpha: Share
+    """Share of serialization of the contention model."""
+    moves: Positive
+    """Moves of each of the two chains of hios-opt."""
+    instances: Annotated[tuple[Instance, ...], Meta(min_length=1)]
+    """One entry per seed."""
+    cpu_s: NonNegative
+    """Processor time of the setting, seconds; work that settings with the same graphs share counts for the first of
+    them."""
     format_version: FormatVersion = 1
 
 
 class Variant(Record, frozen=True):
     """A set of deviations of the released program, and the latencies with them."""
 
-    deviations: Annotated[tuple[Text, ...], doc("Active deviations by name; an empty list is the paper's algorithm.")]
-    latency_ms: Annotated[
-        dict[Text, Annotated[tuple[NonNegative, ...], doc("Milliseconds, one value per instance.")]],
-        doc("Latency by algorithm."),
-    ]
+    deviations: tuple[Text, ...]
+    """Active deviations by name; an empty list is the paper's algorithm."""
+    latency_ms: dict[Text, Annotated[tuple[NonNegative, ...], doc("Milliseconds, one value per instance.")]]
+    """Latency by algorithm."""
 
 
 class AblationFile(Record, frozen=True):
     """How much each deviation of the released program from the paper changes the results."""
 
     setting: Setting
-    generator: Annotated[Text, doc("Function of hios.study.random_graphs that draws the graphs.")]
-    sequential_ms: Annotated[
-        tuple[NonNegative, ...], Meta(min_length=1), doc("Latency of the sequential schedule, one value per instance.")
-    ]
-    variants: Annotated[tuple[Variant, ...], Meta(min_length=1), doc("Sets of deviations.")]
-    cpu_s: Annotated[NonNegative, doc("Processor time, seconds.")]
+    generator: Text
+    """Function of hios.study.random_graphs that draws the graphs."""
+    sequential_ms: Annotated[tuple[NonNegative, ...], Meta(min_length=1)]
+    """Latency of the sequential schedule, one value per instance."""
+    variants: Annotated[tuple[Variant, ...], Meta(min_length=1)]
+    """Sets of deviations."""
+    cpu_s: NonNegative
+    """Processor time, seconds."""
     format_version: FormatVersion = 1

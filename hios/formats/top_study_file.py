@@ -23,27 +23,29 @@ COPIES_THAT_FIT, BATCH_THAT_FITS = "copies that fit", "largest batch that fits"
 class TopPoint(Record, frozen=True):
     """What one system achieves for one value of the varied parameter."""
 
-    scenario: Annotated[Text, doc("Label of the scenario.")]
-    models: Annotated[Positive, doc("Models of the scenario.")]
-    system: Annotated[Text, doc("A policy, a GPU, or a method of finding stages.")]
-    x: Annotated[
-        NonNegative, doc("Value of the varied parameter: sub-blocks, copies, batch size, steps, or TFLOPS of a GPU.")
-    ]
-    values: Annotated[dict[Text, Annotated[float, doc("A number; its unit is in its name.")]], doc("Results by name.")]
+    scenario: Text
+    """Label of the scenario."""
+    models: Positive
+    """Models of the scenario."""
+    system: Text
+    """A policy, a GPU, or a method of finding stages."""
+    x: NonNegative
+    """Value of the varied parameter: sub-blocks, copies, batch size, steps, or TFLOPS of a GPU."""
+    values: dict[Text, Annotated[float, doc("A number; its unit is in its name.")]]
+    """Results by name."""
 
 
 class TopStudyFile(Record, frozen=True):
     """One experiment."""
 
-    experiment: Annotated[Experiment, doc("The varied parameter.")]
-    device: Annotated[
-        Literal["lanes", "gpu"], doc("What the models share: lanes, or a GPU, whose costs the times come from.")
-    ]
-    points: Annotated[tuple[TopPoint, ...], doc("The results.")]
-    cpu_s: Annotated[NonNegative, doc("Processor time of the experiment, seconds.")]
-    gpu: OrAbsent[
-        Annotated[
-            Text, doc("Name of the GPU of all costs; absent on lanes, and if the costs are those of several GPUs.")
-        ]
-    ] = None
+    experiment: Experiment
+    """The varied parameter."""
+    device: Literal["lanes", "gpu"]
+    """What the models share: lanes, or a GPU, whose costs the times come from."""
+    points: tuple[TopPoint, ...]
+    """The results."""
+    cpu_s: NonNegative
+    """Processor time of the experiment, seconds."""
+    gpu: OrAbsent[Text] = None
+    """Name of the GPU of all costs; absent on lanes, and if the costs are those of several GPUs."""
     format_version: FormatVersion = 1

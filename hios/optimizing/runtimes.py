@@ -93,12 +93,12 @@ def load(kind: str, path: Path, threads: int, strides: Sequence[Sequence[int]]) 
     if kind == "openvino":
         from hios.frontends import openvino
 
-        session = openvino.Session(openvino.load(path), threads=threads)
+        session = openvino.OpenVinoSession(openvino.load(path), threads=threads)
         return _guarded(kind, lambda inputs: session(*inputs))
     if kind == "onnxruntime":
-        from hios.frontends.onnx_session import Session
+        from hios.frontends.onnx_session import OnnxSession
 
-        runtime = Session(path, threads=threads)
+        runtime = OnnxSession(path, threads=threads)
         return _guarded(kind, lambda inputs: runtime(*(value.detach().contiguous() for value in inputs)))
     return _guarded(kind, _inductor(path, [tuple(own) for own in strides]))
 

@@ -244,6 +244,6 @@ def _module(program: Path, trusted: bool) -> Callable[..., Any]:
     if runtime(program) == "eager":
         return flat_module(programs.load(program, trusted=trusted))
     require_onnx()
-    from hios.frontends.onnx_session import Session  # its package is an extra of its own
+    from hios.frontends.onnx_session import OnnxSession  # its package is an extra of its own
 
-    return Session(str(program), threads=1)
+    return OnnxSession(str(program), threads=1)

@@ -22,11 +22,7 @@ ALLOCATES: set[str] = set()
 
 
 def kernel(*names: str, allocates: bool = False) -> Callable[[Builder], Builder]:
-    """Register a builder for Relax operators.
-
-    Args:
-        names: Relax operator names.
-        allocates: whether the result is always memory of its own, never a view of an argument.
+    """Register a builder for Relax operators; ``allocates``: whether the result is never a view of an argument.
 
     Raises:
         ValueError: a name has an entry already.
@@ -45,12 +41,7 @@ def kernel(*names: str, allocates: bool = False) -> Callable[[Builder], Builder]
 
 
 def plain(name: str, function: Kernel) -> None:
-    """Register a torch function that has no attributes and returns memory of its own.
-
-    Args:
-        name: Relax operator name.
-        function: takes the arguments of the operator, in its order.
-    """
+    """Register a torch function that has no attributes and returns memory of its own."""
     kernel(name, allocates=True)(always(function))
 
 
@@ -60,12 +51,7 @@ def always(function: Kernel) -> Builder:
 
 
 def build(function: str, attributes: Attributes, place: str) -> Kernel:
-    """The torch call of a Relax operator.
-
-    Args:
-        function: Relax operator name.
-        attributes: its attributes.
-        place: which operator of the graph needs it, for the message.
+    """The torch call of a Relax operator; ``place`` is the operator of the graph that needs it, for the message.
 
     Raises:
         UnsupportedError: the table has no entry, or not for these attributes, or one that it needs is missing.

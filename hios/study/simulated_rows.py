@@ -4,38 +4,52 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hios.charts import marks
 from hios.formats.simulation_file import SimulationFile
 from hios.study.figure_data import FigureData
-from hios.study.published import Published, published
-from hios.study.verdicts import Comparison, Found
+from hios.study.published import Comparison, Found, Published, published
+from hios.study.registry import Drawing
+from hios.study.rows import Row, Rows
 
 if TYPE_CHECKING:
     import altair as alt
-
-    from hios.study.registry import Row, Rows
 
 HIOS, RELEASED = "hios", "released program"
 #: Shown beside the paper's algorithms; heft and the inter-GPU parts are in the table alone, for colors run out.
 _SHOWN = ("sequential", "ios", "hios-mr", "hios-lp", "hios-opt")
 _COMPARED = ("hios-lp", "hios-mr")
 _WIDTH, _HEIGHT = 330, 260
+#: From rows, what varies, and a program: for every statement, by name, values by what varies.
+Numbers = Callable[[Rows, str, str], Mapping[str, Mapping[str, float]]]
 
 
-def rows_over(name: str) -> Callable[[FigureData], Rows]:
-    """Makes the table of the series in which ``name`` varies: a row for every value, algorithm and program.
+def drawing(figure: str, varied: str, title: str, numbers: Numbers) -> Drawing:
+    """How a figure over one parameter of the simulation is drawn.
+
+    Args:
+        figure: id in published.yaml.
+        varied: what varies.
+        title: of its axis.
+        numbers: that the paper states.
+    """
+    return {
+        "rows": lambda data: rows_over(data, varied),
+        "chart": lambda rows: chart_over(rows, figure, varied, title),
+        "compare": lambda rows: comparisons(figure, rows, varied, numbers),
+        "explain": lambda rows: reason_over(rows, varied),
+    }
+
+
+def rows_over(data: FigureData, name: str) -> Rows:
+    """The table of the series in which ``name`` varies: a row for every value, algorithm and program.
 
     Latencies are means over instances with their standard deviation, in milliseconds; speedups are quotients of means,
     as the paper's. The bound is the mean of the bounds.
     """
-
-    def rows(data: FigureData) -> Rows:
-        files = sorted(data.simulations, key=lambda file: float(getattr(file.setting, name)))
-        return [row for file in files for row in _rows_of(file, name)]
-
-    return rows
+    files = sorted(data.simulations, key=lambda file: float(getattr(file.setting, name)))
+    return [row for file in files for row in _rows_of(file, name)]
 
 
 def _rows_of(file: SimulationFile, name: str) -> Rows:
@@ -93,17 +107,9 @@ def quotients(rows: Rows, name: str, slower: str, faster: str, program: str = HI
     return {value: above[value] / below[value] for value in above}
 
 
-def comparisons(
-    figure: str, rows: Rows, numbers: Callable[[Rows, str], Mapping[str, Mapping[str, float]]]
-) -> list[Comparison]:
-    """Each published statement beside the equations' number and that of the released program.
-
-    Args:
-        figure: id in published.yaml.
-        rows: of the figure.
-        numbers: for the rows and a program, by name of the statement, values by what varies.
-    """
-    found_by = {program: numbers(rows, program) for program in (HIOS, RELEASED)}
+def comparisons(figure: str, rows: Rows, varied: str, numbers: Numbers) -> list[Comparison]:
+    """Each published statement beside the equations' number and that of the released program."""
+    found_by = {program: numbers(rows, varied, program) for program in (HIOS, RELEASED)}
     return [
         Comparison(entry, _as_stated(entry, by_name[name]), program)
         for name, entry in published(figure).items()
@@ -118,20 +124,16 @@ def _as_stated(entry: Published, values: Mapping[str, float]) -> Found | None:
     return (min(values.values()), max(values.values())) if values else None
 
 
-def reason_over(name: str) -> Callable[[Rows], str]:
-    """Makes the sentence on why hios and the paper differ, which the third line of every figure shows."""
-
-    def reason(rows: Rows) -> str:
-        ranges = []
-        for program in (HIOS, RELEASED):
-            values = values_of(rows, name, "hios-lp", "speedup over sequential", program).values()
-            ranges.append(f"{min(values):.2f} to {max(values):.2f}")
-        return (
-            f"By the paper's equations HIOS-LP is {ranges[0]} times as fast as sequential scheduling; with the "
-            f"deviations of the program behind the paper's numbers it is {ranges[1]} times as fast."
-        )
-
-    return reason
+def reason_over(rows: Rows, name: str) -> str:
+    """The sentence on why hios and the paper differ, which the third line of every figure shows."""
+    ranges = []
+    for program in (HIOS, RELEASED):
+        values = values_of(rows, name, "hios-lp", "speedup over sequential", program).values()
+        ranges.append(f"{min(values):.2f} to {max(values):.2f}")
+    return (
+        f"By the paper's equations HIOS-LP is {ranges[0]} times as fast as sequential scheduling; with the "
+        f"deviations of the program behind the paper's numbers it is {ranges[1]} times as fast."
+    )
 
 
 def speedups(rows: Rows, name: str, program: str) -> dict[str, dict[str, float]]:
@@ -143,52 +145,46 @@ def speedups(rows: Rows, name: str, program: str) -> dict[str, dict[str, float]]
     }
 
 
-def chart_over(figure: str, name: str, title: str) -> Callable[[Rows], alt.TopLevelMixin]:
-    """Makes a chart: latencies with their standard deviation, and speedups over sequential beside published ones.
+def chart_over(rows: Rows, figure: str, name: str, title: str) -> alt.TopLevelMixin:
+    """Latencies with their standard deviation, and speedups over sequential beside published ones.
 
     Args:
+        rows: of the figure.
         figure: id, for the published points.
         name: what varies.
         title: of the axis.
     """
+    import altair as alt
 
-    def draw(rows: Rows) -> alt.TopLevelMixin:
-        import altair as alt
-
-        x = alt.X(f"{name}:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(values=_values(rows, name)))
-        left = [{**row, "description": _words(row, name)} for row in rows if _is_shown(row)]
-        deviations = [
-            {**row, "low": row["mean ms"] - row["sd ms"], "high": row["mean ms"] + row["sd ms"]}
-            for row in left
-            if row["sd ms"] is not None and row["mark"] == marks.PREDICTED.name
-        ]
-        lines = marks.lines(left, x=x, y=alt.Y("mean ms:Q", title="latency, ms (mean, sd)"), series="algorithm")
-        looks = marks.colors(list(dict.fromkeys(row["algorithm"] for row in left)), "algorithm")
-        spread = alt.Chart(alt.InlineData(values=deviations)).mark_rule(aria=False)
-        spread = spread.encode(x, alt.Y("low:Q"), alt.Y2("high:Q"), looks["stroke"])
-        right = _speedup_rows(figure, rows, name)
-        ratio = alt.Y("speedup:Q", title="speedup over sequential")
-        panels = [
-            alt.layer(*([spread] if deviations else []), lines).properties(width=_WIDTH, height=_HEIGHT),
-            marks.lines(right, x=x, y=ratio, series="series").properties(width=_WIDTH, height=_HEIGHT),
-        ]
-        drawn: alt.HConcatChart = alt.hconcat(*panels).resolve_scale(
-            stroke="independent", fill="independent", shape="independent", strokeDash="independent"
-        )
-        return drawn
-
-    return draw
-
-
-def _values(rows: Rows, name: str) -> list[float]:
-    return sorted({row[name] for row in rows})
+    values = sorted({row[name] for row in rows})
+    x = alt.X(f"{name}:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(values=values))
+    left = [
+        {**row, "description": _words(row, name)}
+        for row in rows
+        if row["program"] == HIOS and row["algorithm"] in _SHOWN
+    ]
+    deviations = [
+        {**row, "low": row["mean ms"] - row["sd ms"], "high": row["mean ms"] + row["sd ms"]}
+        for row in left
+        if row["sd ms"] is not None and row["mark"] == marks.PREDICTED.name
+    ]
+    lines = marks.lines(left, x=x, y=alt.Y("mean ms:Q", title="latency, ms (mean, sd)"), series="algorithm")
+    looks = marks.colors(list(dict.fromkeys(row["algorithm"] for row in left)), "algorithm")
+    spread = alt.Chart(alt.InlineData(values=deviations)).mark_rule(aria=False)
+    spread = spread.encode(x, alt.Y("low:Q"), alt.Y2("high:Q"), looks["stroke"])
+    right = _speedup_rows(figure, rows, name)
+    ratio = alt.Y("speedup:Q", title="speedup over sequential")
+    panels = [
+        alt.layer(*([spread] if deviations else []), lines).properties(width=_WIDTH, height=_HEIGHT),
+        marks.lines(right, x=x, y=ratio, series="series").properties(width=_WIDTH, height=_HEIGHT),
+    ]
+    drawn: alt.HConcatChart = alt.hconcat(*panels).resolve_scale(
+        stroke="independent", fill="independent", shape="independent", strokeDash="independent"
+    )
+    return drawn
 
 
-def _is_shown(row: Mapping[str, Any]) -> bool:
-    return row["program"] == HIOS and row["algorithm"] in _SHOWN
-
-
-def _words(row: Mapping[str, Any], name: str) -> str:
+def _words(row: Row, name: str) -> str:
     spread = "" if row["sd ms"] is None else f" ± {row['sd ms']:.1f}"
     kind = "bound" if row["mark"] == marks.BOUND.name else "predicted"
     return f"{row['algorithm']}, {row[name]:g} {name}: {row['mean ms']:.1f}{spread} ms, {kind}"

@@ -1,23 +1,23 @@
-"""IOS, figure 2: how much every stage of three schedules computes, and how fast."""
+"""What every stage of a block computes under schedules of one device, and how fast (IOS, figure 2)."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from hios.blocks import found_blocks
 from hios.charts import marks
 from hios.formats.graph_file import GraphFile
 from hios.formats.prediction_file import GpuPrediction
-from hios.formats.run_file import Run
 from hios.formats.schedule_file import Placement
 from hios.graph import Graph
 from hios.platforms.model import descriptions
 from hios.study import predicted_rows as predicted
+from hios.study import run_rows as runs
 from hios.study.figure_data import FigureData, PredictedNetwork
 from hios.study.gpu_targets import TARGETS
-from hios.study.registry import Figure, Row, Rows, reason, register
+from hios.study.rows import Row, Rows, grouped
 
 if TYPE_CHECKING:
     import altair as alt
@@ -28,24 +28,19 @@ _GIGA, _MS_PER_S = 1e9, 1000.0
 _WIDTH, _HEIGHT = 330, 70
 
 
-def rows(data: FigureData) -> Rows:
+def measured_stages(data: FigureData) -> Rows:
     """A row for every stage of a block, by the sequential schedule, greedy and IOS on one device, as measured."""
     return [
         {**row, "platform": network.run.platform.name, "mark": marks.MEASURED.name, _SHARE: None}
         for label, network in data.networks.items()
         if (block := sample_block(network.graph))
         for algorithm in _ALGORITHMS
-        if (placements := _measured(network.run, algorithm))
+        if (placements := runs.measured_placements(network.run, algorithm))
         for row in _stages(label, algorithm, placements, network.graph, block)
     ]
 
 
-def _measured(run: Run, algorithm: str) -> Sequence[Placement]:
-    of_algorithm = [result.measured for result in run.results if (result.algorithm, result.devices) == (algorithm, 1)]
-    return of_algorithm[0] if of_algorithm else ()
-
-
-def predicted_rows(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
+def predicted_stages(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
     """The same for the GPU of a prediction, whose peak is known: with the share of it that a stage reaches."""
     block = sample_block(network.graph)
     peak_gflops = 1000 * descriptions.gpu(TARGETS[prediction.target].gpu).fp32_tflops
@@ -120,29 +115,22 @@ def _stages(
     return made
 
 
-def words(rows: Rows) -> str:
+def finding(rows: Rows) -> str:
     """For every network and platform: time of the block, operations a second, and the share of the peak if known."""
     sentences = []
-    for name in dict.fromkeys((row["network"], row.get("hardware", "")) for row in rows):
-        own = [row for row in rows if (row["network"], row.get("hardware", "")) == name]
-        texts = [_of_schedule([row for row in own if row["algorithm"] == key]) for key in _ALGORITHMS]
-        gflop, operators = _block_totals(own)
-        where = f"predicted for {name[1]}" if name[1] else "measured"
+    for (network, gpu), own in grouped(rows, lambda row: (row["network"], row.get("hardware", ""))).items():
+        by_algorithm = grouped(own, "algorithm")
+        one, *_ = by_algorithm.values()
+        gflop, operators = sum(row["GFLOP"] for row in one), sum(row["operators"] for row in one)
+        texts = [_of_schedule(by_algorithm[name]) for name in _ALGORITHMS if name in by_algorithm]
         sentences.append(
-            f"The block of {operators} operators with the most operations of {name[0]} ({gflop:.3g} GFLOP), {where}: "
-            f"{'; '.join(filter(None, texts))}."
+            f"The block of {operators} operators with the most operations of {network} ({gflop:.3g} GFLOP), "
+            f"{f'predicted for {gpu}' if gpu else 'measured'}: {'; '.join(texts)}."
         )
     return " ".join(sentences)
 
 
-def _block_totals(rows: Rows) -> tuple[float, int]:
-    one = [row for row in rows if row["algorithm"] == rows[0]["algorithm"]]
-    return sum(row["GFLOP"] for row in one), sum(row["operators"] for row in one)
-
-
 def _of_schedule(stages: Rows) -> str:
-    if not stages:
-        return ""
     time_ms = max(row["finish ms"] for row in stages)
     rate = _MS_PER_S * sum(row["GFLOP"] for row in stages) / time_ms if time_ms else 0.0
     peaks = [row[_RATE] / (row[_SHARE] / 100) for row in stages if row[_SHARE]]
@@ -158,12 +146,9 @@ def chart(rows: Rows) -> alt.TopLevelMixin:
     import altair as alt
 
     shown = [_described(row) for row in rows if row[_RATE] is not None]
-    networks = dict.fromkeys(row["network"] for row in shown)
     columns: list[Any] = [
-        alt.vconcat(*_panels([row for row in shown if row["network"] == name]), spacing=8).properties(
-            title=alt.TitleParams(name, anchor="start")
-        )
-        for name in networks
+        alt.vconcat(*_panels(own), spacing=8).properties(title=alt.TitleParams(name, anchor="start"))
+        for name, own in grouped(shown, "network").items()
     ]
     return alt.hconcat(*columns) if len(columns) > 1 else columns[0]
 
@@ -206,30 +191,3 @@ def _panels(shown: Rows) -> list[Any]:
             .properties(width=_WIDTH, height=_HEIGHT)
         )
     return drawn
-
-
-register(
-    predicted.beside(
-        Figure(
-            id="ios_fig2",
-            title="Stages of the sequential, greedy and IOS schedule: operations, time and rate",
-            varies=(
-                "schedule and stage; time, operations and operations a second of a block (the paper: of a sample "
-                "network, with the utilization of a V100)"
-            ),
-            sessions=("networks",),
-            rows=rows,
-            chart=chart,
-            finding=words,
-            reason=reason(
-                "The block stands in for the paper's sample network. Utilization is operations per second over the "
-                "peak rate. Data sheets state the peak of GPUs, but nothing here measures that of a core, so measured "
-                "stages have operations per second only."
-            ),
-        ),
-        ("ios",),
-        rows=predicted_rows,
-        chart=chart,
-        words=words,
-    )
-)
