@@ -42,13 +42,9 @@ def file(kind: str, folder: Path, threads: int) -> Path:
 
 
 def convert(kind: str, program: ExportedProgram, path: Path, threads: int) -> None:
-    """Write a program in the format that a runtime loads.
+    """Write a program, which is not changed, in the format that a runtime loads (`file` names the path).
 
-    Args:
-        kind: ``openvino``, ``onnxruntime`` or ``compile``.
-        program: is not changed.
-        path: from `file`.
-        threads: inside operators, of TorchInductor.
+    The kind is ``openvino``, ``onnxruntime`` or ``compile``, threads are those inside operators of TorchInductor.
 
     Raises:
         UnsupportedError: the runtime cannot convert it; the message is the first line of the runtime's error.
@@ -89,13 +85,7 @@ def _to_inductor(program: ExportedProgram, path: Path, threads: int) -> None:
 
 
 def load(kind: str, path: Path, threads: int, strides: Sequence[Sequence[int]]) -> Run:
-    """Load the output of `convert`.
-
-    Args:
-        kind: as of `convert`.
-        path: the file.
-        threads: inside operators.
-        strides: of each input; compiled code relies on them.
+    """Load the output of `convert`; compiled code relies on the strides of the inputs.
 
     Raises:
         UnsupportedError: the runtime cannot load it.
