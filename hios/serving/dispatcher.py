@@ -14,11 +14,12 @@ from hios.errors import HiosError
 from hios.platforms.buffers import copy_alone
 from hios.serving.admission import Admission, Task, TaskFailedError
 from hios.serving.block_values import FreeSlots
+from hios.serving.event_kernel import first_tick
 from hios.serving.instances import Instances, Run
 from hios.serving.lane import Answer, Lane, LaneEvent
 from hios.serving.pipeline import Pipeline
+from hios.serving.rules import shared_lanes
 from hios.serving.run_programs import RunPrograms
-from hios.serving.simulator import first_tick
 from hios.workers.arena import Arena
 from hios.workers.ring import Bell
 from hios.workers.worker import reason
@@ -279,7 +280,7 @@ class Dispatcher:
         pipeline = self._pipeline
         if not 1 < pipeline.lanes == idle == pipeline.most_lanes(run.combined, run.present):
             return False
-        if pipeline.take == "shared" and pipeline.shared_lanes(run.combined, run.present, idle, due) < idle:
+        if pipeline.take == "shared" and shared_lanes(pipeline.lanes, idle, due, pipeline.crowd) < idle:
             return False
         _, workers = self._programs.together(run.members)
         return self._up.issuperset(workers)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,13 +10,15 @@ from typing import Literal, cast
 
 from hios.errors import HiosError
 from hios.formats.serving_result_file import Candidate, ResultFile
-from hios.serving.arrivals import Trace, draw
+from hios.serving.arrivals import draw
 from hios.serving.calibration import with_interference
+from hios.serving.event_kernel import has_numba
 from hios.serving.measures import Outcome, result
-from hios.serving.pipeline import Pipeline, QueueRules
+from hios.serving.pipeline import Pipeline
 from hios.serving.policies import AUTO, LEARNED, launched, launchers_of, policies_of, policy
 from hios.serving.scenario import Scenario
-from hios.serving.simulator import Record, Simulation, outcome
+from hios.serving.simulator import outcome
+from hios.serving.stepping import Simulation
 
 #: Repeats that no result is made of, as their numbers are larger than any that a scenario asks for.
 HELD_OUT = range(1_000_000, 1_000_003)
@@ -92,15 +93,12 @@ def _candidate(scenario: Scenario, name: str, launcher: str, outcomes: Sequence[
     return Candidate(policy=name, launcher=launcher, goodput_per_s=goodput, mean_ms=mean)
 
 
-#: From so many block runs on, the compiled simulator is used where numba is installed; loading it takes a while.
+#: From so many block runs on, numba compiles the simulator where it is installed; loading it takes a while.
 _MANY_RUNS = 50_000
-
-#: Carries out one repeat.
-Engine = Callable[[Pipeline, Sequence[QueueRules], Trace, float], Record]
 
 
 def simulate(
-    scenario: Scenario, name: str, *, launcher: str | None = None, engine: Engine | None = None, tell: Tell = no_one
+    scenario: Scenario, name: str, *, launcher: str | None = None, compiled: bool | None = None, tell: Tell = no_one
 ) -> ResultFile:
     """Simulate all repeats of a scenario under a policy.
 
@@ -108,15 +106,15 @@ def simulate(
         scenario: models, arrivals, lanes.
         name: of a policy, or ``auto``.
         launcher: open, deadline, fixed or water-filling, or ``auto``; that of the scenario if None.
-        engine: what carries out a repeat; the compiled simulator where there is much to do and numba is installed,
-            else the reference. Both give the same.
+        compiled: whether numba compiles the simulator; if None, where there is much to do and numba is installed. Both
+            give the same.
         tell: is told of every candidate of ``auto``.
 
     Raises:
         HiosError: no such policy, or one that has no times for the scenario's device.
     """
-    choice = choose(scenario, name, launcher, engine=engine, tell=tell)
-    outcomes = outcomes_of(scenario, choice.policy, choice.launcher, range(scenario.file.repeats), engine)
+    choice = choose(scenario, name, launcher, compiled=compiled, tell=tell)
+    outcomes = outcomes_of(scenario, choice.policy, choice.launcher, range(scenario.file.repeats), compiled)
     return result(
         scenario,
         name,
@@ -145,7 +143,7 @@ class Choice:
 
 
 def choose(
-    scenario: Scenario, name: str, launcher: str | None = None, *, engine: Engine | None = None, tell: Tell = no_one
+    scenario: Scenario, name: str, launcher: str | None = None, *, compiled: bool | None = None, tell: Tell = no_one
 ) -> Choice:
     """Choose what ``auto`` stands for: the best on held-out traces, simulated.
 
@@ -153,7 +151,7 @@ def choose(
         scenario: models, arrivals, lanes.
         name: of a policy, or ``auto`` for the best of all.
         launcher: open, deadline, fixed, water-filling, or ``auto`` for the best of them; that of the scenario if None.
-        engine: as in `simulate`.
+        compiled: as in `simulate`.
         tell: is told of every candidate.
 
     Raises:
@@ -166,7 +164,7 @@ def choose(
     made = functools.cache(functools.partial(_made, scenario))
 
     def run(own: str, by: str, repeats: Sequence[int]) -> list[Outcome]:
-        return outcomes_of(scenario, own, by, repeats, engine, made)
+        return outcomes_of(scenario, own, by, repeats, compiled, made)
 
     candidates = tuple(compare(scenario, run, policies_of(scenario) if name == AUTO else [name], launcher, tell))
     best = candidates[0]
@@ -178,7 +176,7 @@ def outcomes_of(
     name: str,
     launcher: str,
     repeats: Sequence[int],
-    engine: Engine | None = None,
+    compiled: bool | None = None,
     made: Callable[[str], Pipeline] | None = None,
 ) -> list[Outcome]:
     """What becomes of the tasks of some traces under a policy and a launcher, neither of them ``auto``.
@@ -188,7 +186,7 @@ def outcomes_of(
         name: of the policy.
         launcher: open, deadline, fixed or water-filling.
         repeats: numbers of the traces.
-        engine: as in `simulate`.
+        compiled: as in `simulate`.
         made: gives the pipeline of a policy, where the caller keeps them.
     """
     if name == LEARNED:
@@ -197,11 +195,12 @@ def outcomes_of(
         return OnlineLauncher(scenario, launcher_of(scenario)).outcomes(repeats)
     pipeline, rules = launched(scenario, made(name) if made else _made(scenario, name), launcher)
     expected = sum(model.rate * count for model, count in zip(scenario.models, pipeline.blocks, strict=True))
-    run = engine or _engine(expected * scenario.duration_s * len(repeats))
+    if compiled is None:
+        compiled = expected * scenario.duration_s * len(repeats) >= _MANY_RUNS and has_numba()
     outcomes = []
     for repeat in repeats:
         trace = draw(scenario, repeat)
-        record = run(pipeline, rules, trace, scenario.duration_s)
+        record = Simulation(pipeline, rules, trace, scenario.duration_s, compiled=compiled).run()
         outcomes.append(outcome(record, pipeline, trace, scenario.duration_s))
     return outcomes
 
@@ -209,16 +208,3 @@ def outcomes_of(
 def _made(scenario: Scenario, name: str) -> Pipeline:
     """The pipeline of a policy, which is slowed down as the scenario's calibration says."""
     return with_interference(policy(name).make(scenario), scenario)
-
-
-def reference(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float) -> Record:
-    """One repeat by the reference simulator."""
-    return Simulation(pipeline, queues, trace, duration_s).run()
-
-
-def _engine(block_runs: float) -> Engine:
-    if block_runs < _MANY_RUNS or importlib.util.find_spec("numba") is None:
-        return reference
-    from hios.serving.event_kernel import compiled
-
-    return compiled

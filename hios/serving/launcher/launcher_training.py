@@ -28,7 +28,7 @@ from hios.serving.policies import LEARNED, LEARNED_STATIC, POLICIES
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import HELD_OUT, compare, order_key, outcomes_of
 from hios.serving.simulator import outcome
-from hios.serving.stepping import Steps
+from hios.serving.stepping import Simulation
 
 #: Traces on which policies are judged while they learn; those of the comparison at the end are others.
 JUDGING = range(2_000_000, 2_000_002)
@@ -71,12 +71,12 @@ class Judge:
         ended = [self._held(decision, trace) for trace in self._traces]
         return [outcome(steps.record(), steps.first, steps.trace, self._scenario.duration_s) for steps in ended]
 
-    def _held(self, decision: Decision, trace: Trace) -> Steps:
+    def _held(self, decision: Decision, trace: Trace) -> Simulation:
         steps = self.decisions.begin(decision, trace, self._scenario.duration_s)
         steps.run_to(self._scenario.duration_s)
         return steps
 
-    def _judged(self, ended: Sequence[Steps]) -> tuple[float, float]:
+    def _judged(self, ended: Sequence[Simulation]) -> tuple[float, float]:
         slos = [model.settings.slo_ms or math.inf for model in self._scenario.models]
         latencies = [steps.latencies_ms() for steps in ended]
         good = sum(int((own <= slo).sum()) for row in latencies for own, slo in zip(row, slos, strict=True))

@@ -18,7 +18,7 @@ from hios.serving.launcher.scenario_environment import Decisions
 from hios.serving.measures import Outcome, variance
 from hios.serving.scenario import Scenario
 from hios.serving.simulator import outcome
-from hios.serving.stepping import Steps
+from hios.serving.stepping import Simulation
 
 
 def launcher_of(scenario: Scenario) -> Launcher:
@@ -73,7 +73,7 @@ class OnlineLauncher:
         decision = self._launcher.decide(np.zeros(state_size(blocks, self._settings.samples), np.float32))
         return decision if decision.largest <= self._settings.most else self._launcher.static
 
-    def run(self, trace: Trace) -> Steps:
+    def run(self, trace: Trace) -> Simulation:
         """One repeat, at its end."""
         duration_s, first = self._scenario.duration_s, self.first()
         steps = self._decisions.begin(first, trace, duration_s)

@@ -19,7 +19,7 @@ from hios.serving.launcher.observation import Watched, sampled, state_size
 from hios.serving.launcher.rewards import measures_row
 from hios.serving.pipeline import Pipeline, QueueRules, queue_rules
 from hios.serving.scenario import MOST_TASKS, Scenario
-from hios.serving.stepping import Steps, begun
+from hios.serving.stepping import Simulation
 from hios.serving.top_pipeline import TopPipelines
 
 #: Steps after which the device is emptied and other tasks arrive.
@@ -50,9 +50,9 @@ class Decisions:
         """The queues, which are emptied in these intervals."""
         return queue_rules(self.scenario, list(decision.intervals_s))
 
-    def begin(self, decision: Decision, trace: Trace, duration_s: float) -> Steps:
+    def begin(self, decision: Decision, trace: Trace, duration_s: float) -> Simulation:
         """A simulation under a decision."""
-        return begun(self.pipeline(decision), self.queues(decision), trace, duration_s)
+        return Simulation(self.pipeline(decision), self.queues(decision), trace, duration_s)
 
     def change(self, steps: Watched, decision: Decision) -> None:
         """Go on under another decision."""
