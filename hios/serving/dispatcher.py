@@ -15,7 +15,7 @@ from hios.platforms.buffers import copy_alone
 from hios.serving.admission import Admission, Task, TaskFailedError
 from hios.serving.block_values import FreeSlots
 from hios.serving.event_kernel import first_tick
-from hios.serving.instances import Instances, Run
+from hios.serving.instances import Instances, LiveRun
 from hios.serving.lane import Answer, Lane, LaneEvent
 from hios.serving.pipeline import Pipeline
 from hios.serving.rules import shared_lanes
@@ -57,7 +57,7 @@ class Dispatcher:
         arena: Arena,
         bell: Bell,
         timeout_s: float,
-        watch: Callable[[int, Run, tuple[int, ...], Answer], None] | None = None,
+        watch: Callable[[int, LiveRun, tuple[int, ...], Answer], None] | None = None,
     ) -> None:
         self._pipeline, self._programs, self._queues, self._lanes = pipeline, programs, queues, lanes
         self._arena, self.bell, self._timeout_s, self._watch = arena, bell, timeout_s, watch
@@ -78,7 +78,7 @@ class Dispatcher:
         self._events: deque[LaneEvent] = deque()
         self._changes: deque[tuple[Pipeline, list[float]]] = deque()
         self._up: set[int] = set()
-        self._runs: dict[int, Run] = {}
+        self._runs: dict[int, LiveRun] = {}
         #: Numbers of runs on several lanes of which one has died; the others are to stop waiting for its values.
         self._given_up: set[int] = set()
         #: Tasks that have left their queues and are not answered yet, with the numbers of their models.
@@ -275,7 +275,7 @@ class Dispatcher:
             if any(block == 0 for _, block in run.members):  # the others leave no room for tasks in queues
                 self._launch_all(now)
 
-    def _takes_all(self, run: Run, idle: int, due: int) -> bool:
+    def _takes_all(self, run: LiveRun, idle: int, due: int) -> bool:
         """Whether a run takes all lanes: they are idle, it gains by that, and not too much else could run on them."""
         pipeline = self._pipeline
         if not 1 < pipeline.lanes == idle == pipeline.most_lanes(run.combined, run.present):
@@ -285,7 +285,7 @@ class Dispatcher:
         _, workers = self._programs.together(run.members)
         return self._up.issuperset(workers)
 
-    def _send(self, run: Run, lane: int, *, together: bool) -> None:
+    def _send(self, run: LiveRun, lane: int, *, together: bool) -> None:
         """Send the orders of a run: to all lanes, or to one, block by block."""
         stated = self._programs.slots_of(run.members)
         for place, slots in stated:
@@ -342,7 +342,7 @@ class Dispatcher:
             del run.orders[lane]
             self._finish_if_over(run, now)
 
-    def _finish_if_over(self, run: Run, now: float) -> None:
+    def _finish_if_over(self, run: LiveRun, now: float) -> None:
         if run.orders:
             return
         del self._runs[run.number]
@@ -356,7 +356,7 @@ class Dispatcher:
         for model, task, why in ended:
             self._answer(model, task, why)
 
-    def _end_waiting(self, run: Run) -> None:
+    def _end_waiting(self, run: LiveRun) -> None:
         """Lower the abort flag after the last run that was given up.
 
         Until then a lane may be inside an operator, and wait for a value of such a run afterwards. No other run on

@@ -11,7 +11,7 @@ from hios.serving.rules import Rank, could_start, has_room, rank, ready, rules_o
 
 
 @dataclass(eq=False)
-class Run:
+class LiveRun:
     """Instances that run together: one of each sub-block of a combined block that is present.
 
     Attributes:
@@ -141,7 +141,7 @@ class Instances:
             self._members[combined, present] = there
         return self._members[combined, present]
 
-    def start(self, combined: int, present: int, now_s: float) -> Run:
+    def start(self, combined: int, present: int, now_s: float) -> LiveRun:
         """Take the instances of a run out of their slots."""
         members = self._of(combined, present)
         tasks = tuple(self._waiting[self._number(member)].popleft() for member in members)
@@ -150,9 +150,9 @@ class Instances:
             self._note(member)
         self._numbers += 1
         self.block_runs += len(members)
-        return Run(self._numbers, combined, present, members, tasks, now_s)
+        return LiveRun(self._numbers, combined, present, members, tasks, now_s)
 
-    def finish(self, run: Run, now_s: float) -> list[tuple[int, Task, str | None]]:
+    def finish(self, run: LiveRun, now_s: float) -> list[tuple[int, Task, str | None]]:
         """End a run: instances go to their next blocks.
 
         Returns:

@@ -16,7 +16,7 @@ from hios.platforms.cpu import thread_team
 from hios.serving import lane_worker
 from hios.serving.block_values import Slots
 from hios.serving.lane_program import LaneProgram
-from hios.serving.lane_worker import ANSWER_WORDS, MORE, STOP, Wiring
+from hios.serving.lane_worker import ANSWER_WORDS, MORE, STOP, LaneWiring
 from hios.workers.arena import Arena, Layout
 from hios.workers.pool import WorkerPool
 from hios.workers.ring import Bell, Ring
@@ -115,7 +115,7 @@ class Lane:
             (self._places[1], ANSWER_WORDS, flag + 2, flag + 3),
         )
         self._orders, self._answers = Ring(arena, *orders), Ring(arena, *answers)
-        self._wiring = Wiring(
+        self._wiring = LaneWiring(
             arena.descriptor, arena.flags_count, arena.size, orders, answers, self._bell.descriptor, server.descriptor
         )
         self._duties, self._timeout_s = duties, timeout_s

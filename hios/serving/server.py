@@ -26,7 +26,7 @@ from hios.kernels.tensors import torch_dtype
 from hios.platforms.cpu.cpu_platform import all_cores, device_cores
 from hios.serving.admission import Admission, Counts, Task
 from hios.serving.dispatcher import Dispatcher
-from hios.serving.instances import Run
+from hios.serving.instances import LiveRun
 from hios.serving.lane import FLAGS, Answer, Duties, Lane, LaneEvent
 from hios.serving.launcher.live_launcher import LiveLauncher, LiveSteps
 from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
@@ -39,7 +39,7 @@ from hios.workers.arena import Arena, Layout, memory_file
 from hios.workers.ring import Bell
 
 #: Is told of every answer of a lane: the lane, the run, the parts of the run that it is about, and the answer.
-Watch = Callable[[int, Run, tuple[int, ...], Answer], None]
+Watch = Callable[[int, LiveRun, tuple[int, ...], Answer], None]
 
 
 class Server:

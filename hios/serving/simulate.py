@@ -13,7 +13,7 @@ from hios.formats.serving_result_file import Candidate, ResultFile
 from hios.serving.arrivals import draw
 from hios.serving.calibration import with_interference
 from hios.serving.event_kernel import has_numba
-from hios.serving.measures import Outcome, result
+from hios.serving.measures import RepeatOutcome, result
 from hios.serving.pipeline import Pipeline
 from hios.serving.policies import AUTO, LEARNED, launched, launchers_of, policies_of, policy
 from hios.serving.scenario import Scenario
@@ -27,7 +27,7 @@ _EQUAL = 1e-3
 
 
 #: Gives what becomes of the tasks of some repeats under a policy and a launcher, both by name.
-Run = Callable[[str, str, Sequence[int]], list[Outcome]]
+Run = Callable[[str, str, Sequence[int]], list[RepeatOutcome]]
 #: Is told how far a long simulation has come, in words.
 Tell = Callable[[str], None]
 
@@ -78,7 +78,7 @@ def order_key(goodput_per_s: float, mean_ms: float | None, best_per_s: float) ->
     return -goodput, math.inf if mean_ms is None else mean_ms
 
 
-def _candidate(scenario: Scenario, name: str, launcher: str, outcomes: Sequence[Outcome]) -> Candidate:
+def _candidate(scenario: Scenario, name: str, launcher: str, outcomes: Sequence[RepeatOutcome]) -> Candidate:
     slos = [math.inf if model.settings.slo_ms is None else model.settings.slo_ms for model in scenario.models]
     timed = [
         (latency, slo)
@@ -128,7 +128,7 @@ def simulate(
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenPolicy:
     """What runs for a policy and a launcher of which at least one may be ``auto``.
 
     Attributes:
@@ -144,7 +144,7 @@ class Choice:
 
 def choose(
     scenario: Scenario, name: str, launcher: str | None = None, *, compiled: bool | None = None, tell: Tell = no_one
-) -> Choice:
+) -> ChosenPolicy:
     """Choose what ``auto`` stands for: the best on held-out traces, simulated.
 
     Args:
@@ -160,15 +160,15 @@ def choose(
     launcher = launcher or scenario.file.launcher
     launchers = launchers_of(name, launcher)
     if name != AUTO and len(launchers) == 1:
-        return Choice(name, launchers[0])
+        return ChosenPolicy(name, launchers[0])
     made = functools.cache(functools.partial(_made, scenario))
 
-    def run(own: str, by: str, repeats: Sequence[int]) -> list[Outcome]:
+    def run(own: str, by: str, repeats: Sequence[int]) -> list[RepeatOutcome]:
         return outcomes_of(scenario, own, by, repeats, compiled, made)
 
     candidates = tuple(compare(scenario, run, policies_of(scenario) if name == AUTO else [name], launcher, tell))
     best = candidates[0]
-    return Choice(best.policy, best.launcher or launcher, candidates)
+    return ChosenPolicy(best.policy, best.launcher or launcher, candidates)
 
 
 def outcomes_of(
@@ -178,7 +178,7 @@ def outcomes_of(
     repeats: Sequence[int],
     compiled: bool | None = None,
     made: Callable[[str], Pipeline] | None = None,
-) -> list[Outcome]:
+) -> list[RepeatOutcome]:
     """What becomes of the tasks of some traces under a policy and a launcher, neither of them ``auto``.
 
     Args:

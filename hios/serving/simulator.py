@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from hios.serving.arrivals import Trace
 from hios.serving.event_kernel import COMPLETED, DROPPED, EXPIRED, IN_FLIGHT, WAITING
-from hios.serving.measures import Outcome, Tally
+from hios.serving.measures import RepeatOutcome, Tally
 from hios.serving.pipeline import Pipeline
 
 
@@ -50,7 +50,7 @@ class SimulationRecord:
     changes: list[tuple[int, Pipeline]] = field(default_factory=list)
 
 
-def outcome(record: SimulationRecord, pipeline: Pipeline, trace: Trace, duration_s: float) -> Outcome:
+def outcome(record: SimulationRecord, pipeline: Pipeline, trace: Trace, duration_s: float) -> RepeatOutcome:
     """What a record amounts to; runs count as busy up to the end."""
     tallies = [Tally(queued_s=q, present_s=p) for q, p in zip(record.queued_s, record.present_s, strict=True)]
     ended = []
@@ -69,7 +69,7 @@ def outcome(record: SimulationRecord, pipeline: Pipeline, trace: Trace, duration
         _busy_s(run, own, duration_s) for run, own in zip(record.runs, _pipelines(record, pipeline), strict=False)
     )
     blocks = sum(run.present.bit_count() for run in record.runs)
-    return Outcome(tallies, busy, record.variance_s / duration_s, record.promoted, blocks)
+    return RepeatOutcome(tallies, busy, record.variance_s / duration_s, record.promoted, blocks)
 
 
 def _pipelines(record: SimulationRecord, pipeline: Pipeline) -> Iterator[Pipeline]:

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 import pytest
 
 from hios.serving.admission import Task
-from hios.serving.instances import Instances, Run
+from hios.serving.instances import Instances, LiveRun
 from hios.serving.pipeline import Pipeline, SubBlock
 
 _BLOCKS = (3, 4, 1)
@@ -80,7 +80,7 @@ def test_what_is_due_is_what_a_look_at_every_block_finds(seed: int) -> None:
     draw = functools.partial(_pipeline, chance, strict=seed % 4 == 1, several=seed % 4 == 2, slots=1 + seed % 2)
     pipeline = draw()
     instances, now, started = Instances(pipeline), 0.0, 0
-    runs: list[Run] = []
+    runs: list[LiveRun] = []
     for _ in range(600):
         now += chance.choice([0.0, 1.0])
         model = chance.randrange(len(_BLOCKS))

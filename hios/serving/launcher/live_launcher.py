@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from hios.serving.admission import Admission
 from hios.serving.instances import Instances
-from hios.serving.launcher.actions import Decision
+from hios.serving.launcher.actions import LauncherDecision
 from hios.serving.launcher.online_launcher import OnlineLauncher
 from hios.serving.pipeline import Pipeline, QueueRules
 
@@ -78,7 +78,7 @@ class LiveLauncher:
         first: the decision that the server begins with.
     """
 
-    def __init__(self, online: OnlineLauncher, steps: LiveSteps, first: Decision) -> None:
+    def __init__(self, online: OnlineLauncher, steps: LiveSteps, first: LauncherDecision) -> None:
         self._online, self._steps, self._first = online, steps, first
         self._thread = threading.Thread(target=self._decide, name="hios launcher", daemon=True)
         #: Why it no longer decides; empty while it does.
