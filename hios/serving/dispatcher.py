@@ -17,7 +17,7 @@ from hios.serving.block_values import FreeSlots
 from hios.serving.event_kernel import first_tick
 from hios.serving.instances import Instances, LiveRun
 from hios.serving.lane import Answer, Lane, LaneEvent
-from hios.serving.pipeline import Pipeline
+from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.rules import shared_lanes
 from hios.serving.run_programs import RunPrograms
 from hios.workers.arena import Arena
@@ -39,7 +39,6 @@ class Dispatcher:
         pipeline: combined blocks, and how they run.
         programs: of the pipeline.
         queues: by number of the model.
-        intervals_s: by number of the model, time between two ticks of the launcher; 0: as soon as there is room.
         lanes: to run on; where the pipeline has threads on all lanes, the worker that has them comes last.
         arena: where values lie.
         bell: rung for everything that the thread has to look at.
@@ -52,7 +51,6 @@ class Dispatcher:
         pipeline: Pipeline,
         programs: RunPrograms,
         queues: Sequence[Admission],
-        intervals_s: Sequence[float],
         lanes: Sequence[Lane],
         arena: Arena,
         bell: Bell,
@@ -76,14 +74,15 @@ class Dispatcher:
             for slots in (*own.inputs, *own.outputs)
         }
         self._events: deque[LaneEvent] = deque()
-        self._changes: deque[tuple[Pipeline, list[float]]] = deque()
+        self._changes: deque[tuple[Pipeline, Sequence[QueueRules]]] = deque()
         self._up: set[int] = set()
         self._runs: dict[int, LiveRun] = {}
         #: Numbers of runs on several lanes of which one has died; the others are to stop waiting for its values.
         self._given_up: set[int] = set()
         #: Tasks that have left their queues and are not answered yet, with the numbers of their models.
         self._taken: dict[Task, int] = {}
-        self._intervals_s = list(intervals_s)
+        #: By model, time between two ticks of its launcher, seconds; 0: as soon as there is room.
+        self._intervals_s = [queue.rules.interval_s for queue in queues]
         self._began_s = time.perf_counter()
         self._ticks = [self._began_s] * len(queues)
         #: By model, whether a tick of its launcher waits for room for a task; with a limit of tasks in flight.
@@ -103,13 +102,13 @@ class Dispatcher:
         self._events.append(event)
         self.bell.ring()
 
-    def change(self, pipeline: Pipeline, intervals_s: Sequence[float]) -> None:
+    def change(self, pipeline: Pipeline, queues: Sequence[QueueRules]) -> None:
         """Switch to other combined blocks, whose programs lanes have, and other intervals; called from other threads.
 
         Runs that have started end as they would have. Each launcher begins with the first multiple of its new interval
-        from then on.
+        from then on. Nothing else of the queues may differ.
         """
-        self._changes.append((pipeline, list(intervals_s)))
+        self._changes.append((pipeline, queues))
         self.bell.ring()
 
     def stop(self, *, drain: bool) -> None:
@@ -241,7 +240,8 @@ class Dispatcher:
 
     def _take_changes(self, now: float) -> None:
         while self._changes:
-            self._pipeline, self._intervals_s = self._changes.popleft()
+            self._pipeline, queues = self._changes.popleft()
+            self._intervals_s = [rules.interval_s for rules in queues]
             self._instances.change(self._pipeline)
             passed = now - self._began_s
             self._ticks = [
