@@ -76,10 +76,6 @@ class Counts:
 class Admission:
     """The queue of one model. Any thread may put requests in; one takes them out.
 
-    Args:
-        model: label.
-        rules: of the queue.
-
     Attributes:
         patient: whether requests may wait for as long as it takes, in spite of the deadline.
     """

@@ -175,7 +175,6 @@ class _Round:
     """What is measured within a few seconds, in which the machine's speed hardly changes; milliseconds.
 
     Attributes:
-        times: of runs of each model alone on a lane.
         pairs: of runs of a model while another runs, by both.
         latencies: of tasks one at a time, by policy and model.
     """

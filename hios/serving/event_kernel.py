@@ -196,13 +196,7 @@ def _launch(given: Given, state: SimulationState, model: int) -> None:
 
 @kernel
 def _launch_first(given: Given, state: SimulationState, beyond: bool) -> bool:
-    """Launch the task that is due first, of the models that have room; whether there is one.
-
-    Args:
-        given: what does not change.
-        state: what changes.
-        beyond: whether to take one beyond the limit of tasks in flight, which could start at once.
-    """
+    """Launch the task that is due first of those that have room, or could start ``beyond`` it; whether there is one."""
     chosen, earliest, oldest = -1, math.inf, -1
     for model in range(len(state.head)):
         if state.head[model] == state.tail[model] or not (given.interval[model] == 0 or state.due_tick[model]):

@@ -16,9 +16,7 @@ class LiveRun:
 
     Attributes:
         number: above 0, of no other run.
-        combined: number of the combined block.
         present: bit k is set where its k-th sub-block has an instance.
-        members: those sub-blocks.
         tasks: an instance for each of them.
         began_s: when it was started, by ``time.perf_counter``.
         orders: by lane, the parts of the run that each order of the lane covers, in the order in which they were sent.
@@ -41,11 +39,7 @@ class LiveRun:
 
 
 class Instances:
-    """Instances of all models in the slots before their blocks.
-
-    Args:
-        pipeline: combined blocks, and how they run.
-    """
+    """Instances of all models in the slots before their blocks."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         count = sum(pipeline.blocks)
@@ -120,12 +114,7 @@ class Instances:
         return [(combined, self._due[combined][0]) for combined in sorted(self._due)]
 
     def first(self, due: list[tuple[int, int]], now_s: float) -> tuple[int, int]:
-        """The one with the least rank, except that what has waited too long goes first of all (D3).
-
-        Args:
-            due: what `due` has just returned; not empty.
-            now_s: by ``time.perf_counter``.
-        """
+        """The least rank of what `due` has just returned, except that what has waited too long goes first (D3)."""
         ranks = {entry: self._due[entry[0]][1] for entry in due}
         by_rank = min(due, key=ranks.__getitem__)
         late = [entry for entry in due if ranks[entry][3] < now_s - self._pipeline.max_wait_s]

@@ -32,16 +32,7 @@ FLAGS = 4
 
 
 class Answer(NamedTuple):
-    """Report of a lane on a run.
-
-    Attributes:
-        run: its number.
-        aborted: whether it was given up.
-        failed: a bit for each part that failed.
-        began_ns: by ``time.perf_counter_ns``.
-        ended_ns: by the same.
-        why: why the first part failed.
-    """
+    """Report of a lane on a run: a bit for each part that failed, why the first did, and ``time.perf_counter_ns``."""
 
     run: int
     aborted: bool
@@ -101,14 +92,7 @@ class Lane:
         self._thread: threading.Thread | None = None
 
     def connect(self, arena: Arena, server: Bell, duties: Duties, timeout_s: float) -> None:
-        """Create the lane's side of the shared memory.
-
-        Args:
-            arena: of the server, with the lane's rings.
-            server: rung when the lane has answered, and at its events.
-            duties: what its workers are to do.
-            timeout_s: longest time to wait for a value of another lane.
-        """
+        """Create the lane's side of the shared memory; it waits ``timeout_s`` at most for a value of another lane."""
         flag = self._first_flag
         orders, answers = (
             (self._places[0], self._words, flag, flag + 1),

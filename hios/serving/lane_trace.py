@@ -20,14 +20,7 @@ _LANES, _REQUESTS = 0, 1
 
 @dataclass
 class _TracedRequest:
-    """A request that ran.
-
-    Attributes:
-        model: number of its model.
-        arrived_ns: when it arrived.
-        blocks: by block, when it began and ended, on any lane.
-        failed: whether it failed.
-    """
+    """A request that ran: by block, when it began and ended, on any lane."""
 
     model: int
     arrived_ns: int
@@ -36,11 +29,7 @@ class _TracedRequest:
 
 
 class LaneTrace:
-    """Runs of blocks by lane and by request, up to so many that a viewer still opens the file.
-
-    Args:
-        scenario: whose models are served.
-    """
+    """Runs of blocks by lane and by request, up to so many that a viewer still opens the file."""
 
     _MOST = 100_000
 

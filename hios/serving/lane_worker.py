@@ -87,14 +87,7 @@ class _Model:
 
 
 def load(worker: Worker, wiring: LaneWiring, models: Mapping[str, tuple[str, str]], timeout_s: float) -> None:
-    """Map the shared memory, and make all operators of all models ready.
-
-    Args:
-        worker: the lane.
-        wiring: what it shares with the server.
-        models: files of graph and weights by label, in the order in which marks count operators.
-        timeout_s: longest time to wait for a value of another lane.
-    """
+    """Map the shared memory, and make all operators ready; marks count them in the order of ``models``."""
     keep_memory()
     arena = Arena(wiring.flags, wiring.size, wiring.descriptor, shares_cores=True)
     worker.state["arena"], worker.state["timeout_s"] = arena, timeout_s

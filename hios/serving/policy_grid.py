@@ -53,13 +53,6 @@ def simulate_grid(
 
     Policies of a trained launcher have intervals of their own, so they run once.
 
-    Args:
-        scenario: models, arrivals, lanes.
-        policies: their names.
-        launchers: open, deadline, fixed, water-filling or auto.
-        compiled: as in `hios.serving.simulate.simulate`.
-        tell: is told of every result as soon as it is there.
-
     Raises:
         HiosError: no policy can run the scenario.
     """

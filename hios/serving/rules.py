@@ -1,7 +1,8 @@
 """What may start now, and what is next: the rules of a pipeline, for the simulator and for lanes that run for real.
 
 TOP section VI-A, with what the paper leaves open decided as docs/serving.md says (D3, D6). All functions are pure, and
-run on lists as they are; where there is much to simulate, numba compiles them for arrays (`event_kernel`).
+run on lists as they are; where there is much to simulate, numba compiles them for arrays (`event_kernel`). ``held`` and
+``running`` are, by block of all models, the numbers of its instances that wait for it and that run.
 """
 
 from __future__ import annotations
@@ -74,14 +75,7 @@ def first_blocks(pipeline: Pipeline) -> list[int]:
 
 @kernel
 def has_room(rules: Rules, held: Sequence[int], in_flight: int, model: int) -> bool:
-    """Whether the first block of a model has a free slot, and the pipeline takes another task.
-
-    Args:
-        rules: of the pipeline.
-        held: by block, instances that wait for it.
-        in_flight: tasks that have left their queues and not ended.
-        model: its number.
-    """
+    """Whether the first block of a model has a free slot, and the pipeline takes another task."""
     if rules.in_flight > 0 and in_flight >= rules.in_flight:
         return False
     return held[rules.first_block[model]] < rules.slots
@@ -89,14 +83,7 @@ def has_room(rules: Rules, held: Sequence[int], in_flight: int, model: int) -> b
 
 @kernel
 def could_start(rules: Rules, held: Sequence[int], running: Sequence[int], model: int) -> bool:
-    """Whether a task of a model could start at once, were it not for the limit of tasks in flight.
-
-    Args:
-        rules: of the pipeline.
-        held: by block, instances that wait for it.
-        running: by block, its instances that run.
-        model: its number.
-    """
+    """Whether a task of a model could start at once, were it not for the limit of tasks in flight."""
     block = rules.first_block[model]
     if rules.in_flight == 0 or rules.strict or held[block] > 0 or (running[block] > 0 and not rules.several):
         return False
@@ -109,12 +96,6 @@ def ready(rules: Rules, held: Sequence[int], running: Sequence[int], combined: i
 
     A sub-block can run if it has an instance and the one after it has room for the result, also if that itself takes
     its input out in this very run (D6).
-
-    Args:
-        rules: of the pipeline.
-        held: by block, instances that wait for it.
-        running: by block, its instances that run.
-        combined: number of the combined block.
     """
     first, end = rules.first_member[combined], rules.first_member[combined + 1]
     present, following = 0, -1

@@ -179,16 +179,7 @@ def outcomes_of(
     compiled: bool | None = None,
     made: Callable[[str], Pipeline] | None = None,
 ) -> list[RepeatOutcome]:
-    """What becomes of the tasks of some traces under a policy and a launcher, neither of them ``auto``.
-
-    Args:
-        scenario: models, arrivals, lanes.
-        name: of the policy.
-        launcher: open, deadline, fixed or water-filling.
-        repeats: numbers of the traces.
-        compiled: as in `simulate`.
-        made: gives the pipeline of a policy, where the caller keeps them.
-    """
+    """What becomes of the tasks of some traces under a policy and a launcher, neither of them ``auto``."""
     if name == LEARNED:
         from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
 

@@ -54,12 +54,6 @@ class Simulation:
         trace: when tasks arrive.
         duration_s: when it ends at the latest.
         compiled: whether numba compiles it; if None, where numba is installed. It does the same either way.
-
-    Attributes:
-        first: what ran at the beginning.
-        pipeline: what runs at present.
-        trace: when tasks arrive.
-        now: the moment up to which all has happened, seconds.
     """
 
     def __init__(

@@ -42,13 +42,7 @@ Progress = Callable[[int, float | None], None]
 
 
 class Judge:
-    """Compares decisions and launchers on traces that nothing learns from: by goodput, of equals by mean latency.
-
-    Args:
-        scenario: whose tasks arrive.
-        settings: of the launcher.
-        repeats: numbers of the traces.
-    """
+    """Compares decisions and launchers on traces that nothing learns from: by goodput, of equals by mean latency."""
 
     def __init__(self, scenario: Scenario, settings: LauncherSettings, repeats: Sequence[int] = JUDGING) -> None:
         self.decisions = Decisions(scenario, settings)
@@ -273,12 +267,7 @@ class _Training:
 
 
 def best_static(judge: Judge, decisions: Sequence[LauncherDecision]) -> tuple[LauncherDecision, tuple[float, float]]:
-    """The best of some decisions on the traces of a judge, and how good it is; superblocks do not count.
-
-    Args:
-        judge: compares them.
-        decisions: the first one of at most H sub-blocks.
-    """
+    """The best of some decisions on the traces of a judge, and how good it is; superblocks do not count."""
     first, *others = (decision for decision in decisions if decision.largest <= judge.most)
     chosen, value = first, judge.static(first)
     for decision in others:

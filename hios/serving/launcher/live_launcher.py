@@ -17,12 +17,6 @@ class LiveLauncher:
     """Thread in which a launcher decides for a server until it is stopped.
 
     It is what the launcher looks at (`observation.Watched`); time passes by itself.
-
-    Args:
-        online: decides.
-        queues: by number of the model.
-        instances: in the slots before the blocks, and in them.
-        change: has the server go on with other combined blocks and intervals; it begins with the first decision.
     """
 
     def __init__(
