@@ -26,9 +26,9 @@ report: setup
 	@python -c 'import pathlib, yaml; folder = yaml.safe_load(open("config.yaml")).get("results", "results"); print("The report is", pathlib.Path(folder, "report.html").resolve())'
 
 # A file of tests to a process, so that what a file prepares is prepared once; files start in the order that
-# tests/conftest.py gives them, the longest first. A test that ends its process ends the run, which fails: a process
-# in its place would wait for ever for a second file (pytest-xdist 3.8, --dist loadfile).
-TESTS := python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# tests/conftest.py gives them, the longest first. A test that ends its process fails, and the others run in a new one
+# (tests/distribution.py); a run in which that happens again and again is given up.
+TESTS := python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --max-worker-restart 8
 
 test: setup
 	@$(TESTS) -m 'not slow'

@@ -31,7 +31,7 @@ from hios.formats.config_file import SERIES, SimulationStudy
 from hios.formats.simulation_file import Setting
 from hios.study.published import published
 from hios.study.random_graphs import random_layers
-from hios.study.settings import series
+from hios.study.sessions import series
 from hios.study.simulation import ALGORITHMS as SIMULATED
 from hios.study.simulation import drawn, solved
 

@@ -1,7 +1,7 @@
 """How well the platform ``model`` predicts latencies that papers print: published, predicted, error.
 
     python benchmarks/model_validation.py            the table, its median errors, and cross-validation of the fit
-    python benchmarks/model_validation.py --write    writes what figures state of it (hios/study/model_validation.yaml)
+    python benchmarks/model_validation.py --write    writes what figures state of it (hios/study/predicted_rows.yaml)
     python benchmarks/model_validation.py --fit      fits the four parameters of hios/platforms/model/roofline.py anew
 
 The networks are those of models/ at the papers' sizes; they are exported and extracted first, half a minute each,
@@ -38,8 +38,8 @@ from hios import Graph
 from hios.platforms.model.descriptions import gpu, link
 from hios.platforms.model.kernel_work import Kernel, kernels
 from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, GRAPH_LAUNCH_US, STREAM_LAUNCH_US, Efficiency, predict
-from hios.study import model_validation
-from hios.study.convolution_rows import predicted_convolution
+from hios.study import predicted_rows
+from hios.study.machine_rows import predicted_convolution
 from hios.study.published import number, published
 
 #: The parameters that are fitted.
@@ -235,10 +235,10 @@ def print_claims() -> None:
     print("published: two at once gain up to 64 pixels and lose from 128 on; the ratio is largest on V100S and PCIe 3")
 
 
-def _written(row: Row, predictor: Predictor) -> model_validation.ValidationRow:
+def _written(row: Row, predictor: Predictor) -> predicted_rows.ValidationRow:
     """A row as figures read it."""
     predicted_ms = predictor.latency_ms(row, DEFAULT_EFFICIENCY)
-    return model_validation.ValidationRow(
+    return predicted_rows.ValidationRow(
         row.paper, row.gpu, row.network, row.batch, row.published_ms, predicted_ms, row.fitted
     )
 
@@ -261,7 +261,7 @@ def main() -> None:
                 print(f"{name} = {getattr(best, name):.3g}, in roofline.py {getattr(DEFAULT_EFFICIENCY, name):g}")
             return
         if arguments.write:
-            model_validation.write([_written(row, predictor) for row in rows])
+            predicted_rows.write_validation([_written(row, predictor) for row in rows])
             return
         print_table(predictor, rows)
         print_claims()

@@ -141,12 +141,12 @@ def measure(folder: Path, chosen: Sequence[tuple[tuple[str, ...], bool, int]], r
         pool.call(0, cpu_timing.load, graph=graph, operators=dict.fromkeys(members, 1))
         for _ in range(runs):
             for worker, kept in enumerate(samples):
-                given = {"merges": range(len(chosen)), "rounds": 1, "warmup": WARMUP}
-                for own, new in zip(kept, pool.call(worker, cpu_timing.time_merges, **given), strict=True):
+                given = {"quantities": range(len(chosen)), "rounds": 1, "warmup": WARMUP}
+                for own, new in zip(kept, pool.call(worker, cpu_timing.time_rounds, **given), strict=True):
                     own += new
-            times = pool.call(0, cpu_timing.time_operators, operators=members, rounds=1, warmup=WARMUP)
-            for operator, taken in times.items():
-                alone[operator] += taken
+            times = pool.call(0, cpu_timing.time_rounds, quantities=members, rounds=1, warmup=WARMUP)
+            for operator, own in zip(members, times, strict=True):
+                alone[operator] += [time_ms for (time_ms,) in own]
     return [
         Merge(operators, count, whole, narrow, wide, [alone[operator] for operator in operators])
         for (operators, whole, count), narrow, wide in zip(chosen, *samples, strict=True)

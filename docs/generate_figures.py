@@ -32,9 +32,9 @@ from hios.formats.figure_file import ComparedNumber, FigureFile
 from hios.formats.run_file import Run
 from hios.study.figure_data import SESSION_TIMES, FigureData, located
 from hios.study.figure_files import stated
+from hios.study.figure_listing import source_text
 from hios.study.published import all_published
 from hios.study.registry import NEEDS, PAPERS, Figure, figure, figures, ids
-from hios.study.undrawn_figures import source_text
 from hios.yaml_file import plain, read_yaml
 
 RECORD = Path(__file__).with_name("verdicts.yaml")

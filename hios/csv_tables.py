@@ -1,10 +1,11 @@
-"""Tables as CSV files that are safe to open in spreadsheets: no cell is taken for a formula."""
+"""Tables as CSV files that are safe to open in spreadsheets (no cell is taken for a formula), and as text."""
 
 from __future__ import annotations
 
 import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, repeat
 from typing import Any
 
 #: First characters of a formula, and of text that is already guarded.
@@ -45,3 +46,18 @@ def guarded(text: str) -> str:
 def unguarded(text: str) -> str:
     """The inverse of `guarded`."""
     return text[1:] if text.startswith("'") and _FORMULA.match(text[1:]) else text
+
+
+def aligned(rows: Sequence[Sequence[str]], alignments: str) -> list[str]:
+    """Lines of a table: columns two blanks apart, each as wide as its longest cell.
+
+    Args:
+        rows: cells as texts; rows may end before the last column.
+        alignments: ``<`` (left) or ``>`` (right) by column; the last one is that of all further columns.
+    """
+    widths = [max(len(row[column]) for row in rows if column < len(row)) for column in range(max(map(len, rows)))]
+    columns = list(zip(chain(alignments, repeat(alignments[-1])), widths, strict=False))
+    return [
+        "  ".join(f"{cell:{align}{width}}" for cell, (align, width) in zip(row, columns, strict=False)).rstrip()
+        for row in rows
+    ]

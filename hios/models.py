@@ -75,11 +75,7 @@ def names(directory: Path | None = None) -> list[str]:
 
 
 def model(text: str, directory: Path | None = None) -> Model:
-    """Parse MODEL; whether the file or function exists is not checked.
-
-    Args:
-        text: a name, ``package.module:function``, or a path that ends in .pt2 or .onnx.
-        directory: folder of the registered networks; the project's models/ if None.
+    """Parse MODEL; whether the file or function exists is not checked. Names are of models/ if no directory is given.
 
     Raises:
         HiosError: it is none of them.

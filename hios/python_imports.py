@@ -17,11 +17,8 @@ def parsed(text: bytes) -> ast.Module | None:
 def imported_names(tree: ast.AST, package: str) -> Iterator[str]:
     """Absolute names of what a module may import, in functions too.
 
-    Both ``a.b`` and ``a`` for ``from a import b``, since only one of them may be a module.
-
-    Args:
-        tree: the code of the module.
-        package: the package that the module lies in, or is; "" if it lies in none.
+    Both ``a.b`` and ``a`` for ``from a import b``, since only one of them may be a module. ``package`` is the one that
+    the module lies in, or is; "" if it lies in none.
     """
     parts = [part for part in package.split(".") if part]
     for node in ast.walk(tree):
@@ -35,12 +32,7 @@ def imported_names(tree: ast.AST, package: str) -> Iterator[str]:
 
 
 def reached(modules: Iterable[str], imported: Callable[[str], Iterable[str]]) -> set[str]:
-    """Names of modules and of all that they import, directly or through others.
-
-    Args:
-        modules: where to begin.
-        imported: the names that a module imports; asked once for each name.
-    """
+    """Names of modules and of all that they import, directly or through others; each is asked for its imports once."""
     pending = list(modules)
     names: set[str] = set()
     while pending:

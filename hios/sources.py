@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hios import artifacts, python_imports
 from hios.json_cache import cache_folder
@@ -44,7 +44,7 @@ STAGES = {
     "report": ("hios.report",),
     "provenance": ("hios.versions",),
 }
-#: Modules of a platform that a stage uses (``hios.platforms.protocol``), which are imported by name.
+#: Parts of a platform that a stage uses (``hios.platforms.protocol``), whose modules are imported by name.
 _PARTS = {
     "profile": ("platform", "measuring"),
     "partition": ("platform", "measuring"),
@@ -57,7 +57,7 @@ _PARTS = {
 }
 #: Imports every algorithm, so that all are registered.
 _REGISTRY = "hios.schedulers"
-#: Names every platform, in `_TABLE`.
+#: Names every platform with its modules, in `_TABLE`.
 _PLATFORMS, _TABLE = "hios.platforms", "PLATFORMS"
 #: Maximum number of cached files, enough for several versions of hios; beyond it only those this process used are kept.
 _MOST = 4000
@@ -72,7 +72,7 @@ def source_hash(
 
     It covers every module that the stage imports, itself or through others, and the data files of their packages, such
     as templates; those of a package within a package count for the inner one only, and a file with the name of a module
-    in its folder for that module only. Comments, docstrings and layout do
+    or package in its folder for that one only. Comments, docstrings and layout do
     not count. Of the algorithms only those named do, although all are imported: a new one must not have everything
     measured again. So of the platforms only the one named does. Of an algorithm of another distribution that is its
     module and what this imports from its own top-level package. Left out are ``hios/__init__.py``, which only gathers
@@ -89,12 +89,22 @@ def source_hash(
         HiosError: unknown algorithm.
     """
     parts = [
-        module
+        f"{_PLATFORMS}.{name}.{modules[part]}"
+        for name, modules in _platform_modules(package).items()
         for part in _PARTS.get(stage, ())
-        for folder in sorted((package / "platforms").glob(f"{platform or '*'}/"))
-        if _file(module := f"{_PLATFORMS}.{folder.name}.{folder.name}_{part}", package) is not None
+        if platform in (None, name) and part in modules
     ]
     return code_hash([*STAGES[stage], *parts, *(find(name).run.__module__ for name in algorithms)], package)
+
+
+def _platform_modules(package: Path) -> dict[str, dict[str, str]]:
+    """The modules of every platform by their parts, as the table in a folder of hios states them."""
+    tree = ast.parse((package / "platforms" / "__init__.py").read_bytes())
+    table: Any = next(node.value for node in tree.body if isinstance(node, ast.Assign) and _assigns(node, _TABLE))
+    return {
+        ast.literal_eval(name): ast.literal_eval(known.args[1])
+        for name, known in zip(table.keys, table.values, strict=True)
+    }
 
 
 def code_hash(modules: Iterable[str], package: Path = _PACKAGE) -> str:
@@ -189,7 +199,7 @@ def _digest(module: str, package: Path) -> str:
     file = _file(module, package)
     if file is not None:
         for other in _data_files(file.parent) if file.name == "__init__.py" else _own_data(file):
-            digest.update(other.relative_to(file.parent).as_posix().encode() + other.read_bytes())
+            digest.update(other.relative_to(file.parents[1]).as_posix().encode() + other.read_bytes())
     return digest.hexdigest()
 
 
@@ -220,16 +230,20 @@ def _cache() -> CodeCache:
 
 
 def _own_data(module: Path) -> list[Path]:
-    """Data files of a module: those in its folder that have its name, such as names.yaml of names.py."""
+    """Data files of a module or package: those in its folder that have its name, such as names.yaml of names.py."""
     return [file for file in sorted(module.parent.glob(f"{module.stem}.*")) if file.suffix != ".py" and file.is_file()]
 
 
 def _data_files(package: Path) -> Iterator[Path]:
-    """Files of a package that are not Python code; those below a package in it, or of a module, belong to that one."""
+    """Files of a package that are not Python code, and those of its name beside it.
+
+    Those below a package in it, and those with the name of a module or package in it, belong to that one.
+    """
+    yield from _own_data(package)
     for file in sorted(package.rglob("*")):
         # What Python and numba compile (__pycache__) is not source.
         if file.is_file() and file.suffix != ".py" and "__pycache__" not in file.parts:
-            if file.with_suffix(".py").is_file():
+            if file.with_suffix(".py").is_file() or (file.with_suffix("") / "__init__.py").is_file():
                 continue
             owner = next(folder for folder in file.parents if folder == package or (folder / "__init__.py").is_file())
             if owner == package:

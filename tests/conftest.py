@@ -1,6 +1,7 @@
 """Settings of all tests."""
 
 import atexit
+import collections
 import math
 import os
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.external_data import MISSING
+from tests.distribution import pytest_xdist_make_scheduler  # noqa: F401 a hook
 
 # Nothing is timed in tests: imports, compilation and busy neighbors would fail them at random.
 settings.register_profile("hios", deadline=None)
@@ -81,13 +82,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place.get(item.path, len(place)))
 
 
+#: How reasons of skips begin where something is not at hand; what their tests check is not checked on such a machine.
+_MISSING = ("needs ", "published data", "no Slurm", "no PMIx", "no OpenVINO", "no file system")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say in the last lines how many tests lacked published instances: such a skip is easily overlooked."""
-    reasons = [
-        report.longrepr[2]
+    """Say in the last lines what was not checked, as it needs what this machine lacks: skips are easily overlooked."""
+    reasons = collections.Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
         for report in terminalreporter.stats.get("skipped", [])
-        if isinstance(report.longrepr, tuple) and MISSING in report.longrepr[2]
-    ]
+        if isinstance(report.longrepr, tuple) and report.longrepr[2].removeprefix("Skipped: ").startswith(_MISSING)
+    )
     if reasons:
-        terminalreporter.section("published data missing", yellow=True)
-        terminalreporter.line(f"{len(reasons)} tests skipped. {reasons[0].removeprefix('Skipped: ')}")
+        terminalreporter.section("not checked on this machine", yellow=True)
+        for reason, count in sorted(reasons.items()):
+            terminalreporter.line(f"{count} test{'s' * (count > 1)}: {reason}")

@@ -8,9 +8,6 @@ import pytest
 
 from benchmarks import published_data
 
-#: How the reason of such a skip begins; the summary of a test run counts them.
-MISSING = "published data"
-
 
 def data_folder(name: str) -> Path:
     """The folder of a set of published instances; the test is skipped where it is missing."""

@@ -26,29 +26,34 @@ def test_crash():
 def test_after():
     pass
 """
-#: Of this length, some of them are under way or wait when the process dies.
 _PASSES = """
-import pytest, time
+import pytest
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(COUNT))
 def test_quick(number):
-    time.sleep(0.1)
+    pass
 """
 
 
 @pytest.mark.slow
-def test_the_run_ends_and_fails(tmp_path: Path) -> None:
-    """The test is named, and the run does not wait for the process that died, nor end in success."""
+@pytest.mark.parametrize("crashes", [1, 2])
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_crash_fails_one_test(crashes: int, processes: int, tmp_path: Path) -> None:
+    """The test is named and fails, all others run, whichever process has them, and the run ends."""
     command = re.search(r"^TESTS := python (.*)$", MAKEFILE.read_text(encoding="utf-8"), re.MULTILINE)
     assert command is not None
-    (tmp_path / "test_crashes.py").write_text(_CRASHES, encoding="utf-8")
-    for number in range(4):
-        (tmp_path / f"test_passes_{number}.py").write_text(_PASSES, encoding="utf-8")
+    for number in range(crashes):
+        (tmp_path / f"test_crashes_{number}.py").write_text(_CRASHES, encoding="utf-8")
+    for count in range(1, 5):  # a file of one test is what a new process would wait behind
+        text = _PASSES.replace("COUNT", str(count))
+        (tmp_path / f"test_passes_{count}.py").write_text(text, encoding="utf-8")
+    (tmp_path / "conftest.py").write_text("from tests.distribution import pytest_xdist_make_scheduler\n")
     (tmp_path / "pytest.ini").touch()
     # pytest-xdist tells the processes that it starts of itself by these variables
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    kept["PYTHONPATH"] = str(MAKEFILE.parent)
     done = subprocess.run(
-        [sys.executable, *shlex.split(command[1]), "--numprocesses", "2", "-p", "no:cacheprovider"],
+        [sys.executable, *shlex.split(command[1]), "--numprocesses", str(processes), "-p", "no:cacheprovider"],
         cwd=tmp_path,
         env=kept,
         stdout=subprocess.PIPE,
@@ -58,5 +63,7 @@ def test_the_run_ends_and_fails(tmp_path: Path) -> None:
         timeout=300,
     )
     assert done.returncode == 1, done.stdout
-    assert "crashed while running 'test_crashes.py::test_crash'" in done.stdout
-    assert "worker restarting disabled" in done.stdout
+    for number in range(crashes):
+        assert f"crashed while running 'test_crashes_{number}.py::test_crash'" in done.stdout
+    last = done.stdout.splitlines()[-1]
+    assert f"{crashes} failed, {10 + 2 * crashes} passed" in last, done.stdout

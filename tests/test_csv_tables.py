@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from hios.csv_tables import csv_text, unguarded
+from hios.csv_tables import aligned, csv_text, unguarded
 
 
 def test_cells_come_back() -> None:
@@ -35,3 +35,10 @@ def test_text_is_no_formula(text: str) -> None:
     assert row == {"text": f"'{text}", "number": "-1.5", "plain": "a=b"}
     assert unguarded(row["text"]) == text
     assert unguarded("it's") == "it's"
+
+
+def test_columns_of_a_table_are_aligned() -> None:
+    """The last alignment is that of all further columns; rows may be short, and no line ends in blanks."""
+    rows = [["", "ms", "ratio"], ["first", "10.5", "1"], ["b", "2"]]
+    assert aligned(rows, "<>") == ["         ms  ratio", "first  10.5      1", "b         2"]
+    assert aligned([["a", ""], ["b", ""]], "<") == ["a", "b"]

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from hios import HiosError, HiosWarning, dynamo
 from hios.optimizing import autotune
 from hios.optimizing.optimized_module import OptimizedModule
-from tests.optimizing.optimized_models import Broken, Unsupported, pretend_busy
+from tests.optimizing.optimized_models import Broken, Unsupported, image, pretend_busy, require_equal
 from tests.runtime.small import Branches
 from tests.workers.processes import children, eventually
 
@@ -60,14 +60,6 @@ def compiled(cache: Path) -> Callable[..., Any]:
     return compile_
 
 
-def _image(seed: int, batch: int = 1) -> Tensor:
-    return torch.randn(batch, 3, 16, 16, generator=torch.Generator().manual_seed(seed))
-
-
-def _require_equal(fast: Any, model: nn.Module, x: Tensor) -> None:
-    torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
-
-
 def test_the_backend_is_registered() -> None:
     """Torch lists the backend without hios being imported."""
     code = "import sys, torch._dynamo; print('hios' in torch._dynamo.list_backends(), 'hios' in sys.modules)"
@@ -83,7 +75,7 @@ def test_outputs_are_those_of_the_model(compiled: Callable[..., Any], made: list
     with warnings.catch_warnings():
         warnings.simplefilter("error", HiosWarning)
         for seed in range(5):
-            _require_equal(fast, model, _image(seed))
+            require_equal(fast, model, image(seed))
     assert [module.report.chosen.partition(",")[0] for module in made] == ["hios-lp"]
     assert not made[0].report.cached
 
@@ -95,7 +87,7 @@ def test_graph_breaks_make_parts(compiled: Callable[..., Any], made: list[Optimi
     model = Broken()
     fast = compiled(model, devices=1)
     for seed in range(5):
-        _require_equal(fast, model, _image(seed))
+        require_equal(fast, model, image(seed))
     assert len(made) == 2
     assert all(module.report.chosen.startswith("hios-lp") for module in made)
 
@@ -107,7 +99,7 @@ def test_small_parts_are_left_alone(
     """With auto, parts that take less than least_ms start no workers."""
     monkeypatch.setattr(autotune.Autotune, "raced", None)
     model, before = Broken(), set(children())
-    _require_equal(compiled(model, algorithm="auto", least_ms=1e6), model, _image(0))
+    require_equal(compiled(model, algorithm="auto", least_ms=1e6), model, image(0))
     assert ["least_ms" in module.report.reason for module in made] == [True, True]
     assert set(children()) <= before
 
@@ -118,11 +110,11 @@ def test_dynamic_shapes_are_left_alone(compiled: Callable[..., Any], made: list[
     """Once Dynamo makes a shape dynamic, the part runs as it is, with a warning, and is right."""
     model = Branches()
     fast = compiled(model)
-    _require_equal(fast, model, _image(0))
+    require_equal(fast, model, image(0))
     with pytest.warns(HiosWarning, match="its shapes are dynamic"):
-        _require_equal(fast, model, _image(0, batch=2))
+        require_equal(fast, model, image(0, batch=2))
     for batch in (1, 3, 4):
-        _require_equal(fast, model, _image(batch, batch))
+        require_equal(fast, model, image(batch, batch))
     assert len(made) == 1
 
 
@@ -132,11 +124,11 @@ def test_gradients_are_left_alone(compiled: Callable[..., Any], made: list[Optim
     model = Branches()
     fast = compiled(model)
     with pytest.warns(HiosWarning, match=r"torch\.inference_mode"):
-        fast(_image(0)).sum().backward()
+        fast(image(0)).sum().backward()
     assert model.stem.weight.grad is not None
     assert made == []
     with torch.inference_mode():
-        _require_equal(fast, model, _image(1))
+        require_equal(fast, model, image(1))
     assert len(made) == 1
 
 
@@ -146,10 +138,10 @@ def test_changed_weights_count(compiled: Callable[..., Any]) -> None:
     """After weights were changed in place, outputs are those of the model as it is then, with a warning."""
     model = Branches()
     fast = compiled(model)
-    _require_equal(fast, model, _image(0))
+    require_equal(fast, model, image(0))
     model.stem.weight.mul_(2)
     with pytest.warns(HiosWarning, match="since it was optimized"):
-        _require_equal(fast, model, _image(1))
+        require_equal(fast, model, image(1))
 
 
 @pytest.mark.slow
@@ -162,7 +154,7 @@ def test_another_module_of_the_same_code_has_its_own_weights(compiled: Callable[
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HiosWarning)
             for seed in range(2):
-                _require_equal(fast, model, _image(seed))
+                require_equal(fast, model, image(seed))
 
 
 @torch.no_grad()
@@ -170,7 +162,7 @@ def test_what_cannot_be_taken_runs_as_it_is(compiled: Callable[..., Any]) -> Non
     """An operator that the graph cannot have leaves its part as it is, with a warning that names it."""
     model = Unsupported()
     with pytest.warns(HiosWarning, match="is left as it is: .*svd"):
-        _require_equal(compiled(model), model, _image(0))
+        require_equal(compiled(model), model, image(0))
 
 
 @pytest.mark.slow
@@ -178,7 +170,7 @@ def test_what_cannot_be_taken_runs_as_it_is(compiled: Callable[..., Any]) -> Non
 def test_workers_end_with_what_was_compiled(compiled: Callable[..., Any], made: list[OptimizedModule]) -> None:
     """Once Dynamo forgets the parts, their workers are gone."""
     before = set(children())
-    compiled(Branches())(_image(0))
+    compiled(Branches())(image(0))
     assert len(set(children()) - before) == DEVICES
     made.clear()
     torch._dynamo.reset()

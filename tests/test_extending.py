@@ -26,13 +26,15 @@ def _section(heading: str) -> str:
 
 
 def _write_files(heading: str, folder: Path) -> None:
-    """The files that a section says to write."""
-    files = re.findall(r"^Write `([^`]+)`:\n\n```\w+\n(.*?)^```", _section(heading), re.MULTILINE | re.DOTALL)
+    """The files that a section says to write, and the files of the folder that it says to append to."""
+    pattern = r"^(Write|Append to) `([^`]+)`:\n\n```\w+\n(.*?)^```"
+    files = re.findall(pattern, _section(heading), re.MULTILINE | re.DOTALL)
     assert files
-    for name, text in files:
+    for what, name, text in files:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        before = path.read_text(encoding="utf-8") if what == "Append to" else ""
+        path.write_text(before + text, encoding="utf-8")
 
 
 def _run_commands(heading: str, folder: Path, library: Path = ROOT) -> str:

@@ -146,7 +146,7 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
         ("charts/rendering.py", {"report"}),
         ("study/released_program.py", {"simulation"}),
         ("study/registry.py", {"report"}),
-        ("study/figures/hios_fig9.py", set()),
+        ("study/figures/hios.py", set()),
         (
             "formats/settings.py",
             {"calibrate", "distribute", "execute", "export", "load", "partition", "report", "serve", "top", "train"},
@@ -189,13 +189,16 @@ def test_descriptions_count_for_predictions_only(package: Path, description: str
     assert source_hash("predict", (), package, "model") != source_hash("predict", (), PACKAGE, "model")
 
 
-def test_data_of_a_module(package: Path, original: dict[str, str]) -> None:
-    """A data file with the name of a module counts for that module, not for its package."""
-    with (package / "study" / "published.yaml").open("a") as stream:
+@pytest.mark.parametrize(
+    ("file", "module"), [("published.yaml", "hios.study.published"), ("figures.yaml", "hios.study.figures.hios")]
+)
+def test_data_of_a_module(package: Path, original: dict[str, str], file: str, module: str) -> None:
+    """A data file with the name of a module or package counts for that one, not for the package that it lies in."""
+    with (package / "study" / file).open("a") as stream:
         stream.write("# edited\n")
     after = _hashes(package)
     assert {stage for stage in STAGES if original[stage] != after[stage]} == {"report"}
-    assert code_hash(["hios.study.published"], package) != code_hash(["hios.study.published"], PACKAGE)
+    assert code_hash([module], package) != code_hash([module], PACKAGE)
     assert code_hash(["hios.study.registry"], package) != code_hash(["hios.study.registry"], PACKAGE)
 
 
@@ -226,11 +229,12 @@ def test_new_platforms_do_not_count(package: Path) -> None:
     """A platform that joins the table changes nothing of a pipeline on another one."""
     file = package / "platforms" / "__init__.py"
     text = file.read_text()
-    entry = '\n    "cpu": Entry('
-    file.write_text(text.replace(entry, f'\n    "added": Entry("devices of a test"),{entry}'))
+    entry = '\n    "cpu": KnownPlatform('
+    modules = {"platform": "devices", "measuring": "devices", "executing": "running", "reporting": "words"}
+    file.write_text(text.replace(entry, f'\n    "added": KnownPlatform("devices of a test", {modules}),{entry}'))
     assert '"added"' in file.read_text()
     (package / "platforms" / "added").mkdir()
-    for module in ("__init__", "added_platform", "added_measuring", "added_executing", "added_reporting"):
+    for module in ("__init__", *modules.values()):
         (package / "platforms" / "added" / f"{module}.py").write_text("ADDED = True\n")
     for stage in ("profile", "execute"):
         assert source_hash(stage, (), package, "cpu") == source_hash(stage, (), PACKAGE, "cpu")

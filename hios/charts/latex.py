@@ -23,13 +23,7 @@ _DOCUMENT = r"""% Compiles as it is. To use the table in a paper, copy the lines
 
 
 def latex_document(frame: pd.DataFrame, caption: str, label: str) -> str:
-    """A table as a document in LaTeX with the rules of booktabs.
-
-    Args:
-        frame: texts and numbers as they are to be shown; absent values become dashes.
-        caption: plain text.
-        label: for references in LaTeX.
-    """
+    """A table as a document in LaTeX with the rules of booktabs; absent values become dashes."""
     import pandas as pd
 
     texts = pd.DataFrame([[_text(value) for value in row] for row in frame.itertuples(index=False)], dtype="object")

@@ -6,7 +6,7 @@ column ``mark``, and the functions here turn it into shapes, dashes and fills, w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,9 @@ from hios.charts.theme import SOFT, series_colors
 if TYPE_CHECKING:
     import altair as alt
 
-#: Rows of a chart, each by column.
-Rows = Sequence[dict[str, Any]]
+#: A row of a chart by column, and several.
+Row = dict[str, Any]
+Rows = Sequence[Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +103,7 @@ def fill(rows: Rows) -> alt.FillOpacity:
 
 
 def colors(names: Sequence[str], field: str) -> dict[str, Any]:
-    """Encodings of fill and stroke by series.
-
-    Args:
-        names: of the series, in the order of the legend.
-        field: column that holds them.
-    """
+    """Encodings of fill and stroke by series, named in a column; names in the order of the legend."""
     import altair as alt
 
     palette = series_colors(names)
@@ -128,14 +124,9 @@ def inline(rows: Rows) -> alt.Chart:
 
 
 def lines(rows: Rows, *, x: alt.X, y: alt.Y, series: str) -> alt.LayerChart | alt.FacetChart:
-    """Lines with points: a line for every series and mark.
+    """Lines with points: a line for every value of the column ``series``, and every mark.
 
-    Args:
-        rows: with the columns of ``x`` and ``y``, ``mark``, the series, and ``description``, which is shown when the
-            pointer is on a point.
-        x: the horizontal axis.
-        y: the vertical axis.
-        series: column that names the series.
+    Rows have the columns of the axes, ``mark``, the series, and ``description``, which is shown at the pointer.
     """
     import altair as alt
 
@@ -149,14 +140,9 @@ def lines(rows: Rows, *, x: alt.X, y: alt.Y, series: str) -> alt.LayerChart | al
 
 
 def bars(rows: Rows, *, x: alt.X, y: alt.Y, series: str, beside: alt.XOffset | alt.YOffset) -> alt.Chart:
-    """Bars, filled if measured and outlined otherwise.
+    """Bars of rows as `lines` takes them, filled if measured and outlined otherwise.
 
-    Args:
-        rows: as `lines` takes them.
-        x: the horizontal axis.
-        y: the vertical axis.
-        series: column that names the series.
-        beside: column by which bars of one place stand side by side: XOffset of upright bars, YOffset of others.
+    ``beside`` is the column by which bars of one place stand side by side: XOffset of upright bars, YOffset of others.
     """
     import altair as alt
 
@@ -165,3 +151,93 @@ def bars(rows: Rows, *, x: alt.X, y: alt.Y, series: str, beside: alt.XOffset | a
     drawn: alt.Chart = inline(rows).mark_bar(strokeWidth=1.2).encode(x, y, beside, *encodings)
 
     return drawn
+
+
+def bar_chart(
+    column: str,
+    title: str,
+    *,
+    place: Callable[[Row], str],
+    series: str,
+    words: Callable[[Row], str],
+    width: int = 420,
+    step: int = 22,
+    label_limit: int = 320,
+    ticks: int | None = 8,
+) -> Callable[[Rows], alt.TopLevelMixin]:
+    """Makes horizontal bars of a column, one below another; rows without a value are left out.
+
+    Args:
+        column: their length.
+        title: of its axis.
+        place: what stands beside the bars of a row; those of one place stand side by side, by mark.
+        series: column that decides their color.
+        words: description of a row, for readers who do not see the chart.
+        width: in pixels.
+        step: height of a place in pixels.
+        label_limit: longest text of a place in pixels.
+        ticks: about how many the axis has; as many as Vega likes if None.
+    """
+
+    def draw(rows: Rows) -> alt.TopLevelMixin:
+        import altair as alt
+
+        shown = [{**row, "place": place(row), "description": words(row)} for row in rows if row.get(column) is not None]
+        places = list(dict.fromkeys(row["place"] for row in shown))
+        x = alt.X(f"{column}:Q", title=title, axis=alt.Undefined if ticks is None else alt.Axis(tickCount=ticks))
+        y = alt.Y("place:N", sort=places, title=None, axis=alt.Axis(labelLimit=label_limit))
+        drawn = bars(shown, x=x, y=y, series=series, beside=alt.YOffset("mark:N"))
+        return drawn.properties(width=width, height=alt.Step(step))
+
+    return draw
+
+
+def line_chart(
+    x: str,
+    y: str,
+    *,
+    series: Callable[[Row], str],
+    words: Callable[[Row], str],
+    x_axis: Callable[[Rows], Mapping[str, Any]],
+    y_axis: Mapping[str, Any],
+    size: Mapping[str, int] | None = None,
+) -> Callable[[Rows], alt.TopLevelMixin]:
+    """Makes lines of a column over another; rows without a value are left out.
+
+    Args:
+        x: column of the horizontal axis.
+        y: column of the vertical axis.
+        series: name of the line of a row.
+        words: description of a row, for readers who do not see the chart.
+        x_axis: title, scale and axis of ``x`` for some rows, as Vega-Lite has them.
+        y_axis: the same of ``y``.
+        size: ``width`` and ``height`` in pixels, if not those of the theme.
+    """
+
+    def draw(rows: Rows) -> alt.TopLevelMixin:
+        import altair as alt
+
+        shown = [{**row, "series": series(row), "description": words(row)} for row in rows if row.get(y) is not None]
+        drawn = lines(shown, x=alt.X(f"{x}:Q", **x_axis(shown)), y=alt.Y(f"{y}:Q", **y_axis), series="series")
+        return drawn.properties(**(size or {}))
+
+    return draw
+
+
+def panels(charts: Sequence[tuple[str, str, Any]]) -> alt.VConcatChart:
+    """Charts one below another, each with a title, a line below that, if it is not empty, and scales of its own."""
+    import altair as alt
+
+    titled: list[Any] = [
+        chart.properties(title=alt.TitleParams(title, anchor="start", subtitle=below or alt.Undefined))
+        for title, below, chart in charts
+    ]
+    stacked: alt.VConcatChart = alt.vconcat(*titled).resolve_scale(
+        y="independent",
+        stroke="independent",
+        fill="independent",
+        shape="independent",
+        strokeDash="independent",
+        fillOpacity="independent",
+    )
+    return stacked

@@ -87,11 +87,7 @@ def to_svg(chart: alt.TopLevelMixin, identity: str) -> str:
 
 
 def to_pdf(chart: alt.TopLevelMixin, identity: str) -> bytes:
-    """A chart as a PDF of one page, with embedded fonts and text as text.
-
-    Args:
-        chart: as `to_svg` takes it.
-        identity: as `to_svg` takes it.
+    """A chart as a PDF of one page, with embedded fonts and text as text; taken as `to_svg` takes it.
 
     Raises:
         ValueError: the chart has no description.

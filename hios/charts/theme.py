@@ -93,11 +93,7 @@ def series_colors(names: Iterable[str]) -> dict[str, str]:
 
 
 def dark_rules(scope: str) -> str:
-    """Style rules that show the neutral colors of SVG drawings as they are on a dark page.
-
-    Args:
-        scope: selector of the drawings.
-    """
+    """Style rules that show the neutral colors of the drawings of a CSS selector as they are on a dark page."""
     return "\n".join(
         f'{scope} [{attribute}="{light}"], {scope}[{attribute}="{light}"] {{ {attribute}: {dark}; }}'
         for light, dark in DARK.items()

@@ -14,7 +14,7 @@ from hios.errors import HiosError
 from hios.formats.config_file import ConvolutionStudy, SimulationDefaults, SimulationStudy, TopStudy
 from hios.formats.top_study_file import Experiment
 from hios.study.gpu_targets import TARGETS
-from hios.study.settings import SIZES
+from hios.study.sessions import CONVOLUTION_SIZES
 
 if TYPE_CHECKING:
     from hios.formats.simulation_file import Setting
@@ -134,7 +134,7 @@ def ablation(output: Path, instances: int, seed: int, alpha: float, generator: s
     "sizes",
     type=click.IntRange(1),
     multiple=True,
-    default=SIZES["quick"],
+    default=CONVOLUTION_SIZES["quick"],
     show_default=True,
     help="Height and width of the images in pixels. May be given more than once.",
 )

@@ -12,12 +12,7 @@ from hios.graph import TensorSpec
 
 
 def example_inputs(inputs: Sequence[TensorSpec], seed: int) -> tuple[Tensor, ...]:
-    """Seeded random inputs.
-
-    Args:
-        inputs: as graph.json describes them; integers stay below ``below``, or are 0 and 1.
-        seed: of the random numbers.
-    """
+    """Seeded random inputs; integers stay below the ``below`` of graph.json, or are 0 and 1."""
     generator = torch.Generator().manual_seed(seed)
     return tuple(_example(entry.shape, getattr(torch, entry.dtype), entry.below, generator) for entry in inputs)
 

@@ -30,14 +30,7 @@ def export(
     seed: int = 0,
     trusted: bool = False,
 ) -> Program:
-    """Export a PyTorch model.
-
-    Args:
-        text: a network of models/, ``package.module:function``, or a file .pt2.
-        options: keyword arguments of the function that builds the network.
-        inputs: shapes of inputs by name, of a file .pt2 that leaves dimensions open.
-        seed: of the random weights of a network of models/; torch.manual_seed before a function of the user.
-        trusted: whether the user trusts who made a .pt2 file, which then may run code.
+    """Export a PyTorch model; the arguments are those of `hios.export`, with shapes of inputs that a file leaves open.
 
     Raises:
         HiosError: unknown model or option, a model in ONNX, or one that cannot be exported.
@@ -56,11 +49,7 @@ def export(
 
 
 def export_module(module: nn.Module, inputs: tuple[Tensor, ...]) -> Program:
-    """Export a module in inference mode.
-
-    Args:
-        module: put into eval mode.
-        inputs: example inputs.
+    """Export a module, which is put into eval mode.
 
     Raises:
         HiosError: the module does not run on the inputs or cannot be exported.
@@ -128,10 +117,7 @@ _Sizes = list[int | None]
 def with_shapes(text: str, program: ExportedProgram, shapes: Mapping[str, Sequence[int]]) -> ExportedProgram:
     """The program for inputs of these shapes; itself if all of its dimensions are fixed.
 
-    Args:
-        text: the user's name for the program, for messages.
-        program: is not changed.
-        shapes: of inputs by name; those without open dimensions may be left out.
+    Inputs without open dimensions may be left out; ``text`` is the user's name for the program, for messages.
 
     Raises:
         UnsupportedError: a dimension stays open, or the program cannot be exported for these shapes.

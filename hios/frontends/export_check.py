@@ -9,7 +9,7 @@ from torch.utils import _pytree as pytree
 
 from hios.errors import UnsupportedError, first_line
 from hios.frontends.example_inputs import inputs_like
-from hios.frontends.program_interface import flat_module
+from hios.frontends.program_interface import arguments_of, flat_module
 from hios.frontends.source_location import of_node
 from hios.tolerances import difference
 
@@ -29,13 +29,7 @@ def apart(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def require_faithful(program: ExportedProgram, module: nn.Module, inputs: tuple[Tensor, ...], name: str) -> None:
-    """Run program and module on random inputs and compare all outputs.
-
-    Args:
-        program: the module, exported.
-        module: what was exported; its buffers are as before afterwards.
-        inputs: that it was exported with.
-        name: of the model, for messages.
+    """Run program and module on random inputs and compare all outputs; the module's buffers are as before afterwards.
 
     Raises:
         UnsupportedError: the model draws random numbers, fails on other inputs, or the program differs from it.
@@ -59,12 +53,7 @@ def _require_no_randomness(program: ExportedProgram, name: str) -> None:
         target = node.target
         if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
             continue
-        names = [argument.name for argument in target._schema.arguments]
-        given = {
-            **{argument.name: argument.default_value for argument in target._schema.arguments},
-            **dict(zip(names, node.args, strict=False)),
-            **node.kwargs,
-        }
+        given = arguments_of(node)
         if not any(given.get(argument) == harmless for argument, harmless in _NOT_RANDOM.items()):
             raise UnsupportedError(
                 f"{name}: found {of_node(node).place}, which draws random numbers; allowed: models that give the same "

@@ -24,12 +24,11 @@ from hios.frontends.model_declarations import Declarations
 from hios.frontends.patterns import DEFAULT_UNITS
 from hios.frontends.program import Program
 from hios.frontends.program_interface import flat_module
-from hios.frontends.relax_calls import Call, Input, Lowered, Weight, described, is_constant
+from hios.frontends.relax_calls import Input, Lowered, RelaxCall, Weight, described, is_constant
 from hios.frontends.rounding import rounding_errors
 from hios.frontends.torch_lowering import lower
 from hios.frontends.units import Unit, group
-from hios.graph import Call as GraphCall
-from hios.graph import Edge, Graph, Operator, Shapes, TensorSpec, Value
+from hios.graph import Call, Edge, Graph, Operator, Shapes, TensorSpec, Value
 from hios.kernels import build
 from hios.kernels.flops import LOOKUPS, flops
 from hios.kernels.tensors import nbytes
@@ -43,15 +42,7 @@ def extract(
     below: Mapping[str, int] | None = None,
     trusted: bool = False,
 ) -> tuple[Graph, dict[str, Tensor]]:
-    """The optimized graph of a program with its weights by name.
-
-    Args:
-        program: a program, or program.pt2 or program.onnx.
-        name: name of the graph.
-        units: scheduling units, a key of ``patterns.UNITS``; those that the model declares if None.
-        below: by name of integer inputs, such as tokens, the limit that their values stay below; where absent, the
-            limit that the model declares, or 2.
-        trusted: whether the user trusts a program that can run code when it is loaded.
+    """The optimized graph of a program, or of its file, with its weights by name; arguments as of `hios.extract`.
 
     Raises:
         HiosError: the program cannot be read, imported or run by the kernel table.
@@ -90,20 +81,20 @@ def _extract_onnx(
     Where probabilities differ by more than their variation allows, what they are computed from is compared.
     """
     from hios.frontends import onnx_file, onnx_lowering
-    from hios.frontends.onnx_session import Session
+    from hios.frontends.onnx_session import OnnxSession
 
     model = onnx_file.load(path)
     graph, tensors = extract_lowered(onnx_lowering.lower(model), name, units=units)
     graph = _with_limits(graph, below)
     with _advising(graph):
         try:
-            require_equal(graph, tensors, Session(path))
+            require_equal(graph, tensors, OnnxSession(path))
         except OutputsDifferError:
             if (before := onnx_file.before_activations(model)) is None:
                 raise
-            require_close(graph, tensors, Session(path))
+            require_close(graph, tensors, OnnxSession(path))
             logits, their_tensors = extract_lowered(onnx_lowering.lower(before), name, units=units)
-            runtime = Session(path, before.SerializeToString())
+            runtime = OnnxSession(path, before.SerializeToString())
             require_equal(_with_limits(logits, below), their_tensors, runtime)
     return graph, tensors
 
@@ -152,13 +143,9 @@ def extract_lowered(
 ) -> tuple[Graph, dict[str, Tensor]]:
     """The optimized graph of a program in Relax with its weights by name.
 
-    Batch norm and constants are folded, dead code is removed, operators are grouped into scheduling units.
+    Units are those given, those declared, or ``DEFAULT_UNITS``. Blocks that are not declared are found from the graph.
 
-    Args:
-        lowered: the program.
-        name: name of the graph.
-        declared: what the model says about itself; blocks that it does not declare are found from the graph.
-        units: scheduling units, a key of ``patterns.UNITS``; those declared if None, or ``patterns.DEFAULT_UNITS``.
+    Batch norm and constants are folded, dead code is removed, operators are grouped into scheduling units.
 
     Raises:
         UnsupportedError: the kernel table lacks an operator.
@@ -196,7 +183,7 @@ class _Writer:
         self._outputs = outputs
         self._units = units
         self._ids: set[str] = set()
-        self._id_of: dict[Call, str] = {}
+        self._id_of: dict[RelaxCall, str] = {}
         self._name_of: dict[Any, str] = {}
         self.tensors: dict[str, Tensor] = {}
         #: By operator id the modules that compute it, in order.
@@ -229,7 +216,7 @@ class _Writer:
 
     def _operator(self, unit: Unit) -> Operator:
         calls = tuple(
-            GraphCall(
+            Call(
                 call.function,
                 tuple(self._reference(argument, unit.calls) for argument in call.arguments),
                 {name: _json(value) for name, value in call.attributes.items()},
@@ -252,7 +239,7 @@ class _Writer:
             bytes=sum(nbytes(shape, dtype) for shape, dtype in (*inputs, *outputs)) + _weight_bytes(unit),
         )
 
-    def _reference(self, value: Any, calls: list[Call]) -> Value:
+    def _reference(self, value: Any, calls: list[RelaxCall]) -> Value:
         producer, item = _producer(value)
         if producer is not None:
             if producer in calls:
@@ -319,17 +306,17 @@ def _free(name: str, taken: Container[str]) -> str:
     return next(f"{name}_{number}" for number in itertools.count(2) if f"{name}_{number}" not in taken)
 
 
-def _producer(value: Any) -> tuple[Call | None, int]:
+def _producer(value: Any) -> tuple[RelaxCall | None, int]:
     if isinstance(value, tuple):
         return value[0], value[1]
-    return (value, 0) if isinstance(value, Call) else (None, 0)
+    return (value, 0) if isinstance(value, RelaxCall) else (None, 0)
 
 
-def _is_outside(value: Any, calls: list[Call]) -> bool:
+def _is_outside(value: Any, calls: list[RelaxCall]) -> bool:
     producer, _ = _producer(value)
     return isinstance(value, Input) or (producer is not None and producer not in calls)
 
 
-def _flops(call: Call) -> int:
+def _flops(call: RelaxCall) -> int:
     shapes = [described(argument)[0] for argument in call.arguments]
     return flops(call.function, call.attributes, shapes, call.shapes[0])

@@ -27,16 +27,10 @@ Rounding = Callable[[Sequence[Tensor]], list[float] | None]
 def require_equal(
     graph: Graph, weights: Mapping[str, Tensor], program: Callable[..., Any], rounding: Rounding | None = None
 ) -> None:
-    """Run graph and program on one seeded input and compare all outputs.
+    """Run graph and program, any function from inputs to outputs, on one seeded input and compare all outputs.
 
     A model can amplify rounding beyond what is allowed for how much its outputs vary; then what rounding explains is
     allowed.
-
-    Args:
-        graph: what was extracted.
-        weights: its weights by name.
-        program: the module of the program, or any other function from inputs to outputs.
-        rounding: called for a difference that is beyond that.
 
     Raises:
         UnsupportedError: a kernel is missing, or shape or dtype of an output differ.

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hios.errors import UnsupportedError, first_line
 from hios.frontends.patterns import CONVOLUTIONS
-from hios.frontends.relax_calls import Call, Weight, is_constant
+from hios.frontends.relax_calls import RelaxCall, Weight, is_constant
 from hios.frontends.units import Unit
 from hios.kernels import build
 
@@ -22,18 +22,18 @@ class Folder:
     """Evaluates weight-only calls, each once, and folds biases and batch norm into convolutions."""
 
     def __init__(self) -> None:
-        self._results: dict[Call, list[Weight]] = {}
+        self._results: dict[RelaxCall, list[Weight]] = {}
 
     def weight(self, value: Any) -> Weight | float | int | bool:
         """The tensor or number of a constant value; operators on weights are evaluated."""
         call, item = value if isinstance(value, tuple) else (value, 0)
-        if not isinstance(call, Call):
+        if not isinstance(call, RelaxCall):
             return value
         if call not in self._results:
             self._results[call] = self._evaluated(call)
         return self._results[call][item]
 
-    def _evaluated(self, call: Call) -> list[Weight]:
+    def _evaluated(self, call: RelaxCall) -> list[Weight]:
         arguments = [self.weight(argument) for argument in call.arguments]
         names = [argument.name for argument in arguments if isinstance(argument, Weight)]
         place = call.function if call.origin is None else call.origin.place
@@ -49,8 +49,8 @@ class Folder:
 
     def fold(self, unit: Unit) -> Unit:
         """The unit with constant arguments as weights, and with bias and batch norm folded into its convolution."""
-        calls: list[Call] = []
-        replaced: dict[Call, Call] = {}
+        calls: list[RelaxCall] = []
+        replaced: dict[RelaxCall, RelaxCall] = {}
         for original in unit.calls:
             call = replace(original, arguments=[self._argument(value, replaced) for value in original.arguments])
             convolution = calls[-1] if calls and calls[-1].function in CONVOLUTIONS else None
@@ -61,13 +61,13 @@ class Folder:
                 calls.append(call)
         return Unit(unit.type, calls, unit.output)
 
-    def _argument(self, value: Any, replaced: dict[Call, Call]) -> Any:
-        if isinstance(value, Call) and value in replaced:
+    def _argument(self, value: Any, replaced: dict[RelaxCall, RelaxCall]) -> Any:
+        if isinstance(value, RelaxCall) and value in replaced:
             return replaced[value]
         return self.weight(value) if is_constant(value) else value
 
     @staticmethod
-    def _folded(convolution: Call, call: Call) -> bool:
+    def _folded(convolution: RelaxCall, call: RelaxCall) -> bool:
         """Fold ``call`` into the preceding convolution if it is a bias or a batch norm; returns whether it was."""
         weight = convolution.arguments[1]
         if call.function == "relax.add" and isinstance(call.arguments[1], Weight):
@@ -78,7 +78,7 @@ class Folder:
         return False
 
 
-def _fold_bias(convolution: Call, weight: Weight, bias: Weight) -> bool:
+def _fold_bias(convolution: RelaxCall, weight: Weight, bias: Weight) -> bool:
     filters, dimensions = weight.tensor.shape[0], weight.tensor.ndim
     one_a_filter = (filters, *[1] * (dimensions - 2))
     # A bias with more dimensions than the image would broadcast the result to more dimensions.
@@ -93,7 +93,7 @@ def _fold_bias(convolution: Call, weight: Weight, bias: Weight) -> bool:
     return True
 
 
-def _fold_batch_norm(convolution: Call, weight: Weight, statistics: list[Weight], epsilon: float) -> None:
+def _fold_batch_norm(convolution: RelaxCall, weight: Weight, statistics: list[Weight], epsilon: float) -> None:
     """W' = w * g, b' = (b - mean) * g + beta with g = gamma / sqrt(variance + epsilon), in double precision."""
     gamma, beta, mean, variance = (part.tensor.double() for part in statistics)
     scale = gamma / torch.sqrt(variance + epsilon)

@@ -30,10 +30,7 @@ _RETURNS = "the module and a tuple of example inputs, which are tensors"
 def build_function(model: Model, options: ModelOptions, seed: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
     """The network of a user's ``package.module:function`` in inference mode, with its own weights.
 
-    Args:
-        model: a function.
-        options: keyword arguments of the function.
-        seed: given to ``torch.manual_seed`` before the call.
+    torch.manual_seed gets the seed before the call.
 
     Raises:
         HiosError: no such module or function, an unknown option, or a network that does not run.
@@ -66,15 +63,7 @@ def built(
     seed: int,
     prepare: Callable[[nn.Module, tuple[Tensor, ...]], None] = lambda module, inputs: None,
 ) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """The result of a function in inference mode, after a first run.
-
-    Args:
-        build: the function.
-        name: of the network, for messages.
-        file: that defines the function, for messages.
-        options: keyword arguments.
-        seed: of torch before the call.
-        prepare: called with module and inputs before the run, for example to set the weights.
+    """The result of a function in inference mode, after a first run, before which ``prepare`` can set the weights.
 
     Raises:
         HiosError: unknown option, a result that is not a module and example inputs, or a network that does not run.
@@ -162,12 +151,7 @@ _PACKAGE = "hios_models"
 
 
 def build_model(name: str, options: ModelOptions, seed: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """A registered network in inference mode with example inputs.
-
-    Args:
-        name: file of models/ without ``.py``.
-        options: keyword arguments of its ``build`` function, such as image_size.
-        seed: seed of weights and inputs.
+    """A registered network in inference mode with example inputs; the seed is of weights and inputs.
 
     Raises:
         HiosError: unknown name, or an option that the network does not have.
@@ -213,11 +197,6 @@ def initialize(module: nn.Module, inputs: tuple[Tensor, ...], seed: int) -> None
     (He et al. 2015), scaled so that their outputs for ``inputs`` have variance 1 (Mishkin and Matas 2016), despite
     separable convolutions and residual sums. Batch norm gets statistics that make folding it visible. Runs
     the module.
-
-    Args:
-        module: the network, in inference mode.
-        inputs: example inputs.
-        seed: seed of the weights.
     """
     generator = torch.Generator().manual_seed(seed)
     hooks = []

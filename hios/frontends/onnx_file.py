@@ -18,7 +18,7 @@ from onnx.external_data_helper import load_external_data_for_model, uses_externa
 
 from hios.errors import ArtifactError, UnsupportedError, first_line
 from hios.frontends.onnx_rewriting import folded
-from hios.frontends.onnx_session import Session
+from hios.frontends.onnx_session import OnnxSession
 from hios.frontends.onnx_shapes import Shapes, fix_shapes, fix_values
 from hios.frontends.program_interface import TensorType, type_text
 
@@ -108,13 +108,12 @@ def nodes(graph: GraphProto) -> Iterator[NodeProto]:
 
 
 def before_activations(model: ModelProto) -> ModelProto | None:
-    """The model without saturating activations at its outputs, and without what only reshapes or averages them.
+    """A copy without saturating activations at its outputs, and without what only reshapes or averages them.
+
+    None if no output comes from such an activation.
 
     Probabilities that are nearly all 0 or 1 say little about what they were computed from, and runtimes approximate
     their tails differently.
-
-    Returns:
-        A copy; None if no output comes from such an activation.
     """
     copy = ModelProto()
     copy.CopyFrom(model)
@@ -144,7 +143,7 @@ def tensor_type(value: ValueInfoProto) -> TensorType:
     return tuple(int(size.dim_value) for size in kind.shape.dim), _DTYPES[kind.elem_type]
 
 
-def interface(graph: GraphProto, session: Session) -> tuple[list[TensorType], list[TensorType]]:
+def interface(graph: GraphProto, session: OnnxSession) -> tuple[list[TensorType], list[TensorType]]:
     """Shapes and dtypes of inputs and outputs; shapes that inference cannot determine are taken from a run."""
     inputs = [tensor_type(value) for value in inputs_of(graph)]
     outputs = [tensor_type(value) for value in graph.output]

@@ -33,13 +33,10 @@ _NUMBER = re.compile(r"T\.int(?:32|64)\((-?\d+)\)")
 def lower(model: ModelProto) -> Lowered:
     """Import an ONNX model into Relax, canonicalize it, remove dead code and read the result.
 
-    Args:
-        model: what ``hios.frontends.onnx_file.load`` gave.
-
     Raises:
         UnsupportedError: Relax lacks an operator, or cannot take the model.
     """
-    importer = _Importer()
+    importer = _OnnxImporter()
     try:
         model = rewritten(model)
         _require_converters(model.graph)
@@ -69,7 +66,7 @@ def _require_converters(graph: GraphProto) -> None:
             )
 
 
-def _imported(importer: _Importer, model: ModelProto) -> tvm.IRModule:
+def _imported(importer: _OnnxImporter, model: ModelProto) -> tvm.IRModule:
     """The model in Relax; errors name the node being imported."""
     opset = next(entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"})
     try:
@@ -100,7 +97,7 @@ def _reason(error: Exception) -> str:
     return _NUMBER.sub(r"\1", _OPERATOR.sub(r"\1", first_line(error)))
 
 
-class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
+class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
     """Relax's importer, extended to track the current node and the names of weights in the file."""
 
     def __init__(self) -> None:

@@ -34,11 +34,7 @@ _X, _W, _R, _B, _LENGTHS, _H, _C, _PEEPHOLES = range(8)
 
 
 def unroll(graph: GraphProto, sizes: Mapping[str, Sequence[int]]) -> None:
-    """Unroll every recurrent layer of a graph, in place.
-
-    Args:
-        graph: with fixed shapes.
-        sizes: shapes of its values by name.
+    """Unroll every recurrent layer of a graph of fixed shapes, in place; ``sizes`` are shapes of its values by name.
 
     Raises:
         UnsupportedError: weights that are computed, an activation, or another option that is not supported.
@@ -91,12 +87,7 @@ def _computed(name: str, nodes: Sequence[NodeProto], constants: Mapping[str, Ten
 
 
 class _Layer:
-    """A recurrent layer being unrolled.
-
-    Attributes:
-        nodes: what it becomes.
-        weights: initializers of these nodes.
-    """
+    """A recurrent layer being unrolled: the nodes that it becomes, and the initializers of these."""
 
     def __init__(
         self, node: NodeProto, sizes: Mapping[str, Sequence[int]], constants: Mapping[str, TensorProto]

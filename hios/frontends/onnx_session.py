@@ -11,14 +11,10 @@ from torch import Tensor
 from hios.errors import UnsupportedError, first_line
 
 
-class Session:
-    """An ONNX file in ONNX Runtime on the CPU, called with tensors.
+class OnnxSession:
+    """An ONNX file, or contents in its place, in ONNX Runtime on the CPU, called with tensors.
 
-    Args:
-        path: the file.
-        content: contents to load instead of the file.
-        threads: inside an operator.
-        parallel: whether the threads run operators concurrently instead, each with one.
+    Threads work inside an operator; if parallel, they run operators concurrently instead, each with one.
     """
 
     def __init__(

@@ -18,17 +18,10 @@ Shapes = Mapping[str, Sequence[int]]
 def fix_shapes(
     model: ModelProto, inputs: Sequence[ValueInfoProto], path: Path, shapes: Shapes, batch_size: int | None = None
 ) -> None:
-    """Fix every open dimension of the inputs, in place.
+    """Fix every open dimension of the inputs (without weights) in place, first dimensions to the batch size.
 
     A dimension is open if the file gives it a name, no size, or -1 (as exporters of PaddlePaddle do). Dimensions with
     the same name have the same size.
-
-    Args:
-        model: is changed.
-        inputs: of the model, without weights.
-        path: of the file, for messages.
-        shapes: of some of the inputs.
-        batch_size: of first dimensions that are open.
 
     Raises:
         UnsupportedError: an input is not a tensor of known rank, or a dimension stays open; the message lists the
@@ -52,16 +45,9 @@ def fix_shapes(
 
 
 def fix_values(model: ModelProto, shapes: Shapes) -> dict[str, Sequence[int]]:
-    """Turn inputs that are one integer, such as a sampling rate, into constants if the user gives a value.
+    """Turn inputs that are one integer, such as a sampling rate, into constants if given; the shapes of other inputs.
 
     What depends on it, such as which branch is taken, is then known before the run.
-
-    Args:
-        model: is changed.
-        shapes: by input name; of an input without dimensions, its value.
-
-    Returns:
-        The shapes of the other inputs.
     """
     rest = dict(shapes)
     for value in list(model.graph.input):

@@ -27,11 +27,7 @@ PRECISION = "f32"
 
 
 def converted(program: ExportedProgram, name: str) -> openvino.Model:
-    """A program as a model of OpenVINO.
-
-    Args:
-        program: is not changed.
-        name: of the program or model, for messages.
+    """A program, which is not changed, as a model of OpenVINO; the name is for messages.
 
     Raises:
         UnsupportedError: OpenVINO lacks an operator.
@@ -64,13 +60,8 @@ def load(path: Path) -> openvino.Model:
         raise UnsupportedError(f"{path}: OpenVINO cannot read it: {first_line(error)}") from error
 
 
-class Session:
+class OpenVinoSession:
     """A model in OpenVINO on the CPU, called with tensors; calls from several threads are serialized.
-
-    Args:
-        model: as `converted` gives it.
-        threads: inside an operator.
-        name: for messages.
 
     Raises:
         UnsupportedError: OpenVINO cannot compile it, or not in full precision.

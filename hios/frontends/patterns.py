@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tvm.relax.dpl import DFPattern, is_op, is_tuple_get_item, wildcard
 
-from hios.frontends.relax_calls import Call, described
+from hios.frontends.relax_calls import RelaxCall, described
 
 #: Convolutions whose bias and batch norm are folded into their filters, with their names in types of units.
 CONVOLUTIONS = {f"relax.nn.conv{dimensions}d": f"conv{dimensions}d" for dimensions in (2, 1, 3)}
@@ -32,7 +32,7 @@ class FusionPattern:
     pattern: DFPattern
     operators: tuple[str, ...]
     weights: tuple[DFPattern, ...]
-    accepts: Callable[[Sequence[Call]], bool] = lambda calls: True
+    accepts: Callable[[Sequence[RelaxCall]], bool] = lambda calls: True
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class _Chain:
             self.pattern = is_tuple_get_item(self.pattern, 0)
         return self
 
-    def named(self, kind: str, accepts: Callable[[Sequence[Call]], bool] = lambda calls: True) -> FusionPattern:
+    def named(self, kind: str, accepts: Callable[[Sequence[RelaxCall]], bool] = lambda calls: True) -> FusionPattern:
         """The pattern as a unit of this type."""
         return FusionPattern(kind, self.pattern, tuple(self.operators), tuple(self.weights), accepts)
 
@@ -134,7 +134,7 @@ def _separable_convolutions() -> list[FusionPattern]:
     ]
 
 
-def _is_separable(calls: Sequence[Call]) -> bool:
+def _is_separable(calls: Sequence[RelaxCall]) -> bool:
     """Whether the first convolution is depthwise and the second pointwise."""
     depthwise, pointwise = (call for call in calls if call.function == _CONV2D)
     channels = depthwise.shapes[0][1]

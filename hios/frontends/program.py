@@ -38,13 +38,7 @@ _REGIONS = {_AUTOCAST: 4, torch.ops.higher_order.wrap_with_set_grad_enabled: 1}
 
 @dataclass(frozen=True)
 class Program:
-    """A network exported by torch.export, with the declarations of its model.
-
-    Attributes:
-        exported: the program.
-        declared: scheduling units, blocks and limits of inputs.
-        name: of the network; empty if it has none.
-    """
+    """A network exported by torch.export, with the declarations of its model, and its name, empty if it has none."""
 
     exported: ExportedProgram
     declared: Declarations = field(default_factory=Declarations)
@@ -67,12 +61,7 @@ class Program:
 
 
 def export(module: nn.Module, inputs: tuple[Tensor, ...], model: nn.Module | None = None) -> ExportedProgram:
-    """torch.export of a module in inference mode.
-
-    Args:
-        module: what is exported.
-        inputs: example inputs.
-        model: named in messages instead of the module, if the module is only a wrapper around it.
+    """torch.export of a module in inference mode; messages name ``model``, if the module is only a wrapper around it.
 
     Raises:
         UnsupportedError: torch.export cannot trace it (the message is the first line of torch's, with the line of the
@@ -124,12 +113,7 @@ def _write(program: ExportedProgram, stream: IO[bytes], declared: Declarations) 
 
 
 def load(path: str | Path, *, trusted: bool = False) -> ExportedProgram:
-    """Read program.pt2.
-
-    Args:
-        path: the file.
-        trusted: whether the user trusts who made it. Then everything that torch takes is loaded, which can run code;
-            else only what cannot (`hios.frontends.pt2_archive`).
+    """Read program.pt2: if trusted, all that torch takes, which can run code, else only what cannot (`pt2_archive`).
 
     Raises:
         ArtifactError: missing, damaged, not an exported program, or one whose loading could run code.
@@ -212,11 +196,7 @@ def tensor_types(program: ExportedProgram) -> tuple[list[TensorType], list[Tenso
 
 
 def inline_regions(program: ExportedProgram, name: str) -> None:
-    """Inline each region whose context does not change the results of its operators.
-
-    Args:
-        program: is changed.
-        name: of the model, for messages.
+    """Inline, in place, each region whose context does not change the results of its operators.
 
     Raises:
         UnsupportedError: autocast is on in a region, and would change its precision.

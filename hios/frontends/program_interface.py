@@ -7,13 +7,20 @@ import warnings
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from hios.errors import UnsupportedError
 from hios.frontends.pt2_archive import PLAIN_TREES
+
+
+def arguments_of(node: fx.Node) -> dict[str, Any]:
+    """The arguments of a call of an ATen operator by name, defaults included."""
+    arguments = node.target._schema.arguments  # type: ignore[union-attr]
+    given = dict(zip([argument.name for argument in arguments], node.args, strict=False))
+    return {**{argument.name: argument.default_value for argument in arguments}, **given, **node.kwargs}
 
 
 def copied(program: ExportedProgram) -> ExportedProgram:
@@ -35,14 +42,10 @@ def copied(program: ExportedProgram) -> ExportedProgram:
 
 
 def plain(program: ExportedProgram, name: str) -> ExportedProgram:
-    """A program with tensors only, in structures that need no lookup by name when loaded.
+    """The program, changed in place: with tensors only, in structures that need no lookup by name when loaded.
 
     Outputs that are None are left out. Outputs become a flat tuple if they are not all tensors, or if they are in a
     container of a custom type, such as a named tuple.
-
-    Args:
-        program: is changed.
-        name: of the program or model, for messages.
 
     Raises:
         UnsupportedError: an input is no tensor, or an output neither a tensor nor None.
@@ -95,10 +98,10 @@ def flat_module(program: ExportedProgram) -> nn.Module:
     module: nn.Module = program.module()
     spec = program.call_spec.in_spec
     positional = pytree.tree_structure((tuple(range(spec.num_leaves)), {}))
-    return module if spec == positional else _Flat(module, spec)
+    return module if spec == positional else _Flattened(module, spec)
 
 
-class _Flat(nn.Module):
+class _Flattened(nn.Module):
     """A module that takes the flattened inputs of another."""
 
     def __init__(self, module: nn.Module, spec: pytree.TreeSpec) -> None:

@@ -96,10 +96,6 @@ def without_code(stream: BinaryIO, path: Path) -> io.BytesIO:
 
     Guards on inputs, files of other programs, and example inputs that are not plain tensors are left out.
 
-    Args:
-        stream: the file.
-        path: its name, for messages.
-
     Raises:
         ArtifactError: the file needs pickle, or contains anything else that could run code when loaded.
     """

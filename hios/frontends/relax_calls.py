@@ -20,7 +20,7 @@ _TUPLES = {"relax.strided_slice": ("axes", "begin", "end", "strides")}
 
 
 @dataclass(eq=False)
-class Call:
+class RelaxCall:
     """A call of a Relax operator.
 
     ``arguments`` are calls, (call, item) pairs, weights, inputs of the network, or numbers; ``shapes`` and ``dtypes``
@@ -66,8 +66,8 @@ class Lowered:
 
     function: relax.Function
     inputs: tuple[Input, ...]
-    calls: tuple[Call, ...]
-    call_of: Mapping[Any, Call]
+    calls: tuple[RelaxCall, ...]
+    call_of: Mapping[Any, RelaxCall]
     values: Mapping[Any, Any]
     outputs: tuple[Any, ...]
 
@@ -79,28 +79,19 @@ def canonical(module: tvm.IRModule) -> relax.Function:
 
 
 def read(function: relax.Function, parameters: Mapping[str, Weight], origins: Mapping[str, Origin]) -> Lowered:
-    """Read a canonical Relax function into calls.
-
-    Args:
-        function: bindings of calls, tuples and constants.
-        parameters: the weight behind each parameter of the function, by name; its other parameters are inputs.
-        origins: where the value of a variable comes from, by the variable's name.
+    """Read a canonical Relax function into calls; its parameters without a weight are inputs.
 
     Raises:
         UnsupportedError: an expression or argument that a graph cannot hold, or a shape that is not fixed.
     """
-    return _Reader(function, parameters, origins).read()
+    return _FunctionReader(function, parameters, origins).read()
 
 
 def origins(module: tvm.IRModule, made: Iterable[tuple[Origin, Any]]) -> dict[str, Origin]:
-    """The origin of each Relax variable.
+    """The origin of each Relax variable of a module as the importer left it, from the nodes in order with their values.
 
     An importer visits the nodes of a model in order. The last variable that it binds for a node is the value of the
     node, unless that is not a variable, or one that was bound before.
-
-    Args:
-        module: what was imported, as the importer left it.
-        made: the nodes in order, each with its value: a Relax expression, or several.
     """
     names = [binding.var.name for block in module["main"].body.blocks for binding in block.bindings]
     position = {name: number for number, name in enumerate(names)}
@@ -115,7 +106,7 @@ def origins(module: tvm.IRModule, made: Iterable[tuple[Origin, Any]]) -> dict[st
     return origin_of
 
 
-class _Reader:
+class _FunctionReader:
     """Reads a Relax function into calls."""
 
     def __init__(
@@ -125,8 +116,8 @@ class _Reader:
         self._parameters = parameters
         self._origins = origins
         self._values: dict[Any, Any] = {}
-        self._call_of: dict[Any, Call] = {}
-        self._calls: list[Call] = []
+        self._call_of: dict[Any, RelaxCall] = {}
+        self._calls: list[RelaxCall] = []
         self._constants = 0
 
     def read(self) -> Lowered:
@@ -183,7 +174,7 @@ class _Reader:
         self._constants += 1
         return Weight(f"constant_{self._constants}", tensor)
 
-    def _call(self, expression: Any, variable: Any) -> Call:
+    def _call(self, expression: Any, variable: Any) -> RelaxCall:
         name = _text(expression.op.name)
         attributes = _attributes(expression.attrs)
         arguments: list[Any] = []
@@ -201,7 +192,7 @@ class _Reader:
                 if isinstance(argument, tvm.ir.GenericConst) and not isinstance(value, Weight):
                     numbers[len(arguments)] = from_dlpack(argument.value)
                 arguments.append(value)
-        dtypes = {described(value)[1] for value in arguments if isinstance(value, Call | tuple | Weight | Input)}
+        dtypes = {described(value)[1] for value in arguments if isinstance(value, RelaxCall | tuple | Weight | Input)}
         for place, number in numbers.items():
             # torch casts a number to the dtype of the tensors it is combined with; a weight keeps its own dtype.
             if _name_of(number.dtype) not in dtypes:
@@ -212,7 +203,7 @@ class _Reader:
         made = [_tensor_type(part, where) for part in types]
         if name == "relax.nn.batch_norm":
             made = made[:1]
-        call = Call(name, arguments, attributes, [shape for shape, _ in made], [dtype for _, dtype in made])
+        call = RelaxCall(name, arguments, attributes, [shape for shape, _ in made], [dtype for _, dtype in made])
         call.constant = all(is_constant(argument) for argument in arguments)
         call.origin = origin
         self._calls.append(call)
@@ -235,7 +226,7 @@ def is_constant(value: Any) -> bool:
     """Whether a value depends only on weights and numbers."""
     if isinstance(value, tuple):
         return is_constant(value[0])
-    if isinstance(value, Call):
+    if isinstance(value, RelaxCall):
         return value.constant
     return not isinstance(value, Input)
 
@@ -245,7 +236,7 @@ def described(value: Any) -> tuple[tuple[int, ...], str]:
     if isinstance(value, tuple):
         producer, item = value
         return producer.shapes[item], producer.dtypes[item]
-    if isinstance(value, Call):
+    if isinstance(value, RelaxCall):
         return value.shapes[0], value.dtypes[0]
     if isinstance(value, Weight):
         return tuple(value.tensor.shape), _name_of(value.tensor.dtype)

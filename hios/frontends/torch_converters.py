@@ -16,6 +16,7 @@ from tvm import relax
 from tvm.tirx import FloatImm
 
 from hios.errors import UnsupportedError
+from hios.frontends.program_interface import arguments_of
 
 _Converter = Callable[[Any, Any], Any]
 
@@ -27,13 +28,6 @@ _CONVOLUTIONS = {
     (1, True): relax.op.nn.conv1d_transpose,
     (2, True): relax.op.nn.conv2d_transpose,
 }
-
-
-def _arguments(node: Any) -> dict[str, Any]:
-    """The arguments of a node by name, defaults included."""
-    arguments = node.target._schema.arguments
-    given = dict(zip([argument.name for argument in arguments], node.args, strict=False))
-    return {**{argument.name: argument.default_value for argument in arguments}, **given, **node.kwargs}
 
 
 def _dtype(value: Any) -> str:
@@ -93,7 +87,7 @@ def _scaled(value: Any, factor: float, dtype: str, importer: Any) -> Any:
 
 def _attention(node: Any, importer: Any) -> relax.Var:
     """Relax's attention takes four dimensions, and its mask is added."""
-    given = _arguments(node)
+    given = arguments_of(node)
     emit, dtype = importer.block_builder.emit, _dtype(node)
     query, key, value = (importer.env[given[name]] for name in ("query", "key", "value"))
     shapes = [list(given[name].meta["val"].shape) for name in ("query", "key", "value")]
@@ -150,7 +144,7 @@ def _arithmetic(operator: Callable[..., Any]) -> _Converter:
         first, second = importer.retrieve_args(node)[:2]
         dtype = _dtype(node)
         first, second = _cast(first, dtype, importer), _cast(second, dtype, importer)
-        second = _scaled(second, _arguments(node).get("alpha", 1), dtype, importer)
+        second = _scaled(second, arguments_of(node).get("alpha", 1), dtype, importer)
         return importer.block_builder.emit(operator(first, second))
 
     return convert
@@ -170,7 +164,7 @@ def _comparison(operator: Callable[..., Any]) -> _Converter:
 
 
 def _rounded_division(node: Any, importer: Any) -> relax.Var:
-    mode = _arguments(node).get("rounding_mode", "floor")
+    mode = arguments_of(node).get("rounding_mode", "floor")
     divide = _arithmetic(relax.op.floor_divide if mode == "floor" else relax.op.divide)(node, importer)
     if mode == "trunc" and node.meta["val"].dtype.is_floating_point:
         return importer.block_builder.emit(relax.op.trunc(divide))
@@ -179,7 +173,7 @@ def _rounded_division(node: Any, importer: Any) -> relax.Var:
 
 def _extremum(operator: Callable[..., Any]) -> _Converter:
     def convert(node: Any, importer: Any) -> relax.Var:
-        given = _arguments(node)
+        given = arguments_of(node)
         value = importer.env[given["self"]]
         return importer.block_builder.emit(operator(value, list(given["dim"]) or None, keepdims=given["keepdim"]))
 
@@ -188,7 +182,7 @@ def _extremum(operator: Callable[..., Any]) -> _Converter:
 
 def _any(node: Any, importer: Any) -> relax.Var:
     """Whether any element is nonzero, as a maximum over integers: Relax has none for booleans."""
-    given, emit = _arguments(node), importer.block_builder.emit
+    given, emit = arguments_of(node), importer.block_builder.emit
     value, dtype = importer.env[given["self"]], _dtype(given["self"])
     if dtype != "bool":
         value = emit(relax.op.not_equal(value, relax.const(0, dtype)))

@@ -14,6 +14,7 @@ from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from hios.errors import UnsupportedError, first_line
+from hios.frontends.program_interface import arguments_of
 from hios.frontends.relax_calls import Lowered, Weight, canonical, origins, read
 from hios.frontends.source_location import Origin, of_node
 from hios.frontends.torch_converters import CONVERTERS
@@ -60,7 +61,7 @@ def lower(program: ExportedProgram) -> Lowered:
     return read(canonical(module), _parameters(decomposed), origins)
 
 
-class _Importer(ExportedProgramImporter):  # type: ignore[misc]
+class _TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
     """Relax's importer, extended to track the current node."""
 
     def __init__(self) -> None:
@@ -82,7 +83,7 @@ class _Importer(ExportedProgramImporter):  # type: ignore[misc]
 
 def _imported(program: ExportedProgram) -> tuple[tvm.IRModule, dict[str, Origin]]:
     """The program in Relax, and the origins of its variables."""
-    importer = _Importer()
+    importer = _TorchImporter()
     known = {*importer.convert_map, *CONVERTERS}
     for node in program.graph.nodes:
         if node.op == "call_function" and getattr(node.target, "__name__", "") not in known:
@@ -105,12 +106,10 @@ def _refuse_dropped_arguments(program: ExportedProgram) -> None:
     for node in program.graph.nodes:
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
             continue
-        names = [argument.name for argument in node.target._schema.arguments]
-        given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
         for argument, harmless in _DROPPED.get(node.target._schema.name, {}).items():
-            if given.get(argument, harmless) != harmless:
+            if (given := arguments_of(node)[argument]) != harmless:
                 raise UnsupportedError(
-                    f"Relax cannot import {of_node(node).place}: {argument} is {given[argument]}; "
+                    f"Relax cannot import {of_node(node).place}: {argument} is {given}; "
                     f"allowed: {harmless}, as Relax would ignore it"
                 )
 

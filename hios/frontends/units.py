@@ -16,7 +16,7 @@ from typing import Any
 from tvm.relax.dpl.pattern import WildcardPattern
 
 from hios.frontends.patterns import UNITS, FusionPattern
-from hios.frontends.relax_calls import Call, Lowered, described, is_constant
+from hios.frontends.relax_calls import Lowered, RelaxCall, described, is_constant
 
 
 @dataclass(eq=False)
@@ -27,8 +27,8 @@ class Unit:
     """
 
     type: str
-    calls: list[Call]
-    output: Call
+    calls: list[RelaxCall]
+    output: RelaxCall
 
 
 def group(lowered: Lowered, kind: str) -> list[Unit]:
@@ -36,14 +36,10 @@ def group(lowered: Lowered, kind: str) -> list[Unit]:
 
     Matching runs on the unfused function, so every operator keeps its identity. A pattern takes calls only if
     nothing outside the unit reads what is inside it.
-
-    Args:
-        lowered: calls in topological order.
-        kind: a key of ``patterns.UNITS``.
     """
     rules = UNITS[kind]
     readers = _readers(lowered)
-    taken: set[Call] = set()
+    taken: set[RelaxCall] = set()
     units: list[Unit] = []
     for fusion, calls in _matches(rules.patterns(), lowered):
         if any(call in taken or call.constant for call in calls) or not fusion.accepts(calls):
@@ -61,22 +57,22 @@ def group(lowered: Lowered, kind: str) -> list[Unit]:
     return sorted(units, key=lambda unit: place[unit.output])
 
 
-def _type(call: Call) -> str:
+def _type(call: RelaxCall) -> str:
     return call.function.removeprefix("relax.").removeprefix("nn.")
 
 
-def _readers(lowered: Lowered) -> Mapping[Call, list[Call | None]]:
+def _readers(lowered: Lowered) -> Mapping[RelaxCall, list[RelaxCall | None]]:
     """The calls that read each call, one entry per use; None stands for the outputs of the network."""
-    readers: dict[Call, list[Call | None]] = defaultdict(list)
+    readers: dict[RelaxCall, list[RelaxCall | None]] = defaultdict(list)
     for reader, values in [*((call, call.arguments) for call in lowered.calls), (None, lowered.outputs)]:
         for value in values:
             producer = value[0] if isinstance(value, tuple) else value
-            if isinstance(producer, Call):
+            if isinstance(producer, RelaxCall):
                 readers[producer].append(reader)
     return readers
 
 
-def _matches(patterns: Sequence[FusionPattern], lowered: Lowered) -> list[tuple[FusionPattern, list[Call]]]:
+def _matches(patterns: Sequence[FusionPattern], lowered: Lowered) -> list[tuple[FusionPattern, list[RelaxCall]]]:
     """All matches of every pattern, in order of the patterns; they may overlap."""
     bindings = {binding.var: binding.value for block in lowered.function.body.blocks for binding in block.bindings}
     place = {call: position for position, call in enumerate(lowered.calls)}
@@ -102,12 +98,12 @@ def _matches(patterns: Sequence[FusionPattern], lowered: Lowered) -> list[tuple[
     return matches
 
 
-def _call_behind(expression: Any, lowered: Lowered) -> Call | None:
+def _call_behind(expression: Any, lowered: Lowered) -> RelaxCall | None:
     """The call of an expression, or the call whose first item it takes."""
     if expression in lowered.call_of:
         return lowered.call_of[expression]
     value = lowered.values.get(getattr(expression, "tuple_value", None))
-    return value if isinstance(value, Call) else None
+    return value if isinstance(value, RelaxCall) else None
 
 
 def _depends_on_weights(expression: Any, lowered: Lowered) -> bool:
@@ -120,7 +116,7 @@ def _depends_on_weights(expression: Any, lowered: Lowered) -> bool:
 def _with_sums(units: Sequence[Unit], sums: SumFolder, folding: frozenset[str]) -> list[Unit]:
     """The units with sums absorbed by their only reader, and other multi-term sums as units of their own."""
     free = {unit.output for unit in units if len(unit.calls) == 1}
-    gone: set[Call] = set()
+    gone: set[RelaxCall] = set()
     for unit in units:
         if unit.type in folding:
             added = sums.read_by(unit.calls, free - gone)
@@ -140,32 +136,23 @@ _ADD, _SCALE, _DIVIDE = "relax.add", "relax.multiply", "relax.divide"
 
 
 class SumFolder:
-    """Finds sums that belong to the unit that reads them.
+    """Finds sums that belong to the unit that reads them; among the readers of a call None stands for the outputs."""
 
-    Args:
-        readers: the calls that read each call, None standing for the outputs of the network.
-    """
-
-    def __init__(self, readers: Mapping[Call, Sequence[Call | None]]) -> None:
+    def __init__(self, readers: Mapping[RelaxCall, Sequence[RelaxCall | None]]) -> None:
         self._readers = readers
 
-    def read_by(self, calls: Sequence[Call], free: Collection[Call]) -> list[Call]:
-        """The calls of all sums that are read by these calls only.
-
-        Args:
-            calls: of one unit.
-            free: calls that are units by themselves so far.
-        """
-        sums: list[Call] = []
+    def read_by(self, calls: Sequence[RelaxCall], free: Collection[RelaxCall]) -> list[RelaxCall]:
+        """All sums that only these calls of one unit read; ``free`` are calls that are units by themselves so far."""
+        sums: list[RelaxCall] = []
         for call in calls:
             for argument in call.arguments:
                 if _is_sum(argument) and self._belongs(argument, call, calls, free) and argument not in sums:
                     sums += [argument, *self.terms_of(argument, free)]
         return sums
 
-    def terms_of(self, root: Call, free: Collection[Call]) -> list[Call]:
+    def terms_of(self, root: RelaxCall, free: Collection[RelaxCall]) -> list[RelaxCall]:
         """The nested sums and scaled values that only this sum reads."""
-        terms: list[Call] = []
+        terms: list[RelaxCall] = []
         waiting = [root]
         while waiting:
             reader = waiting.pop()
@@ -176,14 +163,16 @@ class SumFolder:
                     waiting.append(argument)
         return terms
 
-    def is_root(self, call: Call) -> bool:
+    def is_root(self, call: RelaxCall) -> bool:
         """Whether a call is a sum, or the division of a sum by a number: an average."""
         if call.function == _ADD:
             return _is_sum(call)
         dividend, *divisor = call.arguments or [None]
         return call.function == _DIVIDE and _is_sum(dividend) and all(map(is_constant, divisor))
 
-    def _belongs(self, part: Call, reader: Call, unit: Sequence[Call], free: Collection[Call]) -> bool:
+    def _belongs(
+        self, part: RelaxCall, reader: RelaxCall, unit: Sequence[RelaxCall], free: Collection[RelaxCall]
+    ) -> bool:
         """Whether only the unit reads the part, and the part comes from the module of its reader or one around it."""
         return (
             part in free
@@ -194,17 +183,17 @@ class SumFolder:
 
 def _is_sum(value: Any) -> bool:
     """Whether a value is the sum of two values, neither of them a weight."""
-    return isinstance(value, Call) and value.function == _ADD and not any(map(is_constant, value.arguments))
+    return isinstance(value, RelaxCall) and value.function == _ADD and not any(map(is_constant, value.arguments))
 
 
 def _is_scaled(value: Any) -> bool:
     """Whether a value is another times a single number, a weight or a literal."""
-    if not isinstance(value, Call) or value.function != _SCALE:
+    if not isinstance(value, RelaxCall) or value.function != _SCALE:
         return False
     return any(is_constant(factor) and math.prod(described(factor)[0]) == 1 for factor in value.arguments)
 
 
-def _module(call: Call) -> str:
+def _module(call: RelaxCall) -> str:
     return call.origin.module if call.origin is not None else ""
 
 

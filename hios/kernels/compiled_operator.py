@@ -33,10 +33,6 @@ class CompiledOperator:
 def parts(made: Any, count: int) -> Sequence[Tensor]:
     """The outputs of an operator that has several, as ``run`` made them.
 
-    Args:
-        made: what ``run`` returned.
-        count: how many outputs the graph states.
-
     Raises:
         ArtifactError: they are more or fewer.
     """
@@ -57,13 +53,10 @@ def externals(operator: Operator) -> tuple[External, ...]:
 
 
 def compile_operator(operator: Operator, weights: Mapping[str, Tensor], *, packed: bool = False) -> CompiledOperator:
-    """Turn an operator into a function of its outside values.
+    """Turn an operator with its calls into a function of its outside values.
 
-    Args:
-        operator: with its calls.
-        weights: tensors by name; they are bound, not copied, except where they are packed.
-        packed: whether convolutions and matrix products are prepared for the CPU (``hios.kernels.onednn``): faster,
-            and results of four dimensions are in channels-last order.
+    Weights are bound, not copied, unless convolutions and matrix products are packed for the CPU
+    (``hios.kernels.onednn``): faster, and results of four dimensions are in channels-last order.
 
     Raises:
         UnsupportedError: the kernel table lacks an operator.

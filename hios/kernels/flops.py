@@ -12,17 +12,11 @@ _Count = Callable[[Mapping[str, Any], Sequence[Shape], Shape], int]
 
 
 def flops(function: str, attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape) -> int:
-    """Operations of one call.
+    """Operations of one call, by the shapes of its tensor arguments and of its (first) output.
 
     Convolutions, matrix products and attention are counted exactly (of attention the two products, without
     softmax, as torch does), pooling one per element of the window, reductions one per element of the input,
     operators that only create, move or convert data as none, and everything else as one per element of the output.
-
-    Args:
-        function: Relax operator name.
-        attributes: its attributes.
-        arguments: shapes of its tensor arguments.
-        output: shape of its (first) output.
     """
     name = function.removeprefix("relax.")
     if name in _MOVES:
@@ -53,22 +47,6 @@ _REDUCTIONS = frozenset(
 )
 
 
-def _convolution(attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape) -> int:
-    return 2 * math.prod(output) * math.prod(arguments[1][1:])
-
-
-def _transposed_convolution(attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape) -> int:
-    return 2 * math.prod(arguments[0]) * math.prod(arguments[1][1:])
-
-
-def _pool(attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape) -> int:
-    return math.prod(output) * math.prod(attributes["pool_size"])
-
-
-def _matmul(attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape) -> int:
-    return 2 * math.prod(output) * arguments[0][-1]
-
-
 def _attention(attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape) -> int:
     batch, queries, heads, features = arguments[0]
     keys, own = arguments[2][1], arguments[2][3]
@@ -91,11 +69,20 @@ def _einsum(attributes: Mapping[str, Any], arguments: Sequence[Shape], output: S
 
 
 _COUNTS: dict[str, _Count] = {
-    **{f"nn.conv{dimensions}d": _convolution for dimensions in (1, 2, 3)},
-    **{f"nn.conv{dimensions}d_transpose": _transposed_convolution for dimensions in (1, 2, 3)},
-    **{f"nn.{kind}_pool{dimensions}d": _pool for kind in ("max", "avg") for dimensions in (1, 2, 3)},
+    **dict.fromkeys(
+        ("nn.conv1d", "nn.conv2d", "nn.conv3d"),
+        lambda attributes, arguments, output: 2 * math.prod(output) * math.prod(arguments[1][1:]),
+    ),
+    **dict.fromkeys(
+        ("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"),
+        lambda attributes, arguments, output: 2 * math.prod(arguments[0]) * math.prod(arguments[1][1:]),
+    ),
+    **dict.fromkeys(
+        [f"nn.{kind}_pool{dimensions}d" for kind in ("max", "avg") for dimensions in (1, 2, 3)],
+        lambda attributes, arguments, output: math.prod(output) * math.prod(attributes["pool_size"]),
+    ),
     "einsum": _einsum,
-    "matmul": _matmul,
+    "matmul": lambda attributes, arguments, output: 2 * math.prod(output) * arguments[0][-1],
     "nn.attention": _attention,
     "nn.attention_bias": _attention,
 }

@@ -23,19 +23,12 @@ def compile_merged(
     *,
     packed: bool = False,
 ) -> Callable[[Tensor], tuple[Tensor, ...]]:
-    """Turn operators into one function that computes all their outputs with one convolution.
+    """Turn two operators or more into one function that computes all their outputs with one convolution.
+
+    It takes the value that all of them read, and gives parts of one tensor in the order of the operators. ``members``
+    are those of ``hios.operator_merge.convolutions``; packed as in ``compile_operator``.
 
     Kernels are padded with zeros to the elementwise largest and stacked here, once.
-
-    Args:
-        operators: at least two, with their calls.
-        members: the same as ``hios.operator_merge.convolutions`` has them.
-        weights: tensors by name.
-        packed: whether the convolution is prepared for the CPU, as in ``compile_operator``.
-
-    Returns:
-        A function of the value that all of them read. Its results, in the order of the operators, are parts of one
-        tensor.
 
     Raises:
         UnsupportedError: they cannot be merged.

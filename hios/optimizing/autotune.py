@@ -40,15 +40,10 @@ _RACE_SHARE, _LEAST_SHARE, _FINALISTS = 0.5, 0.15, 3
 
 
 class Tuned(NamedTuple):
-    """The choice.
+    """The choice: its report, the way, what runs it, and what shuts down its workers or runtime.
 
-    Attributes:
-        report: the report.
-        candidate: the way.
-        run: runs it.
-        close: shuts down its workers or runtime.
-        preparation: everything that raced, if the choice is to be made again; closing it shuts all of it down.
-        race: the race, if the choice is to be made again.
+    If the choice is to be made again, it comes with everything that raced (closing it shuts all of it down) and the
+    race.
     """
 
     report: Report
@@ -66,7 +61,7 @@ class Autotune:
         self.subject, self.options = subject, subject.options
         self._key = self._choice_key()
         self._folder = folder = self.options.folder()
-        self._choices = ChoiceCache(None if folder is None else folder / "choices", self._key)
+        self.choices = ChoiceCache(None if folder is None else folder / "choices", self._key)
         self._store = ModelStore(None if folder is None else folder / "models")
 
     @functools.cached_property
@@ -99,10 +94,6 @@ class Autotune:
             "packages": {name: known.get(name) for name in _PACKAGES},
             "code": [package_hash(), code_hash(others) if others else ""],
         }
-
-    def kept(self) -> tuple[Report, Candidate] | None:
-        """The cached choice of an earlier call; None if there is none."""
-        return self._choices.get()
 
     def restored(self, report: Report, candidate: Candidate) -> Tuned:
         """The cached choice, loaded from the cache, or prepared again if the weights have changed.
@@ -145,10 +136,7 @@ class Autotune:
     def raced(self, budget: Budget, latency_ms: float, expected: list[Tensor]) -> Tuned:
         """Prepare the candidates, race them and choose one; cached unless other processes kept the cores busy.
 
-        Args:
-            budget: what is left of it.
-            latency_ms: of the model itself.
-            expected: the model's output tensors for the example inputs.
+        Outputs of candidates have to equal the expected ones, those of the model itself, as is its latency.
 
         Raises:
             HiosError: a way that was asked for by name cannot be taken, or the cache cannot be written.
@@ -184,10 +172,8 @@ class Autotune:
             expected,
             self.options.tolerance,
             budget.deadline,
-            []
-            if self.options.is_auto
-            else [e.candidate.label for e in ready.values() if self.options.asks_for(e.candidate.kind)],
-            lambda what, share: budget.show(what),
+            [label for label, entry in ready.items() if self.options.asks_for(entry.candidate.kind)],
+            budget.show,
             functools.cache(functools.partial(self._rounding, preparation, expected)),
         )
         race.measure()
@@ -220,10 +206,7 @@ class Autotune:
     def settled(self, tuned: Tuned, race: Race, busy: float) -> Tuned:
         """The result of a race during later calls, cached for the next start; the winner then runs alone.
 
-        Args:
-            tuned: the provisional choice.
-            race: after it was measured.
-            busy: share of the cores' time that other work took meanwhile.
+        It replaces a provisional choice; ``busy`` is the share of the cores' time that other work took meanwhile.
         """
         preparation = tuned.preparation
         assert preparation is not None  # noqa: S101 - the provisional choice has it
@@ -236,13 +219,13 @@ class Autotune:
             measured_at=now(),
             busy_share=busy,
         )
-        self._choices.put(report, candidate)
+        self.choices.put(report, candidate)
         run = preparation.ready[candidate.label].run
         return self._alone(Tuned(report, candidate, run, preparation.close, preparation), preparation)
 
     def _keep(self, tuned: Tuned, preparation: Preparation, workspace: Path) -> None:
         """Write the choice and what runs it."""
-        self._choices.put(tuned.report, tuned.candidate)
+        self.choices.put(tuned.report, tuned.candidate)
         if tuned.candidate.kind == EAGER or self._folder is None or not self._state:
             return
         if tuned.candidate.kind == SCHEDULE and preparation.traced is not None:
@@ -252,23 +235,17 @@ class Autotune:
 
     def _alone(self, tuned: Tuned, preparation: Preparation) -> Tuned:
         """Without the workers of the other candidates."""
-        engine = preparation.engine
-        if tuned.candidate.kind == SCHEDULE and engine is not None:
+        engine = preparation.engine if tuned.candidate.kind == SCHEDULE else None
+        if engine is not None:
             engine.keep_only(tuned.candidate.label)
             preparation.engine = None
-            preparation.close()
-            return tuned._replace(close=engine.close, preparation=None, race=None)
         preparation.close()
-        return tuned._replace(close=lambda: None, preparation=None, race=None)
+        chosen = Tuned(tuned.report, tuned.candidate, tuned.run)
+        return chosen if engine is None else chosen._replace(close=engine.close)
 
 
 def rows(race: Race, preparation: Preparation) -> tuple[WayReport, ...]:
-    """A row per candidate, those that finished the race first.
-
-    Args:
-        race: after it was measured.
-        preparation: what raced, and what is absent.
-    """
+    """A row per candidate after the race, those that finished it first."""
     reported = race.reported()
     today = race.candidates[0].label
     made: list[WayReport] = []
@@ -296,12 +273,7 @@ def rows(race: Race, preparation: Preparation) -> tuple[WayReport, ...]:
 
 
 def raced_again(ways: tuple[WayReport, ...], race: Race) -> tuple[WayReport, ...]:
-    """The rows of an earlier report with the numbers of a later race.
-
-    Args:
-        ways: of the report.
-        race: after it was measured.
-    """
+    """The rows of an earlier report with the numbers of a later race."""
     reported = race.reported()
     base = reported[race.candidates[0].label]
     again: list[WayReport] = []

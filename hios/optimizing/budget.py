@@ -34,11 +34,7 @@ _REDRAWN_S = 0.5
 class Budget:
     """Counts down from its creation, with a progress bar; a context manager.
 
-    Args:
-        seconds: the budget.
-        name: of the model.
-        modules: how many modules it has; predicted times of steps depend on it.
-        folder: where the durations of steps are saved; None to save nothing.
+    Predicted times of steps depend on how many modules the model has. Their durations are saved in the folder, if any.
     """
 
     def __init__(self, seconds: float, name: str, modules: int, folder: Path | None) -> None:
@@ -99,11 +95,7 @@ class Budget:
         """Seconds that a step is expected to take.
 
         The prediction uses how long the step took here before, and how much longer than expected the steps of this run
-        took.
-
-        Args:
-            step: one of those that have a first guess.
-            concurrent: how many other processes prepare something at the same time; they share the cores.
+        took. ``concurrent`` is how many other processes prepare something at the same time; they share the cores.
         """
         pace = max(1.0, self._taken / self._expected) if self._expected else 1.0
         return pace * self._usual_s(step, concurrent)
@@ -117,13 +109,7 @@ class Budget:
         return alone_s * max(1.0, (1 + concurrent) / self._cores)
 
     def too_short_for(self, *steps: str, keep_s: float = 0.0, concurrent: int = 0) -> str:
-        """Why steps are not started, in words; empty if there is time for all of them.
-
-        Args:
-            steps: one after another.
-            keep_s: seconds to leave after them.
-            concurrent: how many other processes prepare something at the same time.
-        """
+        """Why steps are not started, in words; empty if there is time for all of them, with ``keep_s`` left after."""
         needed, left = sum(self.predicted_s(step, concurrent) for step in steps), self.left_s - keep_s
         if needed <= left:
             return ""

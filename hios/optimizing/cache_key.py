@@ -39,10 +39,6 @@ def model_key(model: nn.Module, tensors: Sequence[Tensor]) -> dict[str, object]:
     """Code of a model, memory formats of its tensors, and settings of torch, as JSON.
 
     Weights and values of inputs make no difference. `code_digest` says which code is covered.
-
-    Args:
-        model: in the mode it is to run in.
-        tensors: example inputs.
     """
     code = hashlib.sha256()
     for path, module in model.named_modules():

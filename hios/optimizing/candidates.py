@@ -41,11 +41,9 @@ class Candidate:
     wide: bool = False
 
     def cores(self, divisions: Sequence[Sequence[list[int]]], everything: list[int]) -> list[list[int]]:
-        """Cores of each device of the schedule.
+        """Cores of each device of the schedule, by the ways in which the machine was divided into devices.
 
-        Args:
-            divisions: the ways in which the machine was divided into devices.
-            everything: cores of one device that has them all.
+        A device that has all cores has those of ``everything``.
         """
         assert self.schedule is not None  # noqa: S101 - runtimes choose their cores themselves
         if self.wide:
@@ -59,13 +57,7 @@ class Candidate:
     def alone(
         self, graph: Graph, divisions: Sequence[Sequence[list[int]]], everything: list[int]
     ) -> tuple[Task, list[list[int]]]:
-        """The tasks of an engine that runs only this schedule, and the cores of its workers: devices with work only.
-
-        Args:
-            graph: of the schedule.
-            divisions: as of `cores`.
-            everything: as of `cores`.
-        """
+        """The task of an engine that runs only this schedule, and the cores of its workers: devices with work only."""
         assert self.schedule is not None  # noqa: S101 - engines run schedules
         plan, cores = self.schedule.plan(graph), self.cores(divisions, everything)
         used = [device for device, row in enumerate(plan.devices) if row]
@@ -107,12 +99,7 @@ def itself(threads: int) -> Candidate:
 
 
 def in_runtime(kind: str, threads: int) -> Candidate:
-    """The whole model in another runtime.
-
-    Args:
-        kind: one of ``OTHERS``.
-        threads: inside operators.
-    """
+    """The whole model in another runtime, one of ``OTHERS``."""
     return Candidate(f"{RUNTIMES[kind]}, {_threads(threads)}", kind, threads)
 
 

@@ -36,11 +36,7 @@ _GRAPH, _WEIGHTS = "graph.json", "weights.safetensors"
 
 
 class ChoiceCache:
-    """The cached choice of one key.
-
-    Args:
-        folder: where choices are saved, created with the first one; None saves nothing.
-        key: everything that the choice depends on, as JSON.
+    """The cached choice of one key: everything that it depends on, as JSON. Without a folder nothing is saved.
 
     Raises:
         ArtifactError: choices could not be written there.
@@ -73,11 +69,7 @@ def _choice(entry: Any) -> tuple[Report, Candidate]:
 
 
 class ModelStore:
-    """Folders with the files that run a model with given weights.
-
-    Args:
-        folder: where they are saved; None saves nothing, and files are made in a temporary folder.
-    """
+    """Folders with the files that run a model with given weights; without a folder, temporary ones."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder

@@ -25,20 +25,16 @@ from hios.optimizing.runtimes import Run
 #: Seconds between two checks whether other processes keep the cores busy.
 LOOK_S = 10.0
 #: Rounds after which clearly slower candidates drop out: those whose median is this many times the shortest one.
-_QUALIFYING, _SLOWER = 4, 1.3
+_QUALIFYING_CALLS, _SLOWER = 4, 1.3
 
 
 @dataclass
 class OnlineRace:
     """Runs the user's calls and uses them to find the fastest candidate.
 
-    Args:
-        candidates: those that give equal outputs, the model as it runs today first.
-        runs: what runs each, by label.
-        provisional: label of the one that runs calls until the cores are idle.
-        cores: that have to be idle.
-        children: process numbers of this process's own workers.
-        settled: called with the race once it is over, from the call that ends it.
+    The candidates give equal outputs; the model as it runs today is the first. Until the cores are idle, but for the
+    workers of this process, the provisional one runs all calls. ``settled`` is called with the race once it is over,
+    from the call that ends it.
     """
 
     candidates: Sequence[Candidate]
@@ -103,7 +99,7 @@ class OnlineRace:
 
     def _end_round(self, race: Race) -> None:
         count = len(race.latencies[self.candidates[0].label])
-        if not self._qualified and count >= _QUALIFYING:
+        if not self._qualified and count >= _QUALIFYING_CALLS:
             medians = {label: statistics.median(times) for label, times in race.latencies.items()}
             self._race, self._qualified = self._among(race.near(self.candidates, medians, _SLOWER)), True
         elif self._qualified and count >= FEWEST_ROUNDS:

@@ -175,7 +175,7 @@ class _Optimizer:
         Raises:
             HiosError: the model cannot be taken, or something failed.
         """
-        model, kept = self.subject.model, self.autotune.kept()
+        model, kept = self.subject.model, self.autotune.choices.get()
         if kept is not None and kept[1] == itself(self.subject.threads):
             return OptimizedModule(model, kept[0])
         # Once a model is known to have no side effects, it may run as often as needed; a cached choice implies it

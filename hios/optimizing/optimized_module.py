@@ -48,15 +48,7 @@ def torch_threads(count: int) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class TracedRunner:
-    """Runs a traced model elsewhere.
-
-    Attributes:
-        inputs: what the model takes.
-        outputs: what it gives.
-        guards: whether the model is still the one that was traced.
-        run: from the tensors of the inputs to those of the outputs.
-        close: shuts down the workers, where there are any.
-    """
+    """Runs a traced model elsewhere, from the tensors of its inputs to those of its outputs, while guards allow it."""
 
     inputs: ModelInputs
     outputs: ModelOutputs

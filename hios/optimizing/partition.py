@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from hios.formats.settings import PartitionSettings
 from hios.frontends.example_inputs import example_inputs
 from hios.graph import Graph
 from hios.machine import busy_share, processor
+from hios.optimizing.race import timed
 from hios.optimizing.schedule_candidates import PROMISING, widest
 from hios.platforms.cpu.cpu_platform import SETTLE_S, device_cores
 from hios.platforms.cpu.engine import Engine, Task
@@ -42,11 +44,6 @@ def partition(graph: Graph, weights: Mapping[str, Tensor], settings: PartitionSe
     """Choose how to divide the cores; returns the contents of partition.json.
 
     Partitions with more devices than operators that can ever run concurrently are left out: some would be idle.
-
-    Args:
-        graph: with calls and shapes.
-        weights: by name.
-        settings: how to predict and measure.
 
     Raises:
         HiosError: more cores than there are, an unknown algorithm, a bad graph, or a worker that failed.
@@ -134,9 +131,7 @@ def _measured(
         }
         expected = engines[0].run("way", inputs)
         for place, number in _turns(list(ways), settings):
-            began = time.perf_counter()
-            outputs = engines[place].run("way", inputs)
-            elapsed_ms = 1e3 * (time.perf_counter() - began)
+            outputs, elapsed_ms = timed(partial(engines[place].run, "way", inputs))
             time.sleep(SETTLE_S)
             _require_equal(outputs, expected, ways[place][1], settings.tolerance)
             if number >= settings.warmup:

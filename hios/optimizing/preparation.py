@@ -93,11 +93,8 @@ class Subject:
 class ReadyCandidate:
     """A candidate that is ready to run.
 
-    Attributes:
-        candidate: what it is.
-        run: runs it.
-        prepare_s: seconds that it took, exporting included.
-        memory_mb: memory in addition to the model itself; None if it is not known yet.
+    Preparing it took ``prepare_s`` seconds, exporting included. It takes ``memory_mb`` in addition to the model itself;
+    None if that is not known.
     """
 
     candidate: Candidate
@@ -108,13 +105,9 @@ class ReadyCandidate:
 
 @dataclass
 class Preparation:
-    """Everything prepared for one model; closing it stops the workers and releases the rest.
+    """Everything prepared for one model, which has run once; closing it stops the workers and releases the rest.
 
-    Args:
-        subject: the model; it has run once.
-        budget: what is left of it.
-        folder: for files of runtimes.
-        reserve_s: seconds of the budget that are for the race.
+    Files of runtimes go to the folder; ``reserve_s`` seconds of the budget are for the race.
     """
 
     subject: Subject

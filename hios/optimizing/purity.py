@@ -53,11 +53,6 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
 
     It runs once, without values; neither it nor its inputs are changed by that.
 
-    Args:
-        model: in the mode it is to run in.
-        args: example inputs.
-        kwargs: example inputs by keyword.
-
     Raises:
         ExampleInputsError: an operator refuses their shapes or dtypes.
         UnsupportedError: it cannot run without values; or it writes into an input, a parameter, a buffer or another

@@ -50,7 +50,7 @@ class Race:
         tolerance: allowed difference from them, absolute plus relative.
         deadline: when to end, by ``time.monotonic``.
         forced: labels of which one is taken whatever is measured; empty for the fastest of all.
-        shown: called with the current step, and the share of it that is done, from 0 to 1.
+        shown: called with the current step.
         rounding: called for a difference beyond the tolerance: the largest one that rounding explains, in the unit of
             `hios.tolerances.beyond`.
     """
@@ -61,7 +61,7 @@ class Race:
     tolerance: float
     deadline: float = math.inf
     forced: Collection[str] = ()
-    shown: Callable[[str, float], None] = lambda what, share: None
+    shown: Callable[[str], None] = lambda what: None
     rounding: Callable[[], float] = lambda: 0.0
     measured_at: str = ""
     #: Milliseconds of every final round, by label.
@@ -94,7 +94,7 @@ class Race:
             three_s = 3 * (time.monotonic() - began) / max(number, 1)
             if number % 3 == 0 and time.monotonic() + three_s > self.deadline:
                 break
-            self.shown(f"{len(racing)} ways to run the model take turns", number / rounds)
+            self.shown(f"{len(racing)} ways to run the model take turns")
             shuffle(order)
             for candidate in order:
                 self.latencies[candidate.label].append(self._timed(candidate))
@@ -108,10 +108,10 @@ class Race:
 
     def _warmed(self) -> list[Candidate]:
         """Candidates whose outputs match the model's and that are not hopelessly slower than the fastest."""
-        for place, candidate in enumerate(self.candidates):
+        for candidate in self.candidates:
             if time.monotonic() >= self.deadline and self._warm_ms and candidate.label not in self.forced:
                 continue
-            self.shown(f"trying {candidate.label}", place / len(self.candidates))
+            self.shown(f"trying {candidate.label}")
             self._warm(candidate)
         able = [candidate for candidate in self.candidates if candidate.label in self._warm_ms]
         return self.near(able, self._warm_ms, _HOPELESS)
@@ -154,10 +154,10 @@ class Race:
         taken: dict[str, list[float]] = {candidate.label: [] for candidate in racing}
         order, shuffle = list(racing), random.Random(1).shuffle
         for rounds, factor in _QUALIFYING:
-            for number in range(rounds):
+            for _ in range(rounds):
                 if time.monotonic() >= self.deadline:
                     return racing
-                self.shown(f"{len(racing)} ways to run the model qualify", number / rounds)
+                self.shown(f"{len(racing)} ways to run the model qualify")
                 shuffle(order)
                 for candidate in order:
                     taken[candidate.label].append(self._timed(candidate))
@@ -268,10 +268,7 @@ def timed(call: Callable[[], _Result]) -> tuple[_Result, float]:
 def outruns(own: Callable[[], object], today: Callable[[], object], settle: bool) -> bool:
     """Whether a cached choice is still faster than the model as it runs today, by the median of a few pairs.
 
-    Args:
-        own: calls what was chosen.
-        today: calls the model.
-        settle: whether threads inside operators spin on for a while after a call.
+    ``settle`` says that threads inside operators spin on for a while after a call.
     """
     ratios: list[float] = []
     began = time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from hios.csv_tables import aligned
 from hios.machine import BUSY
 
 #: What became of a candidate: it finished the race, dropped out as clearly slower, has outputs that differ from the
@@ -115,12 +116,7 @@ class Report:
         if not self.ways:
             return lines[0]
         rows = [_HEADING, *(way.cells() for way in self.ways)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADING))]
-        lines += [
-            "  "
-            + "  ".join(f"{cell:{align}{width}}" for cell, align, width in zip(row, "<>>>>>><", widths, strict=True))
-            for row in rows
-        ]
+        lines += [f"  {line}" for line in aligned(rows, "<>>>>>><")]
         runs = max((way.runs for way in self.candidates), default=0)
         taken = "kept from an earlier call, measured" if self.cached else "measured"
         busy = f"; other work kept the cores {self.busy_share:.0%} busy" if self.provisional else ""
@@ -132,4 +128,4 @@ class Report:
                 f"  outputs may differ by {self.rounding:.2g} of their size: 4 times what rounding to float32 changes "
                 "in the model's own"
             )
-        return "\n".join(line.rstrip() for line in lines)
+        return "\n".join(lines)

@@ -20,14 +20,7 @@ _LONGEST = 300
 
 
 class Conversion:
-    """A running conversion.
-
-    Args:
-        kind: as of `hios.optimizing.runtimes.convert`.
-        program: program.pt2.
-        path: where to write the result.
-        threads: inside operators.
-    """
+    """A running conversion; the arguments are those of `hios.optimizing.runtimes.convert`, the program a file."""
 
     def __init__(self, kind: str, program: Path, path: Path, threads: int) -> None:
         self._began = time.monotonic()
@@ -53,11 +46,7 @@ class Conversion:
         return self._process.poll() is None
 
     def finish(self, deadline: float) -> str:
-        """Wait for the result, until the deadline by ``time.monotonic``.
-
-        Returns:
-            Why there is none, in words; empty if there is.
-        """
+        """Wait for the result, until the deadline by ``time.monotonic``; why there is none, or an empty text."""
         try:
             code = self._process.wait(timeout=max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:

@@ -42,13 +42,9 @@ def file(kind: str, folder: Path, threads: int) -> Path:
 
 
 def convert(kind: str, program: ExportedProgram, path: Path, threads: int) -> None:
-    """Write a program in the format that a runtime loads.
+    """Write a program, which is not changed, in the format that a runtime loads (`file` names the path).
 
-    Args:
-        kind: ``openvino``, ``onnxruntime`` or ``compile``.
-        program: is not changed.
-        path: from `file`.
-        threads: inside operators, of TorchInductor.
+    The kind is ``openvino``, ``onnxruntime`` or ``compile``, threads are those inside operators of TorchInductor.
 
     Raises:
         UnsupportedError: the runtime cannot convert it; the message is the first line of the runtime's error.
@@ -89,13 +85,7 @@ def _to_inductor(program: ExportedProgram, path: Path, threads: int) -> None:
 
 
 def load(kind: str, path: Path, threads: int, strides: Sequence[Sequence[int]]) -> Run:
-    """Load the output of `convert`.
-
-    Args:
-        kind: as of `convert`.
-        path: the file.
-        threads: inside operators.
-        strides: of each input; compiled code relies on them.
+    """Load the output of `convert`; compiled code relies on the strides of the inputs.
 
     Raises:
         UnsupportedError: the runtime cannot load it.
@@ -103,12 +93,12 @@ def load(kind: str, path: Path, threads: int, strides: Sequence[Sequence[int]]) 
     if kind == "openvino":
         from hios.frontends import openvino
 
-        session = openvino.Session(openvino.load(path), threads=threads)
+        session = openvino.OpenVinoSession(openvino.load(path), threads=threads)
         return _guarded(kind, lambda inputs: session(*inputs))
     if kind == "onnxruntime":
-        from hios.frontends.onnx_session import Session
+        from hios.frontends.onnx_session import OnnxSession
 
-        runtime = Session(path, threads=threads)
+        runtime = OnnxSession(path, threads=threads)
         return _guarded(kind, lambda inputs: runtime(*(value.detach().contiguous() for value in inputs)))
     return _guarded(kind, _inductor(path, [tuple(own) for own in strides]))
 

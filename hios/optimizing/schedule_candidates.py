@@ -34,13 +34,8 @@ _Division = Sequence[list[int]]
 class ScheduleProposals:
     """Proposes schedules of a graph.
 
-    Args:
-        graph: with calls and shapes.
-        options: what the user asks for.
-        divisions: cores of every device, for each way to divide the machine that is considered.
-        everything: cores of one device that has them all.
-        budget: what is left of it.
-        keep_s: seconds of the budget reserved for later steps.
+    Divisions hold the cores of every device, for each way to divide the machine that is considered; a device that has
+    all cores has those of ``everything``. ``keep_s`` seconds of the budget are reserved for later steps.
     """
 
     graph: Graph
@@ -90,12 +85,7 @@ class ScheduleProposals:
         return problems
 
     def _problem(self, division: _Division, left: int) -> Problem:
-        """The problem from costs measured on the devices of a division.
-
-        Args:
-            division: cores of every device.
-            left: how many divisions share the remaining time.
-        """
+        """The problem from costs measured on the devices of a division; the remaining time is for so many."""
         left_s = max(self.budget.left_s - self.keep_s, 0.0) / left
         cache = self.options.folder()
         with self.budget.step("costs", f"measuring operators on {_text(division)}"):
@@ -145,16 +135,9 @@ def widest(graph: Graph) -> int:
 def tasks(
     graph: Graph, candidates: Sequence[Candidate], divisions: Sequence[_Division], everything: list[int]
 ) -> tuple[dict[str, Task], list[list[int]]]:
-    """The tasks of an engine that races schedules.
+    """The tasks of an engine that races schedules, by label, and the cores of its workers.
 
-    Args:
-        graph: of the schedules.
-        candidates: schedules.
-        divisions: the ways in which the machine was divided into devices.
-        everything: cores of one device that has them all.
-
-    Returns:
-        A task for each, by label, and the cores of the workers; devices with the same cores are one worker.
+    Devices with the same cores are one worker. Divisions and all cores are those of `Candidate.cores`.
     """
     workers: list[list[int]] = []
     made: dict[str, Task] = {}

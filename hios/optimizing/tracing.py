@@ -37,10 +37,7 @@ _Output = tuple[str, Any]
 class ModelInputs:
     """The inputs that a model was optimized for: structure, types of tensors, and all other values.
 
-    Args:
-        args: positional arguments of the example.
-        kwargs: keyword arguments of the example.
-        model: takes the inputs; given if calls may pass by name what the example passes by position, and vice versa.
+    With a model, calls may pass by name what the example passes by position, and vice versa.
 
     Raises:
         ExampleInputsError: the model does not take these arguments.
@@ -141,12 +138,7 @@ def _same(leaf: Any, constant: Any) -> bool:
 
 
 class ModelOutputs:
-    """How to build the outputs of a model from those of the graph; equal tensors stay the same object.
-
-    Args:
-        outputs: what the model returned.
-        inputs: tensors that it got.
-    """
+    """How to build the outputs of a model from those of the graph; equal tensors stay the same object."""
 
     def __init__(self, outputs: Any, inputs: Sequence[Tensor]) -> None:
         leaves, self._spec = pytree.tree_flatten(outputs)
@@ -248,12 +240,7 @@ def export(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 
 def extract(exported: Exported, name: str, units: str | None = None) -> Traced:
-    """The graph of an exported model.
-
-    Args:
-        exported: from `export`.
-        name: name of the graph.
-        units: scheduling units; those that the model declares if None.
+    """The graph of an exported model, in the scheduling units that the model declares if None are given.
 
     Raises:
         HiosError: extraction refuses the model.
@@ -264,13 +251,7 @@ def extract(exported: Exported, name: str, units: str | None = None) -> Traced:
 
 
 class Binding:
-    """Rearranges arguments into the form of an example.
-
-    Args:
-        function: what is called.
-        args: positional arguments of the example.
-        kwargs: keyword arguments of the example.
-        name: of the model, for messages.
+    """Rearranges arguments of a function into the form of an example; messages name the model.
 
     Raises:
         ExampleInputsError: the function does not take the example's arguments.

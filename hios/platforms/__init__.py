@@ -13,8 +13,8 @@ buffers         buffers of shared memory as tensors, and values copied into them
 reference       the model itself inside a worker: eager PyTorch, torch.compile, ONNX Runtime
 weights         weights.safetensors, checked against the graph
 
-A platform is a folder of that name with the modules that `hios.platforms.protocol` describes, and a line in
-`PLATFORMS`. This module is light: the modules of a platform are imported when it is used.
+A platform is a folder of that name with the parts that `hios.platforms.protocol` describes, and an entry in
+`PLATFORMS` that names the module of each. This module is light: those modules are imported when the platform is used.
 """
 
 from __future__ import annotations
@@ -58,28 +58,52 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class KnownPlatform:
     """What is known of a platform without importing it.
 
     Attributes:
         summary: what its devices are, in a few words.
-        executes: whether schedules run on it. If not, its costs are predicted (`Predicting`) instead of measured.
+        modules: the module in its folder for each of its parts (`hios.platforms.protocol`); several parts may be one
+            module, which is then code of all stages that use one of them.
         options: options of its own.
     """
 
     summary: str
-    executes: bool = True
+    modules: Mapping[str, str]
     options: tuple[Option, ...] = ()
 
+    @property
+    def executes(self) -> bool:
+        """Whether schedules run on it. If not, its costs are predicted (`Predicting`) instead of measured."""
+        return "executing" in self.modules
 
-#: Every platform, by the name of its folder.
+
+#: Every platform, by the name of its folder. `hios.sources` reads the modules from this text, so they are literals.
 PLATFORMS = {
-    "cpu": Entry("devices are cores or groups of cores"),
-    "cuda": Entry("devices are GPUs"),
-    "model": Entry(
+    "cpu": KnownPlatform(
+        "devices are cores or groups of cores",
+        {
+            "platform": "cpu_platform",
+            "measuring": "cpu_measuring",
+            "executing": "cpu_executing",
+            "distributing": "cpu_distributing",
+            "reporting": "cpu_reporting",
+        },
+    ),
+    "cuda": KnownPlatform(
+        "devices are GPUs",
+        {
+            "platform": "cuda_platform",
+            "measuring": "cuda_measuring",
+            "executing": "cuda_executing",
+            "distributing": "cuda_distributing",
+            "reporting": "cuda_reporting",
+        },
+    ),
+    "model": KnownPlatform(
         "devices are GPUs that are not here, whose costs are predicted",
-        executes=False,
-        options=(
+        {"platform": "model_platform", "predicting": "model_predicting", "reporting": "model_reporting"},
+        (
             Option(
                 "gpu",
                 "GPU to predict for: a name, such as a40 (docs/gpus.md lists them), or a .yaml file that describes it.",
@@ -95,7 +119,7 @@ PLATFORMS = {
 }
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> KnownPlatform:
     """What is known of a platform without importing it.
 
     Raises:
@@ -112,7 +136,7 @@ def executable() -> list[str]:
 
 
 def find(name: str) -> Platform:
-    """The ``NAME_platform`` module of a platform.
+    """The module of a platform that describes its devices.
 
     Raises:
         PlatformError: there is no platform of that name.
@@ -217,5 +241,4 @@ def reporting(name: str) -> Reporting:
 
 
 def _module(name: str, part: str) -> ModuleType:
-    entry(name)
-    return importlib.import_module(f"{__name__}.{name}.{name}_{part}")
+    return importlib.import_module(f"{__name__}.{name}.{entry(name).modules[part]}")

@@ -14,8 +14,10 @@ from hios.workers.pool import WorkerPool
 Stage = tuple[tuple[str, ...], ...]
 #: Ids of operators that run as one, sorted.
 Merge = tuple[str, ...]
-#: Milliseconds, a pair for each round: operators together, and right after that one after another.
-Pairs = list[tuple[float, float]]
+#: What is timed: an operator by its id, a stage, or a prepared merge by its number.
+Quantity = str | Stage | int
+#: Milliseconds in every round: of an operator; of a stage or merge together, and of its operators one after another.
+Times = list[tuple[float, ...]]
 #: Longest time of one call to a worker, in seconds.
 TIMEOUT_S = 600.0
 
@@ -70,20 +72,16 @@ class DeviceTimer(ABC):
         """Prepare copies of operators on every device, as many of each as run concurrently."""
 
     @abstractmethod
-    def time_operators(self, device: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, list[float]]:
-        """Milliseconds of loaded operators, in rounds that go through them in this order."""
-
-    @abstractmethod
-    def time_stages(self, device: int, stages: Sequence[Stage], rounds: int, warmup: int) -> list[Pairs]:
-        """Milliseconds of stages of loaded operators."""
-
-    @abstractmethod
     def load_merges(self, merges: Sequence[Sequence[str]]) -> None:
         """Prepare merges of operators on every device, replacing earlier ones."""
 
     @abstractmethod
-    def time_merges(self, device: int, merges: Sequence[int], rounds: int, warmup: int) -> list[Pairs]:
-        """Milliseconds of prepared merges, by index."""
+    def time(self, device: int, quantities: Sequence[Quantity], rounds: int, warmup: int) -> list[Times]:
+        """Milliseconds of each quantity, in rounds that go through them in this order.
+
+        A stage or merge and its operators one after another are timed right after each other, so that the machine's
+        drift cancels in their ratio.
+        """
 
     @abstractmethod
     def time_transfers(self, sizes: Sequence[int], rounds: int, turn: int) -> dict[int, list[float]]:
@@ -106,18 +104,11 @@ class DeviceTimer(ABC):
             alone_ms: approximate milliseconds that it takes alone.
         """
 
-    def time_wide(self, width: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, Pairs]:
-        """Milliseconds of operators on the first ``width`` devices at once, each paired with the first device alone.
+    def time_wide(self, width: int, quantities: Sequence[Quantity], rounds: int, warmup: int) -> list[Times]:
+        """Milliseconds on the first ``width`` devices at once, each paired with those on the first device alone.
 
-        Rounds of both kinds take turns. Only if devices are cores.
-        """
-        raise NotImplementedError
-
-    def time_wide_merges(self, width: int, merges: Sequence[int], rounds: int, warmup: int) -> list[Pairs]:
-        """Milliseconds of prepared merges on the first ``width`` devices at once, each paired with its operators.
-
-        The operators run one after another on the first device alone. Rounds of both kinds take turns. Only if devices
-        are cores.
+        There the operators of a merge run one after another. Rounds of both kinds take turns. Only if devices are
+        cores.
         """
         raise NotImplementedError
 

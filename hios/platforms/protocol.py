@@ -1,21 +1,21 @@
-"""What a platform is: the modules in its folder, and the functions that each of them offers.
+"""What a platform is: its parts, and the functions that the module of each offers.
 
-The folder of platform NAME has these modules:
+The entry of a platform in `hios.platforms.PLATFORMS` names the module in its folder for each part:
 
-===================== ============== =========================================================================
-module                protocol       imported by
-===================== ============== =========================================================================
-``NAME_platform``     `Platform`     all commands that name the platform; imports nothing heavy at its top
-``NAME_measuring``    `Measuring`    ``hios profile``
-``NAME_predicting``   `Predicting`   ``hios profile``, in place of ``NAME_measuring`` if nothing can run on it
-``NAME_executing``    `Executing`    ``hios execute``; absent if nothing can run on it
-``NAME_distributing`` `Distributing` ``hios distribute``; absent if ``NAME_platform`` lists no transports
-``NAME_reporting``    `Reporting`    ``hios report``
-===================== ============== =========================================================================
+================ ============== ==============================================================================
+part             protocol       imported by
+================ ============== ==============================================================================
+``platform``     `Platform`     all commands that name the platform; imports nothing heavy at its top
+``measuring``    `Measuring`    ``hios profile``
+``predicting``   `Predicting`   ``hios profile``, in place of ``measuring`` if nothing can run on it
+``executing``    `Executing`    ``hios execute``; absent if nothing can run on it
+``distributing`` `Distributing` ``hios distribute``; absent if there are no transports (``Platform.TRANSPORTS``)
+``reporting``    `Reporting`    ``hios report``
+================ ============== ==============================================================================
 
-Reach them through `hios.platforms` (``find``, ``describe``, ``measuring``, ...), by the platform's name.
-``NAME_platform`` must import none of the others, so that an edit of the code that executes schedules does not measure
-everything again (`hios.sources`).
+Reach them through `hios.platforms` (``find``, ``describe``, ``measuring``, ...), by the platform's name. The module of
+``platform`` must import none of those that execute or report, and share no file with them where costs are measured, so
+that an edit of them does not measure everything again (`hios.sources`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class Platform(Protocol):
-    """Module ``NAME_platform``: the devices, and what they can do. Its properties are module constants."""
+    """Part ``platform``: the devices, and what they can do. Its properties are module constants."""
 
     @property
     def VIRTUAL(self) -> bool:  # noqa: N802 - a constant
@@ -90,7 +90,7 @@ class Platform(Protocol):
 
 
 class Measuring(Protocol):
-    """Module ``NAME_measuring``: costs by measurement."""
+    """Part ``measuring``: costs by measurement."""
 
     def environment(self, description: Description) -> Mapping[str, object]:
         """The measurement environment: part of the keys under which measurements are cached."""
@@ -107,7 +107,7 @@ class Measuring(Protocol):
 
 
 class Predicting(Protocol):
-    """Module ``NAME_predicting``: costs without running anything."""
+    """Part ``predicting``: costs without running anything."""
 
     def costs(self, graph: Graph, description: Description) -> CostsFile:
         """Predicted costs; ``hios.profiling.predict`` adds graph and platform."""
@@ -124,7 +124,7 @@ class Predicting(Protocol):
 
 
 class Executing(Protocol):
-    """Module ``NAME_executing``: running schedules on the devices of one node."""
+    """Part ``executing``: running schedules on the devices of one node."""
 
     def most_threads(self, description: Description) -> int:
         """Threads inside operators of a device that has the cores of all devices; 1 if devices are not cores."""
@@ -173,7 +173,7 @@ class Executing(Protocol):
 
 
 class Distributing(Protocol):
-    """Module ``NAME_distributing``: the device of one rank."""
+    """Part ``distributing``: the device of one rank."""
 
     def device(self, local_rank: int) -> RankDevice:
         """The device that a rank computes on.
@@ -194,7 +194,7 @@ class Distributing(Protocol):
 
 
 class Reporting(Protocol):
-    """Module ``NAME_reporting``: a description of the devices for the report."""
+    """Part ``reporting``: a description of the devices for the report."""
 
     def facts(self, description: Description) -> dict[str, str]:
         """Rows for the report: labels and texts."""

@@ -220,16 +220,16 @@ _Types = tuple[list[TensorType], list[TensorType]]
 
 def _onnx(program: str, parallel: bool) -> tuple[Callable[..., Any], _Types]:
     from hios.frontends import onnx_file
-    from hios.frontends.onnx_session import Session
+    from hios.frontends.onnx_session import OnnxSession
 
     graph = onnx_file.load(program).graph
-    session = Session(program, threads=_threads(), parallel=parallel)
+    session = OnnxSession(program, threads=_threads(), parallel=parallel)
     return session, onnx_file.interface(graph, session)
 
 
 def _exported(program: str, loaded: ExportedProgram, parallel: bool) -> Callable[..., Any]:
     """A program of torch.export in ONNX Runtime."""
-    from hios.frontends.onnx_session import Session
+    from hios.frontends.onnx_session import OnnxSession
 
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     try:
@@ -240,7 +240,7 @@ def _exported(program: str, loaded: ExportedProgram, parallel: bool) -> Callable
         content = exported.model_proto.SerializeToString()
     except Exception as error:  # the exporter raises many types of errors
         raise PlatformError(f"{program}: torch.onnx.export cannot export it: {first_line(error)}") from error
-    return Session(program, content, threads=_threads(), parallel=parallel)
+    return OnnxSession(program, content, threads=_threads(), parallel=parallel)
 
 
 def _in_openvino(program: str, loaded: ExportedProgram) -> Callable[..., Any]:
@@ -248,7 +248,7 @@ def _in_openvino(program: str, loaded: ExportedProgram) -> Callable[..., Any]:
     from hios.frontends import openvino  # optional dependency
 
     try:
-        return openvino.Session(openvino.converted(loaded, program), threads=_threads(), name=program)
+        return openvino.OpenVinoSession(openvino.converted(loaded, program), threads=_threads(), name=program)
     except UnsupportedError as error:
         raise PlatformError(str(error)) from error
 

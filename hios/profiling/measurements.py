@@ -8,6 +8,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count as counter
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from hios.formats.costs_file import BlockResources
 from hios.formats.probe_record import ProfileProbe, Speed
 from hios.graph import Graph
 from hios.kernels.signature import signatures
-from hios.platforms.device_timer import DeviceTimer, Merge, Stage
+from hios.platforms.device_timer import DeviceTimer, Merge, Quantity, Stage
 from hios.platforms.probe_schedule import ProbeSchedule
 from hios.profiling.measurement_cache import MOST_DRIFT, RECHECK_ROUNDS, Cache, Measured, now
 from hios.profiling.sampling import CHUNK, Effort, sample
@@ -29,8 +30,7 @@ _WARMUP, _AGAIN = 3, 1
 #: Stages or merges in a batch, and its maximum duration in seconds: the deadline is checked between batches.
 _BATCH, _BATCH_S = 100, 5.0
 
-_Key = TypeVar("_Key", Stage, Merge)
-_Samples = dict[Merge, list[float]]
+_Key = TypeVar("_Key", str, Stage, Merge)
 
 
 @dataclass
@@ -93,6 +93,24 @@ class Session:
         cached = self.cache.get(kind, what)
         return cached if cached is not None and len(cached.samples) >= effort.repeats else None
 
+    def keep(self, kind: str, what: Any, samples: Sequence[float], speed: Speed | None = None) -> Measured:
+        """What was measured just now, after adding it to the cache."""
+        measured = Measured(samples, now(), speed=speed)
+        self.cache.put(kind, what, measured)
+        return measured
+
+    def ratios(
+        self, quantities: Mapping[_Key, Quantity], keys: list[_Key], rounds: int, width: int = 1
+    ) -> dict[_Key, list[float]]:
+        """Times together over times one after another; on several devices over times on one."""
+        self.probe.take_if_due()
+        chosen = [quantities[key] for key in keys]
+        if width > 1:
+            times = self.timer.time_wide(width, chosen, rounds, _AGAIN)
+        else:
+            times = self.timer.time(next(self.turns) % self._devices, chosen, rounds, _AGAIN)
+        return {key: [together / apart for together, apart in own] for key, own in zip(keys, times, strict=True)}
+
     def measure_operators(self, deadline: float) -> None:
         """t(v), in rounds that follow the order of the network."""
         effort = Effort(self.repeats, deadline)
@@ -119,8 +137,7 @@ class Session:
         self.probe.take_at_end()
         speed = drift.speed(self.probe.samples)
         for operator, own in samples.items():
-            self.operators[operator] = Measured(own, now(), speed=speed)
-            self.cache.put("operator", self._signature[operator], self.operators[operator])
+            self.operators[operator] = self.keep("operator", self._signature[operator], own, speed)
 
     def profiled(self) -> ProfileProbe | None:
         """Speed of the machine while t(v) was measured, weighted by the share of each operator in the network.
@@ -158,10 +175,9 @@ class Session:
     def _rounds(self, operators: Sequence[str], rounds: int) -> dict[str, list[float]]:
         self.probe.take_if_due()
         turn = next(self.turns)
-        return self.timer.time_operators(turn % self._devices, operators, rounds, self._warmup(turn))
-
-    def _warmup(self, turn: int) -> int:
-        return _WARMUP if turn < self._devices else _AGAIN
+        warmup = _WARMUP if turn < self._devices else _AGAIN
+        times = self.timer.time(turn % self._devices, operators, rounds, warmup)
+        return {operator: [time_ms for (time_ms,) in own] for operator, own in zip(operators, times, strict=True)}
 
     def _is_as_before(self) -> bool:
         """Whether cached operators still take as long as before; records the drift."""
@@ -187,6 +203,27 @@ class Session:
                 filled += bytes_of[before]
         return [operator for operator in order if operator in chosen]
 
+    def measure_wide(self, widths: Sequence[int], deadline: float) -> None:
+        """t(v, k) over t(v) of all operators that are measured, for every width k.
+
+        Rounds over the whole network on k devices and on the first of them alone take turns, so that the machine's
+        drift cancels in their ratio, and an operator finds the caches as the others leave them.
+        """
+        operators, effort = self._measured, Effort(self.repeats, deadline)
+        self.load(dict.fromkeys(operators, 1))
+        for width in widths:
+            what = {operator: {"operator": self.digest[operator], **self.timer.ends(width)} for operator in operators}
+            known = {operator: self.known("wide", what[operator], effort) for operator in operators}
+            if all(entry is not None and effort.is_settled(entry.samples) for entry in known.values()):
+                self.wide |= {(width, operator): entry for operator, entry in known.items() if entry is not None}
+                continue
+            run = partial(self.ratios, {operator: operator for operator in operators}, width=width)
+            title = f"measuring the {len(operators)} operators that differ on {width} devices at once"
+            with Meter(len(operators) * effort.repeats, title, "runs", effort.deadline) as meter:
+                samples = sample(operators, run, effort, meter, whole=True)
+            for operator, own in samples.items():
+                self.wide[width, operator] = self.keep("wide", what[operator], own)
+
     def measure_stages(self, asked: StageRequests, deadline: float) -> None:
         """t(S) of the stages that are not cached, in random order, so that a deadline leaves a fair sample."""
         effort = Effort(self.repeats, deadline)
@@ -201,24 +238,13 @@ class Session:
         for stage in stages:
             needed |= Counter(operator for group in stage for operator in group)
         self.load(needed)
-
-        def run(keys: list[Stage], rounds: int) -> dict[Stage, list[float]]:
-            self.probe.take_if_due()
-            device = next(self.turns) % self._devices
-            times = self.timer.time_stages(device, keys, rounds, _AGAIN)
-            return dict(zip(keys, map(_ratios, times), strict=True))
-
-        batches = self.batches(stages, members)
         what = f"measuring {'a sample of ' if short else ''}{len(stages)} stages that differ"
-        with Meter(len(stages) * effort.repeats, what, "runs", deadline) as meter:
-            later = len(stages)
-            for batch in batches:
-                later -= len(batch)
-                for stage, own in sample(batch, run, repeating, meter, later=later * effort.repeats).items():
-                    self.stages[stage] = Measured(own, now())
-                    self.cache.put("stage", self.digests("stage", stage), self.stages[stage])
-                if effort.is_over():
-                    break
+        members_of = dict(zip(stages, members, strict=True))
+        measured = self._in_batches(
+            what, members_of, lambda batch: {stage: stage for stage in batch}, effort, repeating
+        )
+        for stage, own in measured:
+            self.stages[stage] = self.keep("stage", self._digests("stage", stage), own)
 
     def measure_merges(self, asked: StageRequests, deadline: float) -> None:
         """Times of the merges that are not cached, measured like stages."""
@@ -226,23 +252,62 @@ class Session:
         merges = self._open("merge", set(asked.merges.values()), self.merges, effort)
         if not merges or effort.is_over():
             return
-
-        def run(keys: list[Merge], rounds: int) -> dict[Merge, list[float]]:
-            self.probe.take_if_due()
-            device, numbers = next(self.turns) % self._devices, [place[key] for key in keys]
-            times = self.timer.time_merges(device, numbers, rounds, _AGAIN)
-            return dict(zip(keys, map(_ratios, times), strict=True))
-
         what = f"measuring {len(merges)} merges that differ"
-        with Meter(len(merges) * effort.repeats, what, "runs", deadline) as meter:
-            later = len(merges)
-            for batch in self.batches(merges, merges):
+        for merge, own in self._merges_in_batches(what, merges, asked, effort):
+            self.merges[merge] = self.keep("merge", self._digests("merge", merge), own)
+
+    def measure_wide_merges(self, asked: StageRequests, widths: Sequence[int], deadline: float) -> None:
+        """Times of merges on k devices over those of their operators one after another on one, for every width k.
+
+        Of the merges that are asked for, those that were measured on one device.
+        """
+        merges = sorted(self.merges.keys() & set(asked.merges.values()))
+        effort = Effort(self.repeats, deadline)
+        for width in widths:
+            what = {merge: {"merge": self._digests("merge", merge), **self.timer.ends(width)} for merge in merges}
+            known = {merge: self.known("wide_merge", what[merge], effort) for merge in merges}
+            self.wide_merges |= {(width, merge): entry for merge, entry in known.items() if entry is not None}
+            needed = [m for m, entry in known.items() if entry is None or not effort.is_settled(entry.samples)]
+            if not needed or effort.is_over():
+                continue
+            title = f"measuring the {len(needed)} merges that differ on {width} devices at once"
+            for merge, own in self._merges_in_batches(title, needed, asked, effort, width):
+                self.wide_merges[width, merge] = self.keep("wide_merge", what[merge], own)
+
+    def _merges_in_batches(
+        self, what: str, merges: list[Merge], asked: StageRequests, effort: Effort, width: int = 1
+    ) -> Iterator[tuple[Merge, list[float]]]:
+        def load(batch: list[Merge]) -> dict[Merge, Quantity]:
+            self.timer.load_merges([asked.merge_of(alike) for alike in batch])
+            return {alike: number for number, alike in enumerate(batch)}
+
+        return self._in_batches(what, {merge: merge for merge in merges}, load, effort, effort, width)
+
+    def _in_batches(
+        self,
+        what: str,
+        operators: Mapping[_Key, Sequence[str]],
+        load: Callable[[list[_Key]], Mapping[_Key, Quantity]],
+        effort: Effort,
+        repeating: Effort,
+        width: int = 1,
+    ) -> Iterator[tuple[_Key, list[float]]]:
+        """Ratios of stages or merges, measured in batches until the deadline.
+
+        Args:
+            what: says what is measured.
+            operators: of each stage or merge.
+            load: prepares a batch; returns what the timer calls each of it.
+            effort: how often.
+            repeating: how often within a batch.
+            width: number of devices at once.
+        """
+        with Meter(len(operators) * effort.repeats, what, "runs", effort.deadline) as meter:
+            later = len(operators)
+            for batch in self._batches(operators):
                 later -= len(batch)
-                place = {alike: number for number, alike in enumerate(batch)}
-                self.timer.load_merges([asked.merge_of(alike) for alike in batch])
-                for merge, own in sample(batch, run, effort, meter, later=later * effort.repeats).items():
-                    self.merges[merge] = Measured(own, now())
-                    self.cache.put("merge", self.digests("merge", merge), self.merges[merge])
+                run = partial(self.ratios, load(batch), width=width)
+                yield from sample(batch, run, repeating, meter, later=later * effort.repeats).items()
                 if effort.is_over():
                     break
 
@@ -253,7 +318,7 @@ class Session:
         """
         new = sorted(asked - known.keys())
         for key in new:
-            if (cached := self.known(kind, self.digests(kind, key), effort)) is not None:
+            if (cached := self.known(kind, self._digests(kind, key), effort)) is not None:
                 known[key] = cached
         absent = [key for key in new if key not in known]
         uncertain = [key for key in new if key in known and not effort.is_settled(known[key].samples)]
@@ -261,17 +326,17 @@ class Session:
             random.Random(0).shuffle(keys)
         return absent + uncertain
 
-    def digests(self, kind: str, key: Any) -> list[Any]:
+    def _digests(self, kind: str, key: Any) -> list[Any]:
         """A stage or merge by the signatures of its operators, in an order that does not depend on their names."""
         if kind == "merge":
             return sorted(self.digest[operator] for operator in key)
         return sorted([self.digest[operator] for operator in group] for group in key)
 
-    def batches(self, items: list[_Key], operators: Sequence[Sequence[str]]) -> list[list[_Key]]:
-        """The items in batches of a few seconds each, so that the deadline is kept."""
+    def _batches(self, operators: Mapping[_Key, Sequence[str]]) -> list[list[_Key]]:
+        """Stages or merges in batches of a few seconds each, so that the deadline is kept."""
         batches: list[list[_Key]] = []
         seconds, alone = 0.0, self.median_ms()
-        for item, own in zip(items, operators, strict=True):
+        for item, own in operators.items():
             if not batches or len(batches[-1]) >= _BATCH or seconds >= _BATCH_S:
                 batches.append([])
                 seconds = 0.0
@@ -283,10 +348,6 @@ class Session:
         """Seconds for the smallest number of repeats, each run once concurrently and once sequentially."""
         each_ms = max(sum(map(alone.__getitem__, operators)), self.timer.least_ms)
         return 2 * self.repeats * (1 + _AGAIN / CHUNK) * each_ms / 1000
-
-
-def _ratios(pairs: Sequence[tuple[float, float]]) -> list[float]:
-    return [together / apart for together, apart in pairs]
 
 
 def check_widths(widths: Sequence[int], devices: int) -> None:
@@ -301,80 +362,3 @@ def check_widths(widths: Sequence[int], devices: int) -> None:
             raise PlatformError(f"widths: found {width}; allowed: {allowed}")
     if len(set(widths)) < len(widths):
         raise PlatformError(f"widths: found {', '.join(map(str, widths))}; allowed: each number once")
-
-
-def measure_wide(session: Session, widths: Sequence[int], deadline: float) -> None:
-    """t(v, k) over t(v) of all operators that are measured, for every width k.
-
-    Rounds over the whole network on k devices and on the first of them alone take turns, so that the machine's drift
-    cancels in their ratio, and an operator finds the caches as the others leave them.
-    """
-    operators = list(
-        dict.fromkeys(session.stand_in[session.graph.operators[number].id] for number in session.graph.order)
-    )
-    session.load(dict.fromkeys(operators, 1))
-    for width in widths:
-        effort = Effort(session.repeats, deadline)
-        what = {operator: {"operator": session.digest[operator], **session.timer.ends(width)} for operator in operators}
-        known = {operator: session.known("wide", what[operator], effort) for operator in operators}
-        if all(entry is not None and effort.is_settled(entry.samples) for entry in known.values()):
-            session.wide |= {(width, operator): entry for operator, entry in known.items() if entry is not None}
-            continue
-        for operator, own in _wide_ratios(session, operators, width, effort).items():
-            session.wide[width, operator] = Measured(own, now())
-            session.cache.put("wide", what[operator], session.wide[width, operator])
-
-
-def measure_wide_merges(session: Session, asked: StageRequests, widths: Sequence[int], deadline: float) -> None:
-    """Times of merges on k devices over those of their operators one after another on one, for every width k.
-
-    Of the merges that are asked for, those that were measured on one device.
-    """
-    merges = sorted(session.merges.keys() & set(asked.merges.values()))
-    for width in widths:
-        effort = Effort(session.repeats, deadline)
-        what = {merge: {"merge": session.digests("merge", merge), **session.timer.ends(width)} for merge in merges}
-        known = {merge: session.known("wide_merge", what[merge], effort) for merge in merges}
-        session.wide_merges |= {(width, merge): entry for merge, entry in known.items() if entry is not None}
-        needed = [m for m, entry in known.items() if entry is None or not effort.is_settled(entry.samples)]
-        if not needed or effort.is_over():
-            continue
-        with Meter(
-            len(needed) * effort.repeats,
-            f"measuring the {len(needed)} merges that differ on {width} devices at once",
-            "runs",
-            deadline,
-        ) as meter:
-            later = len(needed)
-            for batch in session.batches(needed, needed):
-                later -= len(batch)
-                session.timer.load_merges([asked.merge_of(alike) for alike in batch])
-                samples = sample(batch, _merges_on(session, width, batch), effort, meter, later=later * effort.repeats)
-                for merge, own in samples.items():
-                    session.wide_merges[width, merge] = Measured(own, now())
-                    session.cache.put("wide_merge", what[merge], session.wide_merges[width, merge])
-                if effort.is_over():
-                    break
-
-
-def _merges_on(session: Session, width: int, batch: list[Merge]) -> Callable[[list[Merge], int], _Samples]:
-    """What measures loaded merges on several devices."""
-    place = {alike: number for number, alike in enumerate(batch)}
-
-    def run(keys: list[Merge], rounds: int) -> _Samples:
-        session.probe.take_if_due()
-        pairs = session.timer.time_wide_merges(width, [place[key] for key in keys], rounds, 1)
-        return {key: [wide / apart for wide, apart in own] for key, own in zip(keys, pairs, strict=True)}
-
-    return run
-
-
-def _wide_ratios(session: Session, operators: list[str], width: int, effort: Effort) -> dict[str, list[float]]:
-    def run(keys: list[str], rounds: int) -> dict[str, list[float]]:
-        session.probe.take_if_due()
-        pairs = session.timer.time_wide(width, keys, rounds, 1)
-        return {operator: [wide / narrow for wide, narrow in own] for operator, own in pairs.items()}
-
-    what = f"measuring the {len(operators)} operators that differ on {width} devices at once"
-    with Meter(len(operators) * effort.repeats, what, "runs", effort.deadline) as meter:
-        return sample(operators, run, effort, meter, whole=True)

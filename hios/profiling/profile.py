@@ -35,7 +35,7 @@ from hios.platforms.device_timer import Merge
 from hios.profiling import contention, transfers
 from hios.profiling.contention import Contention
 from hios.profiling.measurement_cache import Cache, Measured
-from hios.profiling.measurements import Session, check_widths, measure_wide, measure_wide_merges
+from hios.profiling.measurements import Session, check_widths
 from hios.profiling.stage_requests import StageRequests
 from hios.schedulers import find
 from hios.statistics import FEWEST, PRECISION, interval, is_precise, spread
@@ -120,14 +120,14 @@ def _measured(
     with memory_file(graph.to_bytes()) as path, measuring.timer(graph, path, platform, widths) as timer:
         session = Session(graph, timer, repeats, kept)
         session.measure_operators(began + _OPERATORS * budget_s)
-        measure_wide(session, widths, began + _WIDE * budget_s)
+        session.measure_wide(widths, began + _WIDE * budget_s)
         transfers.measure_transfers(session, began + _TRANSFERS * budget_s)
         contention.measure_corun(session, began + _CORUN * budget_s)
         asked = StageRequests(graph, session.stand_in)
         if widths:
             asked.ask_merges()
             session.measure_merges(asked, _share_of_rest(_MERGES, began + budget_s))
-            measure_wide_merges(session, asked, widths, _share_of_rest(_MERGES, began + budget_s))
+            session.measure_wide_merges(asked, widths, _share_of_rest(_MERGES, began + budget_s))
         for _ in range(_STAGE_PASSES):
             before = len(asked.stages) + len(asked.merges)
             asked.ask(algorithms, timer.devices, Costs.of(_costs(session, asked)))

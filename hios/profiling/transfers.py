@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hios.costs import LinkModel
-from hios.profiling.measurement_cache import Measured, now
 from hios.profiling.measurements import Session
 from hios.profiling.sampling import Effort, sample
 from hios.progress import Meter
@@ -40,8 +39,7 @@ def measure_transfers(session: Session, deadline: float) -> None:
     with Meter(len(needed) * effort.repeats, "measuring transfers", "runs", effort.deadline) as meter:
         samples = sample(needed, run, effort, meter)
     for size, own in samples.items():
-        session.transfers[size] = Measured(own, now())
-        session.cache.put("transfer", what[size], session.transfers[size])
+        session.transfers[size] = session.keep("transfer", what[size], own)
 
 
 #: The smallest transfer that a link is fitted to, in bytes, and the factor between sizes added to those of edges.

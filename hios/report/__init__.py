@@ -87,18 +87,15 @@ def write_report(
     if Path(output).resolve() in [path.resolve() for path in places.values()]:
         raise ArtifactError(f"{output}: named for the page, and it is the place of a table; name another")
     # Make everything before writing: bad input must not leave a new page next to old tables.
-    drawn = _figures(figures, Path(output)) if isinstance(figures, Path) else figures
+    if isinstance(figures, Path):
+        from hios.report.paper_figures import read_figures
+
+        figures = read_figures(figures, Path(output))
     served = [] if serving is None else read_serving(serving)
-    made = _read(list(map(Path, directories)), schedules, provenance, drawn, served, processes)
+    made = _read(list(map(Path, directories)), schedules, provenance, figures, served, processes)
     made.write(output)
     for name, text in made.files().items():
         _write(places[name], text)
-
-
-def _figures(folder: Path, page: Path) -> PaperFigures:
-    from hios.report.paper_figures import read_figures
-
-    return read_figures(folder, page)
 
 
 @dataclass(frozen=True)
@@ -194,12 +191,7 @@ def _write(path: str | Path, text: str) -> None:
 
 
 def write_schedule(schedule: Schedule, output: Path, types: Mapping[str, str]) -> None:
-    """Write a page with the Gantt chart of one schedule, self-contained like the report.
-
-    Args:
-        schedule: what schedule.json holds.
-        output: the HTML page.
-        types: type of every operator, for colors; empty if unknown.
+    """Write a page with the Gantt chart of one schedule, self-contained like the report, in colors of ``types`` if any.
 
     Raises:
         ArtifactError: the page cannot be written.
@@ -207,9 +199,7 @@ def write_schedule(schedule: Schedule, output: Path, types: Mapping[str, str]) -
     artifacts.require_writable(output)
     from hios.report.page import render_schedule
 
-    text = render_schedule(schedule, types)
-    with artifacts.replacing(output) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="")
+    _write(output, render_schedule(schedule, types))
 
 
 def write_picture(graph: Graph, output: Path) -> str:
@@ -242,6 +232,5 @@ def write_picture(graph: Graph, output: Path) -> str:
         view = {**words(picture), "svg": svg(picture)}
         legend = type_counts(operator.type for operator in graph.operators)
         text = filled("graph.html.j2", name=graph.name, picture=view, legend=legend)
-    with artifacts.replacing(output) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="")
+    _write(output, text)
     return f"{size(picture)}; {picture.plan.width:.0f} x {picture.plan.height:.0f} pixels"

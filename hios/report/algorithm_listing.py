@@ -15,11 +15,9 @@ _FOR_CALLERS = ("Args:", "Returns:", "Raises:", "Attributes:")
 
 
 def listing(width: int, problems: Iterable[str] = ()) -> str:
-    """Every registered algorithm with a line on what it does and one on where it comes from.
+    """Every registered algorithm with a line on what it does and one on where it comes from, wrapped at a width.
 
-    Args:
-        width: columns at which lines are wrapped.
-        problems: why algorithms of other distributions are missing, a line each.
+    ``problems`` say why algorithms of other distributions are missing.
     """
     indent = max(map(len, ALGORITHMS)) + 2
     lines = []

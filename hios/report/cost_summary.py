@@ -20,11 +20,7 @@ class CostEntry(NamedTuple):
 
 
 def cost_summary(costs: CostsFile) -> list[CostEntry]:
-    """Everything that costs.json states on how it was measured and on its models; handwritten files state less.
-
-    Args:
-        costs: what costs.json holds.
-    """
+    """Everything that costs.json states on how it was measured and on its models; handwritten files state less."""
     return [
         _operators(costs),
         *_probe(costs),
@@ -159,11 +155,7 @@ def _link(costs: CostsFile) -> Iterator[CostEntry]:
 
 
 def profile_summary(costs: CostsFile) -> str:
-    """What costs.json holds, in one line: numbers of operators, stages, merges and transfers, and the sum of t(v).
-
-    Args:
-        costs: what the profiler made.
-    """
+    """What costs.json holds, in one line: numbers of operators, stages, merges and transfers, and the sum of t(v)."""
     transfers = 0 if isinstance(costs.transfers, LinkModel) else len(costs.transfers)
     predicted = "" if (words := predicted_for(costs.platform)) is None else f"{words}; "
     total_ms = sum(entry.time_ms for entry in costs.operators.values())
@@ -174,11 +166,7 @@ def profile_summary(costs: CostsFile) -> str:
 
 
 def profile_details(costs: CostsFile) -> list[str]:
-    """How much was measured, how much came from the cache, and how precise both are: a line each.
-
-    Args:
-        costs: what the profiler made.
-    """
+    """How much was measured, how much came from the cache, and how precise both are: a line each."""
     parts = [
         *([] if costs.profile is None else _profile_effort(costs.profile)),
         *_not_kept(costs),

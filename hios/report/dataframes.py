@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,43 +16,29 @@ from hios.formats.costs_file import CostsFile, MergeCost, OperatorCost, StageCos
 from hios.graph import Graph
 from hios.problem import Problem
 from hios.report.environment import is_virtual
-from hios.report.model_results import ModelResults, read_model
+from hios.report.model_results import ModelResults, read_model, told_apart
 from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, operator_rows, prediction_rows, table
 from hios.schedule import Placement, Schedule
 
-#: The data types of columns; the others are text.
-_TYPES: Mapping[str, str] = {
-    **dict.fromkeys(("devices", "device", "stream", "stage", "width", "threads", "runs", "repeats"), "Int64"),
-    **dict.fromkeys(("measured_median_ms", "measured_p20_ms", "measured_p80_ms", "predicted_ms"), "float64"),
-    **dict.fromkeys(("predicted_lower_bound_ms", "scheduling_time_s", "largest_difference"), "float64"),
-    **dict.fromkeys(("speedup", "speedup_low", "speedup_high", "share_of_ceiling"), "float64"),
-    **dict.fromkeys(("throughput_ratio", "prediction_error", "utilization", "flops", "bytes"), "float64"),
-    **dict.fromkeys(("time_ms", "p20_ms", "p80_ms", "low_ms", "high_ms", "start_ms", "finish_ms"), "float64"),
-    **dict.fromkeys(("drift", "drift_low", "drift_high", "error_beyond_drift"), "float64"),
-    "virtual": "boolean",
+#: Columns of the data frames with their data types; those of operators are the columns of operators.csv and one more.
+_LATENCIES = {name: column.dtype for name, column in LATENCY_COLUMNS.items()}
+_OPERATORS = {
+    **dict.fromkeys(("model", "operator", "type"), "string"),
+    **dict.fromkeys(("time_ms", "p20_ms", "p80_ms", "utilization", "flops", "bytes"), "float64"),
     "predicted_only": "boolean",
-    "groups": "object",
 }
-
-_PLACEMENT_COLUMNS = (
-    "model",
-    "label",
-    "times",
-    "operator",
-    "device",
-    "stream",
-    "stage",
-    "start_ms",
-    "finish_ms",
-    "width",
-)
-_OPERATOR_COLUMNS = (
-    *("model", "operator", "type", "time_ms", "p20_ms", "p80_ms", "utilization", "flops", "bytes", "predicted_only"),
-)
-_COST_COLUMNS = (
-    *("model", "kind", "operator", "source", "target", "groups"),
-    *("time_ms", "p20_ms", "p80_ms", "low_ms", "high_ms", "repeats"),
-)
+_PLACEMENTS = {
+    **dict.fromkeys(("model", "label", "times", "operator"), "string"),
+    **dict.fromkeys(("device", "stream", "stage"), "Int64"),
+    **dict.fromkeys(("start_ms", "finish_ms"), "float64"),
+    "width": "Int64",
+}
+_COSTS = {
+    **dict.fromkeys(("model", "kind", "operator", "source", "target"), "string"),
+    "groups": "object",
+    **dict.fromkeys(("time_ms", "p20_ms", "p80_ms", "low_ms", "high_ms"), "float64"),
+    "repeats": "Int64",
+}
 
 
 @dataclass(frozen=True)
@@ -142,16 +127,12 @@ def load_results(folder: str | Path) -> Results:
             f"{folder}: found no graph.json in it or in its folders; allowed: the results folder of the pipeline, or "
             "the folder of a network in it"
         )
-    read = [_read(directory) for directory in directories]
-    count = Counter(model.name for model in read)
-    models = [
-        (model.name if count[model.name] == 1 else f"{model.name} ({model.directory.name})", model) for model in read
-    ]
+    models = told_apart(directories, [_read(directory) for directory in directories])
     return Results(
-        latencies=_frame(LATENCY_COLUMNS, (row for name, model in models for row in _latencies(name, model))),
-        operators=_frame(_OPERATOR_COLUMNS, (row for name, model in models for row in _operators(name, model))),
-        placements=_frame(_PLACEMENT_COLUMNS, (row for name, model in models for row in _placements(name, model))),
-        costs=_frame(_COST_COLUMNS, (row for name, model in models for row in _costs(name, model))),
+        latencies=_frame(_LATENCIES, models, _latencies),
+        operators=_frame(_OPERATORS, models, _operators),
+        placements=_frame(_PLACEMENTS, models, _placements),
+        costs=_frame(_COSTS, models, _costs),
     )
 
 
@@ -167,54 +148,55 @@ def _read(directory: Path) -> _Folder:
     return _Folder(graph.name or directory.resolve().name, directory, graph, costs, None, schedules)
 
 
-def _frame(columns: Iterable[str], rows: Iterable[Row]) -> pd.DataFrame:
-    frame = table(list(columns), rows)
-    return frame.astype({column: _TYPES.get(column, "string") for column in frame.columns})
+def _frame(
+    columns: Mapping[str, str], models: Sequence[_Folder], rows_of: Callable[[_Folder], Iterable[Row]]
+) -> pd.DataFrame:
+    return table(columns, (row | {"model": model.name} for model in models for row in rows_of(model))).astype(columns)
 
 
-def _latencies(name: str, model: _Folder) -> Iterator[Row]:
+def _latencies(model: _Folder) -> Iterator[Row]:
     if model.run is None:
-        rows, platform = prediction_rows(name, model.schedules, model.costs), model.costs.platform
+        rows, platform = prediction_rows(model.name, model.schedules, model.costs), model.costs.platform
     else:
         rows, platform = latency_rows(model.run), model.run.run.platform
     virtual = platform is not None and is_virtual(platform)
     for row in rows:
-        yield row | {"model": name, "virtual": virtual, "predicted_only": bool(row.get("predicted_only"))}
+        yield row | {"virtual": virtual, "predicted_only": bool(row.get("predicted_only"))}
 
 
-def _operators(name: str, model: _Folder) -> Iterator[Row]:
-    for row in operator_rows(name, model.graph, model.costs):
+def _operators(model: _Folder) -> Iterator[Row]:
+    for row in operator_rows(model.name, model.graph, model.costs):
         yield row | {
             "utilization": model.costs.operators[row["operator"]].utilization or 1.0,
             "predicted_only": bool(row["predicted_only"]),
         }
 
 
-def _placements(name: str, model: _Folder) -> Iterator[Row]:
+def _placements(model: _Folder) -> Iterator[Row]:
     for label, schedule in model.schedules.items():
-        yield from _rows(name, label, "predicted", schedule.placements)
+        yield from _rows(label, "predicted", schedule.placements)
     for result in () if model.run is None else model.run.run.results:
-        yield from _rows(name, result.label, "predicted", result.predicted)
-        yield from _rows(name, result.label, "measured", result.measured)
+        yield from _rows(result.label, "predicted", result.predicted)
+        yield from _rows(result.label, "measured", result.measured)
 
 
-def _rows(name: str, label: str, times: str, placements: Iterable[Placement]) -> Iterator[Row]:
+def _rows(label: str, times: str, placements: Iterable[Placement]) -> Iterator[Row]:
     for placement in placements:
         width = len(placement.held_devices)
-        yield {"model": name, "label": label, "times": times, **msgspec.structs.asdict(placement), "width": width}
+        yield {"label": label, "times": times, **msgspec.structs.asdict(placement), "width": width}
 
 
-def _costs(name: str, model: _Folder) -> Iterator[Row]:
+def _costs(model: _Folder) -> Iterator[Row]:
     for operator, entry in model.costs.operators.items():
-        yield {"model": name, "kind": "operator", "operator": operator, **_times(entry)}
+        yield {"kind": "operator", "operator": operator, **_times(entry)}
     for transfer in _transfers(model):
         ends = {"source": transfer.source, "target": transfer.target}
-        yield {"model": name, "kind": "transfer", **ends, **_times(transfer)}
+        yield {"kind": "transfer", **ends, **_times(transfer)}
     for stage in model.costs.stages or ():
-        yield {"model": name, "kind": "stage", "groups": stage.groups, **_times(stage)}
+        yield {"kind": "stage", "groups": stage.groups, **_times(stage)}
     for merge in model.costs.merges or ():
         groups = tuple((operator,) for operator in merge.operators)
-        yield {"model": name, "kind": "merge", "groups": groups, **_times(merge)}
+        yield {"kind": "merge", "groups": groups, **_times(merge)}
 
 
 def _transfers(model: _Folder) -> Iterable[TransferCost]:

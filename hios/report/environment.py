@@ -75,8 +75,9 @@ def facts(models: Sequence[ModelResults]) -> list[tuple[str, str]]:
 
 def _described(model: ModelResults) -> dict[str, str]:
     run = model.run
+    measured_at = run.measured_at and f"{datetime.fromisoformat(run.measured_at):%Y-%m-%d %H:%M} UTC"
     return {
-        "Measured": _date(run),
+        "Measured": measured_at or _UNKNOWN,
         "Input": input_text(model.graph),
         **hardware(run.platform),
         "Runs of every competitor": f"{run.runs} measured, after {run.warmup} to warm up",
@@ -84,12 +85,6 @@ def _described(model: ModelResults) -> dict[str, str]:
         "Outputs compared with": _check(run),
         _LAST: ", ".join(f"{name} {version}" for name, version in sorted(run.versions.items())) or _UNKNOWN,
     }
-
-
-def _date(run: Run) -> str:
-    if run.measured_at is None:
-        return _UNKNOWN
-    return f"{datetime.fromisoformat(run.measured_at):%Y-%m-%d %H:%M} UTC"
 
 
 def input_text(graph: Graph) -> str:
@@ -124,11 +119,7 @@ def _merged(fact: str, described: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def hardware(platform: Platform) -> dict[str, str]:
-    """Name and text of every fact of a platform; which facts there are depends on its kind.
-
-    Args:
-        platform: as artifacts state it.
-    """
+    """Name and text of every fact of a platform; which facts there are depends on its kind."""
     busy = platform.busy_share
     known = platform.name in platforms.PLATFORMS
     return {

@@ -35,13 +35,7 @@ _DECIMALS = 4
 
 @dataclass(frozen=True, slots=True)
 class GanttChart:
-    """A drawn chart.
-
-    Attributes:
-        svg: the drawing.
-        end_ms: where its time axis ends.
-        description: what it shows, in words.
-    """
+    """A drawn chart, where its time axis ends, and what it shows, in words."""
 
     svg: str
     end_ms: float
@@ -73,13 +67,7 @@ class _Content:
 
 
 def gantt_chart(model: ModelResults, result: ScheduleResult, identity: str) -> GanttChart:
-    """A schedule as predicted above the same schedule as it ran.
-
-    Args:
-        model: results of a network.
-        result: one of them.
-        identity: of the drawing among all of a page.
-    """
+    """A schedule as predicted above the same schedule as it ran."""
     predicted, measured = result.predicted_ms, result.latency_ms.median
     passes = [
         _Pass("predicted", result.predicted, f"predicted, {predicted:.{model.decimals}f} ms"),
@@ -104,10 +92,7 @@ def predicted_chart(schedule: Schedule, label: str, graph: Graph, identity: str)
 def schedule_chart(schedule: Schedule, types: Mapping[str, str], identity: str) -> GanttChart:
     """One schedule under the cost model, with operators named, stages tinted in turn, and the lower bound.
 
-    Args:
-        schedule: at least one placement.
-        types: type of every operator; empty if unknown.
-        identity: of the drawing among all of a page.
+    ``types`` is empty if they are unknown.
     """
     rows = schedule.placements
     content = _Content(

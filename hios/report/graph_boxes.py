@@ -77,7 +77,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Wiring:
+class GraphWiring:
     """A graph by numbers: operators in graph order, edges as pairs of operators, operators in topological order."""
 
     order: Sequence[int]
@@ -86,15 +86,8 @@ class Wiring:
     out_of: Sequence[Sequence[int]]
 
 
-def frames(wiring: Wiring, blocks: Sequence[Sequence[int]], widths: Sequence[float], widest: float) -> list[Frame]:
-    """The frames of all blocks in reading order.
-
-    Args:
-        wiring: the graph.
-        blocks: operators by block, each in topological order; every operator in one block.
-        widths: of every operator's box.
-        widest: a block that needs more is cut; one column is never cut.
-    """
+def frames(wiring: GraphWiring, blocks: Sequence[Sequence[int]], widths: Sequence[float], widest: float) -> list[Frame]:
+    """The frames of all blocks in reading order; a block that needs more than the widest is cut, one column never."""
     drawn = []
     for number, block in enumerate(blocks):
         predecessors = {v: [wiring.edges[edge][0] for edge in wiring.into[v]] for v in block}
@@ -103,7 +96,7 @@ def frames(wiring: Wiring, blocks: Sequence[Sequence[int]], widths: Sequence[flo
         for operator in block:
             rows[column[operator]].append(operator)
         for part, columns in enumerate(_cut(rows, widths, widest)):
-            drawn.append(_Part(wiring, columns, widths).frame(number, part))
+            drawn.append(_FrameColumns(wiring, columns, widths).frame(number, part))
     return drawn
 
 
@@ -126,14 +119,14 @@ def crisp(length: float) -> float:
     return math.floor(length) + 0.5
 
 
-class _Part:
+class _FrameColumns:
     """Columns of operators on their way to a frame.
 
     Vertices are operators and, from ``len(wiring.order)`` on, the places where values pass. Column 0 is the left
     side of the frame, the last one the right side.
     """
 
-    def __init__(self, wiring: Wiring, columns: Sequence[Sequence[int]], widths: Sequence[float]) -> None:
+    def __init__(self, wiring: GraphWiring, columns: Sequence[Sequence[int]], widths: Sequence[float]) -> None:
         self._wiring = wiring
         self._widths = widths
         self._columns: list[list[int]] = [[], *(list(column) for column in columns), []]

@@ -25,7 +25,7 @@ Hop = tuple[int, int, int]
 
 
 @dataclass(slots=True)
-class Place:
+class FramePlace:
     """Row and position in the row of a frame, and its left upper corner in pixels."""
 
     row: int
@@ -46,20 +46,14 @@ class Plan:
             enters; without an entry it runs straight on.
     """
 
-    places: list[Place]
+    places: list[FramePlace]
     width: float = 0.0
     height: float = 0.0
     routes: dict[Hop, list[Point]] = field(default_factory=dict)
 
 
 def plan(frames: Sequence[Frame], hops: Iterable[Hop], widest: float) -> Plan:
-    """Put the frames on a page and lead the values from one to another.
-
-    Args:
-        frames: in reading order.
-        hops: every value that passes from a frame to another.
-        widest: width of the page in pixels, but for a frame that needs more.
-    """
+    """Put frames, in reading order, on a page no wider than asked or than one of them, and lead values between them."""
     return _Planner(frames, sorted(set(hops)), widest).plan()
 
 
@@ -162,12 +156,12 @@ class _Planner:
         return base
 
 
-def _rows(frames: Sequence[Frame], widest: float) -> list[Place]:
+def _rows(frames: Sequence[Frame], widest: float) -> list[FramePlace]:
     places, row, position, x = [], 0, 0, 0.0
     for frame in frames:
         if position and x + frame.width > widest - 2 * _MARGIN:
             row, position, x = row + 1, 0, 0.0
-        places.append(Place(row, position))
+        places.append(FramePlace(row, position))
         x += frame.width + _GUTTER
         position += 1
     return places

@@ -14,7 +14,7 @@ from itertools import groupby, takewhile
 
 from hios.blocks import found_blocks, in_order
 from hios.graph import Graph
-from hios.report.graph_boxes import WIDEST_LABEL, Frame, Wiring, box_width, frames
+from hios.report.graph_boxes import WIDEST_LABEL, Frame, GraphWiring, box_width, frames
 from hios.report.graph_frames import Hop, Plan, plan
 from hios.report.short_names import short_names, shortened
 
@@ -47,7 +47,7 @@ _FIRST_IDEOGRAPH = "\u2e80"
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PictureBlock:
     """A block of the graph.
 
     Attributes:
@@ -77,7 +77,7 @@ class Picture:
     """
 
     graph: Graph
-    blocks: tuple[Block, ...]
+    blocks: tuple[PictureBlock, ...]
     stated: bool
     labels: list[str]
     frames: list[Frame]
@@ -109,7 +109,7 @@ def lay_out(graph: Graph, widest: float = 1900.0) -> Picture:
     return Picture(
         graph,
         tuple(
-            Block(tuple(block), prefix, kind, alike.get(kind, 1))
+            PictureBlock(tuple(block), prefix, kind, alike.get(kind, 1))
             for block, prefix, kind in zip(members, prefixes, kinds, strict=True)
         ),
         bool(graph.blocks),
@@ -150,14 +150,14 @@ def _members(graph: Graph) -> list[list[int]]:
     return blocks
 
 
-def _wiring(graph: Graph) -> Wiring:
+def _wiring(graph: Graph) -> GraphWiring:
     edges = [(graph.index[edge.source], graph.index[edge.target]) for edge in graph.edges]
     into: list[list[int]] = [[] for _ in graph.operators]
     out_of: list[list[int]] = [[] for _ in graph.operators]
     for number, (source, target) in enumerate(edges):
         out_of[source].append(number)
         into[target].append(number)
-    return Wiring(graph.order, edges, into, out_of)
+    return GraphWiring(graph.order, edges, into, out_of)
 
 
 def _names(graph: Graph, members: Sequence[Sequence[int]]) -> tuple[list[str], list[str]]:
@@ -185,7 +185,7 @@ def _shared(names: Sequence[str]) -> str:
     return ".".join(parts[0] for parts in same)
 
 
-def _kinds(graph: Graph, wiring: Wiring, members: Sequence[Sequence[int]]) -> list[str]:
+def _kinds(graph: Graph, wiring: GraphWiring, members: Sequence[Sequence[int]]) -> list[str]:
     """A letter for every block that equals another in the types of its operators and in its edges."""
     structures = [_structure(graph, wiring, block) for block in members]
     count = Counter(structures)
@@ -196,7 +196,7 @@ def _kinds(graph: Graph, wiring: Wiring, members: Sequence[Sequence[int]]) -> li
     return [letters.get(structure, "") for structure in structures]
 
 
-def _structure(graph: Graph, wiring: Wiring, block: Sequence[int]) -> object:
+def _structure(graph: Graph, wiring: GraphWiring, block: Sequence[int]) -> object:
     """Types and incoming edges, with operators numbered by place in the block and values from outside by first use."""
     number = {operator: place for place, operator in enumerate(block)}
     rows = []

@@ -49,13 +49,7 @@ class Limits:
         return cls(schedules <= _CHARTS and bars <= _BARS, schedules <= _ROWS, len(models) <= _PICTURES)
 
     def places(self, number: int, model: ModelResults, anchors: Set[str]) -> list[int]:
-        """The schedules of a network that the tables show, by their place in the run.
-
-        Args:
-            number: of the network on the page, from 1.
-            model: the network.
-            anchors: rows that the page links to.
-        """
+        """The schedules of a network that tables show, by place in its run; the page links to ``anchors``."""
         results = model.run.results
         best = min(results, key=lambda result: result.predicted_ms, default=None)
         return [
@@ -86,15 +80,12 @@ class Limits:
 
 
 def made(parts: Sequence[Any], make: Callable[[int, Any], T], processes: int) -> list[T]:
-    """What a function makes of each part, in their order.
+    """What a function makes of the number of each part, from 1, and the part, in their order; all can be pickled.
+
+    So many processes are at work at once at most; few parts are made in this process.
 
     Several processes import the program that asks for this once more, as those of ``multiprocessing`` do: it must not
     begin anything when it is imported.
-
-    Args:
-        parts: what to make something of; they can be pickled.
-        make: takes the number of a part, from 1, and the part; it and its results can be pickled.
-        processes: the most that may be at work at once; few parts are made in this process.
     """
     numbers = range(1, len(parts) + 1)
     if processes < 2 or len(parts) < _MANY:

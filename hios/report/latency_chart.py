@@ -33,12 +33,7 @@ _KINDS = {
 
 
 def latency_chart(model: ModelResults, identity: str) -> str:
-    """Measured medians of schedules and references with p20 to p80, predicted latencies and lower bounds, as SVG.
-
-    Args:
-        model: results of a network.
-        identity: of the drawing among all of a page.
-    """
+    """Measured medians of schedules and references with p20 to p80, predicted latencies and lower bounds, as SVG."""
     import altair as alt
 
     rows = _rows(model)
@@ -60,16 +55,13 @@ def latency_chart(model: ModelResults, identity: str) -> str:
         layers.append(_markers(rows, model.decimals, x, y))
     if end is not None:
         layers.append(_cut_off(rows, end, model.decimals, y))
-    chart = alt.layer(*layers).properties(width=_WIDTH, height=_ROW * len(rows), description=_description(model))
-    return to_svg(chart, identity)
-
-
-def _description(model: ModelResults) -> str:
-    return (
+    description = (
         f"Bar chart of the measured median latency of every schedule and reference of {model.name}, with the range "
         "from p20 to p80, the predicted latency and the lower bound; the tables of schedules and "
         "references have its numbers"
     )
+    chart = alt.layer(*layers).properties(width=_WIDTH, height=_ROW * len(rows), description=description)
+    return to_svg(chart, identity)
 
 
 def _rows(model: ModelResults) -> list[Row]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from hios import artifacts
 from hios.costs import Costs, predicted_for
@@ -23,14 +24,7 @@ _DECIMALS_FROM_MS = ((1000.0, 0), (100.0, 1), (10.0, 2))
 
 @dataclass(frozen=True)
 class ModelResults:
-    """One model's results.
-
-    Attributes:
-        name: name of the graph, with its folder where several folders hold the same graph.
-        run: what run.json holds.
-        graph: the graph.
-        costs: what costs.json holds.
-    """
+    """One model's results, by the name of its graph, with its folder where several folders hold the same graph."""
 
     name: str
     run: Run
@@ -62,6 +56,15 @@ class ModelResults:
         return self.graph.operators[self.graph.index[operator]].type
 
 
+def told_apart(directories: Iterable[Path], models: Sequence[Any]) -> list[Any]:
+    """Data classes of folders in order, those of equal names with the names of their folders in brackets."""
+    count = Counter(model.name for model in models)
+    return [
+        model if count[model.name] == 1 else replace(model, name=f"{model.name} ({directory.name})")
+        for directory, model in zip(directories, models, strict=True)
+    ]
+
+
 def read_results(directories: Sequence[Path]) -> list[ModelResults]:
     """Read the results folders of a report, in the order given.
 
@@ -70,14 +73,7 @@ def read_results(directories: Sequence[Path]) -> list[ModelResults]:
     """
     if not directories:
         raise ArtifactError("report: no results folder is given; required: at least one")
-    read = [(Path(directory), read_model(Path(directory))) for directory in directories]
-    count = Counter(model.name for _, model in read)
-    return [
-        model
-        if count[model.name] == 1
-        else ModelResults(f"{model.name} ({directory.name})", model.run, model.graph, model.costs)
-        for directory, model in read
-    ]
+    return told_apart(directories, [read_model(directory) for directory in directories])
 
 
 def read_model(directory: Path) -> ModelResults:
@@ -95,14 +91,7 @@ def read_model(directory: Path) -> ModelResults:
 def model_results(
     graph: Graph, costs: CostsFile, run: Run, costs_source: str = "costs", run_source: str = "run"
 ) -> ModelResults:
-    """The results of one network.
-
-    Args:
-        graph: the graph.
-        costs: of its operators.
-        run: of its schedules.
-        costs_source: file of the costs, for messages.
-        run_source: file of the run, for messages.
+    """The results of one network; the sources are files, for messages.
 
     Raises:
         ArtifactError: they are not of the same graph.
@@ -135,14 +124,7 @@ def require_costs(graph: Graph, costs: CostsFile, source: str) -> None:
 
 @dataclass(frozen=True)
 class ModelPredictions:
-    """What is predicted of one model.
-
-    Attributes:
-        name: name of the graph, with its folder where several folders hold the same graph.
-        graph: the graph.
-        costs: what costs.json holds.
-        schedules: by label, the name of the file without its ending.
-    """
+    """What is predicted of one model, named as in `ModelResults`; labels of schedules are names of their files."""
 
     name: str
     graph: Graph
@@ -173,21 +155,12 @@ def is_predicted(directory: Path) -> bool:
 
 
 def read_predictions(directories: Sequence[Path], labels: Sequence[str] = ()) -> list[ModelPredictions]:
-    """Read the results folders of a report of predictions, in the order given.
-
-    Args:
-        directories: folders with graph.json, costs.json and schedules/LABEL.json.
-        labels: the schedules to read; all if none is given.
+    """Read folders with graph.json, costs.json and schedules/LABEL.json, of all labels if none is given, in order.
 
     Raises:
         ArtifactError: a file is missing, damaged or does not fit the others.
     """
-    models = [(directory, _read(directory, labels)) for directory in directories]
-    count = Counter(model.name for _, model in models)
-    return [
-        model if count[model.name] == 1 else replace(model, name=f"{model.name} ({directory.name})")
-        for directory, model in models
-    ]
+    return told_apart(directories, [_read(directory, labels) for directory in directories])
 
 
 def _read(directory: Path, labels: Sequence[str]) -> ModelPredictions:
@@ -204,13 +177,7 @@ def _read(directory: Path, labels: Sequence[str]) -> ModelPredictions:
 def model_predictions(
     graph: Graph, costs: CostsFile, schedules: Mapping[str, Schedule], costs_source: str = "costs"
 ) -> ModelPredictions:
-    """What is predicted of one network.
-
-    Args:
-        graph: the graph.
-        costs: of its operators, predicted.
-        schedules: by label.
-        costs_source: file of the costs, for messages.
+    """What is predicted of one network; ``costs_source`` is a file, for messages.
 
     Raises:
         ArtifactError: they are not of the same graph, or a schedule was made with other costs.

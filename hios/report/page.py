@@ -70,13 +70,7 @@ def render(
 ) -> str:
     """The page of a report as text.
 
-    Args:
-        models: at least one model's results, in the order of the page.
-        files: contents of the tables that readers may save from the page, by name.
-        provenance: how the page came about.
-        figures: of the papers; their part is left out if None.
-        serving: scenarios of several models; their part is left out if there are none.
-        processes: the most that may draw at once.
+    ``files`` are the tables that readers may save from the page, by name. Figures and serving are left out without any.
     """
     limits, first = Limits.of(models), headlines(models)
     anchors = frozenset(headline.anchor for headline in first)
@@ -89,14 +83,10 @@ def render(
         cautions=cautions(models),
         models=views,
         facts=facts(models),
-        origin=origin(provenance),
-        configuration=provenance.configuration,
-        page_origin=provenance.origin,
         files=[(name, data_address(name, text)) for name, text in files.items()] if limits.rows else [],
         marks=explanation((MEASURED, PREDICTED, BOUND)),
-        **papers_view(figures),
-        serving=serving_views(serving),
         any_auto=any(view["auto"] for view in views),
+        **_beside_models(provenance, figures, serving),
     )
 
 
@@ -105,15 +95,17 @@ def _unchecked_view(limits: Limits, anchors: frozenset[str], number: int, model:
         return _view(number, model, limits, anchors)
 
 
-def papers_view(figures: PaperFigures | None) -> View:
-    """What templates show of the papers; nothing where no figures are given."""
-    if figures is None:
-        return {"papers": [], "verdicts": [], "all_marks": explanation()}
+def _beside_models(provenance: Provenance, figures: PaperFigures | None, serving: Sequence[ServedScenario]) -> View:
+    """What templates show beside the networks: how the page came about, papers and serving, where there are any."""
     return {
-        "papers": papers(figures),
-        "verdicts": verdict_sentences(figures),
+        "origin": origin(provenance),
+        "configuration": provenance.configuration,
+        "page_origin": provenance.origin,
+        "papers": [] if figures is None else papers(figures),
+        "verdicts": [] if figures is None else verdict_sentences(figures),
         "all_marks": explanation(),
         "longest_table": _LONGEST_OPEN,
+        "serving": serving_views(serving),
     }
 
 
@@ -134,12 +126,7 @@ def serving_views(scenarios: Sequence[ServedScenario]) -> list[View]:
 
 
 def render_schedule(schedule: Schedule, types: Mapping[str, str]) -> str:
-    """The page of one schedule as text.
-
-    Args:
-        schedule: what schedule.json holds.
-        types: type of every operator, for colors; empty if unknown.
-    """
+    """The page of one schedule as text; ``types`` of operators, for colors, are empty if unknown."""
     return filled(
         "schedule.html.j2",
         title=f"{schedule.algorithm} for {schedule.graph or 'a graph without a name'}",
@@ -153,12 +140,7 @@ def render_schedule(schedule: Schedule, types: Mapping[str, str]) -> str:
 
 
 def filled(template: str, **values: Any) -> str:
-    """A page from its template.
-
-    Args:
-        template: name of the file.
-        values: by name; one that is missing is an error.
-    """
+    """A page from its template; a value that is missing is an error."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("hios.report", "templates"),
         autoescape=True,
@@ -182,14 +164,7 @@ def data_address(name: str, text: str) -> str:
 
 
 def _view(number: int, model: ModelResults, limits: Limits, anchors: frozenset[str]) -> View:
-    """What the template shows of a model.
-
-    Args:
-        number: of the model on the page, from 1.
-        model: its results.
-        limits: what the page leaves out.
-        anchors: rows that the page links to.
-    """
+    """What the template shows of a model, by its number from 1; ``anchors`` are rows that the page links to."""
     schedules, auto = schedule_rows(model), auto_rows(model)
     shown = limits.places(number, model, anchors)
     return {
@@ -257,10 +232,6 @@ def _optional(text: Callable[..., str]) -> Callable[..., str]:
     return lambda value, *arguments: _ABSENT if value is None else text(value, *arguments)
 
 
-def _seconds(value: float) -> str:
-    return f"{value:.3f}" if value >= _SHORTEST_SHOWN_S else "< 0.001"
-
-
 _FILTERS: dict[str, Callable[..., str]] = {
     "inline": lambda text: markupsafe.Markup(_inline(text)),  # noqa: S704
     "whole": _optional(str),
@@ -270,7 +241,7 @@ _FILTERS: dict[str, Callable[..., str]] = {
     "percent": _optional(lambda value: f"{round(100 * value, 1) + 0.0:.1f}"),  # no "-0.0"
     "drifted": _optional(lambda value: f"{100 * (value - 1):+.1f}"),
     "signed_percent": _optional(lambda value: f"{100 * value:+.1f}"),
-    "seconds": _optional(_seconds),
+    "seconds": _optional(lambda value: f"{value:.3f}" if value >= _SHORTEST_SHOWN_S else "< 0.001"),
     "difference": _optional(lambda value: f"{value:.1e}" if value else "0"),
 }
 
@@ -281,14 +252,7 @@ def render_predictions(
     figures: PaperFigures | None = None,
     serving: Sequence[ServedScenario] = (),
 ) -> str:
-    """The page as text.
-
-    Args:
-        models: at least one, in the order of the page.
-        provenance: how the page came about.
-        figures: of the papers; their part is left out if None.
-        serving: scenarios of several models; their part is left out if there are none.
-    """
+    """The page of predictions as text; figures and serving are left out without any."""
     facts = dict.fromkeys(
         fact
         for model in models
@@ -299,12 +263,8 @@ def render_predictions(
     return filled(
         "predicted.html.j2",
         facts=list(facts),
-        origin=origin(provenance),
-        configuration=provenance.configuration,
-        page_origin=provenance.origin,
         models=views,
-        **papers_view(figures),
-        serving=serving_views(serving),
+        **_beside_models(provenance, figures, serving),
     )
 
 

@@ -16,9 +16,9 @@ from hios.report.tables import View
 from hios.study import registry
 from hios.study.figure_data import located
 from hios.study.figure_files import ENDINGS, HIDDEN, compared
+from hios.study.published import Verdict
 from hios.study.registry import Figure
-from hios.study.simulated_series import HIOS, RELEASED
-from hios.study.verdicts import Verdict
+from hios.study.simulated_rows import HIOS, RELEASED
 
 _ELSEWHERE = Verdict.ELSEWHERE.value
 _SECONDS_PER_MINUTE = 60
@@ -28,14 +28,7 @@ _NAMES = {"csv": "CSV", "tex": "LaTeX", "svg": "SVG", "pdf": "PDF", "json": "JSO
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A figure or table that was drawn.
-
-    Attributes:
-        record: what its JSON file holds.
-        svg: its drawing.
-        files: its files by what readers call them, as addresses relative to the page.
-        data: the files that it was drawn from, alike.
-    """
+    """A figure or table that was drawn, and its files and those of its data as addresses relative to the page."""
 
     record: FigureFile
     svg: str
@@ -112,7 +105,9 @@ def _has_result(view: View) -> bool:
 def _view(figure: Figure, drawn: Drawn | None) -> View:
     record = None if drawn is None else drawn.record
     is_drawn = record is not None and not record.missing
-    statements = _statements(compared(figure, ()) if record is None else record.comparisons)
+    comparisons = compared(figure, ()) if record is None else record.comparisons
+    # Published statements, each with what was found of it: an entry for everyone who did.
+    statements = [list(own) for _, own in groupby(comparisons, key=lambda entry: entry.key)]
     return {
         "id": figure.id,
         "paper": figure.paper,
@@ -138,11 +133,6 @@ def _why(figure: Figure, record: FigureFile | None) -> str:
     return (
         f"Not drawn: {missing}." if missing else f"Not drawn in this run; snakemake --cores all {figure.id} draws it."
     )
-
-
-def _statements(comparisons: Sequence[ComparedNumber]) -> list[list[ComparedNumber]]:
-    """Published statements, each with what was found of it: an entry for everyone who did."""
-    return [list(own) for _, own in groupby(comparisons, key=lambda entry: entry.key)]
 
 
 def _is_compared(rows: Sequence[ComparedNumber]) -> bool:

@@ -53,18 +53,11 @@ _READABLE = 0o100644 << 16
 
 
 def write_archive(page: Path, output: Path) -> ArchiveFile:
-    """Write an archive of the folder that a page lies in.
+    """Write an archive of the folder that a page lies in, with all that it was made from; what ``archive.json`` holds.
 
     It holds the page with its networks (graph, costs, run, schedules), sessions, figures, tables, configuration,
     versions and times of the steps; a description of this machine; and SHA-256 hashes of all, in ``archive.json`` and
     as ``sha256sum`` reads them.
-
-    Args:
-        page: as `hios report` wrote it, beside what it was made from.
-        output: the zip file.
-
-    Returns:
-        What ``archive.json`` holds.
 
     Raises:
         ArtifactError: the page does not say how it was made, a file is not there or not in the page's folder, or the
@@ -115,16 +108,7 @@ def origin_text(
     figures: Path | None = None,
     serving: Path | None = None,
 ) -> str:
-    """How a page is made, as JSON that it carries along.
-
-    Args:
-        command: as for a shell.
-        directories: results folders of networks.
-        schedules: labels of the predicted schedules that it shows.
-        config: file of the configuration that it shows.
-        figures: folder of the papers' figures; those that are there are the ones it shows.
-        serving: folder of the serving results that it shows.
-    """
+    """How a page is made, as JSON that it carries along; of ``figures`` the page shows those that are there."""
     names = registry.ids() if figures is not None else []
     shown = tuple(name for name in names if figures is not None and (figures / f"{name}.json").is_file())
     origin = PageOrigin(
@@ -187,11 +171,7 @@ def _chosen(root: Path, page: ArchivedPage) -> set[str]:
         patterns += [f"{page.serving}/**/*.json", f"{page.serving}/**/*.yaml"]
     named = {page.path, *([page.config] if page.config is not None else [])}
     matched = (file.relative_to(root).as_posix() for pattern in patterns for file in root.glob(pattern))
-    return {name for name in (*named, *matched) if _is_plain(root / name)}
-
-
-def _is_plain(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
+    return {name for name in (*named, *matched) if (root / name).is_file() and not (root / name).is_symlink()}
 
 
 def _machine() -> MachineDescription:
@@ -204,23 +184,10 @@ def _machine() -> MachineDescription:
     )
 
 
-def is_archive(path: Path) -> bool:
-    """Whether a path is that of a file, not of a folder of results."""
-    return path.is_file()
-
-
 def write_archived_page(archive: Path, output: Path, tables: Path) -> ArchiveFile:
     """Recreate the page of an archive and its tables; the same version of hios writes the same bytes.
 
-    Links on the page lead to files beside it: those of the archive, where it is unpacked.
-
-    Args:
-        archive: as `hios archive` writes it.
-        output: the HTML page.
-        tables: folder for the tables as CSV and LaTeX.
-
-    Returns:
-        What ``archive.json`` holds.
+    Links on the page lead to files beside it: those of the archive, where it is unpacked. Returns ``archive.json``.
 
     Raises:
         ArtifactError: the archive is damaged, is not what it lists, or is none; or an output cannot be written.

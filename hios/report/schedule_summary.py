@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from hios.errors import ArtifactError
 from hios.graph import Graph
+from hios.report.graph_captions import counted
 from hios.schedule import Placement, Schedule, merged_rows
 
 #: Digits that times are shown with.
@@ -81,11 +82,11 @@ class DeviceUse:
     def __str__(self) -> str:
         if not self.operators:
             return "no operator"
-        parts = [_count(self.operators, "operator")]
+        parts = [counted(self.operators, "operator")]
         if self.stages is not None:
-            parts.append(f"in {_count(self.stages, 'stage')}")
+            parts.append(f"in {counted(self.stages, 'stage')}")
         else:
-            parts.append(f"on {_count(self.streams, 'stream')}")
+            parts.append(f"on {counted(self.streams, 'stream')}")
         return f"{' '.join(parts)}, idle {100 * self.idle_share:.1f} % of the latency"
 
 
@@ -126,7 +127,7 @@ def _staged_bound(schedule: Schedule) -> list[tuple[str, str]]:
 def widths_in_words(schedule: Schedule) -> str:
     """How many operators take how many devices at once; empty where each takes one."""
     counts = Counter(len(row.devices) for row in schedule.placements if row.devices)
-    return ", ".join(f"{_count(count, 'operator')} on {width} at once" for width, count in sorted(counts.items()))
+    return ", ".join(f"{counted(count, 'operator')} on {width} at once" for width, count in sorted(counts.items()))
 
 
 def cuts_in_words(cuts: int) -> str:
@@ -144,10 +145,6 @@ def gap_in_words(latency: float, bound: float, kind: str) -> str:
     if gap <= _ROUNDING:
         return f"gap 0 % (no {kind}schedule is faster)"
     return f"gap {100 * gap:.{1 if gap >= _SMALL else 4}f} % (latency above bound)"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _busy_ms(rows: list[Placement]) -> float:

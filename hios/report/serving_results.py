@@ -11,7 +11,7 @@ from hios import artifacts
 from hios.charts import marks
 from hios.charts.rendering import to_svg
 from hios.errors import ArtifactError
-from hios.formats.serving_result_file import Candidate, ResultFile, ServedResult
+from hios.formats.serving_result_file import Candidate, ResultFile
 from hios.report.tables import View
 from hios.serving.strict_rounds import rounds_notes
 
@@ -26,14 +26,7 @@ _LEARNED = "learned"
 
 @dataclass(frozen=True, slots=True)
 class ServedPolicy:
-    """A policy at one load, simulated, run for real, or both.
-
-    Attributes:
-        policy: its name.
-        load: what the rates of the scenario were multiplied by.
-        predicted: the simulation; None without one.
-        measured: the run; None without one.
-    """
+    """A policy at one load (what the rates were multiplied by), simulated, run for real, or both."""
 
     policy: str
     load: float
@@ -96,7 +89,7 @@ def _row(served: ServedPolicy, result: ResultFile) -> View:
         "offered": total.offered / time,
         "goodput": total.goodput / time,
         "done": done,
-        "lost": _lost(total) / total.offered if total.offered else 0.0,
+        "lost": (total.dropped + total.expired + total.failed) / total.offered if total.offered else 0.0,
         "p50": total.p50_ms,
         "p90": total.p90_ms,
         "p99": total.p99_ms,
@@ -116,10 +109,6 @@ def _chosen(result: ResultFile) -> str:
 def _launchers(result: ResultFile) -> set[str]:
     """The launchers that were compared, apart from those that are trained."""
     return {entry.launcher for entry in result.candidates if entry.launcher not in (None, _LEARNED)}
-
-
-def _lost(total: ServedResult) -> int:
-    return total.dropped + total.expired + total.failed
 
 
 def gap_rows(scenario: ServedScenario) -> list[View]:
@@ -232,12 +221,7 @@ def _simulated(candidate: Candidate, several: bool) -> str:
 
 
 def serving_charts(scenario: ServedScenario, identity: str) -> list[str]:
-    """Charts as SVG: goodput, and p99 over load where there are several loads.
-
-    Args:
-        scenario: with its results.
-        identity: of the drawings among all of a page.
-    """
+    """Charts as SVG: goodput, and p99 over load where there are several loads."""
     rows = serving_rows(scenario)
     charts = [_goodput(scenario.label, rows, f"{identity}-goodput")]
     if len({row["load"] for row in rows}) > 1 and any(row["p99"] is not None for row in rows):

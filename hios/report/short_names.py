@@ -18,12 +18,7 @@ def lanes_of(row: Placement) -> list[Lane]:
 
 
 def lanes(used: Iterable[Lane], devices: int) -> list[Lane]:
-    """Lanes from top to bottom; a device that got no operator keeps an empty lane, so that it shows.
-
-    Args:
-        used: device and stream of every operator.
-        devices: number of devices of the schedule.
-    """
+    """Lanes from top to bottom; a device that got no operator keeps an empty lane, so that it shows."""
     lanes_used = set(used)
     busy = {device for device, _ in lanes_used}
     idle = {(device, 0) for device in range(devices) if device not in busy} if lanes_used else set()

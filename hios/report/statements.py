@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hios.formats.run_file import Baseline, Ceiling, ReferenceResult, ScheduleResult
+from hios.formats.run_file import Baseline, ReferenceResult, ScheduleResult
 from hios.machine import BUSY
 from hios.report.environment import virtual_text
 from hios.report.model_results import ModelResults
@@ -29,11 +29,13 @@ def cautions(models: Sequence[ModelResults]) -> list[str]:
     sentences = []
     for model in models:
         sentences += _virtual_cautions(model)
-        sentences += _changes(model)
-        if (kind := predictions.other_hardware_in_words(model.run, model.name)) is not None:
-            sentences.append(kind)
-        if (busy := predictions.other_work_in_words(model.run, model.name)) is not None:
-            sentences.append(busy)
+        said = (
+            predictions.change_in_words(model.costs.probe, f"the profile of {model.name}"),
+            predictions.change_in_words(model.run.probe, f"the runs of {model.name}"),
+            predictions.other_hardware_in_words(model.run, model.name),
+            predictions.other_work_in_words(model.run, model.name),
+        )
+        sentences += [sentence for sentence in said if sentence is not None]
         sentences += [
             f"{ceiling.devices} independent copies of {model.name} reached only "
             f"{ceiling.throughput_ratio:.2f} times the throughput of one: the cores share hardware, "
@@ -43,15 +45,6 @@ def cautions(models: Sequence[ModelResults]) -> list[str]:
         ]
         sentences += _large_errors(model)
     return sentences
-
-
-def _changes(model: ModelResults) -> list[str]:
-    """On sessions in which the speed of the machine changed."""
-    said = (
-        predictions.change_in_words(model.costs.probe, f"the profile of {model.name}"),
-        predictions.change_in_words(model.run.probe, f"the runs of {model.name}"),
-    )
-    return [sentence for sentence in said if sentence is not None]
 
 
 def _large_errors(model: ModelResults) -> list[str]:
@@ -79,17 +72,14 @@ def _virtual_cautions(model: ModelResults) -> list[str]:
 
 def ceiling_sentences(model: ModelResults) -> list[str]:
     """The largest throughput of the machine, as the measured ceilings show it."""
-    return [_ceiling_sentence(ceiling, model.decimals) for ceiling in model.run.ceilings]
-
-
-def _ceiling_sentence(ceiling: Ceiling, decimals: int) -> str:
-    devices, latency = ceiling.devices, ceiling.latency_ms
-    return (
-        f"Ceiling: {devices} independent copies of the model, one per device, had "
-        f"{ceiling.throughput_ratio:.2f} times the throughput of one copy ({devices} on a machine that "
-        f"shares nothing); each took {latency.median:.{decimals}f} ms "
-        f"(p20 {latency.p20:.{decimals}f}, p80 {latency.p80:.{decimals}f})."
-    )
+    decimals = model.decimals
+    return [
+        f"Ceiling: {ceiling.devices} independent copies of the model, one per device, had "
+        f"{ceiling.throughput_ratio:.2f} times the throughput of one copy ({ceiling.devices} on a machine that "
+        f"shares nothing); each took {ceiling.latency_ms.median:.{decimals}f} ms "
+        f"(p20 {ceiling.latency_ms.p20:.{decimals}f}, p80 {ceiling.latency_ms.p80:.{decimals}f})."
+        for ceiling in model.run.ceilings
+    ]
 
 
 def engine_sentence(model: ModelResults) -> str | None:
@@ -241,14 +231,7 @@ def _in_words(bounds: Sequence[float] | None, decimals: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """A number.
-
-    Attributes:
-        name: what it is.
-        value: the number with its unit.
-        sentence: what it says, of which results.
-        anchor: identity of the row that shows it.
-    """
+    """A number with its unit, what it says, of which results, and the identity of the row that shows it."""
 
     name: str
     value: str

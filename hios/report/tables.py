@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hios.charts.latex import latex_document
 from hios.costs import predicted_for
@@ -27,69 +27,66 @@ Row = dict[str, Any]
 #: What a template shows of something, by the names in it.
 View = dict[str, Any]
 
+
+class Column(NamedTuple):
+    """A column of a table: its data type in pandas, and its head in LaTeX; empty where a paper does not show it."""
+
+    dtype: str
+    head: str = ""
+
+
 #: Columns of latency.csv. ``kind`` is schedule, auto, baseline, reference or ceiling; columns without a unit
 #: are ratios as run.json defines them, ``speedup_low`` and ``speedup_high`` the ends of the interval of the speedup,
 #: ``largest_difference`` is in the units of the network's output; ``virtual`` is True where devices shared cores or
 #: GPUs, so that times say little. ``drift`` is how many times as long a fixed probe took as while the costs were
 #: measured, ``drift_low`` and ``drift_high`` the ends of its interval.
 #: ``predicted_only`` is True where nothing was measured (platform model).
-LATENCY_COLUMNS = (
-    "model",
-    "kind",
-    "label",
-    "algorithm",
-    "parameters",
-    "devices",
-    "threads",
-    "runs",
-    "measured_median_ms",
-    "measured_p20_ms",
-    "measured_p80_ms",
-    "speedup",
-    "speedup_low",
-    "speedup_high",
-    "share_of_ceiling",
-    "throughput_ratio",
-    "predicted_ms",
-    "prediction_error",
-    "predicted_lower_bound_ms",
-    "scheduling_time_s",
-    "largest_difference",
-    "virtual",
-    "drift",
-    "drift_low",
-    "drift_high",
-    "error_beyond_drift",
-    "predicted_only",
-)
+LATENCY_COLUMNS = {
+    "model": Column("string", "model"),
+    "kind": Column("string"),
+    "label": Column("string", "schedule or reference"),
+    "algorithm": Column("string"),
+    "parameters": Column("string"),
+    "devices": Column("Int64", "devices"),
+    "threads": Column("Int64"),
+    "runs": Column("Int64"),
+    "measured_median_ms": Column("float64", "median, ms"),
+    "measured_p20_ms": Column("float64", "p20, ms"),
+    "measured_p80_ms": Column("float64", "p80, ms"),
+    "speedup": Column("float64", "speedup"),
+    "speedup_low": Column("float64"),
+    "speedup_high": Column("float64"),
+    "share_of_ceiling": Column("float64"),
+    "throughput_ratio": Column("float64"),
+    "predicted_ms": Column("float64", "predicted, ms"),
+    "prediction_error": Column("float64", "error"),
+    "predicted_lower_bound_ms": Column("float64", "lower bound, ms"),
+    "scheduling_time_s": Column("float64"),
+    "largest_difference": Column("float64"),
+    "virtual": Column("boolean"),
+    "drift": Column("float64"),
+    "drift_low": Column("float64"),
+    "drift_high": Column("float64"),
+    "error_beyond_drift": Column("float64"),
+    "predicted_only": Column("boolean"),
+}
 
 #: Label of the sequential schedule on one device, which speedups refer to.
 _BASELINE = "sequential on one device (baseline)"
 
 #: Columns of operators.csv; p20 and p80 over the repeats, flops with a multiply-add as two.
-OPERATOR_COLUMNS = ("model", "operator", "type", "time_ms", "p20_ms", "p80_ms", "flops", "bytes", "predicted_only")
+OPERATOR_COLUMNS = {
+    "model": Column("string", "model"),
+    "operator": Column("string", "operator"),
+    "type": Column("string", "type"),
+    "time_ms": Column("float64", "time, ms"),
+    "p20_ms": Column("float64"),
+    "p80_ms": Column("float64"),
+    "flops": Column("float64", "FLOP"),
+    "bytes": Column("float64", "bytes"),
+    "predicted_only": Column("boolean"),
+}
 
-#: Columns of latency.tex and operators.tex: those of the CSV files that a paper shows, with their heads.
-_LATEX_LATENCY = {
-    "model": "model",
-    "label": "schedule or reference",
-    "devices": "devices",
-    "measured_median_ms": "median, ms",
-    "measured_p20_ms": "p20, ms",
-    "measured_p80_ms": "p80, ms",
-    "speedup": "speedup",
-    "predicted_ms": "predicted, ms",
-    "prediction_error": "error",
-    "predicted_lower_bound_ms": "lower bound, ms",
-}
-_LATEX_OPERATORS = {
-    "model": "model",
-    "operator": "operator",
-    "type": "type",
-    "time_ms": "time, ms",
-    "flops": "FLOP",
-    "bytes": "bytes",
-}
 #: The files that `table_files` makes.
 TABLES = ("latency.csv", "operators.csv", "latency.tex", "operators.tex")
 
@@ -180,11 +177,6 @@ def prediction_rows(name: str, schedules: Mapping[str, Schedule], costs: CostsFi
     """Rows of latency.csv of a network of which nothing was run: the schedules, and nothing measured.
 
     Where the platform predicts its costs, the sequential schedule on one device follows, which speedups refer to.
-
-    Args:
-        name: of the network.
-        schedules: by label.
-        costs: its costs.json.
     """
     predicted = predicted_for(costs.platform) is not None
     absent = dict.fromkeys(LATENCY_COLUMNS)
@@ -213,13 +205,7 @@ def prediction_rows(name: str, schedules: Mapping[str, Schedule], costs: CostsFi
 
 
 def operator_rows(name: str, graph: Graph, contents: CostsFile) -> list[Row]:
-    """One row an operator, in the order of the graph.
-
-    Args:
-        name: of the network.
-        graph: its graph.
-        contents: its costs.json.
-    """
+    """One row an operator, in the order of the graph."""
     costs = contents.operators
     predicted = True if predicted_for(contents.platform) is not None else None
     return [
@@ -238,7 +224,7 @@ def operator_rows(name: str, graph: Graph, contents: CostsFile) -> list[Row]:
     ]
 
 
-def table(columns: Sequence[str], rows: Iterable[Row]) -> pd.DataFrame:
+def table(columns: Iterable[str], rows: Iterable[Row]) -> pd.DataFrame:
     """Rows as a data frame of objects, in which columns of whole numbers with gaps stay whole numbers."""
     import pandas as pd
 
@@ -248,13 +234,7 @@ def table(columns: Sequence[str], rows: Iterable[Row]) -> pd.DataFrame:
 def placement_rows(
     type_of: Callable[[str], str], predicted: Sequence[Placement], measured: Sequence[Placement]
 ) -> list[Row]:
-    """What a Gantt chart shows, one row an operator, in the order in which they start as predicted.
-
-    Args:
-        type_of: type of an operator.
-        predicted: placements under the cost model.
-        measured: those of a run, or none.
-    """
+    """What a Gantt chart shows, one row an operator, in the order in which they start, as predicted if they are."""
     ran = {row.operator: row for row in measured}
     rows = []
     for row in sorted(predicted or measured, key=lambda row: (row.start_ms, row.device, row.stream)):
@@ -311,8 +291,17 @@ def _reference_label(reference: ReferenceResult) -> str:
 
 
 def table_files(latencies: pd.DataFrame, operators: pd.DataFrame) -> dict[str, str]:
-    """The files of the two tables, by name: CSV in full, and LaTeX of what a paper shows of them."""
-    tables = (_csv(latencies), _csv(operators), latency_latex(latencies), operators_latex(operators))
+    """The files of the two tables, by name: CSV in full, and LaTeX of what a paper shows of them, with four digits."""
+    latency_caption = (
+        "Latency of every schedule and reference, measured and predicted; error is predicted over measured less 1."
+    )
+    operators_caption = "Operators of every model, each alone on one device; a multiply-add counts as two FLOP."
+    tables = (
+        _csv(latencies),
+        _csv(operators),
+        latex_document(_rounded(latencies, LATENCY_COLUMNS), latency_caption, "tab:latency"),
+        latex_document(_rounded(operators, OPERATOR_COLUMNS), operators_caption, "tab:operators"),
+    )
     return dict(zip(TABLES, tables, strict=True))
 
 
@@ -321,20 +310,7 @@ def _csv(frame: pd.DataFrame) -> str:
     return csv_text(list(frame.columns), frame.where(frame.notna(), None).to_dict("records"))
 
 
-def latency_latex(frame: pd.DataFrame) -> str:
-    """latency.tex: the rows of latency.csv with four digits."""
-    caption = (
-        "Latency of every schedule and reference, measured and predicted; error is predicted over measured less 1."
-    )
-    return latex_document(_rounded(frame, _LATEX_LATENCY), caption, "tab:latency")
-
-
-def operators_latex(frame: pd.DataFrame) -> str:
-    """operators.tex: the rows of operators.csv with four digits."""
-    caption = "Operators of every model, each alone on one device; a multiply-add counts as two FLOP."
-    return latex_document(_rounded(frame, _LATEX_OPERATORS), caption, "tab:operators")
-
-
-def _rounded(frame: pd.DataFrame, heads: Mapping[str, str]) -> pd.DataFrame:
+def _rounded(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFrame:
+    heads = {name: column.head for name, column in columns.items() if column.head}
     shown = frame[list(heads)].rename(columns=heads).astype("object")
     return shown.map(lambda value: float(f"{value:.4g}") if isinstance(value, float) else value)

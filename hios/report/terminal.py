@@ -71,13 +71,9 @@ class Look:
 def look(stream: TextIO, *, width: int | None = None, parts: int | None = None, plain: bool = False) -> Look:
     """How to draw on a stream: as wide as its terminal, in color on a terminal only, with what it can print.
 
-    $COLUMNS overrides the width of the terminal, $NO_COLOR and TERM=dumb turn color off.
+    ``parts``, the pieces of the time axis, are as many as labels need if None; ``plain`` is ASCII only.
 
-    Args:
-        stream: where the text goes.
-        width: columns, instead of those of the terminal.
-        parts: pieces of the time axis; None for as many as labels need.
-        plain: ASCII only.
+    $COLUMNS overrides the width of the terminal, $NO_COLOR and TERM=dumb turn color off.
 
     Raises:
         HiosError: width or parts are not allowed.
@@ -98,11 +94,8 @@ def look(stream: TextIO, *, width: int | None = None, parts: int | None = None, 
 def draw(schedule: Schedule, look: Look, types: Mapping[str, str]) -> str:
     """The schedule as text, lines no longer than the width.
 
-    Args:
-        schedule: what to draw; its placements may break the rules of a schedule, they are drawn as they are.
-        look: how to draw.
-        types: type of every operator, which bars are colored by; empty if unknown: then stages, or the operators of
-            a stream, have two colors in turn.
+    Placements may break the rules of a schedule, they are drawn as they are. Without types of operators, stages, or the
+    operators of a stream, have two colors in turn.
     """
     facts = [(name.lower(), text) for name, text in summary(schedule)]
     facts += [(f"device {use.device}", str(use)) for use in device_uses(schedule)]
@@ -127,7 +120,7 @@ def _printable(text: str) -> str:
 
 
 @dataclass(slots=True)
-class _Row:
+class _LaneText:
     """A lane in columns: a character and a color each; idle columns have no color."""
 
     text: list[str]
@@ -215,8 +208,8 @@ class _Chart:
                 text[column : column + len(label)] = label
         return "".join(text)
 
-    def _row(self, placed: Sequence[Placement]) -> _Row:
-        row = _Row([self._symbols.idle] * self._total, [None] * self._total)
+    def _row(self, placed: Sequence[Placement]) -> _LaneText:
+        row = _LaneText([self._symbols.idle] * self._total, [None] * self._total)
         begun: Counter[int] = Counter()
         stage: int | None = None
         for number, placement in enumerate(sorted(placed, key=lambda row: (row.start_ms, row.finish_ms))):
@@ -249,7 +242,7 @@ class _Chart:
             return style_of(self._types[placement.operator]).color
         return _IN_TURN[(number if placement.stage is None else placement.stage) % len(_IN_TURN)]
 
-    def _painted(self, row: _Row, first: int, last: int) -> str:
+    def _painted(self, row: _LaneText, first: int, last: int) -> str:
         text = "".join(row.text[first:last])
         if not self._look.color:
             return text

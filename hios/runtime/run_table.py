@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hios.csv_tables import aligned
 from hios.formats.run_file import Chosen, ReferenceResult, Run, ScheduleResult
 from hios.runtime import predictions
 from hios.runtime.competitors import BASELINE
@@ -50,12 +51,7 @@ def latency_table(run: Run) -> str:
     for label, latency, speedup in entries:
         median, p20, p80 = (f"{number:.{decimals}f}" for number in (latency.median, latency.p20, latency.p80))
         rows.append([label, median, f"{p20} to {p80}", speedup, *_prediction(predicted.get(label), decimals)])
-    width = [max(len(row[column]) for row in rows if column < len(row)) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(f"{cell:{align}{most}}" for cell, align, most in zip(row, "<>><>>>", width, strict=False))
-        for row in rows
-    ]
-    return "\n".join([*(line.rstrip() for line in lines), *_notes(run)])
+    return "\n".join([*aligned(rows, "<>><>"), *_notes(run)])
 
 
 def _prediction(result: ScheduleResult | None, decimals: int) -> list[str]:

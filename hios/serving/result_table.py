@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hios.csv_tables import aligned
 from hios.formats.calibration_file import CalibrationFile
 from hios.formats.serving_result_file import Candidate, ResultFile, ServedResult
 from hios.serving.policy_grid import PolicyGrid, grid_rows
@@ -25,25 +26,17 @@ _HEADING = (
 
 
 def result_table(result: ResultFile) -> str:
-    """A line for each model and one for all, and what holds for the device, aligned under a heading.
-
-    Args:
-        result: what result.json holds.
-    """
+    """A line for each model and one for all, and what holds for the device, aligned under a heading."""
     time = result.duration_s * result.repeats
     rows = [_HEADING, *(_row(label, served, time) for label, served in result.models.items())]
     if len(result.models) > 1:
         rows.append(_row("all", result.total, time))
-    text = "\n".join(_aligned(rows))
+    text = "\n".join(aligned(rows, "<>"))
     return "\n".join([text, *_notes(result)])
 
 
 def grid_table(grid: PolicyGrid) -> str:
-    """A line for each policy and launcher, then what no policy can pass and what could not run.
-
-    Args:
-        grid: results with the same tasks.
-    """
+    """A line for each policy and launcher, then what no policy can pass and what could not run."""
     any_result = next(iter(grid.results.values()))
     notes = [
         f"load {any_result.load:g}, {any_result.lanes} lane(s), {any_result.repeats} x {any_result.duration_s:g} s, "
@@ -51,7 +44,7 @@ def grid_table(grid: PolicyGrid) -> str:
     ]
     left_out = [f"{name}: {reason}" for name, reason in grid.left_out.items()]
     rounds = rounds_notes({f"{name}, launcher {launcher}": result for (name, launcher), result in grid.results.items()})
-    return "\n".join([*_aligned(grid_rows(grid)), *notes, *rounds, *left_out])
+    return "\n".join([*aligned(grid_rows(grid), "<>"), *notes, *rounds, *left_out])
 
 
 def calibration_table(calibration: CalibrationFile) -> str:
@@ -78,14 +71,6 @@ def _row(label: str, served: ServedResult, time: float) -> tuple[str, ...]:
 
 def _milliseconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
-
-
-def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(f"{cell:{'<' if place == 0 else '>'}{widths[place]}}" for place, cell in enumerate(row)).rstrip()
-        for row in rows
-    ]
 
 
 def _notes(result: ResultFile) -> list[str]:
@@ -119,4 +104,4 @@ def _compared(candidates: tuple[Candidate, ...]) -> list[str]:
         for entry in candidates
         if entry.left_out is None
     ]
-    return _aligned([*rows]) + [f"  {entry.policy}: {entry.left_out}" for entry in candidates if entry.left_out]
+    return aligned(rows, "<>") + [f"  {entry.policy}: {entry.left_out}" for entry in candidates if entry.left_out]

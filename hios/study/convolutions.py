@@ -134,7 +134,7 @@ def _of_size(timer: CpuTimer, size: int, channels: int, repeats: int) -> Convolu
     name, nbytes = _name("conv", size), _bytes(size, channels)
     samples: dict[str, list[float]] = {way: [] for way in ("alone", "both cores", "at once", "hand-over")}
     for turn in range(_WARMUP + repeats):
-        ((both_cores, alone),) = timer.time_wide(_CORES, [name], 1, 0)[name]
+        (((both_cores, alone),),) = timer.time_wide(_CORES, [name], 1, 0)
         at_once = max(timer.at_once({device: [name] for device in range(_CORES)}, alone).values())
         hand_over = statistics.median(timer.time_transfers([nbytes], _HAND_OVERS, turn)[nbytes])
         if turn >= _WARMUP:

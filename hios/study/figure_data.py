@@ -62,7 +62,7 @@ _MS_PER_S = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class ExecutedNetwork:
     """A network that was profiled and executed."""
 
     graph: GraphFile
@@ -109,7 +109,7 @@ class OtherMachine:
     """
 
     processor: str
-    networks: Mapping[str, Network]
+    networks: Mapping[str, ExecutedNetwork]
 
     @classmethod
     def read(cls, archive: Path) -> OtherMachine:
@@ -147,10 +147,10 @@ class FigureData:
 
     simulations: tuple[SimulationFile, ...] = ()
     ablations: tuple[AblationFile, ...] = ()
-    networks: Mapping[str, Network] = field(default_factory=dict)
+    networks: Mapping[str, ExecutedNetwork] = field(default_factory=dict)
     convolutions: tuple[ConvolutionsFile, ...] = ()
-    pruning: Mapping[str, Network] = field(default_factory=dict)
-    variants: Mapping[str, Mapping[str, Network]] = field(default_factory=dict)
+    pruning: Mapping[str, ExecutedNetwork] = field(default_factory=dict)
+    variants: Mapping[str, Mapping[str, ExecutedNetwork]] = field(default_factory=dict)
     profiles: Mapping[str, Mapping[str, ProfiledAlone]] = field(default_factory=dict)
     serving: Mapping[str, tuple[ResultFile, ...]] = field(default_factory=dict)
     files: tuple[str, ...] = ()
@@ -181,7 +181,7 @@ class FigureData:
         Raises:
             HiosError: a file of another kind, or one that breaks its format.
         """
-        reader = _Reader()
+        reader = _SessionReader()
         files = list(paths)
         for path in files:
             reader.take(path)
@@ -201,16 +201,16 @@ class FigureData:
         )
 
 
-class _Reader:
+class _SessionReader:
     """Files of sessions, by what they are."""
 
     def __init__(self) -> None:
         self.simulations: list[SimulationFile] = []
         self.ablations: list[AblationFile] = []
         self.convolutions: list[ConvolutionsFile] = []
-        self.networks: dict[str, Network] = {}
-        self.pruning: dict[str, Network] = {}
-        self.variants: dict[str, dict[str, Network]] = {}
+        self.networks: dict[str, ExecutedNetwork] = {}
+        self.pruning: dict[str, ExecutedNetwork] = {}
+        self.variants: dict[str, dict[str, ExecutedNetwork]] = {}
         self.profiles: dict[str, dict[str, ProfiledAlone]] = {}
         self.predictions: dict[str, dict[str, PredictedNetwork]] = {}
         self.serving: dict[str, list[ResultFile]] = {}
@@ -277,8 +277,8 @@ def located(file: str, root: Path) -> Path:
     return next((place for place in tails if place.is_file()), path)
 
 
-def _network(run: Path, folder: Path) -> Network:
+def _network(run: Path, folder: Path) -> ExecutedNetwork:
     """A run with the graph and the costs of a folder."""
     graph = artifacts.load(folder / "graph.json", GraphFile)
     costs = artifacts.load(folder / "costs.json", CostsFile)
-    return Network(graph, costs, artifacts.load(run, Run))
+    return ExecutedNetwork(graph, costs, artifacts.load(run, Run))

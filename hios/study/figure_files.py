@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +14,11 @@ from hios.charts import marks, rendering
 from hios.charts.latex import escaped
 from hios.csv_tables import csv_text
 from hios.formats.figure_file import ComparedNumber, FigureFile, FigureOrigin
-from hios.study import undrawn_figures
 from hios.study.figure_data import FigureData
-from hios.study.registry import Figure, Row, Rows
-from hios.study.verdicts import Comparison
+from hios.study.figure_listing import chart_of_published, chart_of_table, published_rows, source_text
+from hios.study.published import Comparison
+from hios.study.registry import Figure
+from hios.study.rows import Row, Rows
 from hios.versions import checkout
 
 if TYPE_CHECKING:
@@ -57,11 +57,7 @@ def write_figure(figure: Figure, data: FigureData, folder: Path) -> FigureFile:
     began = time.perf_counter()
     figure, record = stated(figure, data)
     rows = list(record.rows)
-    chart = (
-        (figure.chart or undrawn_figures.chart_of_table(figure))(rows)
-        if not figure.missing
-        else undrawn_figures.chart(figure, rows)
-    )
+    chart = chart_of_published(figure, rows) if figure.missing else (figure.chart or chart_of_table(figure))(rows)
     places = {ending: folder / f"{figure.id}.{ending}" for ending in ENDINGS}
     for path in places.values():
         artifacts.require_writable(path)
@@ -89,8 +85,8 @@ def stated(figure: Figure, data: FigureData) -> tuple[Figure, FigureFile]:
     rows = figure.rows(data)
     comparisons = compared(figure, figure.compare(rows) if rows else ())
     if not rows:
-        figure = replace(figure, missing=figure.missing or _no_data(figure))
-        rows = undrawn_figures.rows(figure)
+        figure = msgspec.structs.replace(figure, missing=figure.missing or _no_data(figure))
+        rows = published_rows(figure)
     return figure, FigureFile(
         id=figure.id,
         paper=figure.paper,
@@ -101,7 +97,7 @@ def stated(figure: Figure, data: FigureData) -> tuple[Figure, FigureFile]:
         state=figure.state,
         missing=figure.missing,
         command=figure.command,
-        reason="" if figure.missing else figure.reason(rows),
+        reason="" if figure.missing else figure.why(rows),
         columns=tuple(_table(rows).columns),
         rows=tuple(rows),
         comparisons=tuple(comparisons),
@@ -136,7 +132,7 @@ def _compared(comparison: Comparison) -> ComparedNumber:
         unit=entry.unit,
         published=entry.text,
         hardware=entry.hardware,
-        source=undrawn_figures.source_text(entry),
+        source=source_text(entry),
         tolerance=entry.tolerance,
         verdict=comparison.verdict.value,
         found=comparison.found_text,
@@ -149,7 +145,7 @@ def caption(figure: Figure, rows: Rows) -> str:
     text = f"{figure.title}. {figure.varies[:1].upper()}{figure.varies[1:]}."
     if figure.missing:
         text += f" {figure.missing[:1].upper()}{figure.missing[1:]}."
-    elif why := figure.reason(rows):
+    elif why := figure.why(rows):
         text += f" {why}"
     marked = [row for row in rows if "mark" in row]
     return f"{text} {marks.explanation(marks.used(marked))}" if marked else text

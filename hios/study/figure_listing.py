@@ -1,17 +1,31 @@
-"""The registry of figures in words: a list, and one figure with its published numbers."""
+"""The registry of figures in words, and what is drawn of figures that are not drawn here: their published numbers."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hios.artifacts import Json
+from hios.charts import marks
+from hios.csv_tables import aligned
 from hios.study.figure_data import SESSION_TIMES
+from hios.study.published import Published
 from hios.study.registry import Figure
-from hios.study.undrawn_figures import source_text
+from hios.study.rows import Row, Rows
 
-_COLUMNS = 100
+if TYPE_CHECKING:
+    import altair as alt
+
+#: Characters of a line of text, and of one in a drawing.
+_COLUMNS, _DRAWN_COLUMNS = 100, 84
+_KINDS = {
+    "paper": "the paper",
+    "readme": "the authors' README",
+    "program": "the authors' released program",
+    "issue": "a thread in the authors' repository",
+}
 
 
 def state(figure: Figure, results: Path) -> str:
@@ -54,13 +68,9 @@ def listing(figures: Iterable[Figure], results: Path) -> str:
         seconds = "" if figure.missing else f"{figure.seconds:g} s"
         needs, sessions = ", ".join(figure.needs), ", ".join(figure.sessions) or "none"
         rows.append((figure.id, needs, "" if figure.missing else sessions, seconds, state(figure, results)))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    lines = [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows
-    ]
     return "\n".join(
         [
-            *(line.rstrip() for line in lines),
+            *aligned(rows, "<"),
             "",
             "Time is that of drawing, once the sessions are there. These take on two idle cores:",
             *(f"  {session}: {time}" for session, time in SESSION_TIMES.items()),
@@ -94,3 +104,107 @@ def explained(figure: Figure, results: Path) -> str:
             subsequent_indent="    ",
         )
     return "\n".join(lines)
+
+
+def source_text(entry: Published) -> str:
+    """Where a number is stated, in words."""
+    return f"{_KINDS[entry.source.kind]}, {entry.source.place}"
+
+
+def published_rows(figure: Figure) -> Rows:
+    """The published numbers of a figure, a row each; one row that says that there are none, where there are none."""
+    statements: Rows = [
+        {
+            "statement": entry.what,
+            "case": case,
+            "value": number,
+            "unit": entry.unit,
+            "hardware": entry.hardware,
+            "source": source_text(entry),
+            "mark": marks.PUBLISHED.name,
+            "description": f"{entry.what}, {case}: {number:g} {entry.unit}, published",
+        }
+        for entry in figure.published.values()
+        for case, number in entry.numbers.items()
+    ]
+    return statements or [{"statement": "no number is published in words"}]
+
+
+def chart_of_published(figure: Figure, table: Rows) -> alt.TopLevelMixin:
+    """The published numbers as points, a row a statement; what the figure needs stands above."""
+    import altair as alt
+
+    numbers = [row for row in table if "value" in row]
+    title = alt.TitleParams(
+        f"{figure.paper}, {figure.number}: published numbers only",
+        subtitle=textwrap.wrap(f"{figure.title}. {figure.missing[:1].upper()}{figure.missing[1:]}.", _DRAWN_COLUMNS),
+        anchor="start",
+    )
+    if not numbers:
+        text = alt.Chart(alt.InlineData(values=table)).mark_text(align="left").encode(alt.Text("statement:N"))
+        drawn: alt.Chart = text.properties(title=title, width=480, height=30)
+        return drawn
+    units = dict.fromkeys(row["unit"] for row in numbers)
+    panels: list[Any] = [_panel([row for row in numbers if row["unit"] == unit], unit) for unit in units]
+    stacked: alt.VConcatChart = alt.vconcat(*panels).resolve_scale(x="independent").properties(title=title)
+    return stacked
+
+
+def _panel(numbers: Rows, unit: str) -> alt.TopLevelMixin:
+    """The numbers of a unit as points with their values."""
+    import altair as alt
+
+    values = [{**row, "label": _label(row), "text": f"{row['value']:g}"} for row in numbers]
+    texts = (
+        alt.Chart(alt.InlineData(values=values))
+        .mark_text(align="left", dx=10)
+        .encode(
+            alt.X("value:Q", title=f"{unit}, as published"),
+            alt.Y("label:N", sort=None, title=None, axis=alt.Axis(labelLimit=420)),
+            alt.Text("text:N"),
+        )
+    )
+    points = texts.mark_point(size=60).encode(
+        marks.shape(numbers), marks.fill(numbers), alt.Description("description:N"), alt.Text()
+    )
+    layered: alt.TopLevelMixin = alt.layer(points, texts).properties(width=320)
+    return layered
+
+
+def _label(row: Row) -> str:
+    return str(row["statement"]) if row["case"] == "value" else f"{row['statement']}: {row['case']}"
+
+
+def chart_of_table(figure: Figure) -> Callable[[Rows], alt.TopLevelMixin]:
+    """Makes a drawing of a table: its cells as text, so that tables too have an SVG and a PDF."""
+
+    def draw(table: Rows) -> alt.TopLevelMixin:
+        import altair as alt
+
+        columns = [name for name in table[0] if name != "description"]
+        cells: list[Row] = [
+            {"row": number, "column": name, "text": _cell(row.get(name))}
+            for number, row in enumerate(table)
+            for name in columns
+        ]
+        drawn: alt.Chart = (
+            alt.Chart(alt.InlineData(values=cells))
+            .mark_text(limit=230)
+            .encode(
+                alt.X("column:N", sort=columns, title=None, axis=alt.Axis(orient="top", labelAngle=0, grid=False)),
+                alt.Y("row:O", title=None, axis=None),
+                alt.Text("text:N"),
+            )
+            .properties(
+                width=max(300, 120 * len(columns)),
+                height=20 * len(table),
+                title=alt.TitleParams(f"{figure.paper}, {figure.number}", subtitle=figure.title, anchor="start"),
+            )
+        )
+        return drawn
+
+    return draw
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)

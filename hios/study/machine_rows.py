@@ -1,6 +1,7 @@
-"""Shared by figures of several machines: the rows of every machine, and a panel for each.
+"""Shared by figures of several machines, and by those of convolutions alone.
 
-Specialization for devices (IOS, table 3) has rows of its own: the schedules of one machine under the costs of another.
+Figures of several machines have the rows of every machine, and a panel for each. Specialization for devices (IOS,
+table 3) has rows of its own: the schedules of one machine under the costs of another.
 """
 
 from __future__ import annotations
@@ -8,21 +9,25 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hios.charts import marks
 from hios.costs import Costs
 from hios.errors import HiosError
 from hios.evaluate import evaluate, latency_ms
+from hios.formats.convolutions_file import ConvolutionSize
 from hios.formats.run_file import ScheduleResult
 from hios.graph import Graph
+from hios.platforms.model.descriptions import Gpu, Link
+from hios.platforms.model.kernel_work import Contraction
+from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, predict
 from hios.problem import Problem
 from hios.schedule import Schedule
-from hios.study import network_runs as runs
-from hios.study.figure_data import FigureData, Network
-from hios.study.published import published
-from hios.study.registry import Row, Rows
-from hios.study.verdicts import Comparison
+from hios.study import run_rows as runs
+from hios.study.figure_data import ExecutedNetwork, FigureData
+from hios.study.published import Comparison, published
+from hios.study.rows import Row, Rows, grouped, measured
 
 if TYPE_CHECKING:
     import altair as alt
@@ -34,6 +39,8 @@ _UNKNOWN = "unknown hardware"
 _ALGORITHM = "ios"
 #: Relative difference between times that rounding explains.
 _ROUNDING = 1e-6
+#: Height and width of HIOS's convolution, and bytes of a number.
+_KERNEL, _BYTES = 5, 4
 
 
 def machine_rows(data: FigureData, rows: Callable[[FigureData], Rows]) -> Rows:
@@ -54,18 +61,14 @@ def machine_rows(data: FigureData, rows: Callable[[FigureData], Rows]) -> Rows:
     return own + others
 
 
-def _of_machine(name: str, processor: str, networks: Mapping[str, Network], rows: Callable[[FigureData], Rows]) -> Rows:
+def _of_machine(
+    name: str, processor: str, networks: Mapping[str, ExecutedNetwork], rows: Callable[[FigureData], Rows]
+) -> Rows:
     """Rows with machine and hardware: what run.json says that it ran on, else the processor."""
     return [
         {"machine": name, "hardware": networks[row["network"]].run.platform.hardware or processor, **row}
-        for row in rows(FigureData(networks=networks))
-        if row["mark"] == marks.MEASURED.name
+        for row in measured(rows(FigureData(networks=networks)))
     ]
-
-
-def by_machine(rows: Rows) -> dict[str, Rows]:
-    """Rows by machine."""
-    return {name: [row for row in rows if row["machine"] == name] for name in dict.fromkeys(r["machine"] for r in rows)}
 
 
 def comparisons(
@@ -81,7 +84,7 @@ def comparisons(
     """
     entry = published(figure)[statement]
     compared = []
-    for name, own in by_machine(rows).items():
+    for name, own in grouped(rows, "machine").items():
         if runs.on_gpu(own) and (numbers := values(own).values()):
             ends = (min(numbers), max(numbers))
             compared.append(Comparison(entry, ends) if name == HERE else Comparison(entry, ends, f"archive {name}"))
@@ -90,18 +93,12 @@ def comparisons(
 
 def findings(finding: Callable[[Rows], str]) -> Callable[[Rows], str]:
     """Makes the sentences of a finding for every machine, with its name before each."""
-
-    def of_machines(rows: Rows) -> str:
-        return " ".join(f"On {name}: {finding(own)}" for name, own in by_machine(rows).items())
-
-    return of_machines
+    return lambda rows: " ".join(f"On {name}: {finding(own)}" for name, own in grouped(rows, "machine").items())
 
 
 def hardware(rows: Rows) -> str:
     """One sentence: the hardware of every machine, and where the rows of others are from."""
-    texts = [
-        f"{name} ({', '.join(dict.fromkeys(row['hardware'] for row in own))})" for name, own in by_machine(rows).items()
-    ]
+    texts = [f"{name} ({_hardware_of(own)})" for name, own in grouped(rows, "machine").items()]
     return f"Each machine has a panel; other machines are from the archives of their runs: {', '.join(texts)}."
 
 
@@ -113,24 +110,12 @@ def panels(rows: Rows, column: str, title: str) -> alt.TopLevelMixin:
         column: length of the bars.
         title: of their axis.
     """
-    import altair as alt
-
-    drawn: list[Any] = [_panel(name, own, column, title) for name, own in by_machine(rows).items()]
-    stacked: alt.VConcatChart = alt.vconcat(*drawn).resolve_scale(
-        y="independent",
-        stroke="independent",
-        fill="independent",
-        strokeDash="independent",
-        fillOpacity="independent",
-    )
-    return stacked
+    bars = runs.bar_chart("schedule", column, title)
+    return marks.panels([(name, _hardware_of(own), bars(own)) for name, own in grouped(rows, "machine").items()])
 
 
-def _panel(name: str, rows: Rows, column: str, title: str) -> alt.TopLevelMixin:
-    import altair as alt
-
-    heading = alt.TitleParams(name, subtitle=", ".join(dict.fromkeys(row["hardware"] for row in rows)), anchor="start")
-    return runs.bar_chart("schedule", column, title)(rows).properties(title=heading)
+def _hardware_of(rows: Rows) -> str:
+    return ", ".join(dict.fromkeys(row["hardware"] for row in rows))
 
 
 def device_rows(data: FigureData) -> Rows:
@@ -150,7 +135,7 @@ def device_rows(data: FigureData) -> Rows:
     ]
 
 
-def _having(machines: Mapping[str, Mapping[str, Network]], label: str) -> list[tuple[str, Network]]:
+def _having(machines: Mapping[str, Mapping[str, ExecutedNetwork]], label: str) -> list[tuple[str, ExecutedNetwork]]:
     """The machines that have this machine's network, by name."""
     own = Graph.of(machines[HERE][label].graph).fingerprint
     return [
@@ -160,7 +145,7 @@ def _having(machines: Mapping[str, Mapping[str, Network]], label: str) -> list[t
     ]
 
 
-def _result(network: Network) -> ScheduleResult | None:
+def _result(network: ExecutedNetwork) -> ScheduleResult | None:
     """The schedule by IOS of a network, if its times follow from its placements."""
     result = next((row for row in network.run.results if (row.algorithm, row.devices) == (_ALGORITHM, 1)), None)
     if result is None:
@@ -169,7 +154,7 @@ def _result(network: Network) -> ScheduleResult | None:
     return result if time is not None and math.isclose(time, result.predicted_ms, rel_tol=_ROUNDING) else None
 
 
-def _time_ms(result: ScheduleResult, network: Network) -> float | None:
+def _time_ms(result: ScheduleResult, network: ExecutedNetwork) -> float | None:
     """Latency of a schedule under the costs of a network; None where these do not fit."""
     schedule = Schedule(
         result.algorithm,
@@ -188,7 +173,7 @@ def _time_ms(result: ScheduleResult, network: Network) -> float | None:
         return None
 
 
-def _row(label: str, runs_on: str, made_on: str, there: Network, other: Network) -> Iterator[Row]:
+def _row(label: str, runs_on: str, made_on: str, there: ExecutedNetwork, other: ExecutedNetwork) -> Iterator[Row]:
     own, made = _result(there), _result(other)
     if own is None or made is None or (time := _time_ms(made, there)) is None:
         return
@@ -216,4 +201,90 @@ def specialization(rows: Rows) -> str:
         return ""
     return (
         f"Predicted from the costs measured on each machine, relative to the schedule made there: {', '.join(texts)}."
+    )
+
+
+def size_rows(data: FigureData, values: Callable[[ConvolutionSize], Row]) -> Rows:
+    """A row for every image size, with some values of it."""
+    return [
+        {
+            "image size": size.image_size,
+            "channels": file.channels,
+            "platform": file.platform.name,
+            "mark": marks.MEASURED.name,
+            **values(size),
+        }
+        for file in data.convolutions
+        for size in file.sizes
+    ]
+
+
+def chart_over_sizes(column: str, title: str, series: str) -> Callable[[Rows], alt.TopLevelMixin]:
+    """Makes a line over the image size, both axes logarithmic.
+
+    Args:
+        column: what is plotted.
+        title: of its axis.
+        series: what the line is called, or the column that names several.
+    """
+    return marks.line_chart(
+        "image size",
+        column,
+        series=lambda row: str(row.get(series, series)),
+        words=lambda row: f"{row['image size']} px: {title} {row[column]:.3g}, {row['mark']}",
+        x_axis=lambda rows: {
+            "title": "image size, px",
+            "scale": {"type": "log", "base": 2},
+            "axis": {"values": list(dict.fromkeys(row["image size"] for row in rows))},
+        },
+        y_axis={"title": title, "scale": {"type": "log", "nice": False, "padding": 12}},
+        size={"width": 420, "height": 260},
+    )
+
+
+def listed(rows: Rows, column: str) -> str:
+    """A column by image size, in words."""
+    return ", ".join(f"{row[column]:.2f} at {row['image size']} px" for row in rows)
+
+
+def sizes_below(rows: Rows, column: str, limit: float) -> Iterator[int]:
+    """The image sizes at which a column is below a limit."""
+    return (row["image size"] for row in rows if row[column] < limit)
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedConvolution:
+    """A convolution on a GPU, and moving its output to another one.
+
+    Attributes:
+        alone_ms: of the convolution, with the pause before the next kernel.
+        transfer_ms: of its output.
+        output_bytes: of its output.
+        utilization: share of the GPU that it occupies.
+    """
+
+    alone_ms: float
+    transfer_ms: float
+    output_bytes: int
+    utilization: float
+
+
+def predicted_convolution(pixels: int, channels: int, gpu: Gpu, link: Link) -> PredictedConvolution:
+    """A convolution 5x5 of stride 1 in float32 on a GPU.
+
+    Args:
+        pixels: height and width of the image.
+        channels: of image and output.
+        gpu: that it runs on.
+        link: over which its output is moved.
+    """
+    size = _BYTES * channels * pixels**2
+    terms = channels * _KERNEL**2
+    kernels = predict(
+        Contraction(1, pixels**2, channels, terms, 2 * size, (_KERNEL, _KERNEL), True, "float32"),
+        gpu,
+        DEFAULT_EFFICIENCY,
+    )
+    return PredictedConvolution(
+        (kernels.us + DEFAULT_EFFICIENCY.launch_us) / 1e3, link.time_ms(size), size, kernels.utilization
     )

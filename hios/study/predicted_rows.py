@@ -1,80 +1,100 @@
-"""Predictions for the papers' GPUs, which figures show in a panel of their own beside measurements."""
+"""Predictions for the papers' GPUs, which figures show in a panel of their own beside measurements, and their errors.
+
+How far predictions are from published latencies is read from predicted_rows.yaml, which
+``python benchmarks/model_validation.py --write`` writes.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+import functools
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+import msgspec
+
+from hios import artifacts
 from hios.charts import marks
 from hios.formats.prediction_file import GpuPrediction
 from hios.formats.schedule_file import ScheduleFile
-from hios.study import network_runs as runs
+from hios.platforms.model import descriptions
+from hios.study import run_rows as runs
 from hios.study.figure_data import FigureData, PredictedNetwork
 from hios.study.gpu_targets import TARGETS
-from hios.study.model_validation import error_in_words
+from hios.study.registry import Figure
+from hios.study.rows import Row, Rows, grouped
+from hios.yaml_file import plain, read_yaml
 
 if TYPE_CHECKING:
     import altair as alt
 
-    from hios.study.registry import Figure, Row, Rows
-
+VALIDATION_FILE = Path(__file__).with_suffix(".yaml")
 #: In the column of platforms.
 _PLATFORM = "model"
-_Maker = Callable[[str, PredictedNetwork, GpuPrediction], "Rows"]
-_Chart = Callable[["Rows"], "alt.TopLevelMixin"]
+_Maker = Callable[[str, PredictedNetwork, GpuPrediction], Rows]
+_Chart = Callable[[Rows], "alt.TopLevelMixin"]
 
 
-def beside(
-    figure: Figure,
-    targets: Collection[str],
-    sessions: Collection[str] = ("networks",),
-    *,
-    rows: _Maker | None = None,
-    chart: _Chart | None = None,
-    words: Callable[[Rows], str] | None = None,
-) -> Figure:
-    """The figure with predictions for the GPUs of the paper beside what was measured.
+def predictions(
+    *, rows: _Maker | None = None, chart: _Chart | None = None, words: Callable[[Rows], str] | None = None
+) -> Callable[[Figure], Figure]:
+    """Adds predictions for the GPUs of the paper to a figure, beside what was measured.
 
     They have rows and a panel of their own, a sentence on the result and one on the error of such predictions where
-    latencies were published. No published number is compared with them.
+    latencies were published. No published number is compared with them. The networks are those of the sessions
+    ``predictions/...`` of the figure, the GPUs those of its paper in `hios.study.gpu_targets`.
 
     Args:
-        figure: of what is measured.
-        targets: keys of `hios.study.gpu_targets.TARGETS`.
-        sessions: of networks that are predicted: networks, images, batches or transformers.
         rows: makes the rows of a network on a target; latencies and speedups of all schedules if None.
         chart: makes the panel of a GPU; bars of latencies if None.
         words: makes the sentences on what is predicted; the speedups of all schedules or blocks if None.
     """
-    predicted_finding = words or _speedups
-    made, drawn, measured_chart = rows or latency_rows, chart or runs.bar_chart("schedule"), figure.chart
+    return functools.partial(
+        _beside, made=rows or latency_rows, drawn=chart or runs.bar_chart("schedule"), words=words or _speedups
+    )
+
+
+def _beside(figure: Figure, *, made: _Maker, drawn: _Chart, words: Callable[[Rows], str]) -> Figure:
+    sessions = [name.partition("/")[2] for name in figure.optional if name.startswith("predictions/")]
+    targets = [name for name in TARGETS if name.partition("-")[0] == figure.id.partition("_")[0]]
 
     def all_rows(data: FigureData) -> Rows:
-        return figure.rows(data) + _predicted(data, targets, sessions, made)
+        return figure.rows(data) + [
+            {**row, "hardware": hardware(prediction)}
+            for session in sessions
+            for label, network in data.predictions.get(session, {}).items()
+            for prediction in network.file.predictions
+            if prediction.target in targets
+            for row in made(label, network, prediction)
+        ]
 
     def all_charts(rows: Rows) -> alt.TopLevelMixin:
-        own = _measured(rows)
-        if measured_chart is None or len(own) == len(rows):
-            return (measured_chart or drawn)(rows)
-        return _panels(measured_chart, own, drawn, rows)
+        own, measured_chart = _measured(rows), figure.chart or drawn
+        if len(own) == len(rows):
+            return measured_chart(rows)
+        here = [("This machine", "", measured_chart(own))] if own else []
+        others = [
+            (name, "predicted from its data sheet; nothing ran on it", drawn(_ordered(there, own)))
+            for name, there in grouped(_on_gpus(rows), "hardware").items()
+        ]
+        return marks.panels([*here, *others])
 
     def finding(rows: Rows) -> str:
         own = _measured(rows)
-        return " ".join(filter(None, [figure.finding(own) if own else "", predicted_finding(_on_gpus(rows))]))
+        return " ".join(filter(None, [figure.finding(own) if own else "", words(_on_gpus(rows))]))
 
-    def reason(rows: Rows) -> str:
+    def explain(rows: Rows) -> str:
         own = _measured(rows)
-        return " ".join(filter(None, [figure.reason(own) if own else "", *_validations(rows, targets)]))
+        return " ".join(filter(None, [figure.why(own) if own else "", *_validations(rows, targets)]))
 
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         figure,
-        optional=(*figure.optional, *(f"predictions/{session}" for session in sessions)),
         rows=all_rows,
-        chart=None if measured_chart is None else all_charts,
+        chart=figure.chart and all_charts,
         compare=lambda rows: figure.compare(_measured(rows)),
         finding=finding,
-        reason=reason,
+        explain=explain,
     )
 
 
@@ -85,17 +105,6 @@ def _measured(rows: Rows) -> Rows:
 
 def _on_gpus(rows: Rows) -> Rows:
     return [row for row in rows if row["platform"] == _PLATFORM]
-
-
-def _predicted(data: FigureData, targets: Collection[str], sessions: Collection[str], made: _Maker) -> Rows:
-    return [
-        {**row, "hardware": hardware(prediction)}
-        for session in sessions
-        for label, network in data.predictions.get(session, {}).items()
-        for prediction in network.file.predictions
-        if prediction.target in targets
-        for row in made(label, network, prediction)
-    ]
 
 
 def hardware(prediction: GpuPrediction) -> str:
@@ -134,24 +143,6 @@ def first_of(prediction: GpuPrediction, algorithm: str) -> ScheduleFile | None:
     return next((made for made in prediction.schedules.values() if made.algorithm == algorithm), None)
 
 
-def _panels(measured: _Chart, own: Rows, drawn: _Chart, rows: Rows) -> alt.TopLevelMixin:
-    import altair as alt
-
-    panels: list[Any] = [_titled(measured(own), "This machine", "")] if own else []
-    for name in dict.fromkeys(row["hardware"] for row in _on_gpus(rows)):
-        there = _ordered([row for row in _on_gpus(rows) if row["hardware"] == name], own)
-        panels.append(_titled(drawn(there), name, "predicted from its data sheet; nothing ran on it"))
-    stacked: alt.VConcatChart = alt.vconcat(*panels).resolve_scale(
-        y="independent",
-        stroke="independent",
-        fill="independent",
-        shape="independent",
-        strokeDash="independent",
-        fillOpacity="independent",
-    )
-    return stacked
-
-
 def _ordered(rows: Rows, own: Rows) -> Rows:
     """Rows with the schedules of each network in the order of those measured, so that colors are the same in panels."""
     networks = list(dict.fromkeys(row["network"] for row in rows))
@@ -159,18 +150,11 @@ def _ordered(rows: Rows, own: Rows) -> Rows:
     return sorted(rows, key=lambda row: (networks.index(row["network"]), places.get(row.get("schedule"), len(places))))
 
 
-def _titled(chart: Any, title: str, below: str) -> Any:
-    import altair as alt
-
-    text = alt.TitleParams(title, anchor="start", subtitle=below or alt.Undefined)
-    return chart.properties(title=text)
-
-
 def _speedups(rows: Rows) -> str:
     """Predicted speedups by hardware, in sentences."""
     sentences = []
-    for name in dict.fromkeys(row["hardware"] for row in _on_gpus(rows)):
-        own = [row for row in _on_gpus(rows) if row["hardware"] == name and row["speedup"]]
+    for name, there in grouped(_on_gpus(rows), "hardware").items():
+        own = [row for row in there if row["speedup"]]
         texts = [
             f"{row['schedule']} {row['speedup']:.2f} on {row['network']}"
             for row in own
@@ -185,11 +169,77 @@ def _speedups(rows: Rows) -> str:
     return " ".join(sentences)
 
 
-def _validations(rows: Rows, targets: Collection[str]) -> list[str]:
+def _validations(rows: Rows, targets: list[str]) -> list[str]:
     """How far predictions are from what was published, for every GPU that rows are of."""
-    shown = {row["hardware"] for row in _on_gpus(rows)}
-    gpus = {TARGETS[name].gpu: name for name in targets}
-    from hios.platforms.model import descriptions
+    shown = grouped(_on_gpus(rows), "hardware")
+    gpus = {gpu: descriptions.gpu(gpu).name for gpu in dict.fromkeys(TARGETS[name].gpu for name in targets)}
+    return [error_in_words(gpu, name) for gpu, name in gpus.items() if any(name in text for text in shown)]
 
-    words = {gpu: descriptions.gpu(gpu).name for gpu in gpus}
-    return [error_in_words(gpu, name) for gpu, name in words.items() if any(name in text for text in shown)]
+
+class ValidationRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A published latency of a sequential schedule, and the predicted one.
+
+    Attributes:
+        paper: which published it.
+        gpu: name of the description.
+        network: file in models/.
+        batch: images in a batch.
+        published_ms: milliseconds.
+        predicted_ms: milliseconds.
+        fitted: whether the parameters of the model were fitted to it, among others.
+    """
+
+    paper: str
+    gpu: str
+    network: str
+    batch: int
+    published_ms: float
+    predicted_ms: float
+    fitted: bool
+
+    @property
+    def error(self) -> float:
+        """Predicted over published, less 1."""
+        return self.predicted_ms / self.published_ms - 1
+
+
+@functools.cache
+def validation_rows() -> tuple[ValidationRow, ...]:
+    """All that is published."""
+    return tuple(msgspec.convert(plain(read_yaml(VALIDATION_FILE), str(VALIDATION_FILE), ()), list[ValidationRow]))
+
+
+def write_validation(rows: list[ValidationRow], file: Path = VALIDATION_FILE) -> None:
+    """Write the file."""
+    head = (
+        "# Written by `python benchmarks/model_validation.py --write`: sequential latencies, published and predicted.\n"
+    )
+    lines = [
+        f"- {{paper: {row.paper}, gpu: {row.gpu}, network: {row.network}, batch: {row.batch}, "
+        f"published_ms: {row.published_ms:.6g}, predicted_ms: {row.predicted_ms:.6g}, "
+        f"fitted: {str(row.fitted).lower()}}}\n"
+        for row in rows
+    ]
+    with artifacts.replacing(file) as temporary:
+        temporary.write_text(head + "".join(lines), encoding="utf-8")
+
+
+def error_in_words(gpu: str, name: str) -> str:
+    """How far predicted sequential latencies are from those that were published for a GPU.
+
+    Args:
+        gpu: name of its description.
+        name: of the GPU in words.
+    """
+    own = [row for row in validation_rows() if row.gpu == gpu]
+    where = f"for the {name}"
+    if not own:
+        own, where = list(validation_rows()), "for other GPUs, as none are for this one,"
+    count = sum(row.fitted for row in own)
+    fitted = "all" if count == len(own) else count or "none"
+    errors = [100 * abs(row.error) for row in own]
+    return (
+        f"Sequential latencies that were published {where} differ from predicted ones by "
+        f"{statistics.median(errors):.0f} % in the median and {max(errors):.0f} % at most ({len(own)} "
+        f"latencies, {fitted} of which the model was fitted to; python benchmarks/model_validation.py)."
+    )

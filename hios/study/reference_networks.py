@@ -35,7 +35,7 @@ KIND = {
 RANDWIRE_FILES = ("ws-16-4-0.75-2.txt", "ws-32-4-0.75-3.txt", "ws-32-4-0.75-4.txt", "ws-32-4-0.75-5.txt")
 
 
-class _Network:
+class _NetworkBuilder:
     """A graph under construction, block by block."""
 
     def __init__(self, name: str) -> None:
@@ -72,7 +72,7 @@ class _Network:
 
 def inception_v3() -> Graph:
     """Inception-v3 (Szegedy et al., arXiv:1512.00567): 119 operators, 153 edges; blocks A A A, B, C C C C, D, E E."""
-    net = _Network("inception_v3")
+    net = _NetworkBuilder("inception_v3")
     conv, most, mean = "conv2d-relu", "max_pool2d", "avg_pool2d"
     net.block()
     x = net.chain(_INPUT, conv, conv, conv, most, conv, conv, most)
@@ -95,7 +95,7 @@ def inception_v3() -> Graph:
     return net.graph()
 
 
-def _inception(net: _Network, x: str, *branches: tuple[str, ...]) -> str:
+def _inception(net: _NetworkBuilder, x: str, *branches: tuple[str, ...]) -> str:
     """A block of branches that are chains, concatenated."""
     net.block()
     return net.add("concat", *[net.chain(x, *branch) for branch in branches])
@@ -103,7 +103,7 @@ def _inception(net: _Network, x: str, *branches: tuple[str, ...]) -> str:
 
 def googlenet() -> Graph:
     """GoogLeNet (Szegedy et al., arXiv:1409.4842) without local response normalization: 80 operators, 106 edges."""
-    net = _Network("googlenet")
+    net = _NetworkBuilder("googlenet")
     conv, most = "conv2d-relu", "max_pool2d"
     net.block()
     x = net.chain(_INPUT, conv, most, conv, conv, most)
@@ -117,7 +117,7 @@ def googlenet() -> Graph:
 
 def squeezenet() -> Graph:
     """SqueezeNet with complex bypass (Iandola et al., arXiv:1602.07360, figure 2 right): 50 operators, 65 edges."""
-    net = _Network("squeezenet")
+    net = _NetworkBuilder("squeezenet")
     net.block()
     x = net.chain(_INPUT, "conv2d-relu", "max_pool2d")
     for number in range(8):
@@ -139,7 +139,7 @@ def resnet50(*, pooled: bool = False) -> Graph:
 
     TOP counts 87 in 5 blocks: the global pool too, which ``pooled`` adds to the last block.
     """
-    net = _Network("resnet50")
+    net = _NetworkBuilder("resnet50")
     net.block()
     x = net.chain(_INPUT, "conv2d-relu", "max_pool2d")
     for bottlenecks in (3, 4, 6, 3):
@@ -163,7 +163,7 @@ def randwire(folder: Path) -> Graph:
     Args:
         folder: where the files ``RANDWIRE_FILES`` are: nodes, edges, then an edge "source target" a line.
     """
-    net = _Network("randwire")
+    net = _NetworkBuilder("randwire")
     net.block()
     x = net.add("conv2d", _INPUT)
     for name in RANDWIRE_FILES:
@@ -175,7 +175,7 @@ def randwire(folder: Path) -> Graph:
     return net.graph()
 
 
-def _random_stage(net: _Network, x: str, nodes: int, edges: list[tuple[int, int]]) -> str:
+def _random_stage(net: _NetworkBuilder, x: str, nodes: int, edges: list[tuple[int, int]]) -> str:
     sources: list[list[int]] = [[s for s, t in edges if t == node] for node in range(nodes)]
     targets: list[list[int]] = [[t for s, t in edges if s == node] for node in range(nodes)]
     waiting = [len(row) for row in sources]
@@ -199,7 +199,7 @@ def nasnet_large() -> Graph:
     a reduction concatenates both parts of its second combination beside their sum; the cell after a reduction takes as
     left input the one but last cell before the reduction; stem 1 concatenates its second combination twice.
     """
-    net = _Network("nasnet_large")
+    net = _NetworkBuilder("nasnet_large")
     net.block()
     first = net.add("conv2d", _INPUT)
     stem0 = _stem0(net, first)
@@ -217,12 +217,12 @@ def nasnet_large() -> Graph:
     return net.graph()
 
 
-def _separable(net: _Network, x: str) -> str:
+def _separable(net: _NetworkBuilder, x: str) -> str:
     """Separable convolutions of NASNet are applied twice."""
     return net.chain(x, "relu-sepconv", "relu-sepconv")
 
 
-def _normal_cell(net: _Network, left: str, right: str, *, halved: bool = False) -> str:
+def _normal_cell(net: _NetworkBuilder, left: str, right: str, *, halved: bool = False) -> str:
     """Normal cell; ``halved``: the left input has twice the size, two strided convolutions halve it."""
     net.block()
     if halved:
@@ -238,7 +238,7 @@ def _normal_cell(net: _Network, left: str, right: str, *, halved: bool = False) 
     return net.add("concat", *([left] if halved else []), *first, *second, *third, *fourth, *fifth)
 
 
-def _reduction_cell(net: _Network, left: str, right: str) -> str:
+def _reduction_cell(net: _NetworkBuilder, left: str, right: str) -> str:
     net.block()
     left = net.add("relu-conv2d", left)
     right = net.add("relu-conv2d", right)
@@ -246,13 +246,13 @@ def _reduction_cell(net: _Network, left: str, right: str) -> str:
     return net.add("concat", *parts[:4], second, *parts[4:])
 
 
-def _stem0(net: _Network, x: str) -> str:
+def _stem0(net: _NetworkBuilder, x: str) -> str:
     net.block()
     first, second, parts = _reduction(net, net.add("relu-conv2d", x), x)
     return net.add("concat", second, *parts[2:5], first, *parts[5:])
 
 
-def _stem1(net: _Network, left: str, right: str) -> str:
+def _stem1(net: _NetworkBuilder, left: str, right: str) -> str:
     net.block()
     left = net.add("relu-conv2d", left)
     right = net.add("concat", net.add("relu-conv2d", right), net.add("relu-conv2d", right))
@@ -260,7 +260,7 @@ def _stem1(net: _Network, left: str, right: str) -> str:
     return net.add("concat", second, *parts[2:5], second, *parts[5:])
 
 
-def _reduction(net: _Network, a: str, b: str) -> tuple[str, str, list[str]]:
+def _reduction(net: _NetworkBuilder, a: str, b: str) -> tuple[str, str, list[str]]:
     """The combinations of a reduction, of values ``a`` and ``b``.
 
     Returns:

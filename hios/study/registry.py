@@ -1,25 +1,24 @@
-"""The registry of the papers' figures and tables: one file each in hios/study/figures, named like the figure."""
+"""The registry of the papers' figures and tables: figures.yaml says what each is, figures/PAPER.py how it is drawn."""
 
 from __future__ import annotations
 
+import functools
 import importlib
-import string
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+
+import msgspec
 
 from hios.errors import HiosError, suggestion
+from hios.study import figures as _drawings
 from hios.study.figure_data import AVAILABLE, FigureData
-from hios.study.published import Published, published
-from hios.study.verdicts import Comparison
+from hios.study.published import Comparison, Published, published
+from hios.study.rows import Rows
+from hios.yaml_file import plain, read_yaml
 
 if TYPE_CHECKING:
     import altair as alt
-
-#: A row of a tidy table, by column. Rows of a chart name their mark in the column ``mark``.
-Row = dict[str, Any]
-Rows = list[Row]
 
 #: Whether hios draws a figure; otherwise the reason.
 State = Literal["drawn", "needs a GPU", "not drawn"]
@@ -44,102 +43,74 @@ PAPERS = {
     "top": "TOP (Lin et al.)",
 }
 
-#: Sections by paper, each with its figures and tables.
-_SECTIONS: Mapping[str, Mapping[str, str]] = {
-    "hios": {
-        "II. Background and Motivation": "fig1 fig2",
-        "IV. Algorithm Design": "fig4 fig5",
-        "V. Simulation": "fig7 fig8 fig9 fig10 fig11 ablation",
-        "VI. Experiments": "fig12 fig13 fig14",
-    },
-    "ios": {
-        "1. Introduction": "fig1 fig2",
-        "4. Methods": "tab1",
-        "5. Implementation Setup": "tab2",
-        "6. Experiments": "fig6 fig7 fig8",
-        "7. Ablation Study": "fig9 fig10 fig11 fig12 tab3",
-        "Appendix": "fig13 fig14 fig15 fig16",
-    },
-    "lios": {
-        "III. Motivation": "fig4 tab2",
-        "IV. Method": "tab3",
-        "V. Experimental Setup": "tab4",
-        "VI. Experimental Results": "fig7 fig8 fig9 tab5 tab6 tab7",
-    },
-    "opara": {
-        "2. Background and Motivation": "fig1 fig2 fig3",
-        "5. Performance Evaluation": "fig5 fig6 fig7 fig8 fig9 tab1",
-    },
-    "top": {"VI. Evaluation": "fig13 fig14 fig15 fig16 fig17 fig18 fig20 fig21 fig22 fig23 fig24 fig26 fig27"},
-}
-_SECTION_OF = {
-    f"{paper}_{place}": section
-    for paper, sections in _SECTIONS.items()
-    for section, places in sections.items()
-    for place in places.split()
-}
-
 #: The one table that no paper has: it explains figures of a paper.
 _ABLATION = "ablation"
 
-_FOLDER = Path(__file__).with_name("figures")
-_PACKAGE = "hios.study.figures"
+_FILE = Path(_drawings.__path__[0]).with_suffix(".yaml")
+
+
+class FigureEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What figures.yaml says of a figure.
+
+    Attributes:
+        title: what it shows.
+        section: of the paper; "Other" where that is not known.
+        varies: what is varied and what is plotted.
+        needs: keys of ``NEEDS``.
+        sessions: whose data it is drawn from, see `hios.study.figure_data`; empty where it is computed on the spot.
+        optional: sessions that it shows too if ``study: sessions:`` of the configuration names them.
+        seconds: time on two cores to draw it once its sessions are there.
+        also: other groups of published.yaml that belong to it.
+        missing: why hios does not draw it, in words; empty where it does.
+        command: what would produce its data, where hios does not.
+        reason: one sentence on why numbers differ, where it has no numbers from the table.
+    """
+
+    title: str
+    section: str = "Other"
+    varies: str
+    needs: tuple[str, ...] = ("cpu",)
+    sessions: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    seconds: int | float = 3
+    also: tuple[str, ...] = ()
+    missing: str = ""
+    command: str = ""
+    reason: str = ""
+
+
+class Drawing(TypedDict, total=False):
+    """How a figure is drawn; `Figure` says what each function does."""
+
+    rows: Callable[[FigureData], Rows]
+    chart: Callable[[Rows], alt.TopLevelMixin]
+    compare: Callable[[Rows], Sequence[Comparison]]
+    finding: Callable[[Rows], str]
+    explain: Callable[[Rows], str]
 
 
 def _nothing(data: FigureData) -> Rows:
     return []
 
 
-def _no_words(rows: Rows) -> str:
-    return ""
-
-
-def reason(text: str) -> Callable[[Rows], str]:
-    """A reason without numbers."""
-    return lambda rows: text
-
-
-def _no_comparison(rows: Rows) -> Sequence[Comparison]:
-    return ()
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(FigureEntry, frozen=True, kw_only=True):
     """A figure or table of a paper.
 
     Attributes:
-        id: paper and number, such as ``hios_fig9``; the name of its file.
-        title: what it shows.
-        varies: what is varied and what is plotted.
-        needs: keys of ``NEEDS``.
-        sessions: whose data it is drawn from, see `hios.study.figure_data`; empty where it is computed on the spot.
-        optional: sessions that it shows too if ``study: sessions:`` of the configuration names them.
-        seconds: time on two cores to draw it once its sessions are there.
-        rows: makes its table from the data.
+        id: paper and number, such as ``hios_fig9``.
+        rows: makes its table from the data; an empty one where hios does not draw it.
         chart: makes a chart of the table; None for a table.
         compare: sets numbers of the table beside the published ones.
-        also: other groups of published.yaml that belong to it.
-        missing: why hios does not draw it, in words; empty where it does.
-        command: what would produce its data, where hios does not.
-        reason: makes one sentence on why numbers differ, with its numbers from the table.
         finding: makes one sentence on the result here, where the comparisons do not state it.
+        explain: makes the sentence on why numbers differ from the table, in place of ``reason``.
     """
 
     id: str
-    title: str
-    varies: str
-    needs: tuple[str, ...] = ("cpu",)
-    sessions: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
-    seconds: float = 3
     rows: Callable[[FigureData], Rows] = _nothing
     chart: Callable[[Rows], alt.TopLevelMixin] | None = None
-    compare: Callable[[Rows], Sequence[Comparison]] = _no_comparison
-    also: tuple[str, ...] = ()
-    missing: str = ""
-    command: str = ""
-    reason: Callable[[Rows], str] = _no_words
-    finding: Callable[[Rows], str] = _no_words
+    compare: Callable[[Rows], Sequence[Comparison]] = lambda rows: ()
+    finding: Callable[[Rows], str] = lambda rows: ""
+    explain: Callable[[Rows], str] | None = None
 
     @property
     def paper(self) -> str:
@@ -153,11 +124,6 @@ class Figure:
         if place == _ABLATION:
             return "ablation of Figs. 7 to 11"
         return f"Fig. {place[3:]}" if place.startswith("fig") else f"Table {place[3:]}"
-
-    @property
-    def section(self) -> str:
-        """The section of the paper that it is in; "Other" where that is not known."""
-        return _SECTION_OF.get(self.id, "Other")
 
     @property
     def published(self) -> Mapping[str, Published]:
@@ -174,24 +140,44 @@ class Figure:
         """Whether hios draws it, or what it takes."""
         if self.needs_gpu:
             return "needs a GPU"
-        if self.missing:
-            return "not drawn"
-        return "drawn"
+        return "not drawn" if self.missing else "drawn"
+
+    def why(self, rows: Rows) -> str:
+        """One sentence on why numbers differ; empty if there is nothing to explain."""
+        return self.reason if self.explain is None else self.explain(rows)
 
 
 #: The figures that are loaded, by id.
 _FIGURES: dict[str, Figure] = {}
 
 
-def register(figure: Figure) -> Figure:
-    """Add a figure.
+def register(
+    name: str, *, beside: Callable[[Figure], Figure] = lambda figure: figure, **drawing: Unpack[Drawing]
+) -> None:
+    """Say how a figure of figures.yaml is drawn.
+
+    Args:
+        name: its id.
+        beside: adds what stands beside its own rows, see `hios.study.predicted_rows.predictions`.
+        **drawing: its functions.
 
     Raises:
-        ValueError: the id is taken or of no known paper, a need or session is unknown, or a figure that is not drawn
-            does not say why.
+        ValueError: the figure is drawn already, or `checked` refuses it.
     """
-    if figure.id in _FIGURES:
-        raise ValueError(f"a figure {figure.id} is registered already")
+    if name in _FIGURES:
+        raise ValueError(f"a figure {name} is registered already")
+    if name not in _entries():
+        raise ValueError(f"figure {name}: found no entry in {_FILE.name}; required: one for each figure that is drawn")
+    _FIGURES[name] = beside(_checked_entry(name, drawing))
+
+
+def checked(figure: Figure) -> Figure:
+    """The figure, if it is consistent.
+
+    Raises:
+        ValueError: the id is of no known paper, a need or session is unknown, or a figure that is not drawn does not
+            say why.
+    """
     paper, _, place = figure.id.partition("_")
     if paper not in PAPERS or not (place == _ABLATION or place.startswith(("fig", "tab"))):
         raise ValueError(f"figure {figure.id}: found this id; allowed: PAPER_figN or PAPER_tabN of {', '.join(PAPERS)}")
@@ -201,20 +187,22 @@ def register(figure: Figure) -> Figure:
         raise ValueError(f"figure {figure.id}: sessions: found {unknown[0]}; allowed: {', '.join(AVAILABLE)}")
     if (figure.rows is _nothing) != bool(figure.missing):
         raise ValueError(f"figure {figure.id}: it is drawn or says what is missing")
-    _FIGURES[figure.id] = figure
     return figure
 
 
+@functools.cache
+def _entries() -> Mapping[str, FigureEntry]:
+    return msgspec.convert(plain(read_yaml(_FILE), str(_FILE), ()), dict[str, FigureEntry])
+
+
+def _checked_entry(name: str, drawing: Drawing) -> Figure:
+    return checked(Figure(id=name, **msgspec.structs.asdict(_entries()[name]), **drawing))
+
+
 def ids() -> list[str]:
-    """The ids of all figures, in the order of papers and numbers; nothing is imported."""
-    papers, kinds = list(PAPERS), ("fig", "tab", _ABLATION)
-
-    def place(name: str) -> tuple[int, int, int]:
-        paper, _, rest = name.partition("_")
-        number = rest.lstrip(string.ascii_lowercase)
-        return papers.index(paper), kinds.index(rest.removesuffix(number)), int(number or 0)
-
-    return sorted((path.stem for path in _FOLDER.glob("*_*.py") if path.stem[0] != "_"), key=place)
+    """The ids of all figures, by paper in the order of figures.yaml; nothing is imported."""
+    places = {paper: place for place, paper in enumerate(PAPERS)}
+    return sorted(_entries(), key=lambda name: places.get(name.partition("_")[0], len(places)))
 
 
 def figure(name: str) -> Figure:
@@ -223,10 +211,11 @@ def figure(name: str) -> Figure:
     Raises:
         HiosError: there is none.
     """
-    if name not in ids():
+    if name not in _entries():
         raise HiosError(f"figure: found {name}{suggestion(name, ids())}; allowed: {', '.join(ids())}")
+    importlib.import_module(module_of(name))
     if name not in _FIGURES:
-        importlib.import_module(module_of(name))
+        _FIGURES[name] = _checked_entry(name, {})
     return _FIGURES[name]
 
 
@@ -236,5 +225,5 @@ def figures() -> list[Figure]:
 
 
 def module_of(name: str) -> str:
-    """The module of a figure, whose code decides whether it is drawn again."""
-    return f"{_PACKAGE}.{name}"
+    """The module of a figure's paper, whose code decides whether it is drawn again."""
+    return f"{_drawings.__name__}.{name.partition('_')[0]}"

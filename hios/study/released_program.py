@@ -87,7 +87,7 @@ def latencies_ms(problem: Problem, devices: int, deviations: Deviations) -> dict
         ("hios-lp", _map_longest_paths(problem, order, devices, deviations)),
         ("hios-mr", _map_by_recording(problem, devices, deviations)),
     ):
-        timed = _Stages(problem, order, home, devices, deviations)
+        timed = _GroupedStages(problem, order, home, devices, deviations)
         latencies[f"{name}-inter"] = timed.latency_ms
         timed.group_neighbors()
         latencies[name] = timed.latency_ms
@@ -190,7 +190,7 @@ def _map_by_recording(problem: Problem, devices: int, deviations: Deviations) ->
     return home
 
 
-class _Stages:
+class _GroupedStages:
     """Operators on devices, of which neighbors become stages (Algorithm 2 with a window of two).
 
     A stage goes by its first operator in the order.

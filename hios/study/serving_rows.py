@@ -1,31 +1,34 @@
-"""What figures of TOP have in common: rows of policies from results of serving, comparisons and charts.
+"""What figures of TOP have in common: rows of policies and of experiments, comparisons and charts.
 
-The paper's systems by their policies here: `sequential` stands for frameworks that run one operator after another,
-`ios` for IOS, `pos-strict` and `pos-relaxed` for POS, of which no code is public. Numbers of the paper are of a GPU:
-only simulations with costs of a GPU are compared with them.
+Rows of policies are results of serving; rows of experiments are points of simulations. The paper's systems by their
+policies here: `sequential` stands for frameworks that run one operator after another, `ios` for IOS, `pos-strict` and
+`pos-relaxed` for POS, of which no code is public. Numbers of the paper are of a GPU: only simulations with costs of a
+GPU are compared with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from hios.charts import marks
 from hios.formats.serving_result_file import ResultFile
+from hios.formats.top_study_file import Experiment
 from hios.study.figure_data import FigureData
-from hios.study.published import published
-from hios.study.verdicts import Comparison
+from hios.study.published import Comparison, published
+from hios.study.rows import Row, Rows, predicted
 
 if TYPE_CHECKING:
     import altair as alt
 
-    from hios.study.registry import Row, Rows
-
-_WIDTH, _STEP = 420, 22
 #: What one task at a time is served by, and synchronous rounds: the paper's baselines.
 SINGLE, ROUNDS = ("sequential", "ios"), ("pos-strict", "pos-relaxed")
 #: TOP as published: combined blocks one at a time.
 TOP = "top"
+#: Share of the best throughput from which on it counts as saturated.
+SATURATED = 0.95
+#: The same of a learning curve: as far above or below the best value.
+_CONVERGED = 0.01
 
 
 def policy_rows(data: FigureData, *, several: bool) -> Rows:
@@ -72,11 +75,7 @@ def gains(rows: Rows, column: str, over: Iterable[str]) -> dict[float, list[floa
         column: a number above 0.
         over: names of the policies.
     """
-    values = {
-        (row["scenario"], row["load"], row["policy"]): float(row[column])
-        for row in rows
-        if row["mark"] == marks.PREDICTED.name
-    }
+    values = {(row["scenario"], row["load"], row["policy"]): float(row[column]) for row in predicted(rows)}
     names = list(over)
     percents: dict[float, list[float]] = {}
     for (scenario, load, policy), value in values.items():
@@ -87,53 +86,43 @@ def gains(rows: Rows, column: str, over: Iterable[str]) -> dict[float, list[floa
     return dict(sorted(percents.items()))
 
 
-def range_of(by_load: dict[float, list[float]], *, all_loads: bool) -> tuple[float, float] | None:
-    """The least and the largest gain, at all loads or at the highest; None without any."""
-    values = [value for load in (by_load if all_loads else list(by_load)[-1:]) for value in by_load[load]]
-    return (min(values), max(values)) if values else None
+def on_gpu(rows: Rows, name: str = "") -> bool:
+    """Whether rows are predictions for a GPU, as the published numbers are of GPUs; for one of this name, if given."""
+    return bool(rows) and all(row["device"] == "gpu" and name.lower() in row.get("gpu", "").lower() for row in rows)
 
 
-def on_gpu(rows: Rows) -> bool:
-    """Whether rows are predictions for a GPU, as the published numbers are of GPUs."""
-    return bool(rows) and all(row["device"] == "gpu" for row in rows)
-
-
-def compare_gains(
-    figure: str, column: str, over: Sequence[str], *, all_loads: bool = False
-) -> Callable[[Rows], list[Comparison]]:
-    """Compares the gain of TOP in a column with the statement ``gain`` of a figure.
+def compared_gains(
+    figure: str, statement: str, rows: Rows, column: str, over: Sequence[str], *, all_loads: bool = False
+) -> list[Comparison]:
+    """The least and the largest gain of TOP in a column beside a published statement; nothing on lanes.
 
     Args:
         figure: id in published.yaml.
+        statement: its name there.
+        rows: of the figure.
         column: of the rows.
         over: policies that stand for the paper's baselines.
         all_loads: whether every load counts, or the highest, at which nothing keeps up.
     """
-
-    def compare(rows: Rows) -> list[Comparison]:
-        gain = range_of(gains(rows, column, over), all_loads=all_loads) if on_gpu(rows) else None
-        return [] if gain is None else [Comparison(published(figure)["gain"], gain)]
-
-    return compare
+    by_load = gains(rows, column, over)
+    values = [value for load in (by_load if all_loads else list(by_load)[-1:]) for value in by_load[load]]
+    stated = published(figure)[statement]
+    return [Comparison(stated, (min(values), max(values)))] if values and on_gpu(rows) else []
 
 
-def finding(column: str, over: Sequence[str]) -> Callable[[Rows], str]:
-    """Makes a sentence on what TOP gains at each load."""
-
-    def say(rows: Rows) -> str:
-        by_load = gains(rows, column, over)
-        if not by_load:
-            return f"No scenario has top and {' or '.join(over)} at one load."
-        what = "predicted for a GPU" if on_gpu(rows) else "predicted on lanes, so not compared with the paper's GPUs"
-        texts = [f"{min(values):+.1f} to {max(values):+.1f} % at load {load:g}" for load, values in by_load.items()]
-        return f"top over {' and '.join(over)} in {column}, {what}: {'; '.join(texts)}."
-
-    return say
+def gain_finding(rows: Rows, column: str, over: Sequence[str]) -> str:
+    """A sentence on what TOP gains at each load."""
+    by_load = gains(rows, column, over)
+    if not by_load:
+        return f"No scenario has top and {' or '.join(over)} at one load."
+    what = "predicted for a GPU" if on_gpu(rows) else "predicted on lanes, so not compared with the paper's GPUs"
+    texts = [f"{min(values):+.1f} to {max(values):+.1f} % at load {load:g}" for load, values in by_load.items()]
+    return f"top over {' and '.join(over)} in {column}, {what}: {'; '.join(texts)}."
 
 
 def why(rows: Rows) -> str:
     """What limits every policy, with numbers: the bound, and what rounds that wait for all models can do at most."""
-    own = [row for row in rows if row["mark"] == marks.PREDICTED.name]
+    own = predicted(rows)
     if not own:
         return ""
     most = max(row["load"] for row in own)
@@ -155,25 +144,159 @@ def why(rows: Rows) -> str:
     )
 
 
-def bar_chart(column: str, title: str) -> Callable[[Rows], alt.TopLevelMixin]:
+def policy_bars(column: str, title: str) -> Callable[[Rows], alt.TopLevelMixin]:
     """Makes bars of a column by scenario, load and policy."""
+    return marks.bar_chart(
+        column,
+        title,
+        place=lambda row: f"{row['scenario']}, load {row['load']:g}, {row['policy']}",
+        series="policy",
+        words=lambda row: f"{row['policy']}, {row['scenario']}, load {row['load']:g}: {row[column]:.4g}, {row['mark']}",
+    )
 
-    def draw(rows: Rows) -> alt.TopLevelMixin:
-        import altair as alt
 
-        shown = [
-            {
-                **row,
-                "place": f"{row['scenario']}, load {row['load']:g}, {row['policy']}",
-                "description": f"{row['policy']}, {row['scenario']}, load {row['load']:g}: {row[column]:.4g}, "
-                f"{row['mark']}",
-            }
-            for row in rows
-        ]
-        places = list(dict.fromkeys(row["place"] for row in shown))
-        y = alt.Y("place:N", sort=places, title=None, axis=alt.Axis(labelLimit=320))
-        x = alt.X(f"{column}:Q", title=title, axis=alt.Axis(tickCount=8))
-        drawn: alt.Chart = marks.bars(shown, x=x, y=y, series="policy", beside=alt.YOffset("mark:N"))
-        return drawn.properties(width=_WIDTH, height=alt.Step(_STEP))
+def point_rows(data: FigureData, experiment: Experiment, x: str) -> Rows:
+    """A row for every point of an experiment.
 
-    return draw
+    Args:
+        data: with the experiment.
+        experiment: its name.
+        x: what is varied, the name of its column.
+    """
+    if experiment not in data.top:
+        return []
+    study = data.top[experiment]
+    return [
+        {
+            "scenario": point.scenario,
+            "models": point.models,
+            "system": point.system,
+            "device": study.device,
+            "gpu": study.gpu or "",
+            x: int(point.x) if point.x.is_integer() else point.x,
+            "mark": marks.PREDICTED.name,
+            **point.values,
+        }
+        for point in study.points
+    ]
+
+
+def by_scenario(rows: Rows, system: str, x: str, column: str) -> dict[str, dict[float, float]]:
+    """A column over what is varied, of one system; by scenario."""
+    curves: dict[str, dict[float, float]] = {}
+    for row in rows:
+        if row["system"] == system and column in row:
+            curves.setdefault(row["scenario"], {})[row[x]] = row[column]
+    return curves
+
+
+def saturation(over: Mapping[float, float]) -> float:
+    """The least value of what is varied at which nearly the best throughput is reached."""
+    best = max(over.values())
+    return min(x for x, value in over.items() if value >= SATURATED * best)
+
+
+def convergence(over: Mapping[float, float], *, falls: bool) -> float:
+    """The first step from which on a curve stays within a per cent of its best value."""
+    best = (min if falls else max)(over.values())
+    near = [abs(value - best) <= _CONVERGED * abs(best) for value in over.values()]
+    steps = list(over)
+    last_far = max((place for place, close in enumerate(near) if not close), default=-1)
+    return steps[min(last_far + 1, len(steps) - 1)]
+
+
+def settled(
+    curves: Iterable[Mapping[float, float]], place: Callable[[Mapping[float, float]], float], published: float
+) -> list[float]:
+    """Where curves saturate or converge, if what was tried goes beyond that and beyond the published value.
+
+    Otherwise the end of what was tried would decide on a verdict. Flat curves are left out.
+
+    Args:
+        curves: each over what is varied.
+        place: where one saturates or converges.
+        published: value that is compared with.
+
+    Returns:
+        A place for every curve; nothing if one of them was not followed far enough.
+    """
+    followed = [over for over in curves if not is_flat(over)]
+    places = [place(over) for over in followed]
+    enough = all(max(over) > max(at, published) for over, at in zip(followed, places, strict=True))
+    return places if enough else []
+
+
+def is_flat(over: Mapping[float, float]) -> bool:
+    """Whether a curve hardly changes, so that where it converges means nothing."""
+    return max(over.values()) - min(over.values()) <= _CONVERGED * abs(max(over.values()))
+
+
+def fitting(rows: Rows, column: str, what: str) -> list[str]:
+    """What the memory of the GPU has room for, by scenario; nothing where it is not known."""
+    most = {row["scenario"]: row[column] for row in rows if column in row}
+    return [f"up to {number:.0f} {what} of {scenario} fit into the memory" for scenario, number in most.items()]
+
+
+def unsettled(curves: Iterable[Mapping[float, float]], published: float, key: str) -> str:
+    """Why learning curves are not compared, and what to set; empty if they are long enough.
+
+    Args:
+        curves: each over steps.
+        published: steps until convergence, in the paper.
+        key: name of the number of steps under `study: top:`.
+    """
+    followed = [max(over) for over in curves if not is_flat(over)]
+    if not followed or min(followed) > published:
+        return ""
+    return (
+        f" No verdict: curves of {min(followed):g} steps cannot show convergence after {published:g} "
+        f"(study: top: {key}: {1.5 * published:g} can)."
+    )
+
+
+def point_lines(
+    x: str, column: str, title: str, series: Callable[[Row], str], *, log: bool = False
+) -> Callable[[Rows], alt.TopLevelMixin]:
+    """Makes lines of a column over what is varied.
+
+    Args:
+        x: column that is varied, and title of its axis.
+        column: what is plotted.
+        title: of its axis.
+        series: name of the line of a row.
+        log: whether the horizontal axis is logarithmic.
+    """
+    return marks.line_chart(
+        x,
+        column,
+        series=series,
+        words=lambda row: f"{series(row)}, {x} {row[x]:g}: {row[column]:.4g} {title}",
+        x_axis=lambda rows: {
+            "scale": {"type": "log", "base": 2} if log else {"zero": False},
+            "axis": _ticks(sorted({row[x] for row in rows})),
+        },
+        y_axis={"title": title},
+        size={"width": 420, "height": 260},
+    )
+
+
+def _ticks(values: list[float]) -> dict[str, Any]:
+    """Ticks of an axis: at all values, if these are few."""
+    return {"values": values} if len(values) <= 10 else {"tickCount": 8}
+
+
+def point_bars(place: Callable[[Row], str], column: str, title: str) -> Callable[[Rows], alt.TopLevelMixin]:
+    """Makes bars of a column, one for every place, by system.
+
+    Args:
+        place: of a row, in words.
+        column: what is plotted.
+        title: of its axis.
+    """
+    return marks.bar_chart(
+        column,
+        title,
+        place=place,
+        series="system",
+        words=lambda row: f"{place(row)}: {row[column]:.4g} {title}",
+    )

@@ -1,4 +1,4 @@
-"""Networks and their extracted graphs for tests, each made once, and running a graph without the engine."""
+"""Networks and their extracted graphs for tests, each made once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,10 @@ from torch import Tensor, nn
 
 from hios import Graph, artifacts
 from hios.cli.files import extract
+from hios.frontends.extraction_check import run_graph
 from hios.frontends.model_declarations import Declarations
 from hios.frontends.model_registry import build_model
 from hios.frontends.program import export, save
-from hios.graph import Value
-from hios.kernels import compile_operator
 
 #: Variable that names a folder which processes of one run of the tests share (tests/conftest.py).
 SHARED_FOLDER = "HIOS_TESTS_SHARED"
@@ -110,25 +109,6 @@ def _squeezenet(image_size: int) -> Files:
             write_files(made, *build_model("squeezenet", {"image_size": image_size}, seed=0))
             made.rename(folder)
     return Files(folder / "program.pt2", folder / "graph.json", folder / "weights.safetensors")
-
-
-def run_graph(graph: Graph, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
-    """Run the operators of a graph in topological order, each compiled, and return its outputs."""
-    values: dict[tuple[str, str, int], Tensor] = {
-        ("input", entry.name, 0): value for entry, value in zip(graph.inputs, inputs, strict=True)
-    }
-    for number in graph.order:
-        compiled = compile_operator(graph.operators[number], tensors)
-        with torch.inference_mode():
-            values["operator", compiled.id, 0] = compiled.run(*[values[value] for value in compiled.externals])
-    return [_value(reference, values, tensors) for reference in graph.outputs]
-
-
-def _value(reference: Value, values: Mapping[tuple[str, str, int], Tensor], tensors: Mapping[str, Tensor]) -> Tensor:
-    if reference.weight is not None:
-        return tensors[reference.weight]
-    assert reference.external is not None
-    return values[(*reference.external[:2], 0)]
 
 
 class Model(nn.Module):

@@ -10,11 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from hios import artifacts
 from hios.errors import ArtifactError, HiosError
 from hios.frontends import program as programs
 from hios.frontends.model_declarations import Declarations
-from hios.graph import UNITS
 
 
 def _module(**declared: Any) -> nn.Module:
@@ -85,9 +83,3 @@ def test_program_without_declarations(tmp_path: Path) -> None:
     assert programs.declarations(path) == Declarations()
     with zipfile.ZipFile(path) as archive:
         assert not [name for name in archive.namelist() if "hios.json" in name]
-
-
-def test_units_of_the_configuration() -> None:
-    """config.yaml knows the same units."""
-    rules = artifacts.schema("config")["properties"]["models"]["additionalProperties"]["properties"]
-    assert tuple(rules["units"]["enum"]) == UNITS

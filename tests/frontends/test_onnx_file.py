@@ -30,7 +30,7 @@ from hios.frontends.example_inputs import example_inputs
 from hios.frontends.extract import extract_program
 from hios.frontends.extraction_check import flat, run_graph
 from hios.frontends.model_registry import build_model
-from hios.frontends.onnx_session import Session
+from hios.frontends.onnx_session import OnnxSession
 from hios.kernels.table import IN_PLACE, KERNELS
 
 
@@ -100,7 +100,7 @@ def test_small_network(small: Path) -> None:
     graph, weights = _extracted(small)
     assert set(weights) == {"stem.0.weight", "stem.0.bias", "head.weight", "head.bias"}
     inputs = (torch.randn(1, 3, 8, 8),)
-    outputs, expected = run_graph(graph, weights, inputs), Session(small)(*inputs)
+    outputs, expected = run_graph(graph, weights, inputs), OnnxSession(small)(*inputs)
     torch.testing.assert_close(outputs, expected)
     assert [tuple(tensor.shape) for tensor in outputs] == [(1, 4, 4, 4), (1, 5)]
     assert "stem.0" in graph.index
@@ -112,23 +112,32 @@ def test_units(small: Path, units: str) -> None:
     assert _extracted(small, units=units)[0].units == units
 
 
-def _model(
+def _made(
     nodes: list[Any],
-    shape: list[Any] | None,
+    inputs: dict[str, Any],
+    output: list[Any] | None,
     weights: dict[str, Any] | None = None,
     *,
+    kind: int = TensorProto.FLOAT,
     domains: tuple[str, ...] = (),
 ) -> ModelProto:
-    """A model from x to y."""
+    """A model from inputs of these shapes and kind of elements to y."""
     graph = helper.make_graph(
         nodes,
         "graph",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [helper.make_tensor_value_info(name, kind, shape) for name, shape in inputs.items()],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, output)],
         [numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in (weights or {}).items()],
     )
     opsets = [helper.make_opsetid("", 20), *(helper.make_opsetid(domain, 1) for domain in domains)]
-    model = format_.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=opsets, ir_version=10))
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def _model(
+    nodes: list[Any], shape: list[Any] | None, weights: dict[str, Any] | None = None, *, domains: tuple[str, ...] = ()
+) -> ModelProto:
+    """A model from x to y, with the shapes that follow."""
+    model = format_.shape_inference.infer_shapes(_made(nodes, {"x": shape}, None, weights, domains=domains))
     (output,) = model.graph.output
     if not output.type.tensor_type.HasField("shape"):
         output.CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, [1]))
@@ -230,7 +239,7 @@ def test_padding_by_rule(tmp_path: Path, kind: str, stride: int, rule: str) -> N
     graph, tensors = _extracted(path)
     assert len(graph.operators) == 1
     x = torch.randn(1, 3, 6, 5)
-    torch.testing.assert_close(run_graph(graph, tensors, (x,)), Session(path)(x), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(run_graph(graph, tensors, (x,)), OnnxSession(path)(x), rtol=1e-4, atol=1e-4)
 
 
 class Attention(nn.Module):
@@ -454,7 +463,7 @@ def test_weights_in_a_file_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "weights").write_bytes(np.asarray([1, 2, 3], np.float32).tobytes())
     given = _with_external_data(tmp_path / "net.onnx", "weights")
     export(str(given), tmp_path / "copy" / "program.onnx", {})
-    output = Session(tmp_path / "copy" / "program.onnx")(torch.zeros(3))
+    output = OnnxSession(tmp_path / "copy" / "program.onnx")(torch.zeros(3))
     assert torch.equal(output[0], torch.tensor([1.0, 2.0, 3.0]))
     (tmp_path / "weights").write_bytes(b"")
     with pytest.raises(ArtifactError, match="its weights cannot be read"):
@@ -475,17 +484,8 @@ def test_weights_elsewhere_are_refused(tmp_path: Path, location: str) -> None:
 
 def _opened(*shapes: list[Any]) -> ModelProto:
     """A model that adds up inputs named a, b and so on."""
-    names = "abcd"[: len(shapes)]
-    graph = helper.make_graph(
-        [helper.make_node("Sum", list(names), ["y"])],
-        "graph",
-        [
-            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-            for name, shape in zip(names, shapes, strict=True)
-        ],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shapes[0])],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    inputs = dict(zip("abcd", shapes, strict=False))
+    return _made([helper.make_node("Sum", list(inputs), ["y"])], inputs, shapes[0])
 
 
 @pytest.mark.parametrize(
@@ -589,15 +589,8 @@ def test_saturating_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ave
 
 def test_limits_of_inputs(tmp_path: Path) -> None:
     """Limits of whole numbers are in graph.json, and random inputs keep them; of other inputs they are refused."""
-    graph = helper.make_graph(
-        [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)],
-        "graph",
-        [helper.make_tensor_value_info("x", TensorProto.INT64, [1, 4096])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4096])],
-    )
-    path = _saved(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), tmp_path / "net.onnx"
-    )
+    cast = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)
+    path = _saved(_made([cast], {"x": [1, 4096]}, [1, 4096], kind=TensorProto.INT64), tmp_path / "net.onnx")
     limited, _ = _extracted(path, below={"x": 9})
     assert [entry.below for entry in limited.inputs] == [9]
     (drawn,) = example_inputs(limited.inputs, seed=0)
@@ -615,18 +608,11 @@ def test_limits_of_inputs(tmp_path: Path) -> None:
 
 def test_outputs_of_unknown_shape(tmp_path: Path) -> None:
     """Where shape inference cannot tell the shape of an output, a run does."""
-    graph = helper.make_graph(
-        [helper.make_node("NonZero", ["w"], ["n"]), helper.make_node("Gather", ["x", "n"], ["y"], axis=1)],
-        "graph",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 1, "open"])],
-        [numpy_helper.from_array(np.asarray([1, 0, 1], np.float32), "w")],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    path = _saved(model, tmp_path / "net.onnx")
+    nodes = [helper.make_node("NonZero", ["w"], ["n"]), helper.make_node("Gather", ["x", "n"], ["y"], axis=1)]
+    path = _saved(_made(nodes, {"x": [2, 3]}, [2, 1, "open"], {"w": [1, 0, 1]}), tmp_path / "net.onnx")
     loaded = onnx_file.load(path).graph
     assert onnx_file.tensor_type(loaded.output[0])[0] == (2, 1, 0)
-    assert onnx_file.interface(loaded, Session(path)) == (
+    assert onnx_file.interface(loaded, OnnxSession(path)) == (
         [((2, 3), torch.float32)],
         [((2, 1, 2), torch.float32)],
     )

@@ -14,7 +14,7 @@ from hios.cli.files import export
 from hios.errors import UnsupportedError
 from hios.frontends.extract import extract
 from hios.frontends.extraction_check import run_graph
-from hios.frontends.onnx_session import Session
+from hios.frontends.onnx_session import OnnxSession
 
 _STEPS, _BATCH, _SIZE, _HIDDEN = 3, 2, 5, 4
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -72,7 +72,7 @@ def test_layers(model: ModelProto, tmp_path: Path) -> None:
     path = _saved(model, tmp_path)
     graph, weights = extract(path, "net")
     inputs = tuple(torch.randn(entry.shape) for entry in graph.inputs)
-    torch.testing.assert_close(run_graph(graph, weights, inputs), Session(path)(*inputs), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(run_graph(graph, weights, inputs), OnnxSession(path)(*inputs), rtol=1e-5, atol=1e-5)
 
 
 def test_directions_do_not_wait_for_each_other(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_weights_that_nodes_compute(tmp_path: Path) -> None:
     path = _saved(model, tmp_path)
     graph, weights = extract(path, "net")
     inputs = (torch.randn(_STEPS, _BATCH, _SIZE),)
-    torch.testing.assert_close(run_graph(graph, weights, inputs), Session(path)(*inputs), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(run_graph(graph, weights, inputs), OnnxSession(path)(*inputs), rtol=1e-5, atol=1e-5)
 
 
 def test_computed_weights_are_refused(tmp_path: Path) -> None:

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 
 from hios.cli.files import extract
 from hios.errors import ArtifactError, UnsupportedError
-from hios.frontends import extraction_check
 from hios.frontends import program as programs
 from hios.frontends.example_inputs import inputs_like
 from hios.frontends.extract import extract_program
+from hios.frontends.extraction_check import run_graph
 from hios.frontends.program_interface import flat_module
-from tests.frontends.small_networks import Model, extracted, run_graph
+from tests.frontends.small_networks import Model, extracted
 
 _X, _Y = torch.arange(4.0), torch.arange(4.0, 8.0)
 
@@ -251,7 +251,7 @@ def test_regions_join_the_model() -> None:
     graph, weights = extract_program(program, "net")
     assert set(weights) == {"first.weight", "first.bias", "second.weight", "second.bias"}
     with torch.no_grad():
-        torch.testing.assert_close(extraction_check.run_graph(graph, weights, (x,)), list(model(x)))
+        torch.testing.assert_close(run_graph(graph, weights, (x,)), list(model(x)))
 
 
 def test_programs_with_regions_are_saved(tmp_path: object) -> None:

@@ -106,12 +106,8 @@ def _pickled_constant(records: Records, marker: Path) -> Records:
     return {**_edited(records, _CONSTANTS, edit), "data/constants/opaque_obj_0": pickle.dumps(Payload(marker))}
 
 
-def _old_weights(records: Records, marker: Path) -> Records:
-    return {**records, "data/weights/model.pt": _saved(Payload(marker))}
-
-
-def _old_constants(records: Records, marker: Path) -> Records:
-    return {**records, "data/constants/model.pt": _saved(Payload(marker))}
+def _with_pickle(name: str) -> Callable[[Records, Path], Records]:
+    return lambda records, marker: {**records, name: _saved(Payload(marker))}
 
 
 def _expression(records: Records, marker: Path) -> Records:
@@ -128,33 +124,38 @@ def _name_of_an_input(records: Records, marker: Path) -> Records:
     return {**records, _PROGRAM: records[_PROGRAM].replace(b'"x"', name.encode())}
 
 
-def _imported_enumeration(records: Records, marker: Path) -> Records:
+def _importing(kind: str, context: object) -> Callable[[Records, Path], Records]:
     """The structure of the outputs may name a module, which is imported."""
-    (marker.parent / "hios_test_payload.py").write_text(f"open({str(marker)!r}, 'w').close()\n")
-    context = json.dumps({"__enum__": True, "fqn": "hios_test_payload:Kind", "name": "A"})
-    tree = [1, {"type": "builtins.list", "context": context, "children_spec": []}]
-    return _edited(records, _PROGRAM, lambda program: _set_tree(program, tree))
+    tree = json.dumps([1, {"type": kind, "context": context, "children_spec": []}])
+
+    def edit(program: dict[str, Any]) -> None:
+        program["graph_module"]["module_call_graph"][0]["signature"]["out_spec"] = tree
+
+    def attack(records: Records, marker: Path) -> Records:
+        (marker.parent / "hios_test_payload.py").write_text(f"open({str(marker)!r}, 'w').close()\n")
+        return _edited(records, _PROGRAM, edit)
+
+    return attack
 
 
-def _imported_factory(records: Records, marker: Path) -> Records:
-    (marker.parent / "hios_test_payload.py").write_text(f"open({str(marker)!r}, 'w').close()\n")
-    context = {"default_factory_module": "hios_test_payload", "default_factory_name": "A", "dict_context": []}
-    tree = [1, {"type": "collections.defaultdict", "context": context, "children_spec": []}]
-    return _edited(records, _PROGRAM, lambda program: _set_tree(program, tree))
-
-
-def _set_tree(program: dict[str, Any], tree: list[Any]) -> None:
-    program["graph_module"]["module_call_graph"][0]["signature"]["out_spec"] = json.dumps(tree)
+_ENUMERATION = json.dumps({"__enum__": True, "fqn": "hios_test_payload:Kind", "name": "A"})
+_FACTORY = {"default_factory_module": "hios_test_payload", "default_factory_name": "A", "dict_context": []}
 
 
 ATTACKS: dict[str, tuple[Callable[[Records, Path], Records], str]] = {
     "pickled weight": (_pickled_weight, "asks for pickle"),
     "pickled constant": (_pickled_constant, "opaque_obj_0, which is pickled"),
-    "weights of an older format": (_old_weights, "data/weights/model.pt, which is pickled"),
-    "constants of an older format": (_old_constants, "data/constants/model.pt, which is pickled"),
+    "weights of an older format": (_with_pickle("data/weights/model.pt"), "data/weights/model.pt, which is pickled"),
+    "constants of an older format": (
+        _with_pickle("data/constants/model.pt"),
+        "data/constants/model.pt, which is pickled",
+    ),
     "name of an input": (_name_of_an_input, "which is not a name"),
-    "module named in a structure": (_imported_enumeration, "has keys that are not a list"),
-    "factory named in a structure": (_imported_factory, "names the type collections.defaultdict; allowed: "),
+    "module named in a structure": (_importing("builtins.list", _ENUMERATION), "has keys that are not a list"),
+    "factory named in a structure": (
+        _importing("collections.defaultdict", _FACTORY),
+        "names the type collections.defaultdict; allowed: ",
+    ),
 }
 
 

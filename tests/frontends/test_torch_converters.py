@@ -11,8 +11,9 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from hios.errors import UnsupportedError
+from hios.frontends.extraction_check import run_graph
 from hios.tolerances import difference
-from tests.frontends.small_networks import Model, batch_norm, extracted, run_graph
+from tests.frontends.small_networks import Model, batch_norm, extracted
 
 
 def _random(*shape: int, seed: int = 0) -> Tensor:

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from hios import artifacts
 from hios.frontends.extract import extract_program
+from hios.frontends.extraction_check import run_graph
 from hios.frontends.patterns import DEFAULT_UNITS, UNITS
 from hios.frontends.program import export
 from hios.graph import UNITS as NAMES
-from tests.frontends.small_networks import Model, batch_norm, run_graph
+from tests.frontends.small_networks import Model, batch_norm
 
 
 class Sum(nn.Module):
@@ -143,7 +144,7 @@ def test_units(units: str, function: Callable[..., Any], types: list[str]) -> No
     with torch.inference_mode():
         expected = module(x)
     expected = list(expected) if isinstance(expected, tuple) else [expected]
-    torch.testing.assert_close(run_graph(graph, tensors, [x]), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(run_graph(graph, tensors, (x,)), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_folded_sums_have_an_edge_for_each_term() -> None:

@@ -13,6 +13,17 @@ from hios.optimizing import autotune, online_race
 from tests.runtime.small import Branches
 
 
+def image(seed: int, batch: int = 1) -> Tensor:
+    """A random input of `Branches`."""
+    return torch.randn(batch, 3, 16, 16, generator=torch.Generator().manual_seed(seed))
+
+
+@torch.no_grad()
+def require_equal(fast: Callable[[Tensor], Tensor], model: nn.Module, x: Tensor) -> None:
+    """Check that what is optimized computes what the model does, within rounding."""
+    torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
+
+
 class Pair(NamedTuple):
     """Two outputs by name."""
 

@@ -10,7 +10,6 @@ import torch
 import hios
 from hios.optimizing import budget as module
 from hios.optimizing.budget import Budget
-from tests.optimizing.optimized_models import pretend_busy
 from tests.runtime.small import Branches
 
 
@@ -38,7 +37,6 @@ def test_what_does_not_fit_is_not_begun() -> None:
 
 def test_a_short_budget_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With a budget that has no time to prepare anything, nothing is exported and the report says why."""
-    pretend_busy(monkeypatch)
     monkeypatch.setattr(module, "_GUESSES", dict.fromkeys(module._GUESSES, (1000.0, 0.0, 0.0)))
     fast = hios.optimize(Branches(), torch.randn(1, 3, 16, 16), cache=tmp_path, least_ms=0.0, budget_s=1.0)
     assert {way.kind for way in fast.report.candidates} <= {"eager"}

@@ -18,17 +18,8 @@ from hios.optimizing import autotune, choice_cache, race
 from hios.optimizing.cache_key import model_key, state_digest
 from hios.optimizing.choice_cache import ModelStore
 from hios.optimizing.optimized_module import OptimizedModule
-from tests.optimizing.optimized_models import pretend_busy
+from tests.optimizing.optimized_models import image, require_equal
 from tests.runtime.small import Branches
-
-
-@pytest.fixture(autouse=True)
-def _quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend_busy(monkeypatch)
-
-
-def _image(seed: int) -> Tensor:
-    return torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(seed))
 
 
 def _model() -> Branches:
@@ -47,8 +38,7 @@ def _forbid(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 
 def _require_equal(fast: OptimizedModule, model: nn.Module) -> None:
-    with torch.no_grad():
-        torch.testing.assert_close(fast(_image(1)), model(_image(1)), rtol=1e-4, atol=1e-4)
+    require_equal(fast, model, image(1))
     fast.close()
 
 
@@ -65,12 +55,12 @@ def _require_equal(fast: OptimizedModule, model: nn.Module) -> None:
 def test_a_second_start_exports_nothing(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same model is loaded from the cache; with other weights it is prepared once, for these weights."""
     keywords: dict[str, Any] = {"cache": tmp_path, "way": way, "devices": 1, "least_ms": 0.0}
-    fast = hios.optimize(_model(), _image(0), **keywords)
+    fast = hios.optimize(_model(), image(0), **keywords)
     assert fast.report.ways[-1].kind == way or fast.report.chosen
     _require_equal(fast, _model())
     with monkeypatch.context() as patch:
         _forbid(patch, "export", "extract", "Race", "Preparation")
-        again = hios.optimize(_model(), _image(3), **keywords)
+        again = hios.optimize(_model(), image(3), **keywords)
         assert again.report.cached
         _require_equal(again, _model())
     other = _model()
@@ -78,7 +68,7 @@ def test_a_second_start_exports_nothing(way: str, tmp_path: Path, monkeypatch: p
         other.stem.weight.mul_(2)
     with monkeypatch.context() as patch:
         _forbid(patch, "Race", "Preparation")
-        changed = hios.optimize(other, _image(0), **keywords)
+        changed = hios.optimize(other, image(0), **keywords)
         assert changed.report.cached
         _require_equal(changed, other)
     assert len(list((tmp_path / "models").iterdir())) == 2
@@ -89,7 +79,7 @@ def test_the_model_itself_starts_without_a_run(tmp_path: Path, monkeypatch: pyte
     """Where the model itself was chosen, the next start neither exports nor runs it."""
     monkeypatch.setattr(race.Race, "_timed", lambda _, candidate: 1.0)
     keywords: dict[str, Any] = {"cache": tmp_path, "way": "eager", "least_ms": 0.0}
-    first = hios.optimize(_model(), _image(0), **{**keywords, "way": ("eager", "schedule"), "devices": 1})
+    first = hios.optimize(_model(), image(0), **{**keywords, "way": ("eager", "schedule"), "devices": 1})
     assert first.report.chosen.startswith("the model itself")
     model = _model()
     calls: list[int] = []
@@ -101,7 +91,7 @@ def test_the_model_itself_starts_without_a_run(tmp_path: Path, monkeypatch: pyte
     forward: Callable[..., Tensor] = Branches.forward
     monkeypatch.setattr(Branches, "forward", counting)
     _forbid(monkeypatch, "export", "extract", "Race", "Preparation")
-    second = hios.optimize(model, _image(0), **{**keywords, "way": ("eager", "schedule"), "devices": 1})
+    second = hios.optimize(model, image(0), **{**keywords, "way": ("eager", "schedule"), "devices": 1})
     assert second.report.cached
     assert calls == []
 
@@ -127,10 +117,10 @@ def test_every_change_of_state_changes_the_digest() -> None:
 def test_attributes_are_part_of_a_choice() -> None:
     """An attribute that changes what a model computes changes the key, without an export."""
     model = _model()
-    first = model_key(model, [_image(0)])
+    first = model_key(model, [image(0)])
     model.left[1].eps = 1e-3
-    assert model_key(model, [_image(0)]) != first
-    assert model_key(_model(), [_image(0)]) == first
+    assert model_key(model, [image(0)]) != first
+    assert model_key(_model(), [image(0)]) == first
 
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +157,7 @@ print(fast.report.cached, sorted({"tvm", "onnx", "onnxscript", "pandas"} & set(s
 @pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, reason="needs the extra onnx")
 def test_a_start_from_the_cache_imports_little(tmp_path: Path) -> None:
     """Nothing is imported that only converts or extracts."""
-    _require_equal(hios.optimize(_model(), _image(0), cache=tmp_path, way="onnxruntime", least_ms=0.0), _model())
+    _require_equal(hios.optimize(_model(), image(0), cache=tmp_path, way="onnxruntime", least_ms=0.0), _model())
     command = [sys.executable, "-c", _START, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "True []"

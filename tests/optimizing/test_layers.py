@@ -14,7 +14,6 @@ from hios import dynamo
 from hios.errors import ExampleInputsError, UnsupportedError
 from hios.optimizing.fast_paths import without_fast_paths
 from hios.optimizing.purity import require_pure
-from tests.optimizing.optimized_models import pretend_busy
 
 
 class Recurrent(nn.Module):
@@ -75,9 +74,8 @@ def test_encoder_layers_are_written_out(more: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @torch.no_grad()
-def test_encoders_are_taken_by_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoders_are_taken_by_both(tmp_path: Path) -> None:
     """hios.optimize and the backend of torch.compile schedule nn.TransformerEncoder, and the backend has a report."""
-    pretend_busy(monkeypatch)
     model, x = _encoder(), torch.randn(1, 3, 16)
     expected = model(x)
     fast = hios.optimize(model, x, cache=tmp_path, way="schedule")

@@ -16,7 +16,7 @@ from hios.optimizing import online_race
 from hios.optimizing.candidates import Candidate, in_runtime, itself
 from hios.optimizing.online_race import OnlineRace
 from hios.optimizing.race import FEWEST_ROUNDS, Race
-from tests.optimizing.optimized_models import pretend_busy
+from tests.optimizing.optimized_models import image, pretend_busy, require_equal
 from tests.runtime.small import Branches
 from tests.workers.processes import children
 
@@ -111,9 +111,7 @@ def test_a_module_settles_in_its_own_calls(monkeypatch: pytest.MonkeyPatch, tmp_
 
     def call(times: int) -> None:
         for seed in range(times):
-            x = torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(seed))
-            with torch.no_grad():
-                torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
+            require_equal(fast, model, image(seed))
 
     call(3)
     assert "times as fast" not in fast.report.reason

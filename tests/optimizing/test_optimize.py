@@ -20,7 +20,7 @@ from hios.optimizing import autotune
 from hios.optimizing.optimize_options import Options
 from hios.optimizing.optimized_module import OptimizedModule
 from hios.optimizing.report import Report
-from tests.optimizing.optimized_models import Pair, Structured, Unsupported, pretend_busy
+from tests.optimizing.optimized_models import Pair, Structured, Unsupported, image, require_equal
 from tests.runtime.small import Branches
 from tests.workers.processes import children
 
@@ -33,18 +33,6 @@ DEVICES = min(2, len(os.sched_getaffinity(0)))
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for measurements that the tests of this file share."""
     return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _quiet_machine() -> Iterator[None]:
-    """Nothing is timed here, so it does not matter what else the cores do."""
-    with pytest.MonkeyPatch.context() as patch:
-        pretend_busy(patch)
-        yield
-
-
-def _image(seed: int, batch: int = 1) -> Tensor:
-    return torch.randn(batch, 3, 16, 16, generator=torch.Generator().manual_seed(seed))
 
 
 def _scheduled(
@@ -72,15 +60,15 @@ def _running(cache: Path) -> Iterator[OptimizedModule]:
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("error", HiosWarning)
-        made = _scheduled(Branches(), _image(0), cache)
+        made = _scheduled(Branches(), image(0), cache)
     assert made.report.chosen == f"hios-lp, {DEVICES} device{'s' if DEVICES > 1 else ''}"
     yield made
     made.close()
 
 
 def _require_equal(fast: nn.Module, model: nn.Module, x: Tensor) -> None:
-    with torch.no_grad():
-        torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
+    """As `require_equal`, but what is optimized is called from this file, which warnings name."""
+    require_equal(lambda value: fast(value), model, x)
 
 
 def _runs_itself(fast: OptimizedModule, run: Callable[[], Any], why: str) -> None:
@@ -98,28 +86,26 @@ def test_outputs_are_those_of_the_model(fast: OptimizedModule) -> None:
     model = fast.original
     with warnings.catch_warnings():
         warnings.simplefilter("error", HiosWarning)
-        outputs = [fast(_image(seed)) for seed in range(5)]
+        outputs = [fast(image(seed)) for seed in range(5)]
     for seed, output in enumerate(outputs):
         with torch.no_grad():
-            torch.testing.assert_close(output, model(_image(seed)), rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(output, model(image(seed)), rtol=1e-4, atol=1e-4)
         assert not output.requires_grad
 
 
 def test_other_inputs_run_the_model_itself(fast: OptimizedModule) -> None:
     """Another batch size, dtype or number of inputs is right, or fails as the model does, after one warning."""
-    _runs_itself(
-        fast, lambda: _require_equal(fast, fast.original, _image(1, batch=3)), r"\[3, 3, 16, 16\], the example"
-    )
+    _runs_itself(fast, lambda: _require_equal(fast, fast.original, image(1, batch=3)), r"\[3, 3, 16, 16\], the example")
     with pytest.raises(RuntimeError, match="double"):
-        fast(_image(1).double())
+        fast(image(1).double())
     with pytest.raises(TypeError):
-        fast(_image(1), _image(2))
-    _require_equal(fast, fast.original, _image(2))
+        fast(image(1), image(2))
+    require_equal(fast, fast.original, image(2))
 
 
 def test_gradients_run_the_model_itself(fast: OptimizedModule) -> None:
     """An input that requires a gradient gets one where gradients are on, and changes nothing where they are off."""
-    x = _image(1).requires_grad_()
+    x = image(1).requires_grad_()
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error", HiosWarning)
         assert not fast(x).requires_grad
@@ -131,16 +117,16 @@ def test_train_mode_runs_the_model_itself(fresh: OptimizedModule) -> None:
     """In train mode batch statistics count; in eval mode again with changed statistics too."""
     fresh.train()
     assert fresh.original.training
-    _runs_itself(fresh, lambda: fresh(_image(1)), "between train and eval mode")
+    _runs_itself(fresh, lambda: fresh(image(1)), "between train and eval mode")
     fresh.eval()
-    _require_equal(fresh, fresh.original, _image(2))
+    require_equal(fresh, fresh.original, image(2))
 
 
 def test_autocast_runs_the_model_itself(fast: OptimizedModule) -> None:
     """Under autocast outputs have the precision that the model's have."""
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
-        _runs_itself(fast, lambda: fast(_image(1)), "autocast")
-        assert fast(_image(1)).dtype is torch.bfloat16
+        _runs_itself(fast, lambda: fast(image(1)), "autocast")
+        assert fast(image(1)).dtype is torch.bfloat16
 
 
 def _in_place(model: Any) -> None:
@@ -150,10 +136,10 @@ def _in_place(model: Any) -> None:
 
 def test_changed_weights_run_the_model_itself(fresh: OptimizedModule) -> None:
     """When weights are changed after optimizing, outputs are those of the model as it is then."""
-    before = fresh(_image(1))
+    before = fresh(image(1))
     _in_place(fresh.original)
-    _runs_itself(fresh, lambda: _require_equal(fresh, fresh.original, _image(1)), "since it was optimized")
-    assert not torch.allclose(fresh(_image(1)), before, rtol=1e-3, atol=1e-3)
+    _runs_itself(fresh, lambda: _require_equal(fresh, fresh.original, image(1)), "since it was optimized")
+    assert not torch.allclose(fresh(image(1)), before, rtol=1e-3, atol=1e-3)
 
 
 def test_parameters_are_those_of_the_model(fresh: OptimizedModule) -> None:
@@ -179,11 +165,11 @@ def test_attributes_are_set_on_the_model(fresh: OptimizedModule) -> None:
     assert not hasattr(fresh.original, "note")
     fresh.right = nn.Conv2d(8, 8, 3, padding=1)
     assert fresh.original.right is fresh.right
-    _runs_itself(fresh, lambda: _require_equal(fresh, fresh.original, _image(1)), "submodules were replaced")
+    _runs_itself(fresh, lambda: _require_equal(fresh, fresh.original, image(1)), "submodules were replaced")
     fresh.compile(backend="eager")
-    _require_equal(fresh, fresh.original, _image(1))
+    require_equal(fresh, fresh.original, image(1))
     fresh.forward = lambda x: x * 2  # type: ignore[misc]
-    assert torch.equal(fresh(_image(1)), _image(1) * 2)
+    assert torch.equal(fresh(image(1)), image(1) * 2)
 
 
 def test_optimized_modules_may_be_nested() -> None:
@@ -214,7 +200,7 @@ def test_a_closed_module_runs_the_model_itself(fresh: OptimizedModule) -> None:
     workers = set(children())
     fresh.close()
     assert len(workers - set(children())) == DEVICES
-    _require_equal(fresh, fresh.original, _image(1))
+    require_equal(fresh, fresh.original, image(1))
 
 
 def test_a_forked_process_runs_the_model_itself(fast: OptimizedModule) -> None:
@@ -225,14 +211,14 @@ def test_a_forked_process_runs_the_model_itself(fast: OptimizedModule) -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             torch.set_num_threads(1)
-            fast(_image(1))
+            fast(image(1))
         os.write(writing, str(caught[0].message).encode())
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as stream:
         assert "belongs to process" in stream.read()
     os.waitpid(child, 0)
-    _require_equal(fast, fast.original, _image(1))
+    require_equal(fast, fast.original, image(1))
 
 
 @pytest.mark.slow
@@ -240,10 +226,8 @@ def test_structures_are_kept(cache: Path) -> None:
     """Nested inputs and outputs, named tuples, repeated and given tensors, and other values are as in the model."""
     torch.manual_seed(0)
     model = Structured()
-    images = {"left": _image(1), "right": _image(2)}
-    fast = _scheduled(
-        model, ({"left": _image(3), "right": _image(4)}, 0.5), cache, {"offset": torch.ones(1)}, devices=1
-    )
+    images = {"left": image(1), "right": image(2)}
+    fast = _scheduled(model, ({"left": image(3), "right": image(4)}, 0.5), cache, {"offset": torch.ones(1)}, devices=1)
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("error", HiosWarning)
@@ -266,17 +250,17 @@ def test_what_cannot_be_taken_runs_itself(cache: Path) -> None:
     """A model with an operator that cannot be taken is wrapped as it is, with one warning that names it."""
     model = Unsupported()
     with pytest.warns(HiosWarning, match=r"Unsupported is left as it is: .*svd") as caught:
-        fast = hios.optimize(model, _image(0), cache=cache, least_ms=0.0, way="schedule", budget_s=600.0)
+        fast = hios.optimize(model, image(0), cache=cache, least_ms=0.0, way="schedule", budget_s=600.0)
     assert len(caught) == 1
     assert "svd" in fast.report.reason
     assert fast.report.candidates == ()
-    torch.testing.assert_close(fast(_image(1)), model(_image(1)))
+    torch.testing.assert_close(fast(image(1)), model(image(1)))
 
 
 def test_small_models_are_left_alone(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With auto, a model that takes less than least_ms is not even exported; the report says so."""
     monkeypatch.setattr(autotune.Autotune, "raced", None)
-    fast = hios.optimize(Branches(), _image(0), cache=cache, least_ms=1e6)
+    fast = hios.optimize(Branches(), image(0), cache=cache, least_ms=1e6)
     assert fast.report.chosen == "the model itself"
     assert "below 1e+06 ms (least_ms)" in fast.report.reason
 
@@ -286,7 +270,7 @@ def test_auto_chooses_among_what_it_measured(tmp_path: Path) -> None:
     """The report names every way that took part with its numbers, and the choice is the model or one of them."""
     before = set(children())
     model = Branches()
-    fast = hios.optimize(model, _image(0), devices=DEVICES, cache=tmp_path, least_ms=0.0, way=_OWN, budget_s=600.0)
+    fast = hios.optimize(model, image(0), devices=DEVICES, cache=tmp_path, least_ms=0.0, way=_OWN, budget_s=600.0)
     report = fast.report
     labels = [candidate.label for candidate in report.candidates]
     assert labels[0].startswith("the model itself, ")
@@ -301,7 +285,7 @@ def test_auto_chooses_among_what_it_measured(tmp_path: Path) -> None:
     assert {way.label for way in scheduled} >= {"sequential, 1 core"}
     for label in [*(way.label for way in report.ways), report.reason, report.chosen]:
         assert label in repr(report)
-    _require_equal(fast, model, _image(1))
+    require_equal(fast, model, image(1))
     fast.close()
     assert set(children()) <= before
 
@@ -310,9 +294,9 @@ def test_auto_chooses_among_what_it_measured(tmp_path: Path) -> None:
 def test_nothing_is_kept_if_so_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With cache=False nothing is written; else $HIOS_CACHE says where."""
     monkeypatch.setenv("HIOS_CACHE", str(tmp_path / "given"))
-    _scheduled(Branches(), _image(0), False).close()
+    _scheduled(Branches(), image(0), False).close()
     assert not (tmp_path / "given").exists()
-    _scheduled(Branches(), _image(0), None).close()
+    _scheduled(Branches(), image(0), None).close()
     assert len(list((tmp_path / "given" / "choices").rglob("*.json"))) == 1
 
 
@@ -321,7 +305,7 @@ def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
     """Where the cache cannot be written, a warning says so, and the model is optimized all the same."""
     (tmp_path / "file").write_text("")
     with pytest.warns(HiosWarning, match="is not kept: .*not a folder"):
-        fast = _scheduled(Branches(), _image(0), tmp_path / "file", devices=1)
+        fast = _scheduled(Branches(), image(0), tmp_path / "file", devices=1)
     assert fast.report.chosen.startswith("hios-lp")
     fast.close()
 
@@ -346,7 +330,7 @@ def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
 def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
     """An option that is not allowed is an error in one line, not a warning."""
     with pytest.raises(HiosError) as error:
-        hios.optimize(Branches(), _image(0), **options)
+        hios.optimize(Branches(), image(0), **options)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -365,15 +349,15 @@ def test_options_are_those_of_the_function() -> None:
 def test_other_models_are_refused(model: Any) -> None:
     """What is no module in Python is refused in one line."""
     with pytest.raises(HiosError, match=r"model: found a .*; allowed: an nn\.Module in Python"):
-        hios.optimize(model, _image(0))
+        hios.optimize(model, image(0))
 
 
 def test_torch_compile_goes_around(fast: OptimizedModule) -> None:
     """torch.compile leaves what is optimized already to its workers."""
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error", HiosWarning)
-        found = torch.compile(fast, backend="eager")(_image(1))
-    assert torch.equal(found, fast(_image(1)))
+        found = torch.compile(fast, backend="eager")(image(1))
+    assert torch.equal(found, fast(image(1)))
 
 
 def test_two_inputs_by_position_are_explained() -> None:

@@ -23,7 +23,7 @@ from hios.optimizing.choice_cache import ChoiceCache
 from hios.optimizing.optimized_module import OptimizedModule
 from hios.optimizing.report import Report
 from hios.tolerances import beyond
-from tests.optimizing.optimized_models import pretend_busy
+from tests.optimizing.optimized_models import image, pretend_busy, require_equal
 from tests.runtime.small import Branches
 
 #: The ways that need no other runtime, which take long to prepare.
@@ -31,24 +31,15 @@ _OWN = ("eager", "schedule")
 DEVICES = min(2, len(os.sched_getaffinity(0)))
 
 
-@pytest.fixture(autouse=True)
-def _quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is timed here, so it does not matter what else the cores do."""
-    pretend_busy(monkeypatch)
-
-
-def _image(seed: int, batch: int = 1) -> Tensor:
-    return torch.randn(batch, 3, 16, 16, generator=torch.Generator().manual_seed(seed))
-
-
 def _scheduled(model: nn.Module, inputs: Any, cache: Path) -> OptimizedModule:
     """A model that the engine runs, whatever is faster."""
     return hios.optimize(model, inputs, algorithm="hios-lp", devices=DEVICES, budget_s=0.1, cache=cache, timeout_s=90.0)
 
 
-def _require_equal(fast: nn.Module, model: nn.Module, x: Tensor) -> None:
-    with torch.no_grad():
-        torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
+def _raced(cache: Path, **more: Any) -> OptimizedModule:
+    """A model whose fastest way is chosen, with a budget that is enough however busy the machine is."""
+    keywords = {"devices": 1, "least_ms": 0.0, "way": _OWN, "budget_s": 3600.0, **more}
+    return hios.optimize(Branches(), image(0), cache=cache, **keywords)
 
 
 class _Times:
@@ -76,12 +67,10 @@ def test_auto_takes_the_fastest(fastest: str, speedup: float, tmp_path: Path, mo
     try:
         _Times(monkeypatch, lambda label: 1.0 if label == fastest else speedup)
         monkeypatch.setattr(preparation, "distinct", lambda candidates, graph: candidates)
-        model, devices = Branches(), DEVICES if fastest.startswith("heft") else 1
-        keywords: dict[str, Any] = {"devices": devices, "cache": tmp_path, "least_ms": 0.0, "way": _OWN}
-        fast = hios.optimize(model, _image(0), budget_s=3600.0, **keywords)  # enough however busy the machine is
+        fast = _raced(tmp_path, devices=DEVICES if fastest.startswith("heft") else 1)
         assert fast.report.chosen == fastest, fast.report
         assert f"{speedup:.2f} times as fast as the model itself, 2 threads" in fast.report.reason
-        _require_equal(fast, model, _image(1))
+        require_equal(fast, fast.original, image(1))
         assert torch.get_num_threads() == 2
         fast.close()
     finally:
@@ -138,8 +127,7 @@ def test_auto_keeps_the_model_in_doubt(tmp_path: Path, monkeypatch: pytest.Monke
     """A way whose advantage is within what the measurement can tell is not taken."""
     alternating = iter([1.0, 1.0, 1.0, *[0.9, 1.1] * 100])
     _Times(monkeypatch, lambda label: next(alternating) if label == "sequential, 1 core" else 1.0)
-    keywords: dict[str, Any] = {"devices": 1, "cache": tmp_path, "least_ms": 0.0, "way": _OWN}
-    fast = hios.optimize(Branches(), _image(0), budget_s=3600.0, **keywords)  # enough however busy the machine is
+    fast = _raced(tmp_path)
     assert fast.report.chosen.startswith("the model itself")
     assert "faster by more than the measurement can tell" in fast.report.reason
 
@@ -148,22 +136,14 @@ def test_auto_keeps_the_model_in_doubt(tmp_path: Path, monkeypatch: pytest.Monke
 def test_wrong_outputs_take_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A way whose outputs differ from the model's is left out however fast it is, and refused where asked for."""
     _Times(monkeypatch, lambda label: 2.0 if label.startswith("the model") else 1.0)
-    keywords: dict[str, Any] = {
-        "devices": 1,
-        "cache": tmp_path,
-        "least_ms": 0.0,
-        "way": _OWN,
-        "tolerance": 1e-12,
-        "budget_s": 3600.0,
-    }
-    fast = hios.optimize(Branches(), _image(0), **keywords)
+    fast = _raced(tmp_path, tolerance=1e-12)
     assert fast.report.chosen.startswith("the model itself")
     different = [way for way in fast.report.ways if way.outcome == "different"]
     assert "sequential, 1 core" in [way.label for way in different]
     assert all(way.equal is False and way.median_ms is None for way in different)
     assert "its outputs differ by" in repr(fast.report)
     with pytest.warns(HiosWarning, match=r"sequential, 1 device: outputs differ .*allowed: 1e-12"):
-        hios.optimize(Branches(), _image(0), algorithm="sequential", **{**keywords, "way": "schedule"})
+        _raced(tmp_path, tolerance=1e-12, algorithm="sequential", way="schedule")
 
 
 @pytest.mark.slow
@@ -173,17 +153,17 @@ def test_a_second_call_measures_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     profile, measure = schedule_candidates.profile, race.Race.measure  # type: ignore[attr-defined] # what the module imported
     monkeypatch.setattr(schedule_candidates, "profile", lambda *a, **k: calls.append("profile") or profile(*a, **k))
     monkeypatch.setattr(race.Race, "measure", lambda self: calls.append("measure") or measure(self))
-    first = _scheduled(Branches(), _image(0), tmp_path)
+    first = _scheduled(Branches(), image(0), tmp_path)
     assert calls == ["profile", "measure"]
     assert not first.report.cached
     model = Branches()
-    second = _scheduled(model, _image(5), tmp_path)
+    second = _scheduled(model, image(5), tmp_path)
     assert calls == ["profile", "measure"]
     assert second.report.cached
     assert second.report.candidates == first.report.candidates
     assert "kept from an earlier call" in repr(second.report)
-    _require_equal(second, model, _image(1))
-    _scheduled(Branches(), _image(0, batch=2), tmp_path).close()
+    require_equal(second, model, image(1))
+    _scheduled(Branches(), image(0, batch=2), tmp_path).close()
     assert calls == ["profile", "measure"] * 2
     first.close()
     second.close()
@@ -229,7 +209,7 @@ def test_busy_cores_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """What was measured beside other work comes with a warning, the report says so, and the choice is not kept."""
     pretend_busy(monkeypatch, 0.5)
     with pytest.warns(HiosWarning, match="keeps the cores 50% busy"):
-        fast = hios.optimize(Branches(), _image(0), devices=1, cache=tmp_path, least_ms=0.0, way=_OWN)
+        fast = hios.optimize(Branches(), image(0), devices=1, cache=tmp_path, least_ms=0.0, way=_OWN)
     fast.close()
     assert "other work kept the cores 50% busy" in repr(fast.report)
     assert list((tmp_path / "choices").rglob("*.json")) == []
@@ -275,7 +255,7 @@ def test_reported_rounds_chose_nothing() -> None:
 def test_the_model_is_part_of_a_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other weights share a choice; other code, memory formats and settings of torch do not."""
 
-    def facts(model: nn.Module, x: Tensor = _image(0)) -> dict[str, Any]:  # noqa: B008
+    def facts(model: nn.Module, x: Tensor = image(0)) -> dict[str, Any]:  # noqa: B008
         return model_key(model, [x])
 
     class Other(Branches):
@@ -288,7 +268,7 @@ def test_the_model_is_part_of_a_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     others = [
         facts(Other()),
         facts(Branches().to(memory_format=torch.channels_last)),
-        facts(Branches(), _image(0).to(memory_format=torch.channels_last)),
+        facts(Branches(), image(0).to(memory_format=torch.channels_last)),
     ]
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
     others.append(facts(Branches()))
@@ -303,17 +283,10 @@ def test_a_choice_that_no_longer_holds_is_made_anew(tmp_path: Path, monkeypatch:
     raced: list[bool] = []
     _Times(monkeypatch, lambda label: 1.0 if label == "sequential, 1 core" else 2.0)
     monkeypatch.setattr(optimize, "outruns", lambda own, today, settle: raced.pop())
-    keywords: dict[str, Any] = {
-        "devices": 1,
-        "cache": tmp_path,
-        "least_ms": 0.0,
-        "way": _OWN,
-        "budget_s": 3600.0,
-    }
     reports = []
     for holds in ([], [True], [False]):
         raced[:] = holds
-        fast = hios.optimize(Branches(), _image(0), **keywords)
+        fast = _raced(tmp_path)
         fast.close()
         assert raced == []
         assert fast.report.chosen == "sequential, 1 core"

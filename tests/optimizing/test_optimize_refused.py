@@ -15,13 +15,7 @@ import hios
 from hios import HiosWarning
 from hios.errors import UnsupportedError
 from hios.optimizing.tracing import ModelInputs, ModelOutputs
-from tests.optimizing.optimized_models import Acting, pretend_busy
-
-
-@pytest.fixture(autouse=True)
-def _quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is timed here, so it does not matter what else the cores do."""
-    pretend_busy(monkeypatch)
+from tests.optimizing.optimized_models import Acting
 
 
 class _Kind(enum.Enum):

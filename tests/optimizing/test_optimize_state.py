@@ -15,7 +15,7 @@ import hios
 from hios import HiosWarning
 from hios.errors import UnsupportedError
 from hios.optimizing.purity import require_pure
-from tests.optimizing.optimized_models import Acting, pretend_busy
+from tests.optimizing.optimized_models import Acting
 
 #: Something outside the model that a model may write into.
 _OUTSIDE = torch.zeros(2)
@@ -105,8 +105,7 @@ def _state(model: Acting) -> list[Any]:
 
 
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    pretend_busy(monkeypatch)
+def _fresh() -> Iterator[None]:
     torch._dynamo.reset()
     _OUTSIDE.zero_()
     yield

@@ -29,6 +29,7 @@ class _Clock:
             return milliseconds[candidate.label]
 
         monkeypatch.setattr(Race, "_timed", timed)
+        monkeypatch.setattr(Race, "_warm", lambda race, c: race._warm_ms.update({c.label: milliseconds[c.label]}))
 
 
 def _race(candidates: Sequence[Candidate], expected: Tensor, **more: object) -> Race:
@@ -41,7 +42,6 @@ def test_what_is_clearly_slower_leaves_early(monkeypatch: pytest.MonkeyPatch) ->
     fast, close, slow = (in_runtime(name, 1) for name in names)
     times = {TODAY.label: 40.0, fast.label: 10.0, close.label: 10.5, slow.label: 14.0}
     clock = _Clock(monkeypatch, times)
-    monkeypatch.setattr(Race, "_warm", lambda race, c: race._warm_ms.update({c.label: times[c.label]}))
     race = _race([TODAY, fast, close, slow], torch.ones(2))
     race.measure()
     assert set(race.latencies) == {TODAY.label, fast.label, close.label}
@@ -134,7 +134,6 @@ def test_a_short_budget_keeps_the_faster_half(monkeypatch: pytest.MonkeyPatch) -
     names = [Candidate(f"way {number}", "compile", 1) for number in range(5)]
     times = {TODAY.label: 10.0, **{way.label: 10.0 + number / 10 for number, way in enumerate(names)}}
     _Clock(monkeypatch, times)
-    monkeypatch.setattr(Race, "_warm", lambda race, c: race._warm_ms.update({c.label: times[c.label]}))
     monkeypatch.setattr(module.time, "monotonic", lambda: 0.0)  # type: ignore[attr-defined] # what it imported
     race = _race([TODAY, *names], torch.ones(2), deadline=0.7)
     race.measure()

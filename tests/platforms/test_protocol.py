@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from hios import platforms
 from hios.errors import PlatformError
 from hios.models import RUNTIMES
-from hios.platforms import PLATFORMS, Entry, Option, protocol
+from hios.platforms import PLATFORMS, KnownPlatform, Option, protocol
 from hios.platforms.cpu import cpu_distributing, cpu_executing, cpu_measuring, cpu_platform, cpu_reporting
 from hios.platforms.cuda import cuda_distributing, cuda_executing, cuda_measuring, cuda_platform, cuda_reporting
 from hios.platforms.model import model_platform, model_predicting, model_reporting
@@ -77,14 +78,9 @@ def test_platforms_are_found_by_name() -> None:
 @pytest.fixture
 def predicted(monkeypatch: pytest.MonkeyPatch) -> str:
     """A platform that only predicts, shares nothing and has an option."""
-    monkeypatch.setitem(PLATFORMS, "planned", Entry("devices are plans", executes=False, options=(Option("gpu", "."),)))
-    modules = {"platform": cuda_platform}
-    known = platforms._module
-
-    def module(name: str, part: str) -> Any:
-        return modules[part] if name == "planned" else known(name, part)
-
-    monkeypatch.setattr(platforms, "_module", module)
+    planned = KnownPlatform("devices are plans", {"platform": "planned_platform"}, (Option("gpu", "."),))
+    monkeypatch.setitem(PLATFORMS, "planned", planned)
+    monkeypatch.setitem(sys.modules, "hios.platforms.planned.planned_platform", cuda_platform)
     monkeypatch.setattr(cuda_platform, "VIRTUAL", False)
     monkeypatch.setattr(cuda_platform, "describe", lambda devices, **options: {"devices": devices, **options})
     return "planned"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,9 @@ import msgspec
 
 from hios import artifacts
 from hios.formats.costs_file import CostsFile
-from hios.report import write_report
 from hios.report.cost_summary import CostEntry, cost_summary
 from tests.report.browser import needs_chromium, opened
-from tests.report.test_report import make_results, read_csv
+from tests.report.test_report import edited, make_results, page_of, read_csv
 
 OPERATORS = {"operators": {"a": {"time_ms": 1.25}, "b": {"time_ms": 2.0}}, "transfers": []}
 #: What the profiler adds to costs that would be valid without.
@@ -101,19 +99,17 @@ def test_nothing_is_invented() -> None:
     )
 
 
-def _page(folder: Path, run: dict[str, Any], costs: dict[str, Any]) -> Path:
-    """A report of one model whose run and costs have these entries."""
+def _page(folder: Path, run: dict[str, Any], more: dict[str, Any]) -> str:
+    """The report of one model whose run and costs have these entries."""
     model = make_results(folder / "net", "net", **run)
-    data = json.loads((model / "costs.json").read_text())
-    artifacts.write(model / "costs.json", "costs", data | costs)
-    write_report([model], folder / "report.html", folder)
-    return folder / "report.html"
+    edited(model, "costs", lambda costs: costs.update(more))
+    return page_of(folder, model)
 
 
 def test_page_shows_them(tmp_path: Path) -> None:
     """The page has every fact with its explanation, in the model's section."""
     measured = {key: value for key, value in MEASURED.items() if key != "stages"}
-    page = html.unescape(_page(tmp_path, {}, measured).read_text(encoding="utf-8"))
+    page = html.unescape(_page(tmp_path, {}, measured))
     section = page.split("Costs behind the predictions")[1].split("</dl>")[0]
     for fact in cost_summary(artifacts.load(tmp_path / "net" / "costs.json", CostsFile)):
         assert f"<dt>{fact.name}</dt><dd>{fact.value}<small>{fact.meaning}</small></dd>" in section
@@ -123,8 +119,8 @@ def test_page_shows_them(tmp_path: Path) -> None:
 def test_page_fits_small_screens(tmp_path: Path) -> None:
     """With all facts and marks the page is as wide as the window, also on a telephone."""
     virtual = {"name": "cpu", "devices": 3, "cores": [[0], [1], [0]], "virtual": True}
-    path = _page(tmp_path, {"platform": virtual}, {"platform": virtual} | {"link": MEASURED["link"]})
-    with opened(path) as visit:
+    _page(tmp_path, {"platform": virtual}, {"platform": virtual} | {"link": MEASURED["link"]})
+    with opened(tmp_path / "report.html") as visit:
         for width in (1280, 400):
             visit.tab.set_viewport_size({"width": width, "height": 900})
             for _ in range(100):  # Plotly resizes a moment later
@@ -139,15 +135,15 @@ def test_page_fits_small_screens(tmp_path: Path) -> None:
 def test_virtual_devices_are_marked(tmp_path: Path) -> None:
     """Runs, and costs, on devices that share hardware are marked and said to be; others are not."""
     cpu = {"name": "cpu", "devices": 3, "cores": [[0], [1], [0]], "virtual": True}
-    page = _page(tmp_path / "both", {"platform": cpu}, {"platform": cpu}).read_text(encoding="utf-8")
+    page = _page(tmp_path / "both", {"platform": cpu}, {"platform": cpu})
     assert page.count("net was profiled and run on virtual devices: 3 of them share 2 cores, so times say little.") == 1
     assert page.count('class="tag virtual"') == 2
     assert {row["virtual"] for row in read_csv(tmp_path / "both" / "latency.csv")} == {"True"}
     gpu = {"name": "cuda", "devices": 2, "gpus": ["A", "A"], "gpu_indices": [0, 0], "virtual": True}
-    page = _page(tmp_path / "costs", {}, {"platform": gpu}).read_text(encoding="utf-8")
+    page = _page(tmp_path / "costs", {}, {"platform": gpu})
     assert "The costs of net were measured on virtual devices: 2 of them share 1 GPU, so times say little." in page
     assert page.count('class="tag virtual"') == 0
-    page = _page(tmp_path / "none", {"platform": cpu | {"virtual": False}}, {}).read_text(encoding="utf-8")
+    page = _page(tmp_path / "none", {"platform": cpu | {"virtual": False}}, {})
     assert "virtual devices" not in page
 
 
@@ -166,7 +162,7 @@ def test_gpus_are_named(tmp_path: Path) -> None:
         "peer_access": False,
         "tf32": True,
     }
-    page = _page(tmp_path, {"platform": platform}, {}).read_text(encoding="utf-8")
+    page = _page(tmp_path, {"platform": platform}, {})
     assert (
         "device 0 on GPU 0, NVIDIA A, compute capability 8.0, memory 42.4 GB; device 1 on GPU 1, NVIDIA B, compute "
         "capability 9.0, memory 85 GB" in page

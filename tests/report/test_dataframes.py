@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from hios.report.tables import (
     table,
     table_files,
 )
-from tests.report.test_report import COMPETITORS, make_results
+from tests.report.test_report import COMPETITORS, edited, make_results
 
 ROOT = Path(hios.__file__).resolve().parents[1]
 
@@ -138,8 +139,7 @@ def test_transfers_of_a_link_model(tmp_path: Path) -> None:
     for number, edge in enumerate(data["edges"]):
         edge["bytes"] = 1000 * number
     Graph.from_json(data).write(directory / "graph.json")
-    costs = artifacts.read(directory / "costs.json", "costs") | {"transfers": {"latency_ms": 0.1, "bandwidth_gbps": 8}}
-    artifacts.write(directory / "costs.json", "costs", costs)
+    edited(directory, "costs", lambda costs: costs.update(transfers={"latency_ms": 0.1, "bandwidth_gbps": 8}))
     transfers = hios.load_results(directory).costs.query("kind == 'transfer'").set_index(["source", "target"])
     expected = {(e["source"], e["target"]): 0.1 + 1e-6 * e["bytes"] for e in data["edges"]}
     assert transfers["time_ms"].to_dict() == pytest.approx(expected)
@@ -177,10 +177,10 @@ def test_schedules_of_other_graphs_are_refused(folder: Path, tmp_path: Path) -> 
         hios.load_results(tmp_path)
 
 
-def _written_by_csv(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> str:
+def _written_by_csv(columns: Iterable[str], rows: list[dict[str, Any]]) -> str:
     """What the csv module writes: the format of the tables."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer = csv.DictWriter(text, list(columns), restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()

@@ -13,8 +13,8 @@ import altair
 import pytest
 
 from hios.charts.rendering import to_svg
-from hios.report import large_pages, write_report
-from tests.report.test_report import COMPETITORS, PageTables, make_results, read_csv
+from hios.report import large_pages
+from tests.report.test_report import COMPETITORS, PageTables, make_results, page_of, read_csv
 from tests.workers.processes import children
 
 
@@ -24,8 +24,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     for name in ("_CHARTS", "_ROWS", "_PICTURES"):
         monkeypatch.setattr(large_pages, name, 1)
     models = [make_results(tmp_path / name, name, seed=seed) for seed, name in enumerate(("first", "second"))]
-    write_report(models, tmp_path / "report.html", tmp_path)
-    return (tmp_path / "report.html").read_text(encoding="utf-8")
+    return page_of(tmp_path, *models)
 
 
 def test_charts_of_the_fastest_are_left(page: str) -> None:
@@ -103,8 +102,4 @@ def test_the_page_is_the_same(tmp_path: Path) -> None:
     """However many processes draw it."""
     first = make_results(tmp_path / "net", "net", seed=0)
     models = [Path(shutil.copytree(first, tmp_path / f"net{number}")) for number in range(8)]
-    pages = []
-    for processes in (1, 2):
-        write_report(models, tmp_path / "report.html", tmp_path, processes=processes)
-        pages.append((tmp_path / "report.html").read_text(encoding="utf-8"))
-    assert pages[0] == pages[1]
+    assert page_of(tmp_path, *models, processes=1) == page_of(tmp_path, *models, processes=2)

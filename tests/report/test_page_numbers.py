@@ -23,7 +23,7 @@ from hios.study.figure_data import FigureData
 from hios.study.figure_files import write_figure
 from hios.study.gpu_predictions import predict_targets
 from tests.charts.latex_compiler import compile_latex, needs_pdflatex
-from tests.report.test_report import latency, make_results
+from tests.report.test_report import latency, make_results, page_of
 from tests.verify.results import write_network
 
 #: What was measured of this schedule is made shorter; it is not the fastest, and stays within 10 % of its prediction.
@@ -53,11 +53,6 @@ class _Texts(HTMLParser):
         """Note a text."""
         if not self._code and data.strip():
             self.texts.append(data.strip())
-
-
-def _page(model: Path) -> str:
-    write_report([model], model / "report.html", model / "tables")
-    return (model / "report.html").read_text(encoding="utf-8")
 
 
 def _expected(run: dict[str, Any]) -> list[str]:
@@ -100,7 +95,7 @@ def _expected(run: dict[str, Any]) -> list[str]:
 def test_a_changed_measurement_changes_what_rests_on_it_and_nothing_else(tmp_path: Path) -> None:
     """With a schedule measured 10 % faster, every number that depends on it changes, and no other does."""
     model = make_results(tmp_path / "m", "net", 30, 3)
-    before, run = _page(model), artifacts.read(model / "run.json", "run")
+    before, run = page_of(model, model), artifacts.read(model / "run.json", "run")
     old = _expected(run)
     (result,) = [entry for entry in run["results"] if entry["label"] == CHANGED]
     time = result["latency_ms"]
@@ -112,7 +107,7 @@ def test_a_changed_measurement_changes_what_rests_on_it_and_nothing_else(tmp_pat
     result["prediction_error"] = result["predicted_ms"] / time["median"] - 1
     result["error_beyond_drift"] = 1.06 * result["predicted_ms"] / time["median"] - 1
     artifacts.write(model / "run.json", "run", run)
-    after, new = _page(model), _expected(run)
+    after, new = page_of(model, model), _expected(run)
     pairs = zip(_Texts(before).texts, _Texts(after).texts, strict=True)
     changed = {(one, other) for one, other in pairs if one != other}
     assert changed == {(one, other) for one, other in zip(old, new, strict=True) if one != other}
@@ -121,7 +116,7 @@ def test_a_changed_measurement_changes_what_rests_on_it_and_nothing_else(tmp_pat
 
 def test_headlines_lead_to_their_evidence(tmp_path: Path) -> None:
     """Each of the three numbers links to a row that holds it or the numbers it is made of."""
-    page = _page(make_results(tmp_path / "m", "net"))
+    page = page_of(tmp_path, make_results(tmp_path / "m", "net"))
     run = artifacts.read(tmp_path / "m" / "run.json", "run")
     links = re.findall(r'<a href="#([\w-]+)"><span>([^<]+)</span> <b>([^<]+)</b>', page)
     assert [name for _, name, _ in links] == ["Best speedup", "Certified gap", "Prediction error"]
@@ -143,7 +138,7 @@ def test_busy_cores_take_the_shine_off_the_speedup(tmp_path: Path) -> None:
         model = make_results(tmp_path / str(share), "net", platform={"name": "cpu", "busy_share": share})
         assert (
             f"while other work took {share:.0%} of the cores' time, so not to be relied on"
-            in html.unescape(_page(model))
+            in html.unescape(page_of(model, model))
         ) == said
 
 
@@ -156,7 +151,7 @@ def test_a_baseline_that_no_schedule_beats_is_named(tmp_path: Path) -> None:
     for entry in run["results"]:
         entry["speedup"] = quick["median"] / entry["latency_ms"]["median"]
     artifacts.write(model / "run.json", "run", run)
-    text = html.unescape(_page(model))
+    text = html.unescape(page_of(model, model))
     named = f"sequential on one device (baseline) ({quick['median']:.3f} ms)"
     assert f"Faster than every schedule: {named}" in text
     assert "times as fast as the sequential schedule on one device, slower than it" in text
@@ -171,7 +166,7 @@ def test_large_prediction_errors_are_to_be_read_with_care(tmp_path: Path) -> Non
     for entry, error in zip(run["results"], (-0.27, 0.21, 0.1, -0.04), strict=True):
         entry["prediction_error"] = error
     artifacts.write(model / "run.json", "run", run)
-    text = html.unescape(_page(model))
+    text = html.unescape(page_of(model, model))
     assert "Read with care" in text
     assert (
         "2 of 4 predictions of net are more than 10% off what was measured (sequential <1> -27.0%, greedy <1> +21.0%):"
@@ -182,20 +177,20 @@ def test_large_prediction_errors_are_to_be_read_with_care(tmp_path: Path) -> Non
 def test_tables_can_be_saved_from_the_page(tmp_path: Path) -> None:
     """The files in the page are the files beside it."""
     model = make_results(tmp_path / "m", "net")
-    page = _page(model)
+    page = page_of(model, model)
     files = re.findall(r'<a download="([\w.]+)" href="data:[\w/-]+;base64,([^"]+)"', page)
     assert [name for name, _ in files] == ["latency.csv", "operators.csv", "latency.tex", "operators.tex"]
     for name, content in files:
-        assert base64.b64decode(content) == (model / "tables" / name).read_bytes()
+        assert base64.b64decode(content) == (model / name).read_bytes()
 
 
 def test_latex_tables_are_documents(tmp_path: Path) -> None:
     """A document with the rules of booktabs, a row for every row of the CSV, and names escaped."""
     model = make_results(tmp_path / "m", "a_net & <more> µ")
-    _page(model)
+    page_of(model, model)
     for name in ("latency", "operators"):
-        text = (model / "tables" / f"{name}.tex").read_text(encoding="ascii")
-        lines = (model / "tables" / f"{name}.csv").read_text(encoding="utf-8").splitlines()
+        text = (model / f"{name}.tex").read_text(encoding="ascii")
+        lines = (model / f"{name}.csv").read_text(encoding="utf-8").splitlines()
         assert text.index("\\documentclass") < text.index("\\begin{document}") < text.index("\\end{document}")
         assert all(f"\\{rule}" in text for rule in ("toprule", "midrule", "bottomrule", "usepackage{booktabs}"))
         body = text.partition("\\endlastfoot")[2].partition("\\end{longtable}")[0].strip().splitlines()
@@ -210,8 +205,8 @@ def test_latex_tables_are_documents(tmp_path: Path) -> None:
 def test_latex_tables_compile(tmp_path: Path, name: str) -> None:
     """As they are, with a network whose name LaTeX would take for commands."""
     model = make_results(tmp_path / "m", "a_b & <c> % # $ ~ ^ \\ { } µ × ≥ é")  # noqa: RUF001
-    _page(model)
-    compile_latex(model / "tables" / f"{name}.tex")
+    page_of(model, model)
+    compile_latex(model / f"{name}.tex")
 
 
 def test_page_says_how_it_came_about(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from hios.schedulers import ALGORITHMS, find
 from hios.study import registry
 from hios.study.figure_data import FigureData
 from hios.study.reference_networks import inception_v3, nasnet_large, squeezenet
-from hios.study.settings import page_figures, series
+from hios.study.sessions import page_figures, series
 from hios.yaml_file import plain, read_yaml
 from tests.study.every_session import write_sessions
 

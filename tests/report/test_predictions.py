@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import shutil
 from pathlib import Path
@@ -16,6 +15,7 @@ from hios.artifacts import load, write
 from hios.cli import main
 from hios.platforms.model.descriptions import gpu, link
 from hios.platforms.model.model_predicting import predicted_costs
+from tests.report.test_report import read_csv
 
 WORDS = "predicted for 2 x NVIDIA A40, link nvlink; nothing was measured"
 GRAPH = Graph(
@@ -46,12 +46,6 @@ def report(folder: Path, *more: str) -> tuple[int, str]:
     arguments = ["report", str(folder), "--output", str(out / "report.html"), "--tables", str(out / "tables"), *more]
     result = CliRunner().invoke(main, arguments)
     return result.exit_code, result.output.strip().splitlines()[-1]
-
-
-def read_csv(path: Path) -> list[dict[str, str]]:
-    """The rows of a table."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def test_page_says_predicted(folder: Path) -> None:

@@ -9,6 +9,7 @@ import math
 import random
 import re
 import statistics
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,20 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def page_of(folder: Path, *models: Path, **options: Any) -> str:
+    """The page of results folders, written with its tables into a folder."""
+    write_report(models, folder / "report.html", folder, **options)
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+def edited(model: Path, kind: str, edit: Callable[[Any], object]) -> Any:
+    """The contents of a file of a results folder, changed in place by a function and written."""
+    data = artifacts.read(model / f"{kind}.json", kind)
+    edit(data)
+    artifacts.write(model / f"{kind}.json", kind, data)
+    return data
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with results of two models and their report."""
@@ -326,8 +341,7 @@ def test_busy_machine_and_shared_cores_are_named(tmp_path: Path) -> None:
     """Cores that were busy before, and a ceiling below 0.9 of the devices, are said in the header."""
     ceiling = {"devices": 2, "latency_ms": latency(10, random.Random(0)), "throughput_ratio": 1.4}
     model = make_results(tmp_path / "m", "net", platform={"name": "cpu", "busy_share": 0.25}, ceilings=[ceiling])
-    write_report([model], tmp_path / "report.html", tmp_path)
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    page = page_of(tmp_path, model)
     assert "25% of their time" in page
     assert "1.40 times the throughput" in page
     assert "not recorded" in page  # processor and cores
@@ -355,8 +369,7 @@ def test_without_a_probe_drift_is_not_known(tmp_path: Path) -> None:
         for result in data.get("results", ()):
             del result["drift"], result["error_beyond_drift"]
         artifacts.write(model / f"{kind}.json", kind, data)
-    write_report([model], tmp_path / "report.html", tmp_path)
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    page = page_of(tmp_path, model)
     assert "than when it was profiled" not in page
     assert "; drift " not in page
     rows = PageTables(page).tables["predictions"][1:]
@@ -367,10 +380,8 @@ def test_without_a_probe_drift_is_not_known(tmp_path: Path) -> None:
 def test_machine_that_changed_during_a_session_is_named(tmp_path: Path) -> None:
     """Where the probe became slower or faster within the profile or the runs, that is to be read with care."""
     model = make_results(tmp_path / "m", "net", probe=make_probe(1.0, later=1.2))
-    costs = artifacts.read(model / "costs.json", "costs")
-    artifacts.write(model / "costs.json", "costs", costs | {"probe": {**make_probe(1.0, later=0.9), "copy_share": 0.0}})
-    write_report([model], tmp_path / "report.html", tmp_path)
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    edited(model, "costs", lambda costs: costs.update(probe={**make_probe(1.0, later=0.9), "copy_share": 0.0}))
+    page = page_of(tmp_path, model)
     assert "During the runs of net, device 0 became 20% slower" in page
     assert "During the profile of net, device 0 became 11% faster" in page
 
@@ -378,9 +389,7 @@ def test_machine_that_changed_during_a_session_is_named(tmp_path: Path) -> None:
 def test_faster_reference_is_named(tmp_path: Path) -> None:
     """A reference that beats every schedule is said beside the fastest schedule."""
     quick = {"name": "eager", "threads": 2, "latency_ms": latency(0.5, random.Random(0))}
-    model = make_results(tmp_path / "m", "net", references=[quick])
-    write_report([model], tmp_path / "report.html", tmp_path)
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    page = page_of(tmp_path, make_results(tmp_path / "m", "net", references=[quick]))
     assert "Faster than every schedule: eager, 2 threads" in page
 
 
@@ -412,8 +421,7 @@ def test_sentences_rest_on_intervals(tmp_path: Path) -> None:
             "eager PyTorch": [(2.05 - 0.3 * wrong) * f for f, wrong in zip(drift, noise, strict=True)],
         },
     )
-    write_report([model], tmp_path / "report.html", tmp_path)
-    text = html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
+    text = html.unescape(page_of(tmp_path, model))
     assert re.search(
         r"Fastest schedule as measured: hios-lp <2>, [\d.]+ ms, 2\.00 times as fast as the .* \(95 % interval", text
     )
@@ -446,18 +454,14 @@ def test_auto_has_a_row(tmp_path: Path) -> None:
         "speedup": 3.5,
         "speedup_interval": [3.4, 3.6],
     }
-    variants: dict[str, dict[str, Any]] = {"chosen": {"chosen": chosen}, "plain": {}}
-    for name, more in variants.items():
-        model = make_results(tmp_path / name, "net", **more)
-        write_report([model], tmp_path / name / "report.html", tmp_path / name)
-    page = (tmp_path / "chosen" / "report.html").read_text(encoding="utf-8")
+    variants: list[tuple[str, dict[str, Any]]] = [("chosen", {"chosen": chosen}), ("plain", {})]
+    page, plain = (page_of(tmp_path / name, make_results(tmp_path / name, "net", **more)) for name, more in variants)
     row = PageTables(page).tables["schedules"][-1]
     assert row[1:6] == ["auto: sequential, 2 cores", "1", "1.250", "1.000–1.500", "3.50 (3.40–3.60)"]  # noqa: RUF001
     assert "chosen by other runs" in page
     assert "<dt>auto</dt>" in page
     (auto_row,) = [row for row in read_csv(tmp_path / "chosen" / "latency.csv") if row["kind"] == "auto"]
     assert (auto_row["threads"], auto_row["speedup_low"], auto_row["runs"]) == ("2", "3.4", "3")
-    plain = (tmp_path / "plain" / "report.html").read_text(encoding="utf-8")
     assert "auto: " not in plain
     assert "<dt>auto</dt>" not in plain
 
@@ -472,8 +476,7 @@ def test_summary_names_faster_references(tmp_path: Path) -> None:
         make_results(tmp_path / "beaten", "beaten", references=quick),
         make_results(tmp_path / "not", "not", references=[quick[1]]),
     ]
-    write_report(models, tmp_path / "report.html", tmp_path)
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    page = page_of(tmp_path, *models)
     (head, *rows) = PageTables(page).tables["models"]
     assert head[-1] == "faster references"
     assert [(row[0], row[-1]) for row in rows] == [("beaten", "quick, 1 thread (0.500 ms)"), ("not", "none")]
@@ -481,12 +484,8 @@ def test_summary_names_faster_references(tmp_path: Path) -> None:
 
 def with_inputs(model: Path, *inputs: tuple[list[int], str]) -> Path:
     """State the inputs of the network in graph.json."""
-    path = model / "graph.json"
-    graph = json.loads(path.read_text(encoding="utf-8"))
-    graph["inputs"] = [
-        {"name": f"x{number}", "shape": shape, "dtype": dtype} for number, (shape, dtype) in enumerate(inputs)
-    ]
-    path.write_text(json.dumps(graph), encoding="utf-8")
+    stated = [{"name": f"x{number}", "shape": shape, "dtype": dtype} for number, (shape, dtype) in enumerate(inputs)]
+    edited(model, "graph", lambda graph: graph.update(inputs=stated))
     return model
 
 
@@ -501,8 +500,7 @@ def test_page_says_when_and_on_what(tmp_path: Path) -> None:
         make_results(tmp_path / "image", "image", measured_at="2026-02-03T04:05:06Z"), ([2, 3, 64, 48], "float32")
     )
     text = with_inputs(make_results(tmp_path / "text", "text"), ([1, 128], "int64"), ([1, 128], "bool"))
-    write_report([image, text], tmp_path / "report.html", tmp_path)
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    page = page_of(tmp_path, image, text)
     facts = facts_of(page)
     assert facts["Measured"] == "2026-02-03 04:05 UTC (image); not recorded (text)"
     pixels = "batch 2, 64 x 48 pixels, 3 channels, float32"
@@ -513,11 +511,8 @@ def test_page_says_when_and_on_what(tmp_path: Path) -> None:
 def test_page_says_how_far_outputs_were_off(tmp_path: Path) -> None:
     """The largest difference of all schedules stands next to what is allowed."""
     model = make_results(tmp_path / "m", "net", checked_against="eager")
-    run = json.loads((model / "run.json").read_text(encoding="utf-8"))
-    run["results"][2]["largest_difference"] = 3.25e-5
-    (model / "run.json").write_text(json.dumps(run), encoding="utf-8")
-    write_report([model], tmp_path / "report.html", tmp_path)
-    facts = facts_of((tmp_path / "report.html").read_text(encoding="utf-8"))
+    edited(model, "run", lambda run: run["results"][2].update(largest_difference=3.25e-5))
+    facts = facts_of(page_of(tmp_path, model))
     expected = "eager PyTorch; largest difference 3.2e-05, allowed 0.0001 absolute plus relative"
     assert facts["Outputs compared with"] == expected
 
@@ -526,11 +521,8 @@ def test_schedules_searched_in_pieces_are_named(tmp_path: Path, page: str) -> No
     """A schedule whose search was cut says so with the number of cuts; without cuts nothing is said."""
     assert "Searched in pieces" not in page
     model = make_results(tmp_path / "m", "net")
-    run = json.loads((model / "run.json").read_text(encoding="utf-8"))
-    run["results"][1]["cuts"] = 3
-    (model / "run.json").write_text(json.dumps(run), encoding="utf-8")
-    write_report([model], tmp_path / "report.html", tmp_path)
-    text = html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
+    run = edited(model, "run", lambda run: run["results"][1].update(cuts=3))
+    text = html.unescape(page_of(tmp_path, model))
     assert f"Searched in pieces, number of cuts in brackets: {run['results'][1]['label']} (3)." in text
 
 
@@ -557,8 +549,7 @@ def test_an_outlier_does_not_flatten_the_chart(tmp_path: Path) -> None:
     slow = {"median": 900.0, "p20": 890.0, "p80": 1000.0, "runs": [900.0]}
     references = [{"name": "slow, 1 thread", "threads": 1, "latency_ms": slow}]
     model = make_results(tmp_path / "m", "net", references=references)
-    write_report([model], tmp_path / "report.html", tmp_path)
-    figure = latency_figure((tmp_path / "report.html").read_text(encoding="utf-8"))
+    figure = latency_figure(page_of(tmp_path, model))
     run = artifacts.read(model / "run.json", "run")
     others = [entry["latency_ms"][key] for entry in run["results"] for key in ("median", "p80")]
     others += [entry["predicted_ms"] for entry in run["results"]]
@@ -592,8 +583,7 @@ def test_run_without_optional_data(tmp_path: Path) -> None:
         versions={},
         platform={"name": "cpu"},
     )
-    write_report([model], tmp_path / "report.html", tmp_path)
-    assert "No schedule was run." in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "No schedule was run." in page_of(tmp_path, model)
     kinds = [row["kind"] for row in read_csv(tmp_path / "latency.csv")]
     assert kinds == ["baseline", "reference", "ceiling"]
 

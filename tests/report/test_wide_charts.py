@@ -81,7 +81,7 @@ def test_trace(tmp_path: Path) -> None:
 
 def test_data_frame_rows() -> None:
     """A row an operator, with its first device and how many it takes."""
-    rows = {row["operator"]: row for row in _rows("test", "hios-wide", "predicted", MADE.placements)}
+    rows = {row["operator"]: row for row in _rows("hios-wide", "predicted", MADE.placements)}
     assert [(rows[name]["device"], rows[name]["width"]) for name in "abcd"] == [(0, 1), (1, 1), (0, 2), (0, 1)]
 
 

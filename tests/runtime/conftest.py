@@ -16,7 +16,7 @@ from hios.formats.settings import Settings
 from hios.platforms.cpu import core_probe
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from tests.frontends.small_networks import Files, write_squeezenet
-from tests.runtime.schedules import merged_plan, random_plan, random_streams, schedule_of
+from tests.runtime.schedules import merged_plan, one_by_one, random_plan, random_streams, schedule_of
 
 #: Devices of the session: two, or one on a machine with a single core.
 DEVICES = min(2, len(os.sched_getaffinity(0)))
@@ -51,15 +51,15 @@ def graph(files: Files) -> Graph:
 @pytest.fixture(scope="session")
 def plans(graph: Graph) -> dict[str, Plan]:
     """Plans that the session runs, by label."""
-    one_by_one = StagedPlan((tuple(((operator,),) for operator in graph.order),))
+    sequential = one_by_one(graph)
     alternating: list[list[Any]] = [[] for _ in range(DEVICES)]
     for position, operator in enumerate(graph.order):
         alternating[position % DEVICES].append(((operator,),))
     made: dict[str, Plan] = {
-        "sequential": one_by_one,
+        "sequential": sequential,
         "one-group": StagedPlan((((tuple(graph.order),),),)),
         "alternating": StagedPlan(tuple(tuple(row) for row in alternating)),
-        "idle-device": StagedPlan(((),) * (DEVICES - 1) + one_by_one.devices),
+        "idle-device": StagedPlan(((),) * (DEVICES - 1) + sequential.devices),
         "streams": random_plan(graph, 1, seed=36),
         "merged": merged_plan(graph, 1),
         "merged-alternating": merged_plan(graph, DEVICES),

@@ -1,4 +1,4 @@
-"""Functions that tests run inside workers, to make operators fail and to query them."""
+"""Functions that tests run inside workers, to make operators fail and to query them; runs with a spoilt operator."""
 
 from __future__ import annotations
 
@@ -6,13 +6,26 @@ import dataclasses
 import os
 import signal
 import time
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hios import Graph
 from hios.platforms.cpu import cpu_worker as device
-from hios.platforms.cpu.thread_team import ThreadTeam
+from hios.platforms.cpu import progress_marker
+from hios.platforms.cpu.cpu_platform import device_cores
+from hios.platforms.cpu.thread_team import ThreadTeam, environment
+from hios.platforms.device_program import ArenaPlan
+from hios.schedule import Plan, StreamPlan
+from hios.workers.arena import Arena
+from hios.workers.pool import WorkerPool
 from hios.workers.worker import Worker
+from tests.workers.processes import children
+
+if TYPE_CHECKING:
+    from tests.frontends.small_networks import Files
 
 
 def load_dying(worker: Worker, **arguments: Any) -> None:
@@ -51,6 +64,40 @@ def spoil(worker: Worker, operator: str, how: str) -> None:
         raise ValueError("no such kernel\nsecond line")
 
     operators[operator] = dataclasses.replace(operators[operator], run=run)
+
+
+def run_spoilt(
+    files: Files,
+    graph: Graph,
+    plan: Plan,
+    spoilt_on: Sequence[int],
+    operator: str,
+    how: str,
+    *,
+    wait_s: float,
+    timeout_s: float,
+) -> None:
+    """Run a plan once with an operator spoilt on some devices; afterwards no process is left.
+
+    Devices wait for each other for ``wait_s`` at most, and the run takes ``timeout_s`` at most.
+    """
+    layout = ArenaPlan(graph, len(plan.devices))
+    programs, cores = layout.program(plan), dict(enumerate(device_cores(len(plan.devices))))
+    # Operators on several devices at once have threads on the cores of all of them.
+    environments = {0: environment()} if isinstance(plan, StreamPlan) and plan.wide else {}
+    before = set(children())
+    try:
+        arena = Arena(layout.flags, layout.size)
+        with WorkerPool(list(cores.values()), arena, 300.0, environment=environments) as pool:
+            pool.describe = partial(progress_marker.text, graph)
+            given = {"graph": str(files.graph), "weights": str(files.weights), "inputs": layout.inputs}
+            pool.call_each(device.load, {key: {**given, "timeout_s": wait_s} for key in cores})
+            pool.call_each(spoil, {key: {"operator": operator, "how": how} for key in spoilt_on})
+            prepared = {part.device: {"name": "spoilt", "program": part, "cores": cores} for part in programs}
+            pool.call_each(device.prepare, prepared)
+            pool.call_each(device.run, {key: {"name": "spoilt", "epoch": 1} for key in cores}, timeout_s)
+    finally:
+        assert set(children()) <= before
 
 
 def team(worker: Worker, own: list[int], cores: list[int]) -> tuple[int, list[list[int]]]:

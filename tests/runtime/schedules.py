@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
+from pathlib import Path
 
 from hios import Costs, Graph, Problem, Schedule, evaluate
 from hios.contraction import Contraction
@@ -24,6 +26,19 @@ def schedule_of(graph: Graph, plan: Plan) -> Schedule:
         graph.name,
         tuple(tuple(graph.operators[operator].id for operator in sorted(merge)) for merge in plan.merges),
     )
+
+
+def write_schedules(folder: Path, graph: Graph, plans: Mapping[str, Plan]) -> list[Path]:
+    """Files of schedules with these plans, named after them."""
+    paths = [folder / f"{label}.json" for label in plans]
+    for path, plan in zip(paths, plans.values(), strict=True):
+        schedule_of(graph, plan).write(path)
+    return paths
+
+
+def one_by_one(graph: Graph) -> StagedPlan:
+    """All operators one after another on one device."""
+    return StagedPlan((tuple(((operator,),) for operator in graph.order),))
 
 
 def free(graph: Graph) -> Costs:

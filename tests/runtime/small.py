@@ -14,6 +14,7 @@ from hios.machine import usable_cores
 from hios.platforms.cpu.engine import Engine, Task
 from hios.schedule import StagedPlan
 from tests.frontends.small_networks import Files, Network, extracted, read_files
+from tests.runtime.schedules import one_by_one
 
 
 class Branches(nn.Module):
@@ -67,7 +68,7 @@ def alternating() -> StagedPlan:
 
 def sequential() -> StagedPlan:
     """Operators one by one on one device."""
-    return StagedPlan((tuple(((operator,),) for operator in branches().graph.order),))
+    return one_by_one(branches().graph)
 
 
 def small_engine(timeout_s: float = 120.0) -> Engine:

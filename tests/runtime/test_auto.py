@@ -13,11 +13,11 @@ from hios.platforms.competitor import Competitor
 from hios.platforms.device_program import ArenaPlan
 from hios.runtime.auto import LEAST_RUNS, choose
 from hios.runtime.competitors import BASELINE, ScheduleEntry, competitors
-from hios.schedule import Placement, StagedPlan
+from hios.schedule import Placement
 from hios.schedulers import find
 from tests.frontends.small_networks import Files
 from tests.runtime.conftest import DEVICES
-from tests.runtime.schedules import random_plan, schedule_of
+from tests.runtime.schedules import one_by_one, random_plan, schedule_of, write_schedules
 
 
 def _session(graph: Graph, runs: dict[str, list[float]]) -> tuple[dict[str, Competitor], list[ScheduleEntry]]:
@@ -93,10 +93,9 @@ def test_copies_are_no_candidate(graph: Graph) -> None:
 @pytest.mark.slow
 def test_chosen_schedule_runs_again(files: Files, graph: Graph, tmp_path: Path) -> None:
     """The session writes what it chose; the file is a schedule of the graph and can be executed."""
-    for name, devices in (("one", 1), ("wide", DEVICES)):
-        schedule_of(graph, random_plan(graph, devices, seed=devices)).write(tmp_path / f"{name}.json")
+    plans = {"one": random_plan(graph, 1, seed=1), "wide": random_plan(graph, DEVICES, seed=DEVICES)}
+    paths = write_schedules(tmp_path, graph, plans)
     settings = Settings(devices=DEVICES, runs=LEAST_RUNS, warmup=0)
-    paths = [tmp_path / "one.json", tmp_path / "wide.json"]
     execute(files.graph, files.weights, paths, tmp_path / "run.json", settings, chosen=tmp_path / "auto.json")
     run = artifacts.read(tmp_path / "run.json", "run")
     chosen, written = run["chosen"], Schedule.read(tmp_path / "auto.json")
@@ -105,7 +104,7 @@ def test_chosen_schedule_runs_again(files: Files, graph: Graph, tmp_path: Path) 
     if chosen["algorithm"] == "test":
         assert written.plan(graph) == Schedule.read(tmp_path / f"{chosen['label']}.json").plan(graph)
     else:
-        assert written.plan(graph) == StagedPlan((tuple(((operator,),) for operator in graph.order),))
+        assert written.plan(graph) == one_by_one(graph)
     execute(
         files.graph,
         files.weights,

@@ -23,7 +23,7 @@ from hios.platforms.cpu.cpu_executing import references
 from hios.runtime.competitors import require
 from tests.frontends.small_networks import Model, write_files
 from tests.runtime.conftest import DEVICES
-from tests.runtime.schedules import random_plan, schedule_of
+from tests.runtime.schedules import random_plan, write_schedules
 
 
 def _two(_: Any, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -38,10 +38,9 @@ def test_other_runtimes_take_turns(tmp_path: Path) -> None:
     """Every other runtime gets the inputs in their places, and its outputs are checked."""
     files = write_files(tmp_path, Model(_two), (torch.randn(2, 5, 4), torch.tensor([[1, 4], [0, 2]])))
     graph = Graph.read(files.graph)
-    schedule_of(graph, random_plan(graph, DEVICES, seed=1)).write(tmp_path / "random.json")
+    paths = write_schedules(tmp_path, graph, {"random": random_plan(graph, DEVICES, seed=1)})
     settings = Settings(devices=DEVICES, runs=2, warmup=0, baselines=("openvino", "onnxruntime", "compile"))
-    arguments = files.graph, files.weights, [tmp_path / "random.json"], tmp_path / "run.json", settings
-    execute(*arguments, program=files.program)
+    execute(files.graph, files.weights, paths, tmp_path / "run.json", settings, program=files.program)
     run = artifacts.read(tmp_path / "run.json", "run")
     ran = [(entry["name"], entry["kind"]) for entry in run["references"] if entry["kind"] != "engine"]
     threads = [f"{count} thread{'s' * (count > 1)}" for count in range(1, DEVICES + 1)]

@@ -16,8 +16,9 @@ from hios.formats.settings import Settings
 from hios.machine import usable_cores
 from hios.platforms.cpu import cpu_platform as cpu
 from hios.platforms.cpu.cpu_environment import settings as environment
+from hios.schedule import Plan
 from tests.frontends.small_networks import Files
-from tests.runtime.schedules import random_plan, random_streams, schedule_of
+from tests.runtime.schedules import random_plan, random_streams, schedule_of, write_schedules
 
 two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 
@@ -26,15 +27,14 @@ two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs t
 @two_cores
 def test_one_device_of_two_cores(files: Files, graph: Graph, tmp_path: Path) -> None:
     """Costs, schedule and run say how many cores a device has; the model itself gets the same cores."""
-    paths = {name: tmp_path / f"{name}.json" for name in ("costs", "sequential", "stages", "streams", "run")}
+    paths = {name: tmp_path / f"{name}.json" for name in ("costs", "sequential", "run")}
     profile(files.graph, paths["costs"], devices=1, cores_per_device=2, repeats=2, stages_of=["greedy"], budget_s=0)
     described = artifacts.read(paths["costs"], "costs")["platform"]
     assert (described["cores"], described["cores_per_device"]) == ([usable_cores()[:2]], 2)
     solve(Problem(graph, Costs.read(paths["costs"])), "sequential").write(paths["sequential"])
     assert Schedule.read(paths["sequential"]).cores_per_device == 2
-    schedule_of(graph, random_plan(graph, 1, seed=1)).write(paths["stages"])
-    schedule_of(graph, random_streams(graph, 1, 3, seed=1)).write(paths["streams"])
-    schedules = [paths[name] for name in ("sequential", "stages", "streams")]
+    plans: dict[str, Plan] = {"stages": random_plan(graph, 1, seed=1), "streams": random_streams(graph, 1, 3, seed=1)}
+    schedules = [paths["sequential"], *write_schedules(tmp_path, graph, plans)]
     run = execute(
         files.graph,
         files.weights,
@@ -53,9 +53,9 @@ def test_one_device_of_two_cores(files: Files, graph: Graph, tmp_path: Path) -> 
 def test_virtual_devices_of_several_cores(files: Files, graph: Graph, tmp_path: Path) -> None:
     """Devices of more cores than there are run with right outputs where they are virtual, and are marked so."""
     cores = len(usable_cores())
-    schedule_of(graph, random_plan(graph, 2, seed=2)).write(tmp_path / "stages.json")
+    paths = write_schedules(tmp_path, graph, {"stages": random_plan(graph, 2, seed=2)})
     asked = Settings(devices=2, runs=2, warmup=0, virtual=True, cores_per_device=cores)
-    run = execute(files.graph, files.weights, [tmp_path / "stages.json"], tmp_path / "run.json", asked)
+    run = execute(files.graph, files.weights, paths, tmp_path / "run.json", asked)
     assert run.platform.virtual is True
     assert run.platform.cores_per_device == cores
     assert run.platform.cores == (tuple(usable_cores()),) * 2

@@ -31,7 +31,7 @@ from hios.runtime.distributed.value_exchange import Tags
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from tests.frontends.small_networks import Files, Model, write_files
 from tests.gpu_marker import needs_two_gpus, requires_gpu
-from tests.runtime.schedules import random_plan, random_streams, random_wide, schedule_of
+from tests.runtime.schedules import random_plan, random_streams, random_wide, schedule_of, write_schedules
 from tests.workers.processes import eventually, running
 
 ROOT = Path(hios.__file__).resolve().parents[1]
@@ -108,9 +108,7 @@ def _ranks_of(schedule: Path) -> list[int]:
 
 
 def _written(graph: Graph, plan: Plan, folder: Path) -> Path:
-    path = folder / "random.json"
-    schedule_of(graph, plan).write(path)
-    return path
+    return write_schedules(folder, graph, {"random": plan})[0]
 
 
 @pytest.mark.parametrize(

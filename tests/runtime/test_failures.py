@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,41 +13,14 @@ from hios.errors import PlatformError
 from hios.formats.settings import Settings
 from hios.platforms.cpu import cpu_worker as device
 from hios.platforms.cpu import progress_marker
-from hios.platforms.cpu.cpu_platform import device_cores
-from hios.platforms.device_program import ArenaPlan
 from hios.schedule import StagedPlan
-from hios.workers.arena import Arena
-from hios.workers.pool import WorkerPool
 from tests.frontends.small_networks import Files
 from tests.runtime import faults
 from tests.runtime.conftest import DEVICES
-from tests.runtime.schedules import merged_plan, schedule_of
+from tests.runtime.schedules import merged_plan, one_by_one, write_schedules
 from tests.workers.processes import children
 
 SPOILT = "fire4.expand3x3"
-
-
-def _run(
-    files: Files, graph: Graph, plan: StagedPlan, spoilt: str, how: str, *, wait_s: float, timeout_s: float
-) -> None:
-    """Run a plan once on devices of which the last has a spoilt operator; afterwards no process is left."""
-    layout = ArenaPlan(graph, len(plan.devices))
-    programs = layout.program(plan)
-    before, devices = set(children()), [part.device for part in programs]
-    try:
-        with WorkerPool(device_cores(len(devices)), Arena(layout.flags, layout.size), 300.0) as pool:
-            pool.describe = partial(progress_marker.text, graph)
-            weights = {"graph": str(files.graph), "weights": str(files.weights)}
-            pool.call_each(device.load, {d: {**weights, "inputs": layout.inputs, "timeout_s": wait_s} for d in devices})
-            pool.call(devices[-1], faults.spoil, operator=spoilt, how=how)
-            pool.call_each(device.prepare, {part.device: {"name": "spoilt", "program": part} for part in programs})
-            pool.call_each(device.run, {d: {"name": "spoilt", "epoch": 1} for d in devices}, timeout_s)
-    finally:
-        assert set(children()) <= before
-
-
-def _one_by_one(graph: Graph) -> StagedPlan:
-    return StagedPlan((tuple(((operator,),) for operator in graph.order),))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +38,7 @@ def test_operator_and_stage_are_named(files: Files, graph: Graph, how: str, mess
     stage = list(graph.order).index(graph.index[SPOILT])
     timeout_s = 5.0 if how == "hang" else 300.0
     with pytest.raises(HiosError) as caught:
-        _run(files, graph, _one_by_one(graph), SPOILT, how, wait_s=300.0, timeout_s=timeout_s)
+        faults.run_spoilt(files, graph, one_by_one(graph), [0], SPOILT, how, wait_s=300.0, timeout_s=timeout_s)
     expected = message.format(at=f"{SPOILT}, stage {stage}")
     assert str(caught.value) == (f"{expected}; the run was ended" if "(run)" in message else expected)
 
@@ -82,13 +54,15 @@ def test_a_device_that_waits_for_one_that_hangs(files: Files, graph: Graph) -> N
         r"\(run\), last at operator conv1, stage 0; the run was ended$"
     )
     with pytest.raises(PlatformError, match=message):
-        _run(files, graph, plan, "conv1", "hang", wait_s=0.5, timeout_s=5.0)
+        faults.run_spoilt(files, graph, plan, [1], "conv1", "hang", wait_s=0.5, timeout_s=5.0)
 
 
 def test_merged_operators_are_named(files: Files, graph: Graph) -> None:
     """Operators that run as one are named together where that fails: here what they read is empty."""
     with pytest.raises(HiosError, match=r"^device 0: operators fire2\.expand1x1, fire2\.expand3x3, stage \d+: "):
-        _run(files, graph, merged_plan(graph, 1), "fire2.squeeze", "empty", wait_s=300.0, timeout_s=300.0)
+        faults.run_spoilt(
+            files, graph, merged_plan(graph, 1), [0], "fire2.squeeze", "empty", wait_s=300.0, timeout_s=300.0
+        )
 
 
 @pytest.mark.slow
@@ -97,18 +71,12 @@ def test_a_session_names_what_killed_it(
 ) -> None:
     """A worker that Linux kills in an execution ends it with one line; no file, process or descriptor is left."""
     monkeypatch.setattr(device, "load", faults.load_dying)
-    schedule_of(graph, _one_by_one(graph)).write(tmp_path / "sequential.json")
+    paths = write_schedules(tmp_path, graph, {"sequential": one_by_one(graph)})
     before, descriptors = set(children()), _descriptors()
     with pytest.raises(
         PlatformError, match=r"^device 0 died by signal SIGKILL \(run\), last at operator fire4\.squeeze, "
     ):
-        execute(
-            files.graph,
-            files.weights,
-            [tmp_path / "sequential.json"],
-            tmp_path / "run.json",
-            Settings(devices=1, runs=1, warmup=0),
-        )
+        execute(files.graph, files.weights, paths, tmp_path / "run.json", Settings(devices=1, runs=1, warmup=0))
     assert set(children()) <= before
     assert [path.name for path in tmp_path.iterdir()] == ["sequential.json"]
     assert _descriptors() <= descriptors  # shared memory has no name: it is gone with them

@@ -13,9 +13,8 @@ import pytest
 
 import hios
 from hios import Graph
-from hios.schedule import StagedPlan
 from tests.frontends.small_networks import Files
-from tests.runtime.schedules import schedule_of
+from tests.runtime.schedules import one_by_one, write_schedules
 from tests.workers.processes import children, eventually, running
 
 ROOT = Path(hios.__file__).resolve().parents[1]
@@ -25,8 +24,7 @@ ROOT = Path(hios.__file__).resolve().parents[1]
 @pytest.mark.parametrize("seconds", [0.0, 0.5])
 def test_an_early_interrupt_is_quiet(files: Files, graph: Graph, tmp_path: Path, seconds: float) -> None:
     """Interrupted as soon as a worker runs or while it imports torch, execute says so and leaves nothing behind."""
-    plan = StagedPlan((tuple(((operator,),) for operator in graph.order),))
-    schedule_of(graph, plan).write(tmp_path / "sequential.json")
+    write_schedules(tmp_path, graph, {"sequential": one_by_one(graph)})
     arguments: list[str | Path] = [files.graph, files.weights, "sequential.json", "--program", files.program]
     with subprocess.Popen(
         [sys.executable, "-m", "hios", "execute", *arguments, "--output", "run.json", "--traces", "traces"],

@@ -23,15 +23,13 @@ from hios.platforms.weights import load_weights
 from hios.runtime import competitors
 from hios.schedule import StagedPlan
 from tests.frontends.small_networks import Files, Model, write_files
-from tests.runtime.schedules import random_plan, schedule_of
+from tests.runtime.schedules import one_by_one, random_plan, write_schedules
 
 
 @pytest.fixture
 def sequential(graph: Graph, tmp_path: Path) -> Path:
     """The schedule of one operator after another."""
-    path = tmp_path / "sequential.json"
-    schedule_of(graph, StagedPlan((tuple(((operator,),) for operator in graph.order),))).write(path)
-    return path
+    return write_schedules(tmp_path, graph, {"sequential": one_by_one(graph)})[0]
 
 
 def _refused(
@@ -127,9 +125,8 @@ def test_weights_belong_to_the_graph(files: Files, graph: Graph, tmp_path: Path)
 
 def test_more_devices_than_the_session_are_refused(files: Files, graph: Graph, tmp_path: Path) -> None:
     """A schedule for more devices than the session has is named."""
-    path = tmp_path / "wide.json"
-    schedule_of(graph, random_plan(graph, 2, seed=1)).write(path)
-    _refused(r"wide\.json: devices: found 2; allowed: at most 1, the devices of this run", files, [path])
+    paths = write_schedules(tmp_path, graph, {"wide": random_plan(graph, 2, seed=1)})
+    _refused(r"wide\.json: devices: found 2; allowed: at most 1, the devices of this run", files, paths)
 
 
 @pytest.mark.parametrize("devices", [0, 10_000])
@@ -248,11 +245,11 @@ def test_synthetic_graph_is_refused(tmp_path: Path, files: Files) -> None:
     """A graph without calls has nothing to run: the operator is named."""
     graph = Graph("test", (Operator("a", "task"), Operator("b", "task")), (Edge("a", "b"),))
     graph.write(tmp_path / "graph.json")
-    schedule_of(graph, StagedPlan(((((0, 1),),),))).write(tmp_path / "schedule.json")
+    paths = write_schedules(tmp_path, graph, {"schedule": StagedPlan(((((0, 1),),),))})
     _refused(
         r"graph\.json: operators\[0\]\.calls: operator a has none, so it can be scheduled but not run",
         dataclasses.replace(files, graph=tmp_path / "graph.json"),
-        [tmp_path / "schedule.json"],
+        paths,
     )
 
 

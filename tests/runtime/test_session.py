@@ -6,6 +6,7 @@ import json
 import math
 import statistics
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from hios.schedule import Plan, StagedPlan, StreamPlan
 from hios.workers.arena import Arena
 from tests.frontends.small_networks import Model, write_files
 from tests.runtime.conftest import DEVICES, PROBES, RUNS, Session
-from tests.runtime.schedules import random_plan, random_streams, schedule_of
+from tests.runtime.schedules import random_plan, random_streams, schedule_of, write_schedules
 from tests.runtime.small import Amplifying
 
 LABELS = [
@@ -266,16 +267,13 @@ def test_several_inputs_and_outputs_without_a_program(tmp_path: Path) -> None:
     """
     files = write_files(tmp_path, Model(_wide), (torch.randn(1, 3, 8, 8), torch.randn(1, 3, 8, 8)))
     graph = Graph.read(files.graph)
-    schedule_of(graph, random_plan(graph, DEVICES, seed=1)).write(tmp_path / "random.json")
-    schedule_of(graph, random_streams(graph, DEVICES, 2, seed=1)).write(tmp_path / "streams.json")
+    plans: dict[str, Plan] = {
+        "random": random_plan(graph, DEVICES, seed=1),
+        "streams": random_streams(graph, DEVICES, 2, seed=1),
+    }
+    paths = write_schedules(tmp_path, graph, plans)
     before = sorted(tmp_path.iterdir())
-    execute(
-        files.graph,
-        files.weights,
-        [tmp_path / "random.json", tmp_path / "streams.json"],
-        tmp_path / "run.json",
-        Settings(devices=DEVICES, runs=1, warmup=0),
-    )
+    execute(files.graph, files.weights, paths, tmp_path / "run.json", Settings(devices=DEVICES, runs=1, warmup=0))
     run = artifacts.read(tmp_path / "run.json", "run")
     assert run["checked_against"] == "sequential"
     assert [reference["kind"] for reference in run["references"]] == ["engine"] * (DEVICES > 1)
@@ -284,22 +282,20 @@ def test_several_inputs_and_outputs_without_a_program(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == sorted([*before, tmp_path / "run.json"])
 
 
+def _runner(graph: Graph, references: Sequence[Reference] = (), pool: Any = None) -> PoolRunner:
+    """A session without workers that expects ones as outputs."""
+    plan = ArenaPlan(graph, 1)
+    workers, arena = CpuWorkers(graph, plan, {}, [[0]], 1.0), Arena(plan.flags, plan.size)
+    session = PoolRunner(graph, pool, workers, arena, plan, {}, list(references), Settings(devices=1))
+    session._expected = [torch.ones(buffer.shape) for buffer in plan.outputs]
+    return session
+
+
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, 1.1, 0.0])
 def test_wrong_outputs_are_found(graph: Graph, wrong: float) -> None:
     """An output that is not a number, infinite, off or never written is not taken for right."""
-    plan = ArenaPlan(graph, 1)
-    session = PoolRunner(
-        graph,
-        None,  # type: ignore[arg-type] # no worker is asked
-        CpuWorkers(graph, plan, {}, [[0]], 1.0),
-        Arena(plan.flags, plan.size),
-        plan,
-        {},
-        [],
-        Settings(devices=1),
-    )
-    (output,) = plan.outputs
-    session._expected = [torch.ones(output.shape)]
+    session = _runner(graph)
+    (output,) = session.plan.outputs
     tensor = session._tensor(output)
     tensor.fill_(1.00005)
     assert session._difference("random") == pytest.approx(5e-5, rel=0.01)
@@ -324,19 +320,9 @@ class _Rounding:
 @pytest.mark.parametrize(("errors", "right"), [([3e-4], True), ([1e-4], False), ([math.nan], False), (None, False)])
 def test_differences_that_rounding_explains_are_allowed(graph: Graph, errors: list[float] | None, right: bool) -> None:
     """Up to 4 times the error of the program itself; asked for once, and only where an output is off."""
-    plan, pool = ArenaPlan(graph, 1), _Rounding(errors)
-    session = PoolRunner(
-        graph,
-        pool,  # type: ignore[arg-type] # nothing else is asked
-        CpuWorkers(graph, plan, {}, [[0]], 1.0),
-        Arena(plan.flags, plan.size),
-        plan,
-        {},
-        [Reference("eager PyTorch, 1 thread", 1, [0], 1)],
-        Settings(devices=1),
-    )
-    (output,) = plan.outputs
-    session._expected = [torch.ones(output.shape)]
+    pool = _Rounding(errors)
+    session = _runner(graph, [Reference("eager PyTorch, 1 thread", 1, [0], 1)], pool)
+    (output,) = session.plan.outputs
     session._tensor(output).fill_(1.0001)
     session._difference("random")
     assert (session.rounding, pool.calls) == (None, 0)
@@ -356,8 +342,8 @@ def test_a_model_that_amplifies_rounding_runs(tmp_path: Path) -> None:
     """The engine adds up in another order than eager PyTorch; run.json states what rounding explains."""
     files = write_files(tmp_path, Amplifying(), (torch.randn(64, 512),))
     graph = Graph.read(files.graph)
-    schedule_of(graph, random_plan(graph, 1, seed=1)).write(tmp_path / "one.json")
-    given = (files.graph, files.weights, [tmp_path / "one.json"], tmp_path / "run.json")
+    paths = write_schedules(tmp_path, graph, {"one": random_plan(graph, 1, seed=1)})
+    given = (files.graph, files.weights, paths, tmp_path / "run.json")
     execute(*given, Settings(devices=1, runs=1, warmup=0), program=files.program)
     run = artifacts.read(tmp_path / "run.json", "run")
     (result,) = run["results"]
@@ -377,19 +363,8 @@ def test_a_model_that_amplifies_rounding_runs(tmp_path: Path) -> None:
 )
 def test_differences_blame_who_shows_them(graph: Graph, name: str, cause: str) -> None:
     """No schedule is blamed for what eager PyTorch does with more threads, or for files that do not belong together."""
-    plan = ArenaPlan(graph, 1)
     eager = [Reference(f"eager PyTorch, {threads} threads", threads, [0, 1], threads) for threads in (1, 2)]
     eager.append(Reference("torch.compile, 1 thread", 3, [0], 1, "compile"))
-    session = PoolRunner(
-        graph,
-        _Rounding([1e-6]),  # type: ignore[arg-type] # nothing else is asked
-        CpuWorkers(graph, plan, {}, [[0]], 1.0),
-        Arena(plan.flags, plan.size),
-        plan,
-        {},
-        eager,
-        Settings(devices=1),
-    )
-    session._expected = [torch.ones(buffer.shape) for buffer in plan.outputs]
+    session = _runner(graph, eager, _Rounding([1e-6]))
     with pytest.raises(PlatformError, match=rf"^{name}: output 0 differs from the reference by up to 1; .*; {cause}"):
         session._difference(name)

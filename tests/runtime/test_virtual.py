@@ -16,8 +16,9 @@ from hios import Graph
 from hios.errors import PlatformError
 from hios.machine import usable_cores
 from hios.platforms.cpu import cpu_platform as cpu
+from hios.schedule import Plan
 from tests.frontends.small_networks import Files
-from tests.runtime.schedules import random_plan, random_streams, schedule_of
+from tests.runtime.schedules import random_plan, random_streams, write_schedules
 
 ROOT = Path(hios.__file__).resolve().parents[1]
 #: The command line on some cores only, as taskset has it.
@@ -44,22 +45,14 @@ def _hios(cores: list[int], *arguments: object) -> str:
 def test_devices_share_cores(files: Files, graph: Graph, tmp_path: Path, devices: int, most_cores: int) -> None:
     """Stages and streams of more devices than there are cores run, with right outputs, and are marked as virtual."""
     cores = usable_cores()[:most_cores]
-    schedule_of(graph, random_plan(graph, devices, seed=1)).write(tmp_path / "stages.json")
-    schedule_of(graph, random_streams(graph, devices, 2, seed=2)).write(tmp_path / "streams.json")
-    paths = [files.graph, files.weights, tmp_path / "stages.json", tmp_path / "streams.json"]
-    settings = [
-        "--program",
-        files.program,
-        "--runs",
-        2,
-        "--warmup",
-        0,
-        "--output",
-        tmp_path / "run.json",
-        "--traces",
-        tmp_path / "traces",
-    ]
-    printed = _hios(cores, "execute", *paths, "--virtual", *settings)
+    plans: dict[str, Plan] = {
+        "stages": random_plan(graph, devices, seed=1),
+        "streams": random_streams(graph, devices, 2, seed=2),
+    }
+    paths = [files.graph, files.weights, *write_schedules(tmp_path, graph, plans)]
+    outputs = ["--output", tmp_path / "run.json", "--traces", tmp_path / "traces"]
+    settings = ["--virtual", "--program", files.program, "--runs", 2, "--warmup", 0]
+    printed = _hios(cores, "execute", *paths, *settings, *outputs)
     run: dict[str, Any] = json.loads((tmp_path / "run.json").read_text())
     assert run["platform"]["virtual"] is True
     assert run["platform"]["cores"] == [[cores[device % len(cores)]] for device in range(devices)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,19 +19,15 @@ from hios.formats.costs_file import MergeCost
 from hios.formats.settings import Settings
 from hios.machine import usable_cores
 from hios.operator_merge import convolutions, merge_candidates
-from hios.platforms.cpu import cpu_worker as device
-from hios.platforms.cpu import progress_marker
 from hios.platforms.cpu.cpu_platform import device_cores
 from hios.platforms.cpu.engine import Engine, Task
-from hios.platforms.cpu.thread_team import environment
 from hios.platforms.device_program import ArenaPlan, WideProgram
-from hios.schedule import StagedPlan, StreamPlan
+from hios.schedule import StreamPlan
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 from tests.frontends.small_networks import Files
 from tests.runtime import faults
-from tests.runtime.schedules import random_merged, random_wide, schedule_of
-from tests.workers.processes import children
+from tests.runtime.schedules import one_by_one, random_merged, random_wide, write_schedules
 
 two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 
@@ -42,9 +37,7 @@ two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs t
 def test_outputs_are_those_of_the_model(files: Files, graph: Graph, tmp_path: Path) -> None:
     """Random plans with operators on both of two devices compute what the model does, beside narrow schedules."""
     plans = {f"wide-{seed}": random_wide(graph, 2, seed) for seed in range(4)}
-    for name, plan in plans.items():
-        schedule_of(graph, plan).write(tmp_path / f"{name}.json")
-    paths = [tmp_path / f"{name}.json" for name in plans]
+    paths = write_schedules(tmp_path, graph, plans)
     settings = Settings(devices=2, runs=3, warmup=1)
     run = execute(files.graph, files.weights, paths, tmp_path / "run.json", settings, program=files.program)
     for result in run.results:
@@ -63,9 +56,7 @@ def test_merged_operators(files: Files, graph: Graph, tmp_path: Path) -> None:
     plans |= {f"narrow-{count}": random_merged(graph, count, 7, narrow=True) for count in (1, 2)}
     assert all(plan.merges for plan in plans.values())
     assert any(len(plan.wide.get(min(merge), ())) == 2 for plan in plans.values() for merge in plan.merges)
-    for name, plan in plans.items():
-        schedule_of(graph, plan).write(tmp_path / f"{name}.json")
-    paths = [tmp_path / f"{name}.json" for name in plans]
+    paths = write_schedules(tmp_path, graph, plans)
     run = execute(
         files.graph,
         files.weights,
@@ -89,8 +80,7 @@ def _rows(graph: Graph, merge: frozenset[int], rows: dict[str, Placement]) -> li
 @two_cores
 def test_an_engine_runs_merged_operators(files: Files, graph: Graph) -> None:
     """In a program that keeps its workers, again and again with the same outputs as the plan without merges."""
-    sequence = StagedPlan((tuple(((operator,),) for operator in graph.order),))
-    tasks = {"apart": Task(sequence), "merged": Task(random_merged(graph, 2, 1))}
+    tasks = {"apart": Task(one_by_one(graph)), "merged": Task(random_merged(graph, 2, 1))}
     inputs = [torch.randn(tuple(entry.shape), generator=torch.Generator().manual_seed(2)) for entry in graph.inputs]
     with Engine(graph, load_file(files.weights), tasks, [list(own) for own in device_cores(2)]) as engine:
         expected = engine.run("apart", inputs)
@@ -114,9 +104,7 @@ def test_sets_of_devices_may_overlap(
     files: Files, graph: Graph, tmp_path: Path, devices: int, cores_per_device: int
 ) -> None:
     """Operators on any number of virtual devices, in any combination, give correct outputs."""
-    for seed in range(2):
-        schedule_of(graph, random_wide(graph, devices, seed)).write(tmp_path / f"wide-{seed}.json")
-    paths = [tmp_path / f"wide-{seed}.json" for seed in range(2)]
+    paths = write_schedules(tmp_path, graph, {f"wide-{seed}": random_wide(graph, devices, seed) for seed in range(2)})
     settings = Settings(devices=devices, runs=2, warmup=0, virtual=True, cores_per_device=cores_per_device)
     run = execute(files.graph, files.weights, paths, tmp_path / "run.json", settings)
     assert run.platform.virtual is (True if devices * cores_per_device > len(usable_cores()) else None)
@@ -185,13 +173,13 @@ def test_a_device_steps_aside_once_for_operators_in_a_row(graph: Graph) -> None:
 
 def test_schedules_of_gpus_are_narrow(files: Files, graph: Graph, tmp_path: Path) -> None:
     """Where devices are no cores, an operator on several is refused in one line."""
-    schedule_of(graph, random_wide(graph, 2, seed=0)).write(tmp_path / "wide.json")
+    paths = write_schedules(tmp_path, graph, {"wide": random_wide(graph, 2, seed=0)})
     message = r"wide\.json: placements\[\d+\]\.devices: found 2 devices; allowed where devices are no cores: one; "
     with pytest.raises(HiosError, match=message):
         execute(
             files.graph,
             files.weights,
-            [tmp_path / "wide.json"],
+            paths,
             tmp_path / "run.json",
             Settings(devices=2, runs=1, warmup=0, platform="cuda"),
         )
@@ -200,36 +188,12 @@ def test_schedules_of_gpus_are_narrow(files: Files, graph: Graph, tmp_path: Path
 def _run_spoilt(files: Files, graph: Graph, spoilt: int, how: str, *, wait_s: float, timeout_s: float) -> None:
     """Run a plan once in which all operators take two devices but the first, which is on device 1 alone.
 
-    Afterwards no process is left.
-
-    Args:
-        files: of the graph.
-        graph: what is run.
-        spoilt: place of an operator in the order of the graph.
-        how: what becomes of it, where it runs.
-        wait_s: longest time that a device waits for another.
-        timeout_s: longest time of the run.
+    The operator at a place in the order of the graph is spoilt, wherever it runs.
     """
     order = tuple(graph.order)
-    wide = dict.fromkeys(order[1:], (0, 1))
-    plan = StreamPlan(((order[1:],), (order,)), order, wide)
-    layout = ArenaPlan(graph, 2)
-    programs = layout.program(plan)
-    cores = dict(enumerate(device_cores(2)))
-    before = set(children())
-    try:
-        arena = Arena(layout.flags, layout.size)
-        with WorkerPool(list(cores.values()), arena, 300.0, environment={0: environment()}) as pool:
-            pool.describe = partial(progress_marker.text, graph)
-            given = {"graph": str(files.graph), "weights": str(files.weights), "inputs": layout.inputs}
-            pool.call_each(device.load, {key: {**given, "timeout_s": wait_s} for key in cores})
-            name = graph.operators[order[spoilt]].id
-            pool.call_each(faults.spoil, {key: {"operator": name, "how": how} for key in cores})
-            prepared = {part.device: {"name": "spoilt", "program": part, "cores": cores} for part in programs}
-            pool.call_each(device.prepare, prepared)
-            pool.call_each(device.run, {key: {"name": "spoilt", "epoch": 1} for key in cores}, timeout_s)
-    finally:
-        assert set(children()) <= before
+    plan = StreamPlan(((order[1:],), (order,)), order, dict.fromkeys(order[1:], (0, 1)))
+    name = graph.operators[order[spoilt]].id
+    faults.run_spoilt(files, graph, plan, [0, 1], name, how, wait_s=wait_s, timeout_s=timeout_s)
 
 
 @pytest.mark.slow

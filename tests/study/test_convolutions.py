@@ -16,7 +16,8 @@ from hios.formats.convolutions_file import ConvolutionsFile, ConvolutionSize, Pa
 from hios.machine import usable_cores
 from hios.study import registry
 from hios.study.figure_data import FigureData
-from hios.study.settings import SIZES, image_sizes
+from hios.study.rows import Rows
+from hios.study.sessions import CONVOLUTION_SIZES, convolution_sizes
 
 #: Two convolutions at once take 0.75 of the time of one after the other on small images, 1.5 times as long on others.
 MADE = ConvolutionsFile(
@@ -35,7 +36,7 @@ MADE = ConvolutionsFile(
 )
 
 
-def _rows(name: str) -> registry.Rows:
+def _rows(name: str) -> Rows:
     return registry.figure(name).rows(FigureData(convolutions=(MADE,)))
 
 
@@ -58,7 +59,7 @@ def test_hand_over_over_convolution() -> None:
     }
     assert len(links) == 2
     figure = registry.figure("hios_fig2")
-    assert all(link in figure.finding(rows) and link in figure.reason(rows) for link in links)
+    assert all(link in figure.finding(rows) and link in figure.why(rows) for link in links)
     assert "relative to the time of the convolution: 0.50 at 8 px, 0.25 at 64 px." in figure.finding(rows)
 
 
@@ -71,8 +72,11 @@ def test_pairs() -> None:
 
 def test_sizes_by_scale() -> None:
     """To 256 px, to 1024 px as the paper, or what the configuration says."""
-    assert [image_sizes(Study(scale=scale)) for scale in ("quick", "full")] == [SIZES["quick"], SIZES["full"]]
-    assert image_sizes(Study(convolutions=ConvolutionStudy(sizes=(8,)))) == (8,)
+    assert [convolution_sizes(Study(scale=scale)) for scale in ("quick", "full")] == [
+        CONVOLUTION_SIZES["quick"],
+        CONVOLUTION_SIZES["full"],
+    ]
+    assert convolution_sizes(Study(convolutions=ConvolutionStudy(sizes=(8,)))) == (8,)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from hios.formats.serving_result_file import ResultFile
 from hios.study import registry
 from hios.study.figure_data import FigureData
 from hios.study.figure_listing import contents, explained, listing
-from hios.study.registry import Figure, register
+from hios.study.registry import Figure, checked, register
 from hios.verify import verify
 from tests.charts.latex_compiler import compile_latex, needs_pdflatex
 from tests.study.every_session import write_sessions
@@ -29,7 +29,7 @@ from tests.study.every_session import write_sessions
 pytest.importorskip("altair", reason="needs the extra report")
 
 from hios.study.figure_files import ENDINGS, latex, stated, table_text, write_figure
-from hios.study.figures.top_fig17 import largest_variance
+from hios.study.figures.top import largest_variance
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -54,7 +54,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
 
 
 def test_all_figures_are_registered() -> None:
-    """Every figure and table with a result has its file, and registers itself under its name."""
+    """Every figure and table with a result has its entry, and a drawing or a reason why there is none."""
     assert set(registry.ids()) == EXPECTED
     assert [figure.id for figure in registry.figures()] == registry.ids()
 
@@ -293,19 +293,32 @@ def test_unknown_figure() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"id": "hios_fig9"}, "a figure hios_fig9 is registered already"),
         ({"id": "nimble_fig1"}, "found this id; allowed: PAPER_figN or PAPER_tabN"),
         ({"needs": ("luck",)}, "needs: found luck; allowed: cpu, "),
         ({"sessions": ("simulation/color",)}, "sessions: found simulation/color; allowed: "),
         ({"missing": ""}, "it is drawn or says what is missing"),
+        ({"rows": lambda data: []}, "it is drawn or says what is missing"),
     ],
 )
 def test_wrong_figures_are_refused(changes: dict[str, Any], message: str) -> None:
-    """A name that is taken, unknown needs and sessions, and one that is neither drawn nor says why."""
-    registry.figure("hios_fig9")
+    """An id of no paper, unknown needs and sessions, and one that is neither drawn nor says why, or both."""
     fields: dict[str, Any] = {"id": "hios_fig99", "title": "t", "varies": "v", "missing": "nothing", **changes}
     with pytest.raises(ValueError, match=re.escape(message)):
-        register(Figure(**fields))
+        checked(Figure(**fields))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("hios_fig9", "a figure hios_fig9 is registered already"),
+        ("hios_fig99", "figure hios_fig99: found no entry in figures.yaml"),
+    ],
+)
+def test_wrong_drawings_are_refused(name: str, message: str) -> None:
+    """A second one of a figure, and one of a figure that figures.yaml does not know."""
+    registry.figure("hios_fig9")
+    with pytest.raises(ValueError, match=message):
+        register(name, rows=lambda data: [])
 
 
 def test_tables_hold_no_formulas() -> None:

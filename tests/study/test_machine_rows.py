@@ -24,9 +24,9 @@ from hios.formats.run_file import Run, RunPlatform
 from hios.report.results_archive import write_archive
 from hios.schedule import Schedule
 from hios.study import registry
-from hios.study.figure_data import FigureData, Network, OtherMachine
+from hios.study.figure_data import ExecutedNetwork, FigureData, OtherMachine
 from hios.study.machine_rows import device_rows
-from hios.study.settings import checked_archives, figure_files, page_figures
+from hios.study.sessions import checked_archives, figure_files, page_figures
 from tests.study.packed_machine import pack
 from tests.verify.results import write_network
 
@@ -209,7 +209,7 @@ def test_names_of_machines(archives: list[str], message: str) -> None:
 _LABELED = {"sequential-1": ("sequential", 1), "ios-1": ("ios", 1)}
 
 
-def _with_costs(network: Network, factor: float) -> tuple[Network, Schedule]:
+def _with_costs(network: ExecutedNetwork, factor: float) -> tuple[ExecutedNetwork, Schedule]:
     """The same network on a machine whose even operators take longer, with the schedule that IOS finds there."""
     operators = {
         name: OperatorCost(time_ms=cost.time_ms * (factor if number % 2 else 1), utilization=0.2)
@@ -223,7 +223,7 @@ def _with_costs(network: Network, factor: float) -> tuple[Network, Schedule]:
         else result
         for result in network.run.results
     )
-    return Network(network.graph, costs, msgspec.structs.replace(network.run, results=results)), made
+    return ExecutedNetwork(network.graph, costs, msgspec.structs.replace(network.run, results=results)), made
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ def test_in_the_table(two_machines: FigureData) -> None:
     other = next(row for row in rows if (row["machine"], row["made on"]) == ("this machine", "k80"))
     assert f"squeezenet on this machine by the schedule of k80 {other['over own %']:+.1f} %" in figure.finding(rows)
     assert figure.compare(rows) == []
-    assert "did not run here" in figure.reason(rows)
+    assert "did not run here" in figure.why(rows)
 
 
 def test_other_graphs_and_schedules_that_cannot_be_timed_are_left_out(two_machines: FigureData, tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_other_graphs_and_schedules_that_cannot_be_timed_are_left_out(two_machin
     assert {(row["machine"], row["made on"]) for row in device_rows(alone)} == {("this machine", "this machine")}
     network = two_machines.networks["squeezenet"]
     results = tuple(msgspec.structs.replace(row, predicted_ms=2 * row.predicted_ms) for row in network.run.results)
-    merged = Network(network.graph, network.costs, msgspec.structs.replace(network.run, results=results))
+    merged = ExecutedNetwork(network.graph, network.costs, msgspec.structs.replace(network.run, results=results))
     left = device_rows(FigureData(networks={"squeezenet": merged}, machines=two_machines.machines))
     assert {(row["machine"], row["made on"]) for row in left} == {("k80", "k80")}
     assert device_rows(FigureData(networks=two_machines.networks)) == []

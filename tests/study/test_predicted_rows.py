@@ -15,11 +15,11 @@ from hios import Edge, Graph, Operator, artifacts
 from hios.cli import main
 from hios.config import resolve
 from hios.formats.prediction_file import PredictionFile
-from hios.study import model_validation, registry
-from hios.study.figure_data import FigureData, Network
+from hios.study import predicted_rows, registry
+from hios.study.figure_data import ExecutedNetwork, FigureData
 from hios.study.gpu_predictions import predict_targets
 from hios.study.gpu_targets import TARGETS, targets_of
-from hios.study.settings import figure_files
+from hios.study.sessions import figure_files
 from hios.verify import verify
 from tests.verify.results import write_network
 
@@ -198,7 +198,7 @@ def test_throughput_over_batches_on_a_gpu(tmp_path: Path) -> None:
     run = network.run
     graph = msgspec.structs.replace(run.references[0], kind="cudagraph")
     run = msgspec.structs.replace(run, platform=msgspec.structs.replace(run.platform, name="cuda"), references=(graph,))
-    variants = {"batches": {"inception_v3-b32": Network(network.graph, network.costs, run)}}
+    variants = {"batches": {"inception_v3-b32": ExecutedNetwork(network.graph, network.costs, run)}}
     record = write_figure(registry.figure("opara_fig8"), FigureData(variants=variants), tmp_path)
     (opara,) = [result for result in run.results if result.algorithm == "opara"]
     assert record.comparisons[0].found == f"32: {graph.latency_ms.median / opara.latency_ms.median:.4g}"
@@ -207,10 +207,10 @@ def test_throughput_over_batches_on_a_gpu(tmp_path: Path) -> None:
 
 def test_error_of_predictions() -> None:
     """Of the GPU where latencies were published for it; of all others where none were."""
-    own = model_validation.error_in_words("v100-sxm2", "V100")
-    errors = [abs(row.error) for row in model_validation.rows() if row.gpu == "v100-sxm2"]
+    own = predicted_rows.error_in_words("v100-sxm2", "V100")
+    errors = [abs(row.error) for row in predicted_rows.validation_rows() if row.gpu == "v100-sxm2"]
     assert f"{100 * max(errors):.0f} % at most ({len(errors)} latencies" in own
-    assert "as none are for this one" in model_validation.error_in_words("a40", "A40")
+    assert "as none are for this one" in predicted_rows.error_in_words("a40", "A40")
 
 
 def test_targets() -> None:

@@ -8,8 +8,17 @@ import pytest
 
 from hios.errors import HiosError
 from hios.study import registry
-from hios.study.published import Published, all_published, number, published, read
-from hios.study.verdicts import Comparison, Found, Verdict, verdict
+from hios.study.published import (
+    Comparison,
+    Found,
+    Published,
+    Verdict,
+    all_published,
+    number,
+    published,
+    read_published,
+    verdict,
+)
 
 _ENTRY = "figures: {f: {hardware: h, source: {kind: paper, place: p}, tolerance: 0.1, numbers: {n: %s}}}"
 
@@ -55,7 +64,7 @@ def test_bad_entries_are_refused(tmp_path: Path, entry: str, message: str) -> No
     path = tmp_path / "published.yaml"
     path.write_text(_ENTRY % entry)
     with pytest.raises(HiosError) as caught:
-        read(path)
+        read_published(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -64,7 +73,7 @@ def test_bad_entries_are_refused(tmp_path: Path, entry: str, message: str) -> No
 def _published(tmp_path: Path, entry: str) -> Published:
     path = tmp_path / "published.yaml"
     path.write_text(_ENTRY % f"{{what: w, unit: ratio, {entry}}}")
-    return read(path)["f"]["n"]
+    return read_published(path)["f"]["n"]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +106,7 @@ def test_exact_statements(tmp_path: Path) -> None:
     """A tolerance of 0 allows nothing else, and no direction either."""
     path = tmp_path / "published.yaml"
     path.write_text((_ENTRY % "{what: w, unit: blocks, cases: {a: 11, b: 13}}").replace("0.1", "0"))
-    entry = read(path)["f"]["n"]
+    entry = read_published(path)["f"]["n"]
     assert verdict(entry, {"a": 11.0, "b": 13.0}) is Verdict.AGREES
     assert verdict(entry, {"a": 11.0, "b": 25.0}) is Verdict.DIFFERS
 

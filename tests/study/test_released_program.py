@@ -11,12 +11,11 @@ from hios.formats.config_file import SERIES, SimulationStudy
 from hios.formats.simulation_file import Setting
 from hios.problem import Problem
 from hios.schedulers import schedule
-from hios.study.published import number, published
+from hios.study.published import Verdict, number, published, verdict
 from hios.study.random_graphs import Generator, charged_by_destination, even_layers, random_layers
 from hios.study.released_program import PAPER, RELEASED, Deviations, latencies_ms
-from hios.study.settings import series
+from hios.study.sessions import series
 from hios.study.simulation import drawn
-from hios.study.verdicts import Verdict, verdict
 
 
 @pytest.mark.parametrize("generator", [random_layers, even_layers])

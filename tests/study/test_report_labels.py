@@ -10,7 +10,7 @@ import pytest
 from hios.formats.config_file import Study
 from hios.study import registry
 from hios.study.registry import Figure
-from hios.study.settings import report_labels
+from hios.study.sessions import report_labels
 
 
 def _switches(figures: Sequence[Figure]) -> list[str]:

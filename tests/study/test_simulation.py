@@ -13,7 +13,7 @@ from hios.formats.config_file import SERIES, SimulationDefaults, SimulationStudy
 from hios.formats.simulation_file import Setting, SimulationFile
 from hios.study import registry
 from hios.study.figure_data import FigureData
-from hios.study.settings import base, instances, series, settings, settings_by_graphs
+from hios.study.sessions import base, instances, series, settings, settings_by_graphs
 from hios.study.simulation import ALGORITHMS, ablate, simulate
 
 pytest.importorskip("numba", reason="needs the extra opt")

@@ -37,10 +37,17 @@ from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
 from hios.study import registry
 from hios.study.figure_data import FigureData
-from hios.study.top_experiments import across_models, batched, copied, overloaded, synchronous_per_s
+from hios.study.published import Verdict
+from hios.study.top_experiments import (
+    ModelMemory,
+    across_models,
+    batched,
+    copied,
+    memory_of,
+    overloaded,
+    synchronous_per_s,
+)
 from hios.study.top_learning import R, S, run, transitions
-from hios.study.top_memory import Memory, memory_of
-from hios.study.verdicts import Verdict
 from tests.serving.scenarios import scenario, served
 from tests.serving.served import networks
 from tests.study.top_points import write_experiments
@@ -160,8 +167,8 @@ def test_memory_holds_weights_and_values(given: dict[str, Path]) -> None:
     assert one.copies((3 * one.total) / 1e9) == 3
     assert one.copies((3 * one.total - 1) / 1e9) == 2
     assert (one.copies(math.inf), one.batch(math.inf)) == (math.inf, math.inf)
-    assert Memory(weights=400, values=100).batch(1e-6) == 6
-    assert Memory(weights=4000, values=100).batch(1e-6) == 0
+    assert ModelMemory(weights=400, values=100).batch(1e-6) == 6
+    assert ModelMemory(weights=4000, values=100).batch(1e-6) == 0
     # A graph that states no shapes has no memory to compute.
     assert memory_of(scenario(served("only", [[1.0], [2.0]], 90.0), lanes=1, gpu=True), "top") is None
 
@@ -172,7 +179,7 @@ def test_what_does_not_fit_is_left_out(given: dict[str, Path], tmp_path: Path) -
     described = yaml.safe_load(descriptions.gpu(_GPU).path.read_text(encoding="utf-8"))
     tiny = tmp_path / "tiny.yaml"
 
-    def limit_to(memory: Memory | None) -> None:
+    def limit_to(memory: ModelMemory | None) -> None:
         assert memory is not None
         described["memory_gb"]["value"] = 1.5 * memory.total / 1e9
         tiny.write_text(yaml.safe_dump(described), encoding="utf-8")

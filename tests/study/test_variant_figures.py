@@ -12,7 +12,7 @@ import pytest
 from hios.formats.graph_file import TensorSpec
 from hios.formats.run_file import Latency, RunPlatform
 from hios.study import registry
-from hios.study.figure_data import FigureData, Network
+from hios.study.figure_data import ExecutedNetwork, FigureData
 from tests.study.variant_networks import write_profiles, write_variants
 from tests.verify.results import write_network
 
@@ -140,7 +140,7 @@ def test_time_of_scheduling_on_gpus(files: dict[str, list[Path]], tmp_path: Path
     assert verdicts["hios_fig14.nasnet_below_ios"] == ("differs" if below > 0 else "agrees")
 
 
-def _with_size(network: Network, size: int, times: dict[str, float]) -> Network:
+def _with_size(network: ExecutedNetwork, size: int, times: dict[str, float]) -> ExecutedNetwork:
     """The network on images of a size, with these latencies by algorithm, on a GPU."""
     inputs = (TensorSpec("image", (1, 3, size, size), "float32"),)
     graph = msgspec.structs.replace(network.graph, inputs=inputs)
@@ -150,7 +150,7 @@ def _with_size(network: Network, size: int, times: dict[str, float]) -> Network:
         if (time := times.get(result.algorithm)) is not None
     ]
     platform = msgspec.structs.replace(network.run.platform, name="cuda")
-    return Network(
+    return ExecutedNetwork(
         graph, network.costs, msgspec.structs.replace(network.run, platform=platform, results=tuple(results))
     )
 

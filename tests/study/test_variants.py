@@ -9,7 +9,7 @@ import pytest
 from hios.config import without_files
 from hios.errors import HiosError
 from hios.formats.config_file import BatchStudy, ImageStudy, Study, TransformerStudy
-from hios.study import variants
+from hios.study import sessions
 
 
 def _settings(**study: Any) -> Any:
@@ -19,7 +19,7 @@ def _settings(**study: Any) -> Any:
 
 def test_sizes_by_scale() -> None:
     """Those of the papers with scale full, smaller ones with quick; or what the configuration says."""
-    quick, full = (variants.networks(Study(scale=scale)) for scale in ("quick", "full"))
+    quick, full = (sessions.variant_networks(Study(scale=scale)) for scale in ("quick", "full"))
     assert sorted(name for name in full if "/images/" in name) == [
         *(f"study/images/inception_v3-{size}" for size in (1024, 299, 512)),
         *(f"study/images/nasnet_large-{size}" for size in (331, 512)),
@@ -27,9 +27,9 @@ def test_sizes_by_scale() -> None:
     assert sorted(name for name in quick if "/images/" in name) == [
         f"study/images/inception_v3-{size}" for size in (149, 299)
     ]
-    alone = variants.profiled_alone(Study(scale="quick"))
+    alone = sessions.profiled_alone(Study(scale="quick"))
     assert alone == [f"study/profiles/inception_v3-149/{name}" for name in ("ios", "hios-mr", "hios-lp")]
-    assert len(variants.profiled_alone(Study(scale="full"))) == 5 * 3
+    assert len(sessions.profiled_alone(Study(scale="full"))) == 5 * 3
     batch = quick["study/batches/inception_v3-b4"]
     assert (batch.batch_size, batch.image_size) == (4, 149)
     assert full["study/batches/inception_v3-b4"].image_size is None
@@ -41,7 +41,7 @@ def test_sizes_by_scale() -> None:
         batches=BatchStudy(sizes={"squeezenet": (2,)}, image_size=64),
         transformers=TransformerStudy(models=("squeezenet",)),
     )
-    chosen = variants.networks(own)
+    chosen = sessions.variant_networks(own)
     assert list(chosen) == [
         "study/images/squeezenet-64",
         "study/batches/squeezenet-b2",
@@ -58,13 +58,13 @@ def test_schedules_by_session() -> None:
     """Algorithms for one device run on one, others on the most; of batches also the schedules for the others."""
     settings = _settings(batches={"sizes": {"squeezenet": [1, 4, 16]}})
     of_hios = ["hios-mr-inter-2", "hios-mr-2", "hios-lp-inter-2", "hios-lp-2"]
-    assert variants.competitors(settings, "images") == ["sequential-1", "ios-1", *of_hios]
-    assert variants.competitors(settings, "transformers") == ["sequential-1", "nimble-1", "opara-1"]
+    assert sessions.competitors(settings, "images") == ["sequential-1", "ios-1", *of_hios]
+    assert sessions.competitors(settings, "transformers") == ["sequential-1", "nimble-1", "opara-1"]
     label = "study/batches/squeezenet-b4"
-    assert variants.retargeted(settings.study, label) == ["ios-for-b1", "ios-for-b16"]
-    assert variants.retargeted(settings.study, "study/images/inception_v3-299") == []
-    assert [variants.session_of(name) for name in (label, "squeezenet")] == ["batches", None]
-    assert {"squeezenet", label} <= variants.with_variants(settings).models.keys()
+    assert sessions.retargeted(settings.study, label) == ["ios-for-b1", "ios-for-b16"]
+    assert sessions.retargeted(settings.study, "study/images/inception_v3-299") == []
+    assert [sessions.session_of(name) for name in (label, "squeezenet")] == ["batches", None]
+    assert {"squeezenet", label} <= sessions.with_variants(settings).models.keys()
     assert "squeezenet" in settings.models
     assert label not in settings.models
 

@@ -63,12 +63,16 @@ def test_nothing_is_executed_where_nothing_can(checkout: Checkout) -> None:
 @pytest.mark.parametrize(
     ("file", "figures"),
     [
-        pytest.param("study/figures/hios_fig9.py", {"hios_fig9"}, id="a figure"),
+        pytest.param("study/figures/hios.py", {"hios_fig7", "hios_fig9"}, id="figures of a paper"),
         pytest.param(
-            "study/figures/ios_fig6.py", {"ios_fig6"}, id="a figure of measured networks", marks=pytest.mark.slow
+            "study/figures/ios.py",
+            {"ios_tab1", "ios_fig6", "ios_fig8"},
+            id="figures of measured networks",
+            marks=pytest.mark.slow,
         ),
+        pytest.param("study/figures.yaml", set(TARGETS), id="what figures show"),
         pytest.param(
-            "study/simulated_series.py",
+            "study/simulated_rows.py",
             {"hios_fig7", "hios_fig9"},
             id="what figures of the simulation share",
             marks=pytest.mark.slow,
@@ -79,7 +83,7 @@ def test_nothing_is_executed_where_nothing_can(checkout: Checkout) -> None:
     ],
 )
 def test_redrawing_measures_nothing(drawn: Checkout, file: str, figures: set[str]) -> None:
-    """An edit of what draws a figure draws that figure again, and no session runs."""
+    """An edit of what draws the figures of a paper draws these again, and no session runs."""
     path = drawn.path / "hios" / file
     before = path.read_text()
     path.write_text(before + ("\n# edited\n" if path.suffix == ".yaml" else "\nEDITED = True\n"))

@@ -26,25 +26,23 @@ from hios.sources import code_hash, source_hash
 from hios.study import registry
 from hios.study.gpu_targets import TARGETS, targets_of
 from hios.study.random_graphs import GENERATORS
-from hios.study.settings import (
+from hios.study.sessions import (
+    RETARGETED,
+    VARIANT_ALGORITHMS,
     checked_archives,
+    competitors,
+    convolution_sizes,
     figure_files,
-    image_sizes,
     instances,
     page_figures,
     report_labels,
-    settings_by_graphs,
-)
-from hios.study.settings import base as base_setting
-from hios.study.simulation import ALGORITHMS as SIMULATED
-from hios.study.variants import ALGORITHMS as VARIANT_ALGORITHMS
-from hios.study.variants import (
-    RETARGETED,
-    competitors,
     retargeted,
     session_of,
+    settings_by_graphs,
     with_variants,
 )
+from hios.study.sessions import base as base_setting
+from hios.study.simulation import ALGORITHMS as SIMULATED
 from hios.yaml_file import refuse_repeated_keys
 from snakemake.exceptions import WorkflowError
 from snakemake.settings.types import DeploymentMethod

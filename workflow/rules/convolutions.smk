@@ -15,7 +15,7 @@ rule convolutions:
     params:
         options=config_options.options(
             {
-                "size": image_sizes(settings.study),
+                "size": convolution_sizes(settings.study),
                 "channels": settings.study.convolutions.channels,
                 "repeats": settings.study.convolutions.repeats,
             }

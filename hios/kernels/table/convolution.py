@@ -15,47 +15,28 @@ _CONVOLUTION: dict[int, Kernel] = {1: torch.conv1d, 2: torch.conv2d, 3: torch.co
 _TRANSPOSED: dict[int, Kernel] = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
 
 
-def _require_layouts(attributes: Attributes, dimensions: int, filters: str) -> None:
-    axes = _AXES[dimensions]
-    only(attributes, "data_layout", f"NC{axes}")
-    only(attributes, "kernel_layout", f"{filters}{axes}")
-    only(attributes, "out_layout", f"NC{axes}")
-
-
-def _convolution(dimensions: int) -> Builder:
-    function = _CONVOLUTION[dimensions]
+def _convolution(dimensions: int, transposed: bool) -> Builder:
+    function = (_TRANSPOSED if transposed else _CONVOLUTION)[dimensions]
 
     def builder(attributes: Attributes) -> Kernel:
-        _require_layouts(attributes, dimensions, "OI")
+        axes = _AXES[dimensions]
+        only(attributes, "data_layout", f"NC{axes}")
+        only(attributes, "kernel_layout", f"{'IO' if transposed else 'OI'}{axes}")
+        only(attributes, "out_layout", f"NC{axes}")
         stride, dilation = sizes(attributes, "strides", dimensions), sizes(attributes, "dilation", dimensions)
         groups = count(attributes, "groups")
+        more = (
+            (sizes(attributes, "output_padding", dimensions, 0), groups, dilation) if transposed else (dilation, groups)
+        )
         padding, explicit = split_padding(sizes(attributes, "padding", 2 * dimensions, 0))
+        if explicit is not None and transposed:
+            raise refuse("padding", attributes["padding"], "equal padding on both sides of an axis")
 
         # Relax's convolution has no bias; folding adds one, see hios.frontends.folding.
         def run(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             if explicit is not None:
                 x = F.pad(x, explicit)
-            result: Tensor = function(x, weight, bias, stride, padding, dilation, groups)
-            return result
-
-        return cast(run, dtype_of(attributes, "out_dtype"))
-
-    return builder
-
-
-def _transposed(dimensions: int) -> Builder:
-    function = _TRANSPOSED[dimensions]
-
-    def builder(attributes: Attributes) -> Kernel:
-        _require_layouts(attributes, dimensions, "IO")
-        stride, dilation = sizes(attributes, "strides", dimensions), sizes(attributes, "dilation", dimensions)
-        groups, output_padding = count(attributes, "groups"), sizes(attributes, "output_padding", dimensions, 0)
-        padding, explicit = split_padding(sizes(attributes, "padding", 2 * dimensions, 0))
-        if explicit is not None:
-            raise refuse("padding", attributes["padding"], "equal padding on both sides of an axis")
-
-        def run(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-            result: Tensor = function(x, weight, bias, stride, padding, output_padding, groups, dilation)
+            result: Tensor = function(x, weight, bias, stride, padding, *more)
             return result
 
         return cast(run, dtype_of(attributes, "out_dtype"))
@@ -64,5 +45,5 @@ def _transposed(dimensions: int) -> Builder:
 
 
 for _dimensions in _AXES:
-    kernel(f"relax.nn.conv{_dimensions}d", allocates=True)(_convolution(_dimensions))
-    kernel(f"relax.nn.conv{_dimensions}d_transpose", allocates=True)(_transposed(_dimensions))
+    kernel(f"relax.nn.conv{_dimensions}d", allocates=True)(_convolution(_dimensions, transposed=False))
+    kernel(f"relax.nn.conv{_dimensions}d_transpose", allocates=True)(_convolution(_dimensions, transposed=True))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from hios.kernels.table.attributes import dtype_of
-from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel
+from hios.kernels.table.kernel_registry import Attributes, Builder, Kernel, kernel, plain
 
 
 def _number(value: Tensor | float) -> float:
@@ -24,47 +24,34 @@ def _full(attributes: Attributes) -> Kernel:
     return full
 
 
-@kernel("relax.full_like", allocates=True)
-def _full_like(attributes: Attributes) -> Kernel:
-    dtype = dtype_of(attributes)
-    return lambda x, fill: torch.full_like(x, _number(fill), dtype=dtype)
+def _of_shape(function: Kernel) -> Builder:
+    def builder(attributes: Attributes) -> Kernel:
+        shape, dtype = tuple(attributes["shape"]), dtype_of(attributes)
+        return lambda: function(shape, dtype=dtype)
+
+    return builder
 
 
-@kernel("relax.zeros", allocates=True)
-def _zeros(attributes: Attributes) -> Kernel:
-    shape, dtype = tuple(attributes["shape"]), dtype_of(attributes)
-    return lambda: torch.zeros(shape, dtype=dtype)
+#: Functions whose only attribute is the dtype.
+_BY_DTYPE: dict[str, Kernel] = {
+    "arange": torch.arange,
+    "full_like": lambda x, fill, dtype: torch.full_like(x, _number(fill), dtype=dtype),
+    "ones_like": torch.ones_like,
+    "zeros_like": torch.zeros_like,
+}
 
 
-@kernel("relax.ones", allocates=True)
-def _ones(attributes: Attributes) -> Kernel:
-    shape, dtype = tuple(attributes["shape"]), dtype_of(attributes)
-    return lambda: torch.ones(shape, dtype=dtype)
+def _by_dtype(function: Kernel) -> Builder:
+    def builder(attributes: Attributes) -> Kernel:
+        dtype = dtype_of(attributes)
+        return lambda *arguments: function(*arguments, dtype=dtype)
+
+    return builder
 
 
-@kernel("relax.zeros_like", allocates=True)
-def _zeros_like(attributes: Attributes) -> Kernel:
-    dtype = dtype_of(attributes)
-    return lambda x: torch.zeros_like(x, dtype=dtype)
-
-
-@kernel("relax.ones_like", allocates=True)
-def _ones_like(attributes: Attributes) -> Kernel:
-    dtype = dtype_of(attributes)
-    return lambda x: torch.ones_like(x, dtype=dtype)
-
-
-@kernel("relax.arange", allocates=True)
-def _arange(attributes: Attributes) -> Kernel:
-    dtype = dtype_of(attributes)
-    return lambda start, end, step: torch.arange(start, end, step, dtype=dtype)
-
-
-@kernel("relax.tril", allocates=True)
-def _tril(attributes: Attributes) -> Kernel:
-    return lambda x, k=0: torch.tril(x, k)
-
-
-@kernel("relax.triu", allocates=True)
-def _triu(attributes: Attributes) -> Kernel:
-    return lambda x, k=0: torch.triu(x, k)
+for _name, _function in (("zeros", torch.zeros), ("ones", torch.ones)):
+    kernel(f"relax.{_name}", allocates=True)(_of_shape(_function))
+for _name, _function in _BY_DTYPE.items():
+    kernel(f"relax.{_name}", allocates=True)(_by_dtype(_function))
+plain("relax.tril", torch.tril)
+plain("relax.triu", torch.triu)

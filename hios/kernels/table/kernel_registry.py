@@ -22,11 +22,7 @@ ALLOCATES: set[str] = set()
 
 
 def kernel(*names: str, allocates: bool = False) -> Callable[[Builder], Builder]:
-    """Register a builder for Relax operators.
-
-    Args:
-        names: Relax operator names.
-        allocates: whether the result is always memory of its own, never a view of an argument.
+    """Register a builder for Relax operators; ``allocates``: whether the result is never a view of an argument.
 
     Raises:
         ValueError: a name has an entry already.
@@ -44,14 +40,14 @@ def kernel(*names: str, allocates: bool = False) -> Callable[[Builder], Builder]
     return decorate
 
 
-def plain(name: str, function: Kernel) -> None:
-    """Register a torch function that has no attributes and returns memory of its own.
+def plain(name: str, function: Kernel, *readers: Callable[[Attributes], Any], allocates: bool = True) -> None:
+    """Register a torch function of the operator's tensors, followed by what readers find in its attributes."""
 
-    Args:
-        name: Relax operator name.
-        function: takes the arguments of the operator, in its order.
-    """
-    kernel(name, allocates=True)(always(function))
+    def builder(attributes: Attributes) -> Kernel:
+        values = [read(attributes) for read in readers]
+        return lambda *tensors: function(*tensors, *values)
+
+    kernel(name, allocates=allocates)(builder if readers else always(function))
 
 
 def always(function: Kernel) -> Builder:
@@ -60,12 +56,7 @@ def always(function: Kernel) -> Builder:
 
 
 def build(function: str, attributes: Attributes, place: str) -> Kernel:
-    """The torch call of a Relax operator.
-
-    Args:
-        function: Relax operator name.
-        attributes: its attributes.
-        place: which operator of the graph needs it, for the message.
+    """The torch call of a Relax operator; ``place`` is the operator of the graph that needs it, for the message.
 
     Raises:
         UnsupportedError: the table has no entry, or not for these attributes, or one that it needs is missing.

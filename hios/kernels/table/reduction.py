@@ -2,105 +2,59 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import torch
 from torch import Tensor
 
 from hios.kernels.table.attributes import axes_of, cast, dtype_of, only, refuse
-from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel
+from hios.kernels.table.kernel_registry import Attributes, Builder, Kernel, kernel, plain
 
 
-@kernel("relax.sum", allocates=True)
-def _sum(attributes: Attributes) -> Kernel:
-    axes, keepdims = axes_of(attributes), attributes["keepdims"]
+def _product(x: Tensor, axes: tuple[int, ...] | None, keepdims: bool) -> Tensor:
+    dtype = x.dtype
+    every = range(x.ndim) if axes is None else [axis % x.ndim for axis in axes]
+    for axis in sorted(every, reverse=True):  # torch takes one axis at a time
+        x = torch.prod(x, axis, keepdims, dtype=dtype)
+    return x
+
+
+#: By Relax operator: functions of a tensor, its axes (None for all of them), and whether they are kept.
+_OVER_AXES: dict[str, Kernel] = {
+    "max": lambda x, axes, keepdims: torch.amax(x, axes or (), keepdims),
+    "mean": torch.mean,
+    "min": lambda x, axes, keepdims: torch.amin(x, axes or (), keepdims),
+    "prod": _product,
+    "std": lambda x, axes, keepdims: torch.std(x, axes, correction=0, keepdim=keepdims),
     # Relax keeps the dtype of integers, torch would widen it.
-    return lambda x: torch.sum(x, axes, keepdims, dtype=x.dtype)
+    "sum": lambda x, axes, keepdims: torch.sum(x, axes, keepdims, dtype=x.dtype),
+    "variance": lambda x, axes, keepdims: torch.var(x, axes, correction=0, keepdim=keepdims),
+}
 
 
-@kernel("relax.mean", allocates=True)
-def _mean(attributes: Attributes) -> Kernel:
-    axes, keepdims = axes_of(attributes), attributes["keepdims"]
-    return lambda x: torch.mean(x, axes, keepdims)
+def _running(function: Kernel) -> Builder:
+    def builder(attributes: Attributes) -> Kernel:
+        only(attributes, "exclusive", False)
+        axis, dtype = attributes["axis"], dtype_of(attributes)
+        if axis is None:
+            return lambda x: function(x.flatten(), 0, dtype=dtype or x.dtype)
+        return lambda x: function(x, axis, dtype=dtype or x.dtype)
+
+    return builder
 
 
-@kernel("relax.variance", allocates=True)
-def _variance(attributes: Attributes) -> Kernel:
-    axes, keepdims = axes_of(attributes), attributes["keepdims"]
-    return lambda x: torch.var(x, axes, correction=0, keepdim=keepdims)
-
-
-@kernel("relax.std", allocates=True)
-def _std(attributes: Attributes) -> Kernel:
-    axes, keepdims = axes_of(attributes), attributes["keepdims"]
-    return lambda x: torch.std(x, axes, correction=0, keepdim=keepdims)
-
-
-@kernel("relax.max", allocates=True)
-def _max(attributes: Attributes) -> Kernel:
-    axes, keepdims = axes_of(attributes) or (), attributes["keepdims"]
-    return lambda x: torch.amax(x, axes, keepdims)
-
-
-@kernel("relax.min", allocates=True)
-def _min(attributes: Attributes) -> Kernel:
-    axes, keepdims = axes_of(attributes) or (), attributes["keepdims"]
-    return lambda x: torch.amin(x, axes, keepdims)
-
-
-@kernel("relax.prod", allocates=True)
-def _prod(attributes: Attributes) -> Kernel:
-    axes, keepdims = axes_of(attributes), attributes["keepdims"]
-
-    def prod(x: Tensor) -> Tensor:
-        dtype = x.dtype
-        every = range(x.ndim) if axes is None else [axis % x.ndim for axis in axes]
-        for axis in sorted(every, reverse=True):  # torch takes one axis at a time
-            x = torch.prod(x, axis, keepdims, dtype=dtype)
-        return x
-
-    return prod
-
-
-@kernel("relax.cumsum", allocates=True)
-def _cumsum(attributes: Attributes) -> Kernel:
-    return _running(attributes, torch.cumsum)
-
-
-@kernel("relax.cumprod", allocates=True)
-def _cumprod(attributes: Attributes) -> Kernel:
-    return _running(attributes, torch.cumprod)
-
-
-def _running(attributes: Attributes, function: Kernel) -> Kernel:
-    only(attributes, "exclusive", False)
-    axis, dtype = attributes["axis"], dtype_of(attributes)
-
-    def run(x: Tensor) -> Tensor:
-        result: Tensor = (
-            function(x.flatten(), 0, dtype=dtype or x.dtype)
-            if axis is None
-            else function(x, axis, dtype=dtype or x.dtype)
-        )
-        return result
-
-    return run
-
-
-@kernel("relax.argmax", allocates=True)
-def _argmax(attributes: Attributes) -> Kernel:
-    axis, keepdims = attributes["axis"], attributes["keepdims"]
-    return lambda x: torch.argmax(x, axis, keepdims)
-
-
-@kernel("relax.argmin", allocates=True)
-def _argmin(attributes: Attributes) -> Kernel:
-    axis, keepdims = attributes["axis"], attributes["keepdims"]
-    return lambda x: torch.argmin(x, axis, keepdims)
-
-
-@kernel("relax.sort", allocates=True)
-def _sort(attributes: Attributes) -> Kernel:
-    axis, descending = attributes["axis"], attributes["descending"]
-    return lambda x: torch.sort(x, axis, descending).values
+for _name, _function in _OVER_AXES.items():
+    plain(f"relax.{_name}", _function, axes_of, itemgetter("keepdims"))
+plain("relax.argmax", torch.argmax, itemgetter("axis"), itemgetter("keepdims"))
+plain("relax.argmin", torch.argmin, itemgetter("axis"), itemgetter("keepdims"))
+plain(
+    "relax.sort",
+    lambda x, axis, descending: torch.sort(x, axis, descending).values,
+    itemgetter("axis"),
+    itemgetter("descending"),
+)
+kernel("relax.cumsum", allocates=True)(_running(torch.cumsum))
+kernel("relax.cumprod", allocates=True)(_running(torch.cumprod))
 
 
 @kernel("relax.argsort", allocates=True)

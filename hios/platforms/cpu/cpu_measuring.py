@@ -12,7 +12,7 @@ from hios.graph import Graph
 from hios.platforms.cpu import core_probe, cpu_timing, thread_team
 from hios.platforms.cpu.cpu_environment import cache_bytes, settings
 from hios.platforms.cpu.cpu_platform import cores_of
-from hios.platforms.device_timer import TIMEOUT_S, DeviceTimer, Pairs, Stage, whose_turn
+from hios.platforms.device_timer import TIMEOUT_S, DeviceTimer, Quantity, Times, whose_turn
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
@@ -71,46 +71,25 @@ class CpuTimer(DeviceTimer):
         """Prepare copies of operators in every worker."""
         self._everywhere(cpu_timing.load, operators=dict(operators))
 
-    def time_operators(self, device: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, list[float]]:
-        """Milliseconds of loaded operators."""
-        times: dict[str, list[float]] = self.pool.call(
-            device, cpu_timing.time_operators, operators=operators, rounds=rounds, warmup=warmup
-        )
-        return times
-
-    def time_wide(self, width: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, Pairs]:
-        """Milliseconds of operators in the first worker, whose threads are on the cores of all ``width`` devices."""
-        given = {"operators": operators, "rounds": rounds, "warmup": warmup}
-        pairs: dict[str, Pairs] = self._on_first(cpu_timing.time_wide, width, given)
-        return pairs
-
-    def time_wide_merges(self, width: int, merges: Sequence[int], rounds: int, warmup: int) -> list[Pairs]:
-        """Milliseconds of loaded merges in the first worker, whose threads are on the cores of all ``width`` devices.
-
-        Their operators one after another have the cores of that device alone.
-        """
-        given = {"merges": merges, "rounds": rounds, "warmup": warmup}
-        pairs: list[Pairs] = self._on_first(cpu_timing.time_wide_merges, width, given)
-        return pairs
-
-    def _on_first(self, function: Any, width: int, given: Mapping[str, Any]) -> Any:
-        """What a function of `cpu_timing` returns in the first worker, while the others step aside in it."""
-        self._epoch += 1
-        arguments = {"cores": dict(enumerate(self._cores[:width])), "epoch": self._epoch, **given}
-        return self.pool.call_each(function, dict.fromkeys(range(width), arguments))[0]
-
-    def time_stages(self, device: int, stages: Sequence[Stage], rounds: int, warmup: int) -> list[Pairs]:
-        """Milliseconds of stages, whose groups are threads of the worker."""
-        times: list[Pairs] = self.pool.call(device, cpu_timing.time_stages, stages=stages, rounds=rounds, warmup=warmup)
-        return times
-
     def load_merges(self, merges: Sequence[Sequence[str]]) -> None:
         """Prepare merges in every worker."""
         self._everywhere(cpu_timing.load_merges, merges=merges)
 
-    def time_merges(self, device: int, merges: Sequence[int], rounds: int, warmup: int) -> list[Pairs]:
-        """Milliseconds of loaded merges."""
-        times: list[Pairs] = self.pool.call(device, cpu_timing.time_merges, merges=merges, rounds=rounds, warmup=warmup)
+    def time(self, device: int, quantities: Sequence[Quantity], rounds: int, warmup: int) -> list[Times]:
+        """Milliseconds in the worker of a device; groups of a stage are its threads."""
+        given = {"quantities": quantities, "rounds": rounds, "warmup": warmup}
+        times: list[Times] = self.pool.call(device, cpu_timing.time_rounds, **given)
+        return times
+
+    def time_wide(self, width: int, quantities: Sequence[Quantity], rounds: int, warmup: int) -> list[Times]:
+        """Milliseconds in the first worker, whose threads are on the cores of all ``width`` devices.
+
+        The others step aside in it meanwhile.
+        """
+        self._epoch += 1
+        cores = dict(enumerate(self._cores[:width]))
+        given = {"cores": cores, "quantities": quantities, "rounds": rounds, "warmup": warmup, "epoch": self._epoch}
+        times: list[Times] = self.pool.call_each(cpu_timing.time_wide, dict.fromkeys(range(width), given))[0]
         return times
 
     def time_transfers(self, sizes: Sequence[int], rounds: int, turn: int) -> dict[int, list[float]]:

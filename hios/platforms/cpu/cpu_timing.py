@@ -16,7 +16,7 @@ import torch
 
 from hios.graph import Graph, Operator
 from hios.platforms.cpu.thread_team import ThreadTeam
-from hios.platforms.device_timer import TIMEOUT_S
+from hios.platforms.device_timer import TIMEOUT_S, Quantity, Times
 from hios.platforms.workloads import Merged, Workload
 from hios.workers.process_settings import keep_memory
 from hios.workers.worker import Worker
@@ -68,17 +68,46 @@ def load(worker: Worker, graph: str, operators: Mapping[str, int]) -> None:
             held.append(_FreshWorkload(known, known.operators[known.index[name]], generator))
 
 
-def time_operators(worker: Worker, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, list[float]]:
-    """Milliseconds of loaded operators, which run in this order, in every round after the warm-up."""
-    workloads: dict[str, list[_FreshWorkload]] = worker.state["workloads"]
-    samples: dict[str, list[float]] = {name: [] for name in operators}
+def load_merges(worker: Worker, graph: str, merges: Sequence[Sequence[str]]) -> None:
+    """Make merges of operators ready to be timed, in place of those that were."""
+    known = Graph.read(graph)
+    generator = torch.Generator().manual_seed(0)
+    worker.state["merges"] = [_FreshMerge(known, operators, generator) for operators in merges]
+
+
+#: A function to time, and the workloads whose inputs are written before.
+_Way = tuple[Callable[[], None], Sequence[_FreshWorkload | _FreshMerge]]
+
+
+def time_rounds(worker: Worker, quantities: Sequence[Quantity], rounds: int, warmup: int) -> list[Times]:
+    """Milliseconds of what is loaded, which runs in this order, in every round after the warm-up."""
+    ways = [_ways(worker, quantity) for quantity in quantities]
+    samples: list[Times] = [[] for _ in ways]
     for number in range(warmup + rounds):
-        for name, own in samples.items():
-            workload = workloads[name][0]
-            elapsed = _timed(partial(_run_group, [workload]), [workload])
+        for own, times in zip(ways, samples, strict=True):
+            apart_first = [_timed(*way) for way in own]
             if number >= warmup:
-                own.append(elapsed)
+                times.append(tuple(reversed(apart_first)))
     return samples
+
+
+def _ways(worker: Worker, quantity: Quantity) -> list[_Way]:
+    """How an operator runs; a stage or merge has two ways: its operators one after another, and together.
+
+    Groups of a stage run on streams of the device.
+    """
+    if isinstance(quantity, int):
+        merged: _FreshMerge = worker.state["merges"][quantity]
+        return [(merged.run_apart, [merged]), (merged.run_together, [merged])]
+    workloads: dict[str, list[_FreshWorkload]] = worker.state["workloads"]
+    if isinstance(quantity, str):
+        alone = workloads[quantity][:1]
+        return [(partial(_run_group, alone), alone)]
+    unused = {name: iter(held) for name, held in workloads.items()}
+    groups = [[next(unused[operator]) for operator in group] for group in quantity]
+    members = [workload for group in groups for workload in group]
+    functions = [partial(_run_group, group) for group in groups]
+    return [(partial(_run_group, members), members), (partial(worker.streams.run, functions), members)]
 
 
 def time_inferences(worker: Worker, operators: Sequence[str], begin_ns: int, end_ns: int) -> list[float]:
@@ -102,66 +131,6 @@ def time_inferences(worker: Worker, operators: Sequence[str], begin_ns: int, end
         if start >= begin_ns and (time.perf_counter_ns() <= end_ns or not samples):
             samples.append(elapsed)
     return samples
-
-
-def time_stages(
-    worker: Worker, stages: Sequence[Sequence[Sequence[str]]], rounds: int, warmup: int
-) -> list[list[tuple[float, float]]]:
-    """Milliseconds of every stage, with those of its operators one after another, in every round.
-
-    The two are timed right after each other, so that the machine's drift cancels in their ratio.
-
-    Args:
-        worker: where it runs.
-        stages: groups of loaded operators for every stage; they run on streams of the device.
-        rounds: measured rounds.
-        warmup: rounds before.
-    """
-    workloads: dict[str, list[_FreshWorkload]] = worker.state["workloads"]
-    samples: list[list[tuple[float, float]]] = [[] for _ in stages]
-    for number in range(warmup + rounds):
-        for position, stage in enumerate(stages):
-            unused = {name: iter(held) for name, held in workloads.items()}
-            groups = [[next(unused[operator]) for operator in group] for group in stage]
-            members = [workload for group in groups for workload in group]
-            functions = [partial(_run_group, group) for group in groups]
-            apart = _timed(partial(_run_group, members), members)
-            together = _timed(partial(worker.streams.run, functions), members)
-            if number >= warmup:
-                samples[position].append((together, apart))
-    return samples
-
-
-def load_merges(worker: Worker, graph: str, merges: Sequence[Sequence[str]]) -> None:
-    """Make merges of operators ready to be timed, in place of those that were."""
-    known = Graph.read(graph)
-    generator = torch.Generator().manual_seed(0)
-    worker.state["merges"] = [_FreshMerge(known, operators, generator) for operators in merges]
-
-
-def time_merges(worker: Worker, merges: Sequence[int], rounds: int, warmup: int) -> list[list[tuple[float, float]]]:
-    """Milliseconds of loaded merges by number, with those of their operators one after another, in every round.
-
-    As for stages, both are taken right after each other.
-    """
-    loaded: list[_FreshMerge] = worker.state["merges"]
-    samples: list[list[tuple[float, float]]] = [[] for _ in merges]
-    for number in range(warmup + rounds):
-        for place, own in zip(merges, samples, strict=True):
-            merged = loaded[place]
-            apart = _timed(merged.run_apart, [merged])
-            together = _timed(merged.run_together, [merged])
-            if number >= warmup:
-                own.append((together, apart))
-    return samples
-
-
-def time_merge_round(worker: Worker, merges: Sequence[int], *, together: bool) -> list[float]:
-    """Milliseconds of loaded merges by number, or of the operators of each one after another, each once."""
-    loaded: list[_FreshMerge] = worker.state["merges"]
-    return [
-        _timed(loaded[place].run_together if together else loaded[place].run_apart, [loaded[place]]) for place in merges
-    ]
 
 
 def _timed(run: Callable[[], None], workloads: Sequence[_FreshWorkload | _FreshMerge]) -> float:
@@ -244,65 +213,37 @@ _Take = Callable[[bool], None]
 def time_wide(
     worker: Worker,
     cores: Mapping[int, Sequence[int]],
-    operators: Sequence[str],
+    quantities: Sequence[Quantity],
     rounds: int,
     warmup: int,
     epoch: int,
-) -> dict[str, list[tuple[float, float]]]:
-    """Milliseconds of loaded operators on several devices and on the first of them, in every round after the warm-up.
+) -> list[Times]:
+    """Milliseconds of loaded operators or merges on several devices and on the first of them, in every round.
 
-    The worker of the first device runs the operators; the others step aside as they do in a schedule, all the time.
+    On the first one alone, the operators of a merge run one after another. The worker of the first device runs
+    everything; the others step aside as they do in a schedule, all the time, and return nothing.
 
     Args:
         worker: where they run, or whose cores they use.
         cores: of every device.
-        operators: in the order of the network.
+        quantities: in the order of the network.
         rounds: on all devices and on one, one after the other.
         warmup: rounds of each before.
         epoch: a number that no earlier call used.
     """
-    samples: dict[str, list[tuple[float, float]]] = {operator: [] for operator in operators}
     with _several_devices(worker, cores, epoch) as take:
         if take is None:
-            return samples
+            return []
+        ways = [_ways(worker, quantity) for quantity in quantities]
+        samples: list[Times] = [[] for _ in ways]
         for number in range(warmup + rounds):
             take(True)
-            wide = time_operators(worker, operators, 1, 0)
+            wide = [_timed(*own[-1]) for own in ways]
             take(False)
-            narrow = time_operators(worker, operators, 1, 0)
+            narrow = [_timed(*own[0]) for own in ways]
             if number >= warmup:
-                for operator, own in samples.items():
-                    own.append((wide[operator][0], narrow[operator][0]))
-    return samples
-
-
-def time_wide_merges(
-    worker: Worker, cores: Mapping[int, Sequence[int]], merges: Sequence[int], rounds: int, warmup: int, epoch: int
-) -> list[list[tuple[float, float]]]:
-    """Milliseconds of loaded merges on several devices, with those of their operators on the first of them.
-
-    The operators of a merge run one after another. Everything else is as for `time_wide`.
-
-    Args:
-        worker: where they run, or whose cores they use.
-        cores: of every device.
-        merges: by number.
-        rounds: of merges on all devices and of operators on one, one after the other.
-        warmup: rounds of each before.
-        epoch: a number that no earlier call used.
-    """
-    samples: list[list[tuple[float, float]]] = [[] for _ in merges]
-    with _several_devices(worker, cores, epoch) as take:
-        if take is None:
-            return samples
-        for number in range(warmup + rounds):
-            take(True)
-            wide = time_merge_round(worker, merges, together=True)
-            take(False)
-            apart = time_merge_round(worker, merges, together=False)
-            if number >= warmup:
-                for own, pair in zip(samples, zip(wide, apart, strict=True), strict=True):
-                    own.append(pair)
+                for times, *pair in zip(samples, wide, narrow, strict=True):
+                    times.append(tuple(pair))
     return samples
 
 

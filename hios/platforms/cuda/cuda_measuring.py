@@ -13,7 +13,7 @@ from hios.graph import Graph
 from hios.kernels.signature import signatures
 from hios.platforms.cuda import cuda_timing, gpu_probe
 from hios.platforms.cuda.cuda_environment import settings
-from hios.platforms.device_timer import TIMEOUT_S, DeviceTimer, Pairs, Stage, whose_turn
+from hios.platforms.device_timer import TIMEOUT_S, DeviceTimer, Quantity, Times, whose_turn
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
@@ -70,29 +70,14 @@ class CudaTimer(DeviceTimer):
         """Prepare copies of operators on every device."""
         self._call(cuda_timing.load, operators=dict(operators))
 
-    def time_operators(self, device: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, list[float]]:
-        """Milliseconds of operators."""
-        times: dict[str, list[float]] = self._call(
-            cuda_timing.time_operators, device=device, operators=operators, rounds=rounds, warmup=warmup
-        )
-        return times
-
-    def time_stages(self, device: int, stages: Sequence[Stage], rounds: int, warmup: int) -> list[Pairs]:
-        """Milliseconds of stages, whose groups are streams."""
-        times: list[Pairs] = self._call(
-            cuda_timing.time_stages, device=device, stages=stages, rounds=rounds, warmup=warmup
-        )
-        return times
-
     def load_merges(self, merges: Sequence[Sequence[str]]) -> None:
         """Prepare merges on every device."""
         self._call(cuda_timing.load_merges, merges=merges)
 
-    def time_merges(self, device: int, merges: Sequence[int], rounds: int, warmup: int) -> list[Pairs]:
-        """Milliseconds of loaded merges."""
-        times: list[Pairs] = self._call(
-            cuda_timing.time_merges, device=device, merges=merges, rounds=rounds, warmup=warmup
-        )
+    def time(self, device: int, quantities: Sequence[Quantity], rounds: int, warmup: int) -> list[Times]:
+        """Milliseconds on a GPU; groups of a stage are streams."""
+        given = {"quantities": quantities, "rounds": rounds, "warmup": warmup}
+        times: list[Times] = self._call(cuda_timing.time_rounds, device=device, **given)
         return times
 
     def time_transfers(self, sizes: Sequence[int], rounds: int, turn: int) -> dict[int, list[float]]:

@@ -21,7 +21,7 @@ from hios.costs import Resources
 from hios.formats.costs_file import BlockResources
 from hios.graph import Graph
 from hios.platforms.cuda.timed_graphs import Chain, Copy, Gpu, Run, between, bytes_for_copies, marks_of, run_all
-from hios.platforms.device_timer import Pairs, Stage
+from hios.platforms.device_timer import Quantity, Stage, Times
 from hios.platforms.workloads import Merged, Workload
 from hios.workers.worker import Worker
 
@@ -58,40 +58,61 @@ def load(worker: Worker, operators: Mapping[str, int]) -> None:
             gpu.load(operator, count)
 
 
-def time_operators(
-    worker: Worker, device: int, operators: Sequence[str], rounds: int, warmup: int
-) -> dict[str, list[float]]:
-    """Milliseconds of operators, in every round after the warm-up."""
+def load_merges(worker: Worker, merges: Sequence[Sequence[str]]) -> None:
+    """Prepare merges of operators on every device, replacing earlier ones."""
+    for gpu in _gpus(worker):
+        gpu.pairs.clear()
+        gpu.merges = [(operators, []) for operators in merges]
+
+
+def time_rounds(worker: Worker, device: int, quantities: Sequence[Quantity], rounds: int, warmup: int) -> list[Times]:
+    """Milliseconds of operators, stages and merges, in every round after the warm-up.
+
+    Chains of operators stay; those of stages and merges last until a call that does not time them.
+    """
     gpu = _gpus(worker)[device]
-    for operator in operators:
-        _mark(worker, gpu, operator)
-        if operator not in gpu.operators:
-            gpu.operators[operator] = gpu.chain(f"operator {operator}", partial(_runs_of_operator, gpu, operator))
-    samples: dict[str, list[float]] = {operator: [] for operator in operators}
+    gpu.pairs = {quantity: gpu.pairs[quantity] for quantity in quantities if quantity in gpu.pairs}
+    timed = []
+    for quantity in quantities:
+        _mark(worker, gpu, _first_operator(gpu, quantity))
+        timed.append(_chains(gpu, quantity))
+    samples: list[Times] = [[] for _ in quantities]
     for number in range(warmup + rounds):
-        for operator, own in samples.items():
-            _mark(worker, gpu, operator)
-            (elapsed,) = gpu.times_ms(gpu.operators[operator])
+        for quantity, chains, times in zip(quantities, timed, samples, strict=True):
+            _mark(worker, gpu, _first_operator(gpu, quantity))
+            elapsed = gpu.times_ms(*chains)
             if number >= warmup:
-                own.append(elapsed)
+                times.append(tuple(elapsed))
     return samples
+
+
+def _first_operator(gpu: Gpu, quantity: Quantity) -> str:
+    if isinstance(quantity, str):
+        return quantity
+    return gpu.merges[quantity][0][0] if isinstance(quantity, int) else quantity[0][0]
+
+
+def _chains(gpu: Gpu, quantity: Quantity) -> tuple[Chain, ...]:
+    """The chain of an operator; of a stage or merge that of all together and that of its operators in turn."""
+    if isinstance(quantity, str):
+        if quantity not in gpu.operators:
+            gpu.operators[quantity] = gpu.chain(f"operator {quantity}", partial(_runs_of_operator, gpu, quantity))
+        return (gpu.operators[quantity],)
+    if quantity not in gpu.pairs:
+        if isinstance(quantity, int):
+            what = f"a merge of operators {', '.join(gpu.merges[quantity][0])}"
+            apart = partial(_runs_of_merge, gpu, quantity, Merged.run_apart)
+            together = partial(_runs_of_merge, gpu, quantity, Merged.run_together)
+        else:
+            what = f"a stage of operators {', '.join(chain(*quantity))}"
+            apart, together = partial(_runs_apart, gpu, quantity), partial(_runs_beside, gpu, quantity)
+        alone = gpu.chain(what, apart)
+        gpu.pairs[quantity] = gpu.chain(what, together, alone.count), alone
+    return gpu.pairs[quantity]
 
 
 def _runs_of_operator(gpu: Gpu, operator: str, count: int) -> Run:
     return partial(run_all, _taken(gpu.load(operator, 1, count), count))
-
-
-def time_stages(worker: Worker, device: int, stages: Sequence[Stage], rounds: int, warmup: int) -> list[Pairs]:
-    """Milliseconds of every stage, with those of its operators one after another, in every round."""
-    gpu = _gpus(worker)[device]
-    gpu.pairs = {stage: gpu.pairs[stage] for stage in stages if stage in gpu.pairs}
-    for stage in stages:
-        _mark(worker, gpu, stage[0][0])
-        if stage not in gpu.pairs:
-            what = f"a stage of operators {', '.join(chain(*stage))}"
-            alone = gpu.chain(what, partial(_runs_apart, gpu, stage))
-            gpu.pairs[stage] = gpu.chain(what, partial(_runs_beside, gpu, stage), alone.count), alone
-    return _times_of_pairs(gpu, stages, rounds, warmup)
 
 
 def _copies_of_stage(gpu: Gpu, stage: Stage, count: int) -> list[list[list[Workload]]]:
@@ -116,27 +137,6 @@ def _runs_apart(gpu: Gpu, stage: Stage, count: int) -> Run:
     return partial(run_all, [own for groups in _copies_of_stage(gpu, stage, count) for own in chain(*groups)])
 
 
-def load_merges(worker: Worker, merges: Sequence[Sequence[str]]) -> None:
-    """Prepare merges of operators on every device, replacing earlier ones."""
-    for gpu in _gpus(worker):
-        gpu.pairs.clear()
-        gpu.merges = [(operators, []) for operators in merges]
-
-
-def time_merges(worker: Worker, device: int, merges: Sequence[int], rounds: int, warmup: int) -> list[Pairs]:
-    """Milliseconds of merges by number, with those of their operators one after another, in every round."""
-    gpu = _gpus(worker)[device]
-    for number in merges:
-        operators = gpu.merges[number][0]
-        _mark(worker, gpu, operators[0])
-        if number not in gpu.pairs:
-            what = f"a merge of operators {', '.join(operators)}"
-            alone = gpu.chain(what, partial(_runs_of_merge, gpu, number, Merged.run_apart))
-            together = gpu.chain(what, partial(_runs_of_merge, gpu, number, Merged.run_together), alone.count)
-            gpu.pairs[number] = together, alone
-    return _times_of_pairs(gpu, merges, rounds, warmup)
-
-
 def _runs_of_merge(gpu: Gpu, number: int, how: Callable[[Merged], None], count: int) -> Run:
     copies = _taken(gpu.load_merge(number, count), count)
 
@@ -145,16 +145,6 @@ def _runs_of_merge(gpu: Gpu, number: int, how: Callable[[Merged], None], count: 
             how(merged)
 
     return run
-
-
-def _times_of_pairs(gpu: Gpu, keys: Sequence[Any], rounds: int, warmup: int) -> list[Pairs]:
-    samples: list[Pairs] = [[] for _ in keys]
-    for number in range(warmup + rounds):
-        for key, own in zip(keys, samples, strict=True):
-            together, alone = gpu.times_ms(*gpu.pairs[key])
-            if number >= warmup:
-                own.append((together, alone))
-    return samples
 
 
 def time_transfers(worker: Worker, sizes: Sequence[int], rounds: int) -> dict[int, list[float]]:

@@ -108,7 +108,7 @@ def distribute(job: Job) -> Run | None:
     timeout_s = job.settings.timeout_s
     transport = connect(job.transport, job.settings.platform, timeout_s)
     state = ProgressState()
-    places = [RankPlace(*place) for place in transport.gather(_place())]
+    places: list[RankPlace] = transport.gather(RankPlace.here())
     monitor = RankMonitor(places) if transport.rank == 0 else None
     address, key = transport.gather(None if monitor is None else (monitor.address, monitor.key))[0]
     control = ControlChannel(transport.rank, places, state, address, key, timeout_s)
@@ -137,60 +137,53 @@ def _is_orphan() -> bool:
     return os.getppid() == 1 and init.exists() and not any(word in init.read_bytes() for word in _LAUNCHERS)
 
 
-def _place() -> tuple[str, str, tuple[int, ...]]:
-    here = RankPlace.here()
-    return here.host, here.boot, here.cores
-
-
+@dataclass
 class RankRunner:
-    """One rank's part in a session: it runs the same as the others, in the same order."""
+    """One rank's part in a session: it runs the same as the others, in the same order; rank 0 has the monitor."""
 
-    def __init__(
-        self,
-        job: Job,
-        transport: Transport,
-        state: ProgressState,
-        places: Sequence[RankPlace],
-        monitor: RankMonitor | None,
-        control: ControlChannel,
-    ) -> None:
-        self._job, self._settings = job, job.settings
-        self._transport, self._state = transport, state
-        self._places, self._monitor, self._control = places, monitor, control
+    job: Job
+    transport: Transport
+    state: ProgressState
+    places: Sequence[RankPlace]
+    monitor: RankMonitor | None
+    control: ControlChannel
+
+    def __post_init__(self) -> None:
+        self.settings = self.job.settings
         self._step = 0
         self._rows: list[Placement] = []
         self._uncertainty_ns = 0
         self._prepared = False
-        self._cores_each = self._settings.cores_per_device or 1
+        self._cores_each = self.settings.cores_per_device or 1
 
     def blame(self, this: str, error: HiosError) -> str:
         """The message for an error; only rank 0 reports errors in files that all ranks read."""
         if not self._prepared:
-            return str(error) if self._monitor is not None else f"{this}: {error}"
-        return f"{this}: {self._state.doing}: {error}"
+            return str(error) if self.monitor is not None else f"{this}: {error}"
+        return f"{this}: {self.state.doing}: {error}"
 
     def execute(self) -> Run | None:
         """Load, run all rounds, and return run.json on rank 0."""
         began = datetime.now(UTC)
         self._given = allocation()  # before this rank is pinned to fewer cores
-        cores = pin(self._places, self._transport.rank, self._cores_each)
+        cores = pin(self.places, self.transport.rank, self._cores_each)
         torch.set_num_threads(self._cores_each)
-        if self._monitor is not None:
-            artifacts.require_writable(self._job.output)
+        if self.monitor is not None:
+            artifacts.require_writable(self.job.output)
         self._load()
         ranks = self._agree(cores)
         profiled_on = self._other_hardware(ranks)
         self._prepared = True
         self._expect()
-        session = Competition(self._graph, self._competitors, self._references, self._entries, self, self._settings)
+        session = Competition(self._graph, self._competitors, self._references, self._entries, self, self.settings)
         session.measure(shown=False)
-        if self._monitor is None:
+        if self.monitor is None:
             return None
-        job = self._job
+        job = self.job
         run = run_file(
             session,
             self._platform(ranks),
-            {**versions(), **self._transport.versions()},
+            {**versions(), **self.transport.versions()},
             began,
             None if job.program is None else runtime_of(job.program),
             profiled_on,
@@ -200,14 +193,14 @@ class RankRunner:
 
     def _load(self) -> None:
         """Read and compile everything, first on rank 0, so that errors in files are reported once."""
-        job, transport = self._job, self._transport
-        distributing = platforms.distributing(self._settings.platform)
-        self._hardware = distributing.device(local_rank(self._places, transport.rank))
-        self._state.enter("meeting the devices of other ranks")
-        channel = transport.channel(time.monotonic() + self._settings.timeout_s)
+        job, transport = self.job, self.transport
+        distributing = platforms.distributing(self.settings.platform)
+        self._hardware = distributing.device(local_rank(self.places, transport.rank))
+        self.state.enter("meeting the devices of other ranks")
+        channel = transport.channel(time.monotonic() + self.settings.timeout_s)
         if transport.rank != 0:
             self._let_load()
-        self._state.enter("loading")
+        self.state.enter("loading")
         self._graph = Graph.read(job.graph)
         require_executable(self._graph)
         self._entries = entries_of(read_schedules(job.schedules), self._graph, transport.size, self._grouped())
@@ -217,8 +210,8 @@ class RankRunner:
         plan = ArenaPlan(self._graph, transport.size)
         taking_part = competitors(self._graph, plan, self._entries, transport.size, cores_per_device=self._cores_each)
         self._competitors = {name: competitor for name, competitor in taking_part.items() if competitor.worker is None}
-        boot = self._places[0].boot
-        elsewhere = [number for number, place in enumerate(self._places) if place.boot != boot]
+        boot = self.places[0].boot
+        elsewhere = [number for number, place in enumerate(self.places) if place.boot != boot]
         self._turns = Turns(
             self._graph,
             plan,
@@ -226,9 +219,9 @@ class RankRunner:
             transport,
             channel,
             self._hardware,
-            self._state,
+            self.state,
             elsewhere,
-            self._settings,
+            self.settings,
         )
         self._turns.load(str(job.graph), str(job.weights))
         self._references = []
@@ -245,11 +238,11 @@ class RankRunner:
 
     def _grouped(self) -> int | None:
         """Cores of each rank; None if ranks have GPUs."""
-        return self._cores_each if platforms.find(self._settings.platform).GROUPS_CORES else None
+        return self._cores_each if platforms.find(self.settings.platform).GROUPS_CORES else None
 
     def _let_load(self) -> None:
-        deadline = time.monotonic() + self._settings.timeout_s
-        Peers(self._transport, Tags(RESERVED, self._transport.tags), self._state).barrier(0, deadline)
+        deadline = time.monotonic() + self.settings.timeout_s
+        Peers(self.transport, Tags(RESERVED, self.transport.tags), self.state).barrier(0, deadline)
 
     def _agree(self, cores: list[int]) -> list[Mapping[str, Any]]:
         """Check that all ranks have the same options and files; returns the hardware of all ranks on rank 0.
@@ -257,22 +250,22 @@ class RankRunner:
         Raises:
             PlatformError: a rank has another file, or was given another option.
         """
-        job = self._job
+        job = self.job
         files = [job.graph, job.weights, *job.schedules]
-        options = {name: getattr(self._settings, name) for name in _AGREED}
+        options = {name: getattr(self.settings, name) for name in _AGREED}
         options |= {"program": job.program is not None, "number of schedules": len(job.schedules)}
         mine = RankInputs.of(options, files)
         hardware = {"cores": cores, "processor": machine.processor(), **self._hardware.describe()}
         everything = {"given": asdict(mine), "hardware": hardware}
-        self._control.report(self._step, everything)
-        if self._monitor is None:
+        self.control.report(self._step, everything)
+        if self.monitor is None:
             return []
-        deadline = time.monotonic() + self._settings.timeout_s
-        hardware_of = self._monitor.collect(self._step, range(self._transport.size), self._state, deadline)
+        deadline = time.monotonic() + self.settings.timeout_s
+        hardware_of = self.monitor.collect(self._step, range(self.transport.size), self.state, deadline)
         for rank, theirs in hardware_of.items():
             if difference := mine.difference(RankInputs(**theirs["given"])):
                 raise PlatformError(
-                    f"{who(self._places, rank)} and {who(self._places, 0)} differ in {difference}; all ranks need the "
+                    f"{who(self.places, rank)} and {who(self.places, 0)} differ in {difference}; all ranks need the "
                     "same"
                 )
         return [theirs["hardware"] for theirs in hardware_of.values()]
@@ -283,12 +276,12 @@ class RankRunner:
         Raises:
             PlatformError: it differs, and that was not allowed.
         """
-        if self._monitor is None:
+        if self.monitor is None:
             return None
-        described, _ = platforms.distributing(self._settings.platform).joined(ranks)
-        here = Platform(self._settings.platform, processor=_processors(ranks), gpus=described.get("gpus"))
+        described, _ = platforms.distributing(self.settings.platform).joined(ranks)
+        here = Platform(self.settings.platform, processor=_processors(ranks), gpus=described.get("gpus"))
         schedules = (entry.schedule for entry in self._entries)
-        return other_hardware(schedules, here, forced=self._settings.other_hardware)
+        return other_hardware(schedules, here, forced=self.settings.other_hardware)
 
     def _expect(self) -> None:
         """Compute the expected outputs, and check that the sequential schedule produces them."""
@@ -303,25 +296,25 @@ class RankRunner:
 
     def run_reference(self, reference: Reference) -> TurnOutcome | None:
         """Run the model itself on rank 0 while the others wait."""
-        if self._monitor is None:
+        if self.monitor is None:
             return None
-        self._state.enter("the program itself")
+        self.state.enter("the program itself")
         return TurnOutcome(run_reference(self._reference) / 1e6, None)
 
     def run(self, name: str) -> TurnOutcome | None:
         """Run a competitor on all ranks; rank 0 receives the measurements."""
         self._step += 1
-        deadline = time.monotonic() + self._settings.timeout_s
-        self._state.enter(name)
-        self._control.beat()  # now, so that messages do not lengthen the run
+        deadline = time.monotonic() + self.settings.timeout_s
+        self.state.enter(name)
+        self.control.beat()  # now, so that messages do not lengthen the run
         turn = self._turns.run(name)
         if turn is not None:
-            self._control.report(self._step, asdict(turn))
-        if self._monitor is None:
+            self.control.report(self._step, asdict(turn))
+        if self.monitor is None:
             return None
         competitor = self._competitors[name]
         ranks = [program.device for program in competitor.programs]
-        reports = self._monitor.collect(self._step, ranks, self._state, deadline)
+        reports = self.monitor.collect(self._step, ranks, self.state, deadline)
         latency, self._rows = joined(reports, self._turns.offsets, competitor.copies)
         return TurnOutcome(latency, max(report["difference"] for report in reports.values()))
 
@@ -332,10 +325,10 @@ class RankRunner:
 
     def _platform(self, ranks: Sequence[Mapping[str, Any]]) -> RunPlatform:
         """The platform as run.json states it."""
-        apart = len({place.boot for place in self._places}) > 1
-        described, used = platforms.distributing(self._settings.platform).joined(ranks)
+        apart = len({place.boot for place in self.places}) > 1
+        described, used = platforms.distributing(self.settings.platform).joined(ranks)
         platform = {
-            "name": self._settings.platform,
+            "name": self.settings.platform,
             "devices": len(ranks),
             **described,
             **({} if (each := self._grouped()) is None else {"cores_per_device": each}),
@@ -343,9 +336,9 @@ class RankRunner:
             **({} if (governor := machine.governor(os.sched_getaffinity(0))) is None else {"governor": governor}),
             "allocation": self._given,
             "load_average": round(os.getloadavg()[0], 2),
-            "transport": self._transport.name,
-            "hosts": [place.host for place in self._places],
-            "virtual": shared(self._places, used),
+            "transport": self.transport.name,
+            "hosts": [place.host for place in self.places],
+            "virtual": shared(self.places, used),
             "clocks": "compared" if apart else "shared",
             **({"clock_uncertainty_ms": self._uncertainty_ns / 1e6} if apart else {}),
         }

@@ -14,7 +14,7 @@ from hios.errors import PlatformError, first_line
 from hios.runtime.distributed.transports import Channel
 
 #: What torchrun tells every process.
-_GIVEN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_BY_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 #: Minimum seconds for ranks to connect, even if the time-out of runs is shorter.
@@ -47,7 +47,7 @@ class Gloo:
     ordered = False
 
     def __init__(self, timeout_s: float) -> None:
-        if missing := [name for name in _GIVEN if name not in os.environ]:
+        if missing := [name for name in _BY_TORCHRUN if name not in os.environ]:
             raise PlatformError(
                 f"transport {self.name}: {missing[0]} is not set; start the ranks with torchrun, such as: torchrun "
                 f"--nproc-per-node 2 -m hios distribute ... --transport {self.name}"

@@ -14,7 +14,7 @@ from hios.errors import PlatformError, first_line
 from hios.runtime.distributed.transports import Channel
 
 #: What launchers tell every process: Open MPI, MPICH and Intel, PMIx, Slurm, MVAPICH, PALS, Flux, IBM.
-_GIVEN = (
+_BY_LAUNCHERS = (
     *("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_ID", "PMIX_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK", "PALS_RANKID"),
     *("FLUX_TASK_RANK", "JSM_NAMESPACE_RANK"),
 )
@@ -44,7 +44,7 @@ class Mpi:
     ordered = False
 
     def __init__(self) -> None:
-        if not any(name in os.environ for name in _GIVEN):  # Open MPI alone would leave shared memory behind
+        if not any(name in os.environ for name in _BY_LAUNCHERS):  # Open MPI alone would leave shared memory behind
             raise PlatformError(
                 "transport mpi: found no launcher; start the ranks with mpirun, such as: mpirun -n 2 python -m hios "
                 "distribute ... --transport mpi"

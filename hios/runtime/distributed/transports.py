@@ -43,8 +43,8 @@ class Channel(Protocol):
         ...
 
 
-class Transport(Protocol):
-    """The ranks that were started together, seen from one of them.
+class Transport(Channel, Protocol):
+    """The ranks that were started together, seen from one of them, with a channel for what is in host memory.
 
     Attributes:
         name: gloo, nccl or mpi.
@@ -74,14 +74,6 @@ class Transport(Protocol):
 
     def gather(self, value: Any) -> list[Any]:
         """The values of all ranks, on every rank. Blocks; only used at the start."""
-        ...
-
-    def send(self, memory: Tensor, destination: int, tag: int) -> Request:
-        """Start sending bytes, which must not change until the request is waited for."""
-        ...
-
-    def receive(self, memory: Tensor, source: int, tag: int) -> Request:
-        """Receive the bytes of one message into memory."""
         ...
 
     def progress(self) -> None:

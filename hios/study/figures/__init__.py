@@ -1,1 +1,1 @@
-"""One file a figure or table of a paper, named like its id; each registers itself. `hios.study.registry` finds them."""
+"""How the figures of each paper are drawn, a module a paper; figures.yaml beside this folder says what each is."""

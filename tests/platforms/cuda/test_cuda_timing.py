@@ -62,17 +62,15 @@ def test_operators(worker: Any) -> None:
     """An operator takes its own time, however long it is, without that of starting a graph."""
     assert cuda.torch.backends.cudnn.benchmark  # type: ignore[attr-defined] # what the module imported
     cuda.load(worker, dict.fromkeys(COSTS, 1))
-    samples_of = cuda.time_operators(worker, 1, list(COSTS), rounds=3, warmup=1)
-    assert list(samples_of) == list(COSTS)
-    for name, samples in samples_of.items():
-        assert samples == pytest.approx([max(COSTS[name], 1e-6)] * 3)
+    times = cuda.time_rounds(worker, 1, list(COSTS), rounds=3, warmup=1)
+    assert times == [[(pytest.approx(max(cost, 1e-6)),)] * 3 for cost in COSTS.values()]
 
 
 def test_chains_are_kept(worker: Any, machine: Machine) -> None:
     """The second call captures nothing: it replays a chain ahead, one of K and one of 2K."""
-    cuda.time_operators(worker, 0, ["a"], rounds=1, warmup=0)
+    cuda.time_rounds(worker, 0, ["a"], rounds=1, warmup=0)
     machine.log.clear()
-    cuda.time_operators(worker, 0, ["a"], rounds=1, warmup=0)
+    cuda.time_rounds(worker, 0, ["a"], rounds=1, warmup=0)
     count, *others = machine.log
     assert others == [count, 2 * count]
     assert count == round(TARGET_MS / COSTS["a"])
@@ -80,13 +78,13 @@ def test_chains_are_kept(worker: Any, machine: Machine) -> None:
 
 def test_views_have_chains_of_bounded_length(worker: Any, machine: Machine) -> None:
     """What launches no kernel ends too."""
-    cuda.time_operators(worker, 0, ["view"], rounds=1, warmup=0)
+    cuda.time_rounds(worker, 0, ["view"], rounds=1, warmup=0)
     assert max(machine.log) <= 2 * MOST
 
 
 def test_copies_fit_into_memory(worker: Any) -> None:
     """A chain has as many copies of its operator as half of the free memory has room for, and goes through them."""
-    cuda.time_operators(worker, 0, ["a", "c"], rounds=1, warmup=0)
+    cuda.time_rounds(worker, 0, ["a", "c"], rounds=1, warmup=0)
     held = worker.state["gpus"][0].workloads
     assert len(held["a"]) == (1 << 20) // 2 // 4 // _BYTES
     assert len(held["c"]) == 2 * TRIAL
@@ -97,7 +95,7 @@ def test_copies_fit_into_memory(worker: Any) -> None:
 def test_stages(worker: Any) -> None:
     """Groups run side by side between one fork and one join; their operators alone take their sum."""
     stages = ((("a", "b"), ("c",)), (("a",), ("a",), ("b",)))
-    samples_of = cuda.time_stages(worker, 0, stages, rounds=2, warmup=1)
+    samples_of = cuda.time_rounds(worker, 0, stages, rounds=2, warmup=1)
     assert samples_of[0] == [(pytest.approx(3.0), pytest.approx(3.014))] * 2
     assert samples_of[1] == [(pytest.approx(0.010), pytest.approx(0.018))] * 2
     assert set(worker.state["gpus"][0].pairs) == set(stages)
@@ -106,17 +104,17 @@ def test_stages(worker: Any) -> None:
 def test_only_the_stages_of_the_last_call_are_kept(worker: Any) -> None:
     """Graphs of stages that are settled are let go."""
     first, second = (("a",), ("b",)), (("a",), ("c",))
-    cuda.time_stages(worker, 0, [first, second], rounds=1, warmup=0)
-    cuda.time_stages(worker, 0, [second], rounds=1, warmup=0)
+    cuda.time_rounds(worker, 0, [first, second], rounds=1, warmup=0)
+    cuda.time_rounds(worker, 0, [second], rounds=1, warmup=0)
     assert list(worker.state["gpus"][0].pairs) == [second]
 
 
 def test_merges(worker: Any) -> None:
     """A merge is timed beside its operators one after another; a new batch takes the place of the old."""
     cuda.load_merges(worker, [["a", "b"], ["b", "c"]])
-    assert cuda.time_merges(worker, 1, [1], rounds=1, warmup=1) == [[(pytest.approx(3.0), pytest.approx(3.010))]]
+    assert cuda.time_rounds(worker, 1, [1], rounds=1, warmup=1) == [[(pytest.approx(3.0), pytest.approx(3.010))]]
     cuda.load_merges(worker, [["a", "c"], ["a", "b"]])
-    assert cuda.time_merges(worker, 1, [1], rounds=1, warmup=1) == [[(pytest.approx(0.010), pytest.approx(0.014))]]
+    assert cuda.time_rounds(worker, 1, [1], rounds=1, warmup=1) == [[(pytest.approx(0.010), pytest.approx(0.014))]]
 
 
 @pytest.mark.parametrize("devices", [1, 2])
@@ -140,11 +138,11 @@ def test_devices_at_once(worker: Any, machine: Machine) -> None:
 def test_what_cannot_be_captured_is_launched(worker: Any, machine: Machine) -> None:
     """An operator that a graph cannot hold is timed all the same, and noted with the first cause."""
     machine.refused.add("b")
-    samples_of = cuda.time_operators(worker, 0, ["a", "b"], rounds=1, warmup=0)
-    assert samples_of == {"a": [pytest.approx(COSTS["a"])], "b": [pytest.approx(COSTS["b"])]}
+    times = cuda.time_rounds(worker, 0, ["a", "b"], rounds=1, warmup=0)
+    assert times == [[(pytest.approx(COSTS["a"]),)], [(pytest.approx(COSTS["b"]),)]]
     why = "operation not permitted when stream is capturing"
     assert cuda.uncaptured(worker) == {"operator b": why}
-    cuda.time_stages(worker, 0, [(("a",), ("b",))], rounds=1, warmup=0)
+    cuda.time_rounds(worker, 0, [(("a",), ("b",))], rounds=1, warmup=0)
     assert cuda.uncaptured(worker) == {"operator b": why, "a stage of operators a, b": why}
 
 
@@ -152,7 +150,7 @@ def test_an_operator_that_fails_is_named(worker: Any, machine: Machine) -> None:
     """What cannot run at all ends the profile, in one line."""
     machine.broken.add("b")
     with pytest.raises(PlatformError) as caught:
-        cuda.time_operators(worker, 0, ["a", "b"], rounds=1, warmup=0)
+        cuda.time_rounds(worker, 0, ["a", "b"], rounds=1, warmup=0)
     assert str(caught.value) == "operator b: no kernel image is available"
 
 
@@ -171,7 +169,7 @@ def test_operators_are_marked(worker: Any) -> None:
     """The controller can tell at which operator a worker died: its number in the graph, from 1 on."""
     cuda.load(worker, {"b": 1})
     assert worker.marks[-1] == 2
-    cuda.time_operators(worker, 0, ["c"], rounds=1, warmup=0)
+    cuda.time_rounds(worker, 0, ["c"], rounds=1, warmup=0)
     assert worker.marks[-1] == 3
 
 

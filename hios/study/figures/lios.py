@@ -1,0 +1,175 @@
+"""The figures and tables of LIOS."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from hios.charts import marks
+from hios.costs import Costs
+from hios.graph import Edge, Graph, Operator
+from hios.problem import Problem
+from hios.schedulers import schedule
+from hios.schedulers.lios import steps
+from hios.study import predicted_rows as predicted
+from hios.study import run_rows as runs
+from hios.study.figure_data import FigureData
+from hios.study.published import Comparison, published
+from hios.study.reference_networks import inception_v3, nasnet_large, squeezenet
+from hios.study.registry import register
+from hios.study.rows import Rows
+
+_RANDOM = ("lios", "lios-rand1", "lios-rand2", "lios-rand")
+
+# Figures 4, 7, 8 and 9, and table VII: latencies of schedules of one device.
+register(
+    "lios_fig4",
+    rows=lambda data: runs.schedule_rows(data, ("ios",), devices=1),
+    chart=runs.box_plot,
+    finding=runs.spreads,
+)
+register(
+    "lios_fig7",
+    rows=lambda data: runs.schedule_rows(data, ("sequential", "greedy", "nimble", "ios", "lios"), devices=1),
+    chart=runs.box_plot,
+    compare=lambda rows: runs.comparisons("lios_fig7", rows, {"speedup": runs.latencies(rows, "lios", "speedup")}),
+    finding=runs.speedups,
+    explain=runs.on_cores(runs.one_operator_fills_a_core),
+    beside=predicted.predictions(),
+)
+register(
+    "lios_fig8",
+    rows=lambda data: runs.schedule_rows(data, _RANDOM, devices=1),
+    chart=runs.box_plot,
+    finding=runs.spreads,
+)
+register(
+    "lios_fig9",
+    rows=lambda data: runs.rows_beside_references(data, ("lios",)),
+    chart=runs.box_plot,
+    finding=runs.speedups,
+    explain=lambda rows: runs.stand_ins(rows, "TensorRT"),
+)
+register(
+    "lios_tab7",
+    rows=lambda data: runs.rows_beside_references(data, ("lios",)),
+    chart=runs.bar_chart("schedule"),
+    compare=lambda rows: runs.comparisons(
+        "lios_tab7", rows, {name: runs.latencies(rows, name) for name in ("lios", "tensorrt")}
+    ),
+    finding=runs.speedups,
+    explain=lambda rows: runs.stand_ins(rows, "TensorRT and Apollo"),
+)
+
+# Table II: how the time of operators changes from run to run, by more than these per cent.
+_CHANGES = (1, 5, 10)
+
+
+def tab2_rows(data: FigureData) -> Rows:
+    """A row for every network: operators whose 20th and 80th percentile differ by more than a share of the median."""
+    return [
+        {
+            "network": label,
+            "platform": network.run.platform.name,
+            "mark": marks.MEASURED.name,
+            "operators": len(spreads),
+            **{f"above {change} %": sum(spread > change / 100 for spread in spreads) for change in _CHANGES},
+        }
+        for label, network in data.networks.items()
+        if (
+            spreads := [
+                (cost.p80_ms - cost.p20_ms) / cost.time_ms
+                for cost in network.costs.operators.values()
+                if cost.p20_ms is not None and cost.p80_ms is not None and cost.time_ms > 0
+            ]
+        )
+    ]
+
+
+def tab2_finding(rows: Rows) -> str:
+    """How many operators change by more than 1 %."""
+    texts = [f"{row['above 1 %']} of {row['operators']} operators of {row['network']}" for row in rows]
+    return f"The time changes by more than 1 % for {', '.join(texts)}."
+
+
+register("lios_tab2", rows=tab2_rows, finding=tab2_finding)
+
+# Table III: the worked example, of the CNN latency model of figure 3.
+_STREAMS = 3
+_TIMES = {"v1": 3, "v2": 5, "v3": 5, "v4": 5, "v5": 8, "v6": 15, "v7": 10, "v8": 7, "v9": 13, "v10": 2}
+_EDGES = "v1 v2, v1 v3, v1 v4, v1 v5, v2 v6, v3 v6, v4 v7, v5 v8, v6 v9, v7 v9, v8 v9, v9 v10"
+
+
+def _example() -> Problem:
+    pairs = [tuple(edge.split()) for edge in _EDGES.split(", ")]
+    operators = tuple(Operator(name, "conv") for name in _TIMES)
+    graph = Graph("example", operators, tuple(Edge(source, target) for source, target in pairs))
+    costs = {
+        "operators": {name: {"time_ms": time} for name, time in _TIMES.items()},
+        "transfers": [{"source": source, "target": target, "time_ms": 0} for source, target in pairs],
+        "contention": {"kind": "none"},
+    }
+    return Problem(graph, Costs.from_json(costs))
+
+
+def tab3_rows(data: FigureData) -> Rows:
+    """A row for every step of the algorithm."""
+    problem = _example()
+    return [
+        {
+            "wait list": " ".join(problem.ids[operator] for operator in step.waiting),
+            "operator": problem.ids[step.operator],
+            "stream": step.stream + 1,
+            "start": step.start_ms,
+            "finish": step.finish_ms,
+        }
+        for step in steps(problem, _STREAMS)
+    ]
+
+
+def tab3_comparisons(rows: Rows) -> list[Comparison]:
+    """The last finish, and the sum of all times."""
+    stated = published("lios_tab3")
+    return [
+        Comparison(stated["latency"], max(float(row["finish"]) for row in rows)),
+        Comparison(stated["sequential"], schedule(_example(), "sequential").latency_ms),
+    ]
+
+
+register("lios_tab3", rows=tab3_rows, compare=tab3_comparisons)
+
+
+# Table IV: the networks.
+def tab4_rows(data: FigureData) -> Rows:
+    """A row for every network."""
+    return [
+        {"network": graph.name, "operators": len(graph.operators), "edges": len(graph.edges)}
+        for graph in (squeezenet(), inception_v3(), nasnet_large())
+    ]
+
+
+register("lios_tab4", rows=tab4_rows, compare=lambda rows: runs.columns_compared("lios_tab4", rows))
+
+
+# Tables V and VI: time of scheduling.
+def scheduling_rows(data: FigureData, algorithms: Collection[str]) -> Rows:
+    """A row for every network and algorithm of one device: the algorithm alone, without profiling."""
+    return [
+        {
+            "network": label,
+            "algorithm": result.algorithm,
+            "platform": network.run.platform.name,
+            "mark": marks.MEASURED.name,
+            "scheduling s": result.scheduling_time_s,
+        }
+        for label, network in data.networks.items()
+        for result in network.run.results
+        if result.algorithm in algorithms and result.devices == 1
+    ]
+
+
+register("lios_tab5", rows=lambda data: scheduling_rows(data, ("ios", "lios")), finding=runs.scheduling_times)
+register(
+    "lios_tab6",
+    rows=lambda data: scheduling_rows(data, ("sequential", "greedy", "nimble", *_RANDOM)),
+    finding=runs.scheduling_times,
+)

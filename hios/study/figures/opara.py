@@ -1,0 +1,352 @@
+"""The figures and tables of Opara."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hios.charts import marks
+from hios.formats.prediction_file import GpuPrediction
+from hios.problem import Problem
+from hios.schedulers import schedule
+from hios.study import machine_rows as machines
+from hios.study import predicted_rows as predicted
+from hios.study import run_rows as runs
+from hios.study.figure_data import FigureData, PredictedNetwork
+from hios.study.published import Comparison, published
+from hios.study.reference_networks import googlenet, synthetic_costs
+from hios.study.registry import register
+from hios.study.rows import Rows, grouped, measured
+
+if TYPE_CHECKING:
+    import altair as alt
+
+# Figure 3: operators of different kinds beside each other.
+_SLOWER = "slower %"
+
+
+def fig3_rows(data: FigureData) -> Rows:
+    """A row for every pair of kinds: how much slower the first is while the second runs beside it."""
+    return [
+        {
+            "network": f"{pair.image_size} px",
+            "timed": pair.kinds[0],
+            "pair": f"{pair.kinds[0]} beside {pair.kinds[1]}",
+            "platform": file.platform.name,
+            "mark": marks.MEASURED.name,
+            "alone ms": pair.alone_ms,
+            "beside ms": pair.beside_ms,
+            _SLOWER: 100 * (pair.beside_ms / pair.alone_ms - 1),
+        }
+        for file in data.convolutions
+        for pair in file.pairs
+    ]
+
+
+def fig3_finding(rows: Rows) -> str:
+    """By how much each kind is slowed down."""
+    texts = [f"{row['pair']} {row[_SLOWER]:+.1f} %" for row in rows]
+    return f"Change of the time on a core while the other core works: {', '.join(texts)}."
+
+
+register(
+    "opara_fig3",
+    rows=fig3_rows,
+    chart=runs.bar_chart("pair", _SLOWER, "slower than alone, %"),
+    finding=fig3_finding,
+)
+
+# Figure 5: speedup, SM efficiency and memory.
+_MEMORY = "peak memory, MB"
+_MB = 1e6
+
+
+def fig5_rows(data: FigureData) -> Rows:
+    """A row for every schedule of the paper's algorithms and every other runtime, with its peak memory."""
+    networks = data.variants.get("transformers", {})
+    memory = {
+        (label, name): size
+        for label, network in networks.items()
+        for name, size in [
+            ("sequential", network.run.baseline.peak_memory_bytes),
+            *((result.label, result.peak_memory_bytes) for result in network.run.results),
+            *((reference.name, reference.peak_memory_bytes) for reference in network.run.references),
+        ]
+    }
+    timed = runs.rows_beside_references(FigureData(networks=networks), ("sequential", "nimble", "opara"))
+    return [
+        {**row, _MEMORY: None if (size := memory.get((row["network"], row["schedule"]))) is None else size / _MB}
+        for row in measured(timed)
+    ]
+
+
+def fig5_comparisons(rows: Rows) -> list[Comparison]:
+    """Speedups of Opara, and milliseconds of GoogLeNet; of GPUs alone."""
+    kinds = {"eager": "eager", "graph": "cudagraph", "nimble": "nimble", "opara": "opara"}
+    times = {name: runs.latencies(rows, kind) for name, kind in kinds.items()}
+    over = {
+        f"over_{name}": {network: times[name][network] / ms for network, ms in times["opara"].items() if network in own}
+        for name, own in times.items()
+        if name != "opara"
+    }
+    bert = {name: own["bert"] for name, own in over.items() if "bert" in own and name != "over_nimble"}
+    t5 = {network: 100 * (gain - 1) for network, gain in over["over_nimble"].items() if network == "t5"}
+    googlenet_ms = {
+        name: own["googlenet"]
+        for name, own in times.items()
+        if "googlenet" in own and name in published("opara_fig5")["googlenet"].cases
+    }
+    numbers = {**over, "bert": bert, "t5_over_nimble": t5, "googlenet": googlenet_ms}
+    return runs.comparisons("opara_fig5", rows, numbers)
+
+
+def fig5_finding(rows: Rows) -> str:
+    """Speedups, and the memory of every schedule and runtime."""
+    texts = [f"{row['schedule']} {row[_MEMORY]:.0f} MB on {row['network']}" for row in rows if row[_MEMORY] is not None]
+    memory = f" Peak memory: {'; '.join(texts)}." if texts else ""
+    return f"{runs.speedups(rows)}{memory}"
+
+
+def fig5_why(rows: Rows) -> str:
+    """What memory counts, and what is not measured."""
+    counted = (
+        "what torch allocates on the GPU"
+        if runs.on_gpu(rows)
+        else "what the worker processes have for themselves, which on cores is nearly the same for all schedules, as "
+        "those of a device share weights and process"
+    )
+    return f"Memory is {counted}. The efficiency of SMs needs performance counters of a GPU."
+
+
+def fig5_chart(rows: Rows) -> alt.TopLevelMixin:
+    """Speedups, and below them the memory where it is known."""
+    import altair as alt
+
+    columns = {"speedup": "speedup over the sequential schedule", _MEMORY: _MEMORY}
+    panels: list[Any] = [
+        runs.bar_chart("schedule", column, title)(rows)
+        for column, title in columns.items()
+        if any(row[column] is not None for row in rows)
+    ]
+    stacked: alt.VConcatChart = alt.vconcat(*panels)
+    return stacked
+
+
+register(
+    "opara_fig5",
+    rows=fig5_rows,
+    chart=fig5_chart,
+    compare=fig5_comparisons,
+    finding=fig5_finding,
+    explain=fig5_why,
+    beside=predicted.predictions(chart=runs.bar_chart("schedule", "speedup", "speedup over the sequential schedule")),
+)
+
+
+# Figure 6: streams of GoogLeNet.
+def fig6_rows(data: FigureData) -> Rows:
+    """A row for Opara and Nimble: their streams depend on the graph alone."""
+    graph = googlenet()
+    problem = Problem(graph, synthetic_costs(graph))
+    return [
+        {
+            "network": graph.name,
+            "algorithm": algorithm,
+            "operators": len(graph.operators),
+            "streams": len({row.stream for row in schedule(problem, algorithm).placements}),
+        }
+        for algorithm in ("opara", "nimble")
+    ]
+
+
+def fig6_comparisons(rows: Rows) -> list[Comparison]:
+    """The number of streams."""
+    streams = {row["algorithm"]: float(row["streams"]) for row in rows}
+    return [Comparison(published("opara_fig6")["googlenet_streams"], streams)]
+
+
+register("opara_fig6", rows=fig6_rows, compare=fig6_comparisons)
+
+# Figure 7: streams of T5 and BERT. Table I: time of stream allocation.
+_ALLOCATING = ("opara", "nimble")
+
+
+def fig7_rows(data: FigureData) -> Rows:
+    """A row for every network and algorithm: the streams of its schedule, which depend on the graph alone."""
+    return [
+        {
+            "network": label,
+            "algorithm": result.algorithm,
+            "operators": len(network.graph.operators),
+            "streams": len({(row.device, row.stream) for row in result.predicted}),
+        }
+        for label, network in data.variants.get("transformers", {}).items()
+        for result in network.run.results
+        if result.algorithm in _ALLOCATING
+    ]
+
+
+def fig7_comparisons(rows: Rows) -> list[Comparison]:
+    """Streams of T5 in full size."""
+    streams = {row["algorithm"]: float(row["streams"]) for row in rows if row["network"] == "t5"}
+    return [Comparison(published("opara_fig7")["t5_streams"], streams)] if streams else []
+
+
+def fig7_finding(rows: Rows) -> str:
+    """The streams of every network."""
+    texts = []
+    for network, own in grouped(rows, "network").items():
+        streams = [f"{row['streams']} by {row['algorithm']}" for row in own]
+        texts.append(f"{network} {' and '.join(streams)}")
+    return f"Streams: {'; '.join(texts)}."
+
+
+register("opara_fig7", rows=fig7_rows, compare=fig7_comparisons, finding=fig7_finding)
+
+
+def tab1_rows(data: FigureData) -> Rows:
+    """A row for every network and algorithm: stream allocation alone, and all of the algorithm."""
+    return [
+        {
+            "network": label,
+            "operators": len(network.graph.operators),
+            "edges": len(network.graph.edges),
+            "algorithm": result.algorithm,
+            "mark": marks.MEASURED.name,
+            "allocation ms": 1000 * result.allocation_time_s,
+            "scheduling ms": 1000 * result.scheduling_time_s,
+        }
+        for label, network in data.variants.get("transformers", {}).items()
+        for result in network.run.results
+        if result.algorithm in _ALLOCATING and result.allocation_time_s is not None
+    ]
+
+
+def tab1_finding(rows: Rows) -> str:
+    """The times of every network, and how many times as long Nimble takes."""
+    texts = []
+    for network, timed in grouped(rows, "network").items():
+        times = {row["algorithm"]: row["allocation ms"] for row in timed}
+        own = {name: times[name] for name in _ALLOCATING if name in times}
+        text = f"{network} {' and '.join(f'{time:.2f} ms by {name}' for name, time in own.items())}"
+        if own.get("opara") and "nimble" in own:
+            text += f" ({own['nimble'] / own['opara']:.1f} times as long)"
+        texts.append(text)
+    return f"Stream allocation takes here: {'; '.join(texts)}."
+
+
+def tab1_why(rows: Rows) -> str:
+    """What is timed, and what is not compared."""
+    sizes = dict.fromkeys(f"{row['operators']} of {row['network']}" for row in rows)
+    return (
+        f"Allocation is timed once, in Python on one core, on graphs that differ from the paper's (here "
+        f"{', '.join(sizes)}), so the milliseconds have no verdict. Profiling is left out, as it measures more "
+        "here than Opara needs."
+    )
+
+
+register("opara_tab1", rows=tab1_rows, finding=tab1_finding, explain=tab1_why)
+
+# Figure 8: throughput over batch sizes. The paper compares with a CUDA graph, which runs on GPUs alone.
+_FIG8_ALGORITHMS = ("sequential", "opara")
+_GRAPH = "cudagraph"
+
+
+def fig8_rows(data: FigureData) -> Rows:
+    """A row for every batch size and mark of the sequential schedule and Opara, and for CUDA graphs on GPUs."""
+    every = runs.batch_rows(data, _FIG8_ALGORITHMS, (_GRAPH,))
+    return [row for row in every if row["made for batch"] == row["batch"]]
+
+
+def predicted_batches(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
+    """The same for the GPU of a prediction."""
+    return [
+        runs.with_batch(row)
+        for row in predicted.latency_rows(label, network, prediction)
+        if row["algorithm"] in _FIG8_ALGORITHMS
+    ]
+
+
+def fig8_comparisons(rows: Rows) -> list[Comparison]:
+    """Throughput of Opara over that of the CUDA graph, by batch size; of GPUs alone."""
+    graph, opara = (runs.by_batch(rows, name) for name in (_GRAPH, "opara"))
+    gains = {batch: graph[batch] / opara[batch] for batch in opara if batch in graph}
+    return runs.comparisons("opara_fig8", rows, {"over_graph": gains})
+
+
+def fig8_finding(rows: Rows) -> str:
+    """What Opara gains over the sequential schedule with every batch size, as measured."""
+    gains = _gains(measured(rows))
+    return f"Throughput of Opara over that of the sequential schedule, measured: {gains}." if gains else ""
+
+
+def predicted_gains(rows: Rows) -> str:
+    """The same for every GPU that rows are of."""
+    gains = {name: _gains(own) for name, own in grouped(rows, "hardware").items()}
+    return " ".join(f"Predicted for {name}: {text}." for name, text in gains.items() if text)
+
+
+def _gains(rows: Rows) -> str:
+    return ", ".join(
+        f"{row['speedup']:.2f} for {row['network']} with batch {row['batch']}"
+        for row in rows
+        if row["algorithm"] == "opara" and row["speedup"]
+    )
+
+
+def fig8_why(rows: Rows) -> str:
+    """What stands for the paper's CUDA graph."""
+    return (
+        "On a core the sequential schedule stands for the paper's CUDA graph: both replay a list of operators that was "
+        "prepared in advance."
+    )
+
+
+register(
+    "opara_fig8",
+    rows=fig8_rows,
+    chart=runs.throughput_chart,
+    compare=fig8_comparisons,
+    finding=fig8_finding,
+    explain=runs.on_cores(fig8_why),
+    beside=predicted.predictions(rows=predicted_batches, chart=runs.throughput_chart, words=predicted_gains),
+)
+
+
+# Figure 9: another GPU.
+def fig9_rows(data: FigureData) -> Rows:
+    """A row for every machine, network and schedule by Opara or Nimble, of networks that ran with both."""
+    return machines.machine_rows(data, _over_nimble)
+
+
+def _over_nimble(data: FigureData) -> Rows:
+    rows = runs.schedule_rows(data, ("nimble", "opara"), devices=1)
+    nimble, opara = (runs.latencies(rows, name) for name in ("nimble", "opara"))
+    return [
+        {**row, "over nimble": nimble[row["network"]] / row["ms"]}
+        for row in rows
+        if row["network"] in nimble.keys() & opara.keys()
+    ]
+
+
+def fig9_comparisons(rows: Rows) -> list[Comparison]:
+    """Speedup of Opara over Nimble on Inception-v3, on every machine with GPUs."""
+    own = [row for row in rows if row["network"].partition("-")[0] == "inception_v3"]
+    return machines.comparisons(
+        "opara_fig9", "over_nimble", own, lambda rows: runs.latencies(rows, "opara", "over nimble")
+    )
+
+
+def fig9_finding(rows: Rows) -> str:
+    """Speedup of Opara over Nimble by network."""
+    texts = [f"{row['over nimble']:.2f} on {row['network']}" for row in rows if row["algorithm"] == "opara"]
+    return f"Speedup of Opara over Nimble: {'; '.join(texts)}."
+
+
+register(
+    "opara_fig9",
+    rows=fig9_rows,
+    chart=lambda rows: machines.panels(rows, "over nimble", "speedup over Nimble"),
+    compare=fig9_comparisons,
+    finding=machines.findings(fig9_finding),
+    explain=machines.hardware,
+)
