@@ -18,11 +18,7 @@ _SYSTEMS: dict[Literal["slurm", "pbs", "lsf"], tuple[str, str]] = {
 
 
 def allocation(environment: Mapping[str, str] = os.environ) -> Allocation:
-    """The node and cores of this process, and its batch job.
-
-    Args:
-        environment: variables of the process.
-    """
+    """The node and cores of this process, and its batch job by the variables of its environment."""
     system = next((name for name, (number, _) in _SYSTEMS.items() if environment.get(number)), None)
     number, partition = ("", "") if system is None else _SYSTEMS[system]
     return Allocation(

@@ -126,10 +126,6 @@ def platform_options(settings: Config) -> dict[str, str]:
 def description_files(settings: Config, source: str) -> list[Path]:
     """The files that predicted costs depend on; none where costs are measured.
 
-    Args:
-        settings: of a run.
-        source: the configuration's file, for messages.
-
     Raises:
         HiosError: an option of the platform is not what it may be, or a file breaks its format.
     """

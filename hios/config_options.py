@@ -110,9 +110,7 @@ def options(values: Mapping[str, Any], *, without: str = "") -> str:
 
     ``{"window": 2, "stages_of": ["greedy"], "classifier": False}`` gives ``--window 2 --stages-of greedy``.
 
-    Args:
-        values: the settings; lists repeat the option, True is a flag, False and None leave it out.
-        without: a key to leave out.
+    Lists repeat the option, True is a flag, False and None leave it out. The key ``without`` is left out too.
     """
     words: list[str] = []
     for key, value in values.items():
@@ -131,9 +129,6 @@ def nested_values(entries: Iterable[str]) -> dict[str, Any]:
     """The lists and mappings among ``NAME=VALUE`` of ``--config``: Snakemake reads the values in them as text.
 
     ``["devices=[1, 2]", "seed=1"]`` gives ``{"devices": [1, 2]}``.
-
-    Args:
-        entries: as on the command line.
 
     Raises:
         HiosError: a value that is not YAML.

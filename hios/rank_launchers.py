@@ -17,10 +17,6 @@ TORCHRUN = "torchrun"
 def checked(settings: Config, source: str) -> Config:
     """The settings, if the schedules that they distribute are among those of the pipeline.
 
-    Args:
-        settings: of a run.
-        source: the configuration's file, for messages.
-
     Raises:
         HiosError: one line with file, field, what was found and what is allowed.
     """

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import doctest
 import inspect
 import os
+import re
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor, nn
 
 import hios
 from hios import CostsFile, Graph, HiosError, Run, Schedule
+from hios.formats.settings import Settings
 from hios.frontends.program import Program
 from tests.runtime.small import Branches
 
@@ -241,6 +245,18 @@ def test_docstrings(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     documented = inspect.getdoc(function) or ""
     if inspect.isfunction(function):
         assert all(parameter in documented for parameter in inspect.signature(function).parameters)
+
+
+def test_execute_documents_its_settings() -> None:
+    """The docstring names every setting of a session with its default."""
+    documented = inspect.getdoc(hios.execute) or ""
+    for field in msgspec.structs.fields(Settings):
+        if field.name != "devices":  # an argument of its own
+            _, name, text = documented.partition(f"``{field.name}`` (")
+            stated = re.match(r"`*(\([^)]*\)|[^)`:]+)", text)
+            assert name
+            assert stated
+            assert field.default is None or ast.literal_eval(stated[1]) == field.default
 
 
 def _snippet(document: str, heading: str) -> str:

@@ -105,6 +105,13 @@ class Checkout:
         jobs.pop("all", None)
         return jobs
 
+    def refusal(self, *arguments: str | Path, **environment: str) -> str:
+        """What a dry run prints that ends with an error, though not with a traceback."""
+        answer = self.snakemake("-n", *arguments, **environment)
+        assert answer.returncode != 0
+        assert "Traceback" not in answer.stdout
+        return answer.stdout
+
     def config(self, name: str = "other.yaml", **changes: Any) -> Path:
         """Write CONFIG with changes merged in; None takes a key out."""
         path = self.path / name
