@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,29 +15,20 @@ from torch import Tensor, nn
 
 import hios
 from hios import HiosWarning
-from hios.optimizing import optimize, preparation, race, schedule_candidates
+from hios.optimizing import candidates, optimize, preparation, race, schedule_candidates
 from hios.optimizing.cache_key import model_key
-from hios.optimizing.candidates import Candidate, itself, scheduled
+from hios.optimizing.candidates import Candidate, itself
 from hios.optimizing.choice_cache import ChoiceCache
 from hios.optimizing.optimized_module import OptimizedModule
 from hios.optimizing.report import Report
 from hios.tolerances import beyond
-from tests.optimizing.optimized_models import image, pretend_busy, require_equal
+from tests.optimizing.optimized_models import DEVICES, OWN, image, pretend_busy, require_equal, scheduled
 from tests.runtime.small import Branches
-
-#: The ways that need no other runtime, which take long to prepare.
-_OWN = ("eager", "schedule")
-DEVICES = min(2, len(os.sched_getaffinity(0)))
-
-
-def _scheduled(model: nn.Module, inputs: Any, cache: Path) -> OptimizedModule:
-    """A model that the engine runs, whatever is faster."""
-    return hios.optimize(model, inputs, algorithm="hios-lp", devices=DEVICES, budget_s=0.1, cache=cache, timeout_s=90.0)
 
 
 def _raced(cache: Path, **more: Any) -> OptimizedModule:
     """A model whose fastest way is chosen, with a budget that is enough however busy the machine is."""
-    keywords = {"devices": 1, "least_ms": 0.0, "way": _OWN, "budget_s": 3600.0, **more}
+    keywords = {"devices": 1, "least_ms": 0.0, "way": OWN, "budget_s": 3600.0, **more}
     return hios.optimize(Branches(), image(0), cache=cache, **keywords)
 
 
@@ -153,17 +143,17 @@ def test_a_second_call_measures_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     profile, measure = schedule_candidates.profile, race.Race.measure  # type: ignore[attr-defined] # what the module imported
     monkeypatch.setattr(schedule_candidates, "profile", lambda *a, **k: calls.append("profile") or profile(*a, **k))
     monkeypatch.setattr(race.Race, "measure", lambda self: calls.append("measure") or measure(self))
-    first = _scheduled(Branches(), image(0), tmp_path)
+    first = scheduled(Branches(), image(0), tmp_path)
     assert calls == ["profile", "measure"]
     assert not first.report.cached
     model = Branches()
-    second = _scheduled(model, image(5), tmp_path)
+    second = scheduled(model, image(5), tmp_path)
     assert calls == ["profile", "measure"]
     assert second.report.cached
     assert second.report.candidates == first.report.candidates
     assert "kept from an earlier call" in repr(second.report)
     require_equal(second, model, image(1))
-    _scheduled(Branches(), image(0, batch=2), tmp_path).close()
+    scheduled(Branches(), image(0, batch=2), tmp_path).close()
     assert calls == ["profile", "measure"] * 2
     first.close()
     second.close()
@@ -209,7 +199,7 @@ def test_busy_cores_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """What was measured beside other work comes with a warning, the report says so, and the choice is not kept."""
     pretend_busy(monkeypatch, 0.5)
     with pytest.warns(HiosWarning, match="keeps the cores 50% busy"):
-        fast = hios.optimize(Branches(), image(0), devices=1, cache=tmp_path, least_ms=0.0, way=_OWN)
+        fast = hios.optimize(Branches(), image(0), devices=1, cache=tmp_path, least_ms=0.0, way=OWN)
     fast.close()
     assert "other work kept the cores 50% busy" in repr(fast.report)
     assert list((tmp_path / "choices").rglob("*.json")) == []
@@ -229,7 +219,7 @@ def test_luck_in_choosing_does_not_count() -> None:
 def test_workers_outrun_the_model_with_any_threads(alone_ms: float, label: str) -> None:
     """Where the model with another number of threads is as fast as workers, it runs so, without them."""
     problem = hios.Problem(hios.Graph("one", (hios.Operator("a", "relu"),), ()), hios.Costs({"a": 1.0}, {}))
-    workers, alone = scheduled("workers", hios.schedule(problem, "sequential")), itself(1)
+    workers, alone = candidates.scheduled("workers", hios.schedule(problem, "sequential")), itself(1)
     decided = race.Race([itself(2), alone, workers], lambda _: [], [], 1e-4)
     decided.latencies = {
         itself(2).label: [90.0] * 36,
