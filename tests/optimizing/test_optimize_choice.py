@@ -32,6 +32,13 @@ def _raced(cache: Path, **more: Any) -> OptimizedModule:
     return hios.optimize(Branches(), image(0), cache=cache, **keywords)
 
 
+def _after(*rounds: tuple[Candidate, list[float]]) -> race.Race:
+    """A race after final rounds that took so many milliseconds."""
+    decided = race.Race([candidate for candidate, _ in rounds], lambda _: [], [], 1e-4)
+    decided.latencies = {candidate.label: times for candidate, times in rounds}
+    return decided
+
+
 class _Times:
     """A clock of the race by which every call of a way takes the time that is given for it, the first one included."""
 
@@ -70,13 +77,12 @@ def test_auto_takes_the_fastest(fastest: str, speedup: float, tmp_path: Path, mo
 def test_the_steadiest_of_equals_is_taken() -> None:
     """Among ways tied with the fastest, the one with the smallest 80th percentile is taken."""
     steady, unsteady = Candidate("steady", threads=2), Candidate("unsteady", threads=3)
-    decided = race.Race([itself(1), unsteady, steady], lambda _: [], [], 1e-4)
     pattern = [8.0, 16.0, 8.0, 16.0, 8.0, 8.0, 16.0, 8.0]
-    decided.latencies = {
-        itself(1).label: [12.0] * 48,
-        "unsteady": [value for value in pattern * 2 for _ in range(3)],
-        "steady": [value for value in [8.1, 8.2] * 8 for _ in range(3)],
-    }
+    decided = _after(
+        (itself(1), [12.0] * 48),
+        (unsteady, [value for value in pattern * 2 for _ in range(3)]),
+        (steady, [value for value in [8.1, 8.2] * 8 for _ in range(3)]),
+    )
     way, reason = decided.chosen()
     assert way is steady
     assert reason == "1.47 times as fast as the model itself, 1 thread"
@@ -208,9 +214,7 @@ def test_busy_cores_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_luck_in_choosing_does_not_count() -> None:
     """A way that seemed faster while rounds chose, and is not in those that check it, is not taken."""
     lucky = Candidate("lucky", threads=2)
-    decided = race.Race([itself(1), lucky], lambda _: [], [], 1e-4)
-    decided.latencies = {itself(1).label: [10.0] * 36, "lucky": [5.0, 10.0, 10.0] * 12}
-    way, reason = decided.chosen()
+    way, reason = _after((itself(1), [10.0] * 36), (lucky, [5.0, 10.0, 10.0] * 12)).chosen()
     assert way == itself(1)
     assert reason == "lucky was not faster by more than the measurement can tell"
 
@@ -220,13 +224,8 @@ def test_workers_outrun_the_model_with_any_threads(alone_ms: float, label: str) 
     """Where the model with another number of threads is as fast as workers, it runs so, without them."""
     problem = hios.Problem(hios.Graph("one", (hios.Operator("a", "relu"),), ()), hios.Costs({"a": 1.0}, {}))
     workers, alone = candidates.scheduled("workers", hios.schedule(problem, "sequential")), itself(1)
-    decided = race.Race([itself(2), alone, workers], lambda _: [], [], 1e-4)
-    decided.latencies = {
-        itself(2).label: [90.0] * 36,
-        alone.label: [alone_ms, alone_ms * 0.97, alone_ms] * 12,
-        "workers": [5.0] * 36,
-    }
-    way, reason = decided.chosen()
+    rounds_alone = (alone, [alone_ms, alone_ms * 0.97, alone_ms] * 12)
+    way, reason = _after((itself(2), [90.0] * 36), rounds_alone, (workers, [5.0] * 36)).chosen()
     assert way.label == label
     assert reason.endswith("times as fast as the model itself, 2 threads")
 
@@ -234,8 +233,7 @@ def test_workers_outrun_the_model_with_any_threads(alone_ms: float, label: str) 
 def test_reported_rounds_chose_nothing() -> None:
     """The numbers that are reported are those of rounds that neither chose nor checked."""
     taken = Candidate("taken", threads=2)
-    decided = race.Race([itself(1), taken], lambda _: [], [], 1e-4)
-    decided.latencies = {itself(1).label: [10.0] * 36, "taken": [5.0, 5.0, 8.0] * 12}
+    decided = _after((itself(1), [10.0] * 36), (taken, [5.0, 5.0, 8.0] * 12))
     way, reason = decided.chosen()
     assert way is taken
     assert reason == "1.25 times as fast as the model itself, 1 thread"
@@ -282,20 +280,3 @@ def test_a_choice_that_no_longer_holds_is_made_anew(tmp_path: Path, monkeypatch:
         assert fast.report.chosen == "sequential, 1 core"
         reports.append(fast.report)
     assert [report.cached for report in reports] == [False, True, False]
-
-
-@pytest.mark.parametrize(("own", "today", "holds"), [(1, 2, True), (2, 1, False), (1, 1, False)])
-def test_a_few_pairs_show_whether_a_choice_holds(
-    own: int, today: int, holds: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It holds if calls of what was chosen take less time than those of the model."""
-    clock = [0]
-    monkeypatch.setattr(race.time, "perf_counter_ns", lambda: clock[0])  # type: ignore[attr-defined] # what the module imported
-
-    def taking(nanoseconds: int) -> Callable[[], None]:
-        def call() -> None:
-            clock[0] += nanoseconds
-
-        return call
-
-    assert race.outruns(taking(own), taking(today), settle=False) is holds
