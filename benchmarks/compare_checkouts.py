@@ -28,7 +28,7 @@ from typing import Any
 
 #: Keys of artifacts that differ from run to run, or say which software and machine wrote them.
 _CHANGING = {"scheduling_time_s", "versions", "software", "created", "cpu_s", "allocation_time_s"}
-_CHANGING_TEXT = re.compile(r"(?<=scheduling time  )[\d.]+ \w+|[\d.]+ s(?= of processor time)")
+_CHANGING_TEXT = re.compile(r"(?<=scheduling time  )[\d.]+ \w+|[\d.]+ s(?= of processor time)|(?<=commit )[^<]+")
 _NETWORKS = {"squeezenet": "v100-sxm2", "googlenet": "a40", "inception_v3": "a100-pcie-40gb"}
 _ALGORITHM_OPTIONS = {"hios-opt": ["--moves", "2000", "--time-limit", "60"]}
 

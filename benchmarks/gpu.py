@@ -73,7 +73,7 @@ def _write(output: Path, rows: Sequence[dict[str, Any]]) -> None:
 def _executed(folder: Path) -> Iterator[dict[str, Any]]:
     """Rows of one network."""
     from hios.cli.files import execute, profile
-    from hios.runtime.session import Settings
+    from hios.formats.settings import Settings
 
     graph, costs = folder / "graph.json", folder / "costs.json"
     names = [name for name in ALGORITHMS if name not in TOO_LARGE.get(folder.name, ())]

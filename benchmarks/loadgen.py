@@ -30,7 +30,7 @@ from torch import Tensor
 from hios.defaults import TOLERANCE
 from hios.frontends.example_inputs import example_inputs
 from hios.serving.arrivals import Trace
-from hios.serving.load_generator import Repeat, Sample
+from hios.serving.load_generator import ReferenceSample, Repeat
 from hios.serving.scenario import Scenario
 from hios.serving.server import Server
 
@@ -105,7 +105,7 @@ def by_hios(server: Server, label: str, inputs: list[Tensor], duration_s: float,
     import numpy as np
 
     alone = server.infer(label, inputs)
-    samples = {label: [Sample(inputs, alone, alone)]}
+    samples = {label: [ReferenceSample(inputs, alone, alone)]}
     (tally,) = Repeat(server, trace, duration_s, samples, TOLERANCE).run().tallies
     if tally.failed or not tally.latencies_ms:
         raise SystemExit(

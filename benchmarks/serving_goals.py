@@ -44,7 +44,7 @@ from hios.serving.load_session import load
 from hios.serving.policies import AUTO, LEARNED_POLICIES, policies_of
 from hios.serving.result_table import calibration_table
 from hios.serving.scenario import Scenario
-from hios.serving.simulate import Choice, choose
+from hios.serving.simulate import ChosenPolicy, choose
 
 #: Baselines as their papers have them: one task at a time, and rounds that wait for a task of every model.
 PUBLISHED = ("sequential", "ios", "nimble", "opara", "hios-lp", "threads", "pos-strict")
@@ -78,7 +78,7 @@ def at(path: Path, factor: float, duration_s: float, seed: int) -> Scenario:
     return dataclasses.replace(scenario, file=file)
 
 
-def label(choice: Choice, scenario: Scenario) -> str:
+def label(choice: ChosenPolicy, scenario: Scenario) -> str:
     """A policy by name; under another launcher than the scenario's, "NAME, LAUNCHER"."""
     usual = choice.launcher == scenario.file.launcher or choice.policy in LEARNED_POLICIES
     return choice.policy if usual else f"{choice.policy}, {choice.launcher}"

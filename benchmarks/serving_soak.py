@@ -37,7 +37,7 @@ from hios.formats.calibration_file import CalibrationFile
 from hios.machine import OtherWork, private_bytes, usable_cores
 from hios.serving.arrivals import draw
 from hios.serving.calibration import calibrated
-from hios.serving.load_generator import Repeat, Sample
+from hios.serving.load_generator import ReferenceSample, Repeat
 from hios.serving.load_session import reference_samples
 from hios.serving.measures import Tally
 from hios.serving.scenario import Scenario
@@ -51,7 +51,7 @@ KILLED_IN_S, KILLED_AT_S, MOST_AWAY_S = 30.0, 3.0, 120.0
 #: Time between two looks at the memory in the first minute, and afterwards.
 LOOKS_S = (5.0, 30.0)
 
-Samples = Mapping[str, Sequence[Sample]]
+Samples = Mapping[str, Sequence[ReferenceSample]]
 
 
 class Memory:

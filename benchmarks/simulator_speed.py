@@ -1,10 +1,10 @@
-"""Time of a million simulated block runs, by the compiled simulator and by the reference.
+"""Time of a million simulated block runs, by the simulator compiled and as it is.
 
     python benchmarks/simulator_speed.py [RUNS]
 
 Three models with the blocks of Inception-v3, ResNet-50 and SqueezeNet at 30, 60 and 120 tasks a second (TOP, table II)
 under the policy top, every block a combined block of its own, at 0.8 of the capacity of one lane. Times of blocks are
-made up: the simulation takes as long whatever they are. The reference simulates a tenth.
+made up: the simulation takes as long whatever they are. Without numba a tenth is simulated.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import time
 from array import array
 
 from hios.serving.arrivals import Trace
-from hios.serving.event_kernel import carried_out
 from hios.serving.pipeline import Pipeline, QueueRules
-from hios.serving.simulator import Simulation
+from hios.serving.stepping import Simulation
 
 #: Blocks and tasks a second.
 MODELS = ((13, 30.0), (5, 60.0), (12, 120.0))
@@ -43,15 +42,14 @@ def main(runs: str = "1000000") -> None:
     times = tuple(((0.0,), (LOAD / PER_SECOND,)) for _ in combined)
     pipeline = Pipeline(1, tuple(blocks for blocks, _ in MODELS), combined, times, times, "all")
     queues = [QueueRules(256) for _ in MODELS]
-    carried_out(pipeline, queues, tasks(1.0), 1.0)  # compiles
-    for name, share in (("compiled", 1.0), ("reference", 0.1)):
+    Simulation(pipeline, queues, tasks(1.0), 1.0, compiled=True).run()
+    for name, share in (("compiled", 1.0), ("plain Python", 0.1)):
         duration_s = int(runs) * share / PER_SECOND
         trace = tasks(duration_s)
         began = time.process_time()
-        if name == "compiled":
-            done = int(carried_out(pipeline, queues, trace, duration_s)[1].numbers[2])
-        else:
-            done = len(Simulation(pipeline, queues, trace, duration_s).run().runs)
+        simulation = Simulation(pipeline, queues, trace, duration_s, compiled=name == "compiled")
+        simulation.run_to(duration_s)
+        done = simulation.runs
         took = time.process_time() - began
         print(f"{name}: {done} block runs in {took:.2f} s of processor time, {took / done * 1e6:.2f} s for a million")
 

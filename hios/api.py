@@ -288,7 +288,7 @@ def execute(
         ``runs`` (36) measured and ``warmup`` (3) other runs of each, ``tolerance`` (1e-4) of outputs, ``seed`` (0),
         ``timeout_s`` (120) of a run, ``baselines`` (``("eager",)``), ``platform`` (``"cpu"``), ``virtual`` (False),
         ``cores_per_device`` (as in the costs of the schedules), ``other_hardware`` (False: schedules whose costs were
-        measured on other hardware are refused); see `hios.runtime.session.Settings`.
+        measured on other hardware are refused); see `hios.formats.settings.Settings`.
 
     Returns
     -------
@@ -310,9 +310,9 @@ def execute(
     >>> run = hios.execute(graph, weights, schedules, program=program)  # doctest: +SKIP
     >>> {result.label: result.speedup for result in run.results}  # doctest: +SKIP
     """
+    from hios.formats.settings import Settings
     from hios.frontends.program import Program
     from hios.progress import on_terminals_only
-    from hios.runtime.session import Settings
     from hios.runtime.session import execute as run
 
     labeled = _labeled("execute", schedules)

@@ -18,7 +18,8 @@ from hios import artifacts, platforms
 from hios.artifacts import Json
 from hios.errors import HiosError
 from hios.formats.base import Record
-from hios.formats.config_file import AUTO_DEVICES, Config, ModelEntry, Scalar
+from hios.formats.config_file import AUTO_DEVICES, Config, ModelEntry
+from hios.formats.settings import Scalar
 from hios.models import RUNTIMES, Model, files, model
 from hios.schedulers import find
 from hios.schedulers.algorithm_registry import AUTO

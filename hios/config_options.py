@@ -13,7 +13,8 @@ import yaml
 
 from hios.config import platform_options, predicts
 from hios.errors import HiosError, shown
-from hios.formats.config_file import Config, ModelEntry, Scalar
+from hios.formats.config_file import Config, ModelEntry
+from hios.formats.settings import Scalar
 from hios.yaml_file import plain
 
 #: More seconds than any profile takes, as JSON has no infinity.

@@ -10,9 +10,6 @@ from __future__ import annotations
 TOLERANCE = 1e-4
 #: Longest time of one run, in seconds.
 TIMEOUT_S = 120.0
-#: Measured runs of each competitor, and warm-up runs.
-RUNS = 36
-WARMUP = 3
 #: Seed of weights, inputs, and the order of competitors.
 SEED = 0
 #: Minimum number of measurements of each operator and stage.

@@ -152,8 +152,8 @@ def _tree(text: bytes, module: str) -> ast.Module | None:
     """The code of a module, without what changes nothing: docstrings, and which algorithms and platforms there are."""
     tree = parsed(text)
     for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-            del node.body[0]
+        if isinstance(node, _DOCUMENTED):
+            node.body = [statement for statement in node.body if not _is_text(statement)]
         elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             node.body = [ast.Pass()]
     if tree is not None and module == _PLATFORMS:
@@ -162,6 +162,11 @@ def _tree(text: bytes, module: str) -> ast.Module | None:
         registered = _registered()
         tree.body = [node for node in tree.body if not _lists_algorithms(node, registered)]
     return tree
+
+
+def _is_text(node: ast.stmt) -> bool:
+    """Whether a statement is a docstring, or the text under a field."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _registered() -> set[str]:

@@ -7,12 +7,9 @@ tests/test_schemas.py fails while a file is not what this makes of its class.
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 from collections import Counter
-from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
@@ -21,7 +18,7 @@ import yaml
 from msgspec import inspect as types
 
 from hios.formats.archive_file import ArchiveFile
-from hios.formats.base import END, Record
+from hios.formats.base import END, meanings
 from hios.formats.calibration_file import CalibrationFile
 from hios.formats.config_file import Config
 from hios.formats.convolutions_file import ConvolutionsFile
@@ -188,8 +185,8 @@ class _Schema:
 
     def _object(self, kind: types.StructType) -> dict[str, Any]:
         fields = sorted(kind.fields, key=lambda field: field.name != "format_version")
-        meanings = {name: text for cls in reversed(kind.cls.__mro__) for name, text in _meanings(cls).items()}
-        properties = {field.encode_name: self._property(field, meanings.get(field.name)) for field in fields}
+        texts = meanings(kind.cls)
+        properties = {field.encode_name: self._property(field, texts.get(field.name)) for field in fields}
         required = [field.encode_name for field in kind.fields if field.required]
         text = " ".join((inspect.getdoc(kind.cls) or "").partition("\n\nExamples:")[0].split())
         extra = getattr(kind.cls, "schema_extra", {})
@@ -211,20 +208,6 @@ class _Schema:
         elif self._defaults and field.default_factory is not msgspec.NODEFAULT:
             rule["default"] = msgspec.to_builtins(field.default_factory())
         return rule
-
-
-@cache
-def _meanings(cls: type) -> dict[str, str]:
-    """The text under each field of a class, without its base classes."""
-    if not issubclass(cls, Record) or cls is Record:
-        return {}
-    body = cast(ast.ClassDef, ast.parse(inspect.getsource(cls)).body[0]).body
-    return {
-        field.target.id: " ".join(text.value.value.split())
-        for field, text in pairwise(body)
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
-    }
 
 
 _TYPE_ORDER = ["array", "object", "integer", "number", "string", "boolean", "null"]

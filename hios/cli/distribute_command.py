@@ -10,7 +10,7 @@ import click
 
 from hios.cli.options import (
     PATH,
-    check_measuring,
+    check_settings,
     cores_per_device_option,
     executing_option,
     measuring_options,
@@ -19,6 +19,7 @@ from hios.cli.options import (
     refuse_overwriting,
     trust_option,
 )
+from hios.formats.settings import Measuring, Settings
 from hios.models import RUNTIMES
 from hios.platforms import require_options
 
@@ -61,7 +62,7 @@ def command(
     A launcher starts this command on every rank with the same arguments, for example: torchrun --nproc-per-node 2 -m
     hios distribute graph.json weights.safetensors schedule.json --transport gloo --output run.json
     """
-    check_measuring(settings)
+    check_settings(Measuring, settings)
     require_options(settings["platform"], {}, cores_per_device=settings["cores_per_device"])
     refuse_overwriting([graph, weights, program, *schedules], [output])
     if transport == "mpi":
@@ -71,7 +72,6 @@ def command(
     from hios.runtime.distributed.distributed_session import Job
     from hios.runtime.distributed.distributed_session import distribute as run
     from hios.runtime.run_table import latency_table
-    from hios.runtime.session import Settings
 
     began = time.monotonic()
     # The devices are the ranks, whose number is known once they are connected.

@@ -11,7 +11,7 @@ import click
 from hios.cli import files
 from hios.cli.options import (
     PATH,
-    check_measuring,
+    check_settings,
     cores_per_device_option,
     executing_option,
     measuring_options,
@@ -21,6 +21,7 @@ from hios.cli.options import (
     trust_option,
     virtual_option,
 )
+from hios.formats.settings import Measuring, Settings
 from hios.models import RUNTIMES
 from hios.platforms import require_options
 
@@ -48,8 +49,8 @@ from hios.platforms import require_options
     type=click.Choice(list(RUNTIMES)),
     default=("eager",),
     show_default=True,
-    help="Also run the program in this runtime, with the cores of one device and with those of all; may be given "
-    "more than once. Eager PyTorch always takes part, as the reference for outputs.",
+    help="Also run the program in this runtime, with the cores of one device and with those of all; may be given more "
+    "than once. Eager PyTorch always takes part, as the reference for outputs.",
 )
 @click.option("--traces", type=PATH, help="Folder for a Chrome/Perfetto trace of every schedule.")
 @click.option(
@@ -77,13 +78,12 @@ def command(
     """Run SCHEDULES of GRAPH on real devices, taking turns in one session, and time them."""
     from hios.schedule import Schedule
 
-    check_measuring(settings)
+    check_settings(Measuring, settings)
     require_options(settings["platform"], {}, cores_per_device=settings["cores_per_device"])
     refuse_overwriting([graph, weights, program, *schedules], [output, auto])
     if devices is None:
         devices = max(Schedule.read(path).devices for path in schedules)
     from hios.runtime.run_table import latency_table
-    from hios.runtime.session import Settings
 
     began = time.monotonic()
     run = files.execute(

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import click
 
-from hios import defaults
 from hios.cli import files
-from hios.cli.options import check_seed, output_option, refuse_overwriting, trust_option
+from hios.cli.options import check_settings, output_option, refuse_overwriting, settings_options, trust_option
 from hios.errors import HiosError
-from hios.formats.config_file import Scalar
+from hios.formats.settings import Measuring, Scalar
 
 
 @click.command("export")
@@ -36,7 +35,7 @@ from hios.formats.config_file import Scalar
     "need --trust too), or the value of an .onnx input that is a single integer, such as sr=16000. May be given more "
     "than once.",
 )
-@click.option("--seed", type=int, default=defaults.SEED, show_default=True, help="Seed of random weights.")
+@settings_options(Measuring, "seed", texts={"seed": "Seed of random weights."})
 @trust_option
 def command(
     model: str,
@@ -63,7 +62,7 @@ def command(
     given: dict[str, Scalar] = {name: value for name, value in sizes.items() if value is not None}
     if classifier:
         given["classifier"] = True
-    check_seed(seed)
+    check_settings(Measuring, {"seed": seed})
     refuse_overwriting([Path(model)], [output])
     options = parsed_options(more, given)
     click.echo(

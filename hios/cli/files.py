@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from hios.formats.costs_file import CostsFile
     from hios.formats.partition_file import PartitionFile
     from hios.formats.run_file import Run
-    from hios.optimizing.partition import PartitionSettings
-    from hios.runtime.session import Settings
+    from hios.formats.settings import PartitionSettings, Settings
     from hios.serving.scenario import Scenario
 
 

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hios.cli.options import PATH, check_comparing, output_option, refuse_overwriting, serving_options, trust_option
-from hios.defaults import TIMEOUT_S, TOLERANCE
+from hios.cli.options import (
+    PATH,
+    check_settings,
+    output_option,
+    refuse_overwriting,
+    serving_options,
+    settings_options,
+    trust_option,
+)
+from hios.formats.settings import Measuring
 
 if TYPE_CHECKING:
     from hios.serving.scenario import Scenario
@@ -41,14 +49,14 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Let lanes share cores if there are too few. Only for trying things out, as times then mean little.",
 )
-@click.option("--tolerance", type=float, default=TOLERANCE, show_default=True, help="Allowed difference of outputs.")
-@click.option(
-    "--timeout",
+@settings_options(
+    Measuring,
+    "tolerance",
     "timeout_s",
-    type=float,
-    default=TIMEOUT_S,
-    show_default=True,
-    help="Longest time of one run of a block, in seconds; a lane that takes longer is started again.",
+    texts={
+        "tolerance": "Allowed difference of outputs.",
+        "timeout_s": "Longest time of one run of a block, in seconds; a lane that takes longer is started again.",
+    },
 )
 @trust_option
 def command(
@@ -72,7 +80,7 @@ def command(
     from hios.cli.files import scenario_of
     from hios.errors import warn
 
-    check_comparing(tolerance, timeout_s)
+    check_settings(Measuring, {"tolerance": tolerance, "timeout_s": timeout_s})
     refuse_overwriting([scenario, calibration], [output, trace, metrics])
     for path in (output, trace, metrics):
         if path is not None:

@@ -5,18 +5,125 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
+import msgspec
 from click.core import ParameterSource
+from msgspec import inspect as types
 
-from hios.defaults import PROFILE_BUDGET_S, REPEATS, RUNS, SEED, TIMEOUT_S, TOLERANCE, WARMUP
 from hios.errors import HiosError
+from hios.formats.base import Record, meanings
+from hios.formats.settings import Measuring, Profile, Settings
 from hios.platforms import PLATFORMS, executable
 
 PATH = click.Path(path_type=Path)
 
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class _SettingOption(click.Option):
+    """An option made from a field of settings, whose text is looked up when help is shown."""
+
+    def __init__(self, *arguments: Any, settings: type[Record], **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._settings = settings
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Names and help of the option."""
+        if self.help is None:
+            self.help = meanings(self._settings)[self.name or ""]
+        return super().get_help_record(ctx)
+
+
+def settings_options(
+    settings: type[Record],
+    *names: str,
+    texts: Mapping[str, str] | None = None,
+    spelled: Mapping[str, str] | None = None,
+    ranges: bool = False,
+) -> _Decorator:
+    """Options made from fields of settings: name, type, default, and the text under the field as help.
+
+    Args:
+        settings: the class that states the fields.
+        *names: of the fields; all of the class if none is given.
+        texts: help by field, in place of the texts under them.
+        spelled: options by field, where they are not called as the field is.
+        ranges: whether click refuses what breaks the limits of a field; if not, `check_settings` has to.
+    """
+    fields = {field.name: field for field in _fields(settings)}
+    options = []
+    for name in names or fields:
+        kind, several = _kind(fields[name].type)
+        option = (spelled or {}).get(name, f"--{name.removesuffix('_s').replace('_', '-')}")
+        more: dict[str, Any] = {"is_flag": True} if isinstance(kind, types.BoolType) else {"multiple": several}
+        if "multiple" in more:
+            default = fields[name].default
+            stated = {} if default in (None, msgspec.NODEFAULT) else {"default": default, "show_default": True}
+            more |= {"type": _click_type(kind, ranges=ranges), **stated}
+        text = (texts or {}).get(name)
+        options.append(click.option(option, name, cls=_SettingOption, settings=settings, help=text, **more))
+    return lambda command: _with_options(command, options)
+
+
+def check_settings(settings: type[Record], given: Mapping[str, Any]) -> None:
+    """Refuse values beyond the limits of settings.
+
+    Args:
+        settings: the class that states the limits.
+        given: values by the names of its fields.
+
+    Raises:
+        HiosError: one line with option, what was found and what is allowed.
+    """
+    for field in _fields(settings):
+        if field.name not in given:
+            continue
+        value, (kind, _) = given[field.name], _kind(field.type)
+        more, least, most = kind.gt, kind.ge, kind.le
+        within = value <= most if most is not None else value < math.inf  # which NaN is not
+        if within and (more is None or value > more) and (least is None or value >= least):
+            continue
+        unit = " seconds" if field.name.endswith("_s") else ""
+        finite = ", finite" if isinstance(kind, types.FloatType) else ""
+        allowed = f"at least {least}{unit}{finite}" if more is None else f"more than {more}{unit}{finite}"
+        if most is not None:
+            allowed = f"{least} to {most}"
+        found = f"{value:g}" if isinstance(field.type, types.UnionType) else value  # an amount may be a whole number
+        option = field.name.removesuffix("_s").replace("_", "-")
+        raise HiosError(f"--{option}: found {found}; allowed: {allowed}")
+
+
+def _fields(settings: type[Record]) -> tuple[types.Field, ...]:
+    return cast("types.StructType", types.type_info(settings)).fields
+
+
+def _kind(declared: types.Type) -> tuple[Any, bool]:
+    """What a value of a field is, and whether the field has several."""
+    if isinstance(declared, types.Metadata):
+        return _kind(declared.type)
+    if isinstance(declared, types.VarTupleType):
+        return _kind(declared.item_type)[0], True
+    if isinstance(declared, types.UnionType):  # with None where it may be left out; or a number, whole or not
+        return [kind for kind in declared.types if not isinstance(kind, types.NoneType)][-1], False
+    return declared, False
+
+
+def _click_type(kind: Any, *, ranges: bool) -> click.ParamType[Any]:
+    if isinstance(kind, types.IntType):
+        return click.IntRange(kind.ge, kind.le) if ranges else click.INT
+    if isinstance(kind, types.FloatType):
+        least = kind.ge if kind.gt is None else kind.gt
+        return click.FloatRange(least, kind.le, min_open=kind.gt is not None) if ranges else click.FLOAT
+    return click.STRING
+
+
+def _with_options(command: Callable[..., Any], options: Sequence[_Decorator]) -> Callable[..., Any]:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
 
 devices_option = click.option("--devices", type=int, default=1, show_default=True, help="Number of devices.")
 
@@ -70,51 +177,13 @@ def given_own(platform: str, options: Mapping[str, str | None]) -> dict[str, str
     return given
 
 
-virtual_option = click.option(
-    "--virtual",
-    is_flag=True,
-    help="Let several devices share a core or GPU if there are too few. Only for trying things out, as times then mean "
-    "little.",
-)
-cores_per_device_option = click.option(
-    "--cores-per-device",
-    type=int,
-    help="Platform cpu: number of cores of each device, used by threads inside each operator; default: 1, or the "
-    "number that the costs of the schedules were measured with.",
-)
-other_hardware_option = click.option(
-    "--other-hardware",
-    is_flag=True,
-    help="Run schedules whose costs were measured on another processor or other GPUs, which is refused otherwise; "
-    "run.json states it.",
-)
+virtual_option = settings_options(Settings, "virtual")
+cores_per_device_option = settings_options(Settings, "cores_per_device")
+other_hardware_option = settings_options(Settings, "other_hardware")
+measuring_options = settings_options(Measuring)
 trust_option = click.option(
     "--trust", is_flag=True, help="Load a .pt2 file even if loading it can run code; only if you trust who made it."
 )
-
-_MEASURING = (
-    click.option("--runs", type=int, default=RUNS, show_default=True, help="Timed runs of each competitor."),
-    click.option("--warmup", type=int, default=WARMUP, show_default=True, help="Untimed runs before the timed ones."),
-    click.option(
-        "--tolerance",
-        type=float,
-        default=TOLERANCE,
-        show_default=True,
-        help="Allowed difference of outputs, absolute plus relative.",
-    ),
-    click.option(
-        "--seed", type=int, default=SEED, show_default=True, help="Seed of the inputs and of the order of runs."
-    ),
-    click.option(
-        "--timeout",
-        "timeout_s",
-        type=float,
-        default=TIMEOUT_S,
-        show_default=True,
-        help="Longest time of one run, in seconds.",
-    ),
-)
-
 
 partition_option = click.option(
     "--partition",
@@ -178,11 +247,6 @@ def output_option(what: str) -> _Decorator:
     return click.option("--output", type=PATH, required=True, help=f"{what} to write.")
 
 
-def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """How competitors are measured; `check_measuring` checks what is given."""
-    return _with_options(command, _MEASURING)
-
-
 def costs_options(budget_help: str) -> _Decorator:
     """How costs are measured; `check_costs_options` checks what is given.
 
@@ -190,14 +254,7 @@ def costs_options(budget_help: str) -> _Decorator:
         budget_help: what the time limit of the command is for.
     """
     options = (
-        click.option(
-            "--repeats",
-            type=int,
-            default=REPEATS,
-            show_default=True,
-            help="Minimum number of measurements of each operator and stage.",
-        ),
-        click.option("--budget", type=float, default=PROFILE_BUDGET_S, show_default=True, help=budget_help),
+        settings_options(Profile, "repeats", "budget", texts={"budget": budget_help}),
         click.option(
             "--cache",
             type=PATH,
@@ -215,10 +272,7 @@ def check_costs_options(repeats: int, budget: float, cache: Path | None, no_cach
     Raises:
         HiosError: one line with option, what was found and what is allowed.
     """
-    if repeats < 1:
-        raise HiosError(f"--repeats: found {repeats}; allowed: at least 1")
-    if not 0 <= budget < math.inf:
-        raise HiosError(f"--budget: found {budget:g}; allowed: at least 0, finite")
+    check_settings(Profile, {"repeats": repeats, "budget": budget})
     if no_cache and cache is not None:
         raise HiosError(f"--no-cache: found with --cache {cache}; allowed: one of them")
 
@@ -236,47 +290,6 @@ def serving_options(*more_launchers: str) -> _Decorator:
         "scenario states.",
     )
     return lambda command: _with_options(command, (launcher, *_SERVING))
-
-
-def _with_options(command: Callable[..., Any], options: Sequence[_Decorator]) -> Callable[..., Any]:
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def check_measuring(settings: Mapping[str, Any]) -> None:
-    """Refuse what `measuring_options` cannot be.
-
-    Raises:
-        HiosError: one line with option, what was found and what is allowed.
-    """
-    for name, least in (("runs", 1), ("warmup", 0)):
-        if settings[name] < least:
-            raise HiosError(f"--{name}: found {settings[name]}; allowed: at least {least}")
-    check_comparing(settings["tolerance"], settings["timeout_s"])
-    check_seed(settings["seed"])
-
-
-def check_comparing(tolerance: float, timeout_s: float) -> None:
-    """Refuse what the tolerance of outputs and the time limit of a run cannot be.
-
-    Raises:
-        HiosError: one line with option, what was found and what is allowed.
-    """
-    if not 0 < tolerance < math.inf:
-        raise HiosError(f"--tolerance: found {tolerance}; allowed: more than 0, finite")
-    if not 0 < timeout_s < math.inf:
-        raise HiosError(f"--timeout: found {timeout_s}; allowed: more than 0 seconds, finite")
-
-
-def check_seed(seed: int) -> None:
-    """Refuse a seed that random generators do not take.
-
-    Raises:
-        HiosError: one line with option, what was found and what is allowed.
-    """
-    if not 0 <= seed < 2**63:
-        raise HiosError(f"--seed: found {seed}; allowed: 0 to {2**63 - 1}")
 
 
 def refuse_overwriting(inputs: Iterable[Path | None], outputs: Iterable[Path | None]) -> None:

@@ -11,22 +11,21 @@ from hios.cli import files
 from hios.cli.options import (
     PATH,
     check_costs_options,
-    check_measuring,
+    check_settings,
     costs_options,
     measuring_options,
     output_option,
     refuse_overwriting,
-    virtual_option,
+    settings_options,
 )
+from hios.formats.settings import Measuring, PartitionSettings
 
 
 @click.command("partition")
 @click.argument("graph", type=PATH)
 @click.argument("weights", type=PATH)
 @output_option("partition.json")
-@click.option("--algorithm", default="hios-lp", show_default=True, help="Algorithm for several devices.")
-@click.option("--cores", type=int, help="Number of cores to divide; default: all usable physical cores.")
-@virtual_option
+@settings_options(PartitionSettings, "algorithm", "cores", "virtual")
 @costs_options("Seconds for measuring the costs of each partition.")
 @measuring_options
 def command(
@@ -38,10 +37,9 @@ def command(
     predicted from costs measured on such devices; the promising ones then run in turns. Put the result into
     config.yaml as devices and cores_per_device.
     """
-    check_measuring(settings)
+    check_settings(Measuring, settings)
     check_costs_options(settings["repeats"], budget, cache, no_cache)
     refuse_overwriting([graph, weights], [output])
-    from hios.optimizing.partition import PartitionSettings
     from hios.profiling.measurement_cache import default_folder
 
     folder = None if no_cache else cache or default_folder()

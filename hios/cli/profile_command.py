@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from hios import defaults
 from hios.cli import files
 from hios.cli.options import (
     PATH,
@@ -24,9 +23,11 @@ from hios.cli.options import (
     partitioned,
     platform_option,
     refuse_overwriting,
+    settings_options,
     virtual_option,
 )
 from hios.errors import HiosError
+from hios.formats.settings import Profile
 from hios.platforms import PLATFORMS, require_options
 
 if TYPE_CHECKING:
@@ -59,19 +60,15 @@ _MEASURING = (
     "Seconds for repeating measurements until medians are known to within 2 %, and for measuring stages; stages that "
     "no time is left for are estimated by the contention model."
 )
-@click.option(
-    "--widths",
-    type=int,
-    multiple=True,
-    help="Platform cpu: also measure operators, and convolutions of one value merged into one, on this many devices at "
-    "once. Schedules may then run what gains from it on several devices. May be given more than once.",
-)
-@click.option(
-    "--stages-of",
-    multiple=True,
-    default=defaults.STAGES_OF,
-    show_default=True,
-    help="Measure the stages that this algorithm asks for; may be given more than once.",
+@settings_options(
+    Profile,
+    "widths",
+    "stages_of",
+    texts={
+        "widths": "Platform cpu: also measure operators, and convolutions of one value merged into one, on this many "
+        "devices at once. Schedules may then run what gains from it on several devices. May be given more than once.",
+        "stages_of": "Measure the stages that this algorithm asks for; may be given more than once.",
+    },
 )
 @click.pass_context
 def command(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, cast
 
 from msgspec import Meta, Struct
 
@@ -29,6 +31,27 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 def doc(text: str) -> Meta:
     """What an entry of a list or mapping means, or a type that several fields share: its description in the schema."""
     return Meta(description=text)
+
+
+def meanings(cls: type) -> dict[str, str]:
+    """The text under each field of a `Record`, those of its base classes included."""
+    return {name: text for kind in reversed(cls.__mro__) for name, text in _own_meanings(kind).items()}
+
+
+@cache
+def _own_meanings(cls: type) -> dict[str, str]:
+    if not issubclass(cls, Record) or cls is Record:
+        return {}
+    import ast  # neither is needed where files are read and written
+    import inspect
+
+    body = cast("ast.ClassDef", ast.parse(inspect.getsource(cls)).body[0]).body
+    return {
+        field.target.id: " ".join(text.value.value.split())
+        for field, text in pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }
 
 
 #: End of a pattern that no line break may follow; ``$`` alone allows one in Python, though not in ECMAScript.

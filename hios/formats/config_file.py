@@ -13,7 +13,6 @@ from hios.formats.base import (
     END,
     MOST_SUB_BLOCKS,
     AboveZero,
-    Amount,
     Count,
     DeviceCount,
     Distinct,
@@ -25,6 +24,7 @@ from hios.formats.base import (
     Text,
     doc,
 )
+from hios.formats.settings import Execute, Profile, Scalar, Seed
 
 #: A label becomes part of file names.
 Label = Annotated[
@@ -46,22 +46,9 @@ ModelLabel = Annotated[
         }
     ),
 ]
-Scalar = bool | int | float | str
 #: Keyword arguments of a function that builds a network.
 ModelOptions = Mapping[str, Scalar]
 _Layers = Annotated[int, Meta(ge=3)]
-Runtime = Literal[
-    "eager",
-    "compile",
-    "onnxruntime",
-    "openvino",
-    "cudagraph",
-    "compile-reduce-overhead",
-    "compile-max-autotune",
-    "tensorrt",
-]
-
-
 #: An argument of a command, which must not be taken for an option.
 _Argument = Annotated[str, Meta(pattern="^[^-]")]
 
@@ -98,48 +85,6 @@ class ModelEntry(Record, frozen=True):
     """What counts as one operator; if left out, what the network declares, else conv-relu."""
     trusted: OrAbsent[bool] = None
     """Whether to load a .pt2 file even if loading it can run code. Set it only if you trust who made it."""
-
-
-class Profile(Record, frozen=True):
-    """How costs are measured."""
-
-    stages_of: Several[Annotated[Text, doc("Name of an algorithm (`hios algorithms`).")]] = defaults.STAGES_OF
-    """Algorithms whose stages are measured; at least one, without duplicates."""
-    repeats: Positive = defaults.REPEATS
-    """Minimum number of measurements of each operator and stage."""
-    budget: Amount = defaults.PROFILE_BUDGET_S
-    """Seconds for repeating measurements until medians are certain, and for measuring stages; the time of stages that
-    are not reached is estimated by the contention model."""
-    widths: Distinct[Annotated[int, Meta(ge=2), doc("Number of devices.")]] = ()
-    """Also measure operators, and merged convolutions of one input, on these numbers of devices at once; each at most
-    the largest of `devices`, without duplicates. Platform cpu only."""
-    cache: bool | Text = True
-    """Whether to reuse and save measurements across runs and networks; or the folder to cache them in."""
-
-
-class Execute(Record, frozen=True):
-    """How schedules are run."""
-
-    runs: Positive = defaults.RUNS
-    """Timed runs of each competitor."""
-    warmup: Count = defaults.WARMUP
-    """Untimed runs before the timed ones."""
-    tolerance: AboveZero = defaults.TOLERANCE
-    """Allowed difference from the outputs of eager PyTorch, absolute plus relative."""
-    baselines: Several[
-        Annotated[
-            Runtime,
-            doc(
-                "Eager PyTorch, torch.compile, ONNX Runtime or OpenVINO. On GPUs neither ONNX Runtime nor OpenVINO,"
-                " but also PyTorch in a CUDA graph, torch.compile in its modes reduce-overhead and max-autotune, "
-                "and TensorRT."
-            ),
-        ]
-    ] = ("eager",)
-    """Runtimes that also run the whole network, with the cores of one device and with those of all devices; without
-    duplicates. Eager PyTorch always takes part."""
-    other_hardware: bool = False
-    """Whether schedules may run on other hardware than was profiled, which is refused otherwise; the results say so."""
 
 
 class Distribute(Record, frozen=True):
@@ -426,7 +371,7 @@ class Config(Record, frozen=True, kw_only=True):
     distribute: Distribute = field(default_factory=Distribute)
     serving: Serving = field(default_factory=Serving)
     study: Study = field(default_factory=Study)
-    seed: Annotated[int, Meta(ge=0, le=9223372036854775807)] = defaults.SEED
+    seed: Seed = defaults.SEED
     """Seed of weights, inputs and randomized algorithms that are not given a seed of their own."""
     results: Annotated[str, Meta(pattern="^(?!-)[^{}<>*]*[^{}<>*/]$")] = "results"
     """Folder for everything that is written. Its name must not begin with a dash, contain braces, angle brackets or

@@ -10,19 +10,17 @@ import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from torch import Tensor
 
-from hios import cpu_topology, defaults
+from hios import cpu_topology
 from hios.costs import Costs
 from hios.errors import PlatformError
 from hios.formats.partition_file import Partition, PartitionFile
-from hios.formats.schedule_file import Parameter
+from hios.formats.settings import PartitionSettings
 from hios.frontends.example_inputs import example_inputs
 from hios.graph import Graph
 from hios.machine import busy_share, processor
@@ -40,39 +38,6 @@ from hios.schedulers import schedule
 from hios.statistics import best
 from hios.tolerances import compared
 from hios.versions import versions
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionSettings:
-    """How partitions are predicted and measured.
-
-    Args:
-        algorithm: schedules for several devices; one device runs the sequential schedule.
-        parameters: of the algorithm.
-        cores: how many are divided; None for the physical cores that this process may use.
-        repeats: minimum number of measurements of each operator and stage.
-        budget_s: seconds for measuring the costs of each partition.
-        cache: folder of measurements; None measures everything.
-        runs: measured runs of each promising partition.
-        warmup: runs before them.
-        tolerance: allowed difference of outputs from those of one device, absolute plus relative.
-        seed: of the input and of the order of runs.
-        timeout_s: longest time of one run.
-        virtual: whether devices may share cores where there are fewer than ``cores``.
-    """
-
-    algorithm: str = "hios-lp"
-    parameters: Mapping[str, Parameter] = field(default_factory=dict)
-    cores: int | None = None
-    repeats: int = defaults.REPEATS
-    budget_s: float = defaults.PROFILE_BUDGET_S
-    cache: Path | None = None
-    runs: int = defaults.RUNS
-    warmup: int = defaults.WARMUP
-    tolerance: float = defaults.TOLERANCE
-    seed: int = defaults.SEED
-    timeout_s: float = defaults.TIMEOUT_S
-    virtual: bool = False
 
 
 def partition(graph: Graph, weights: Mapping[str, Tensor], settings: PartitionSettings) -> PartitionFile:

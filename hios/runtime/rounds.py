@@ -16,7 +16,7 @@ from hios.progress import bar
 from hios.runtime.competitors import ScheduleEntry
 
 if TYPE_CHECKING:
-    from hios.runtime.session import Settings
+    from hios.formats.settings import Settings
 
 
 class TurnOutcome(NamedTuple):

@@ -15,9 +15,10 @@ import msgspec
 from safetensors.torch import save
 from torch import Tensor
 
-from hios import defaults, platforms
+from hios import platforms
 from hios.errors import PlatformError
 from hios.formats.run_file import Run, RunPlatform
+from hios.formats.settings import Settings
 from hios.frontends.example_inputs import example_inputs
 from hios.frontends.program import Program
 from hios.graph import Graph
@@ -50,39 +51,6 @@ if TYPE_CHECKING:
 
 #: Longest time for a runtime to compile a model.
 _COMPILE_TIMEOUT_S = 1800.0
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How to measure.
-
-    Args:
-        devices: devices of the session; schedules may use fewer.
-        runs: measured runs of each competitor.
-        warmup: warm-up runs of each competitor.
-        tolerance: allowed difference from the reference, absolute plus relative.
-        seed: seed of the input and of the order of the competitors.
-        timeout_s: longest time of one run.
-        baselines: runtimes that also run the model itself, by their names in ``RUNTIMES``. If there is a program, the
-            reference for outputs always takes part: eager PyTorch, or ONNX Runtime for an ONNX file.
-        platform: one of ``PLATFORMS``.
-        virtual: whether devices may share cores or GPUs.
-        cores_per_device: cores of each device, if devices are cores; if None, as in the schedules, or 1 if they do not
-            state it.
-        other_hardware: whether schedules may run on other hardware than their costs were measured on.
-    """
-
-    devices: int
-    runs: int = defaults.RUNS
-    warmup: int = defaults.WARMUP
-    tolerance: float = defaults.TOLERANCE
-    seed: int = defaults.SEED
-    timeout_s: float = defaults.TIMEOUT_S
-    baselines: tuple[str, ...] = ("eager",)
-    platform: str = "cpu"
-    virtual: bool = False
-    cores_per_device: int | None = None
-    other_hardware: bool = False
 
 
 class Execution(NamedTuple):

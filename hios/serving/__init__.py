@@ -9,9 +9,10 @@ stage_times      times of stages on lanes or a GPU
 pipeline         what a policy runs: combined blocks with their times, lanes and queues
 top_pipeline     combined blocks (TOP): their stages, by IOS or by GPG, and times, each computed once
 policies         a pipeline for every policy, by name
-simulator        the reference: a discrete-event simulator in plain Python
-event_kernel     the same simulator compiled by numba, equal event by event
-stepping         either of them in steps, between which combined blocks can change
+rules            what may start now and what is next, simulated or for real
+event_kernel     a pipeline event by event, as plain Python or compiled by numba
+simulator        what a simulation records, and what that amounts to
+stepping         a simulation, which may stop on the way and go on with other combined blocks
 launcher         a learned launcher and its training (Algorithm 1 of TOP)
 calibration      measured constants: factors, overheads, co-run by pair of models, jitter
 jobs             what config.yaml says about serving, and the files of the pipeline's jobs

@@ -12,13 +12,11 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from torch import Tensor
 
 from hios.errors import HiosError
-
-Overflow = Literal["reject", "drop-oldest"]
+from hios.serving.pipeline import QueueRules
 
 
 class QueueFullError(HiosError):
@@ -78,22 +76,12 @@ class Counts:
 class Admission:
     """The queue of one model. Any thread may put requests in; one takes them out.
 
-    Args:
-        model: label.
-        limit: requests that may wait.
-        overflow: what is dropped where it is full: the request that comes, or the oldest one.
-        deadline_s: how long after its arrival a request may still wait; None if for ever.
-        due_s: how long after its arrival a request is due.
-
     Attributes:
         patient: whether requests may wait for as long as it takes, in spite of the deadline.
     """
 
-    def __init__(
-        self, model: str, limit: int, overflow: Overflow, deadline_s: float | None, due_s: float = 0.0
-    ) -> None:
-        self._due_s = due_s
-        self._model, self._limit, self._overflow, self._deadline_s = model, limit, overflow, deadline_s
+    def __init__(self, model: str, rules: QueueRules) -> None:
+        self._model, self.rules = model, rules
         self.patient = False
         self._waiting: deque[Task] = deque()
         self._lock = threading.Lock()
@@ -114,8 +102,8 @@ class Admission:
             if self._closed:
                 raise HiosError(f"model {self._model}: not taken: {self._closed}")
             self._counts.offered += 1
-            full = len(self._waiting) >= self._limit
-            dropped = None if not full else task if self._overflow == "reject" else self._waiting.popleft()
+            full = len(self._waiting) >= self.rules.capacity
+            dropped = None if not full else self._waiting.popleft() if self.rules.drop_oldest else task
             if dropped is not task:
                 self._note()
                 self._waiting.append(task)
@@ -124,7 +112,7 @@ class Admission:
         if dropped is not None and dropped.answer.set_running_or_notify_cancel():
             dropped.answer.set_exception(
                 QueueFullError(
-                    f"model {self._model}: the queue is full, {self._limit} requests wait; send fewer, or later"
+                    f"model {self._model}: the queue is full, {self.rules.capacity} requests wait; send fewer, or later"
                 )
             )
 
@@ -156,24 +144,25 @@ class Admission:
         with self._lock:
             if not self._waiting:
                 return math.inf, 0
-            return self._waiting[0].arrived_s + self._due_s, self._waiting[0].number
+            return self._waiting[0].arrived_s + self.rules.due_s, self._waiting[0].number
 
     def expire(self, now_s: float) -> float | None:
         """Expire requests whose deadline has passed; returns the next deadline, or None."""
-        if self._deadline_s is None or self.patient:
+        deadline_s = self.rules.deadline_s
+        if deadline_s == math.inf or self.patient:
             return None
         gone = []
         with self._lock:
-            while self._waiting and self._waiting[0].arrived_s + self._deadline_s <= now_s:
+            while self._waiting and self._waiting[0].arrived_s + deadline_s <= now_s:
                 self._note()
                 gone.append(self._waiting.popleft())
             self._counts.expired += len(gone)
-            following = self._waiting[0].arrived_s + self._deadline_s if self._waiting else None
+            following = self._waiting[0].arrived_s + deadline_s if self._waiting else None
         for task in gone:
             if task.answer.set_running_or_notify_cancel():
                 task.answer.set_exception(
                     DeadlineError(
-                        f"model {self._model}: the deadline passed after {self._deadline_s * 1e3:g} ms in the queue"
+                        f"model {self._model}: the deadline passed after {deadline_s * 1e3:g} ms in the queue"
                     )
                 )
         return following

@@ -119,11 +119,7 @@ class BlockValues:
 
 
 class FreeSlots:
-    """Which slots are free.
-
-    Args:
-        values: of all models.
-    """
+    """Which slots are free."""
 
     def __init__(self, values: Mapping[str, BlockValues]) -> None:
         self._free = {slots.number: list(range(len(slots.offsets))) for own in values.values() for slots in own.slots}

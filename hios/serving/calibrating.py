@@ -33,7 +33,7 @@ from hios.formats.scenario_file import Overheads
 from hios.frontends.example_inputs import example_inputs
 from hios.platforms.cpu.cpu_platform import describe
 from hios.serving.calibration import calibrated
-from hios.serving.instances import Run
+from hios.serving.instances import LiveRun
 from hios.serving.lane import Answer
 from hios.serving.policies import policy
 from hios.serving.scenario import Scenario
@@ -58,7 +58,7 @@ class _Watch:
     times_ms: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     recording: bool = False
 
-    def add(self, lane: int, run: Run, places: tuple[int, ...], answer: Answer) -> None:
+    def add(self, lane: int, run: LiveRun, places: tuple[int, ...], answer: Answer) -> None:
         """Record a run of a lane; called by the server."""
         if self.recording:
             (model, _), *_ = (run.members[place] for place in places)
@@ -175,7 +175,6 @@ class _Round:
     """What is measured within a few seconds, in which the machine's speed hardly changes; milliseconds.
 
     Attributes:
-        times: of runs of each model alone on a lane.
         pairs: of runs of a model while another runs, by both.
         latencies: of tasks one at a time, by policy and model.
     """

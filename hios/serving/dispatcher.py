@@ -14,11 +14,12 @@ from hios.errors import HiosError
 from hios.platforms.buffers import copy_alone
 from hios.serving.admission import Admission, Task, TaskFailedError
 from hios.serving.block_values import FreeSlots
-from hios.serving.instances import Instances, Run
+from hios.serving.event_kernel import first_tick
+from hios.serving.instances import Instances, LiveRun
 from hios.serving.lane import Answer, Lane, LaneEvent
-from hios.serving.pipeline import Pipeline
+from hios.serving.pipeline import Pipeline, QueueRules
+from hios.serving.rules import shared_lanes
 from hios.serving.run_programs import RunPrograms
-from hios.serving.simulator import first_tick
 from hios.workers.arena import Arena
 from hios.workers.ring import Bell
 from hios.workers.worker import reason
@@ -38,7 +39,6 @@ class Dispatcher:
         pipeline: combined blocks, and how they run.
         programs: of the pipeline.
         queues: by number of the model.
-        intervals_s: by number of the model, time between two ticks of the launcher; 0: as soon as there is room.
         lanes: to run on; where the pipeline has threads on all lanes, the worker that has them comes last.
         arena: where values lie.
         bell: rung for everything that the thread has to look at.
@@ -51,12 +51,11 @@ class Dispatcher:
         pipeline: Pipeline,
         programs: RunPrograms,
         queues: Sequence[Admission],
-        intervals_s: Sequence[float],
         lanes: Sequence[Lane],
         arena: Arena,
         bell: Bell,
         timeout_s: float,
-        watch: Callable[[int, Run, tuple[int, ...], Answer], None] | None = None,
+        watch: Callable[[int, LiveRun, tuple[int, ...], Answer], None] | None = None,
     ) -> None:
         self._pipeline, self._programs, self._queues, self._lanes = pipeline, programs, queues, lanes
         self._arena, self.bell, self._timeout_s, self._watch = arena, bell, timeout_s, watch
@@ -75,14 +74,15 @@ class Dispatcher:
             for slots in (*own.inputs, *own.outputs)
         }
         self._events: deque[LaneEvent] = deque()
-        self._changes: deque[tuple[Pipeline, list[float]]] = deque()
+        self._changes: deque[tuple[Pipeline, Sequence[QueueRules]]] = deque()
         self._up: set[int] = set()
-        self._runs: dict[int, Run] = {}
+        self._runs: dict[int, LiveRun] = {}
         #: Numbers of runs on several lanes of which one has died; the others are to stop waiting for its values.
         self._given_up: set[int] = set()
         #: Tasks that have left their queues and are not answered yet, with the numbers of their models.
         self._taken: dict[Task, int] = {}
-        self._intervals_s = list(intervals_s)
+        #: By model, time between two ticks of its launcher, seconds; 0: as soon as there is room.
+        self._intervals_s = [queue.rules.interval_s for queue in queues]
         self._began_s = time.perf_counter()
         self._ticks = [self._began_s] * len(queues)
         #: By model, whether a tick of its launcher waits for room for a task; with a limit of tasks in flight.
@@ -102,13 +102,13 @@ class Dispatcher:
         self._events.append(event)
         self.bell.ring()
 
-    def change(self, pipeline: Pipeline, intervals_s: Sequence[float]) -> None:
+    def change(self, pipeline: Pipeline, queues: Sequence[QueueRules]) -> None:
         """Switch to other combined blocks, whose programs lanes have, and other intervals; called from other threads.
 
         Runs that have started end as they would have. Each launcher begins with the first multiple of its new interval
-        from then on.
+        from then on. Nothing else of the queues may differ.
         """
-        self._changes.append((pipeline, list(intervals_s)))
+        self._changes.append((pipeline, queues))
         self.bell.ring()
 
     def stop(self, *, drain: bool) -> None:
@@ -240,7 +240,8 @@ class Dispatcher:
 
     def _take_changes(self, now: float) -> None:
         while self._changes:
-            self._pipeline, self._intervals_s = self._changes.popleft()
+            self._pipeline, queues = self._changes.popleft()
+            self._intervals_s = [rules.interval_s for rules in queues]
             self._instances.change(self._pipeline)
             passed = now - self._began_s
             self._ticks = [
@@ -274,17 +275,17 @@ class Dispatcher:
             if any(block == 0 for _, block in run.members):  # the others leave no room for tasks in queues
                 self._launch_all(now)
 
-    def _takes_all(self, run: Run, idle: int, due: int) -> bool:
+    def _takes_all(self, run: LiveRun, idle: int, due: int) -> bool:
         """Whether a run takes all lanes: they are idle, it gains by that, and not too much else could run on them."""
         pipeline = self._pipeline
         if not 1 < pipeline.lanes == idle == pipeline.most_lanes(run.combined, run.present):
             return False
-        if pipeline.take == "shared" and pipeline.shared_lanes(run.combined, run.present, idle, due) < idle:
+        if pipeline.take == "shared" and shared_lanes(pipeline.lanes, idle, due, pipeline.crowd) < idle:
             return False
         _, workers = self._programs.together(run.members)
         return self._up.issuperset(workers)
 
-    def _send(self, run: Run, lane: int, *, together: bool) -> None:
+    def _send(self, run: LiveRun, lane: int, *, together: bool) -> None:
         """Send the orders of a run: to all lanes, or to one, block by block."""
         stated = self._programs.slots_of(run.members)
         for place, slots in stated:
@@ -341,7 +342,7 @@ class Dispatcher:
             del run.orders[lane]
             self._finish_if_over(run, now)
 
-    def _finish_if_over(self, run: Run, now: float) -> None:
+    def _finish_if_over(self, run: LiveRun, now: float) -> None:
         if run.orders:
             return
         del self._runs[run.number]
@@ -355,7 +356,7 @@ class Dispatcher:
         for model, task, why in ended:
             self._answer(model, task, why)
 
-    def _end_waiting(self, run: Run) -> None:
+    def _end_waiting(self, run: LiveRun) -> None:
         """Lower the abort flag after the last run that was given up.
 
         Until then a lane may be inside an operator, and wait for a value of such a run afterwards. No other run on

@@ -1,130 +1,118 @@
-"""The simulator compiled by numba: the same runs and the same ends of tasks as the reference, to the last bit.
+"""A pipeline event by event: plain functions over rows of numbers, which numba compiles where there is much to do.
 
-The functions have the names of those of ``simulator.Simulation`` and do the same, on arrays. Imported only where it
-runs: numba is not light.
+The rows are lists, or arrays for the compiled functions; both give the same, to the last bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import hashlib
+import importlib.util
+import math
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from pathlib import Path
+from types import FunctionType
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
-from numba import njit
-
 from hios.formats.base import MOST_SUB_BLOCKS
+from hios.serving import rules as rules_module
 from hios.serving.arrivals import Trace
 from hios.serving.pipeline import Pipeline, QueueRules
-from hios.serving.simulator import (
-    COMPLETED,
-    DROPPED,
-    EXPIRED,
-    IN_FLIGHT,
-    OFFERED,
-    WAITING,
-    BlockRun,
-    Record,
-    first_tick,
+from hios.serving.rules import (
+    KERNELS,
+    Rules,
+    could_start,
+    has_room,
+    kernel,
+    rank,
+    ready,
+    rules_of,
+    shared_lanes,
 )
 
-#: An array; the conventions below tell its type.
-Array: TypeAlias = Any
+#: What becomes of a task.
+OFFERED, WAITING, IN_FLIGHT, COMPLETED, DROPPED, EXPIRED = range(6)
+
+#: A list or an array of numbers.
+Row: TypeAlias = Any
 
 #: Whole numbers of a state: the lanes that are idle, the next task, the runs that started, those that were promoted,
 #: the tasks in flight.
-_IDLE, _NEXT, _RUNS, _PROMOTED, _IN_FLIGHT = range(5)
+_IDLE, _NEXT, RUNS, PROMOTED, _IN_FLIGHT = range(5)
 #: Of a run that goes on: its number, lanes, instances, and its combined block by its number in the present pipeline; -1
 #: as number where there is none.
-_NUMBER, _LANES, _COUNT, _COMBINED = range(4)
+_NUMBER, _LANES, _COUNT, _COMBINED, _WORDS = range(5)
 #: Ways to take lanes.
 _TAKE = {"all": 0, "one": 1, "shared": 2}
 _ALL, _SHARED = _TAKE["all"], _TAKE["shared"]
 
 
 class Given(NamedTuple):
-    """What does not change. W models, B blocks of all models, C combined blocks, m sub-blocks of all, n tasks."""
+    """What does not change. W models, B blocks of all models, C combined blocks, n tasks."""
 
-    task_times: Array  # (n,) float
-    task_models: Array  # (n,) int
-    first_task: Array  # (W,) int: where the queue of a model begins in State.queue
-    capacity: Array  # (W,) int
-    drop_oldest: Array  # (W,) bool
-    deadline: Array  # (W,) float
-    interval: Array  # (W,) float
-    due: Array  # (W,) float
-    first_block: Array  # (W,) int: number of the model's first block among all
-    last: Array  # (B,) bool: whether it is the last of its model
-    first_member: Array  # (C + 1,) int: where the sub-blocks of a combined block begin in member
-    member: Array  # (m,) int: number of the block among all
-    first_time: Array  # (C,) int: where the times of a combined block begin in times
-    times: Array  # float: by combined block, present sub-blocks and lanes
-    widest: Array  # int: by combined block and present sub-blocks, the most lanes that a run takes
+    rules: Rules
+    task_times: Row  # (n,) float
+    task_models: Row  # (n,) int
+    first_task: Row  # (W,) int: where the queue of a model begins in SimulationState.queue
+    capacity: Row  # (W,) int
+    drop_oldest: Row  # (W,) int
+    deadline: Row  # (W,) float
+    interval: Row  # (W,) float
+    due: Row  # (W,) float
+    first_time: Row  # (C,) int: where the times of a combined block begin in times
+    times: Row  # float: by combined block, present sub-blocks and lanes
+    widest: Row  # int: by combined block and present sub-blocks, the most lanes that a run takes
     lanes: int
     take: int
-    left: Array  # (B,) float: time that a task has left before a block; 0 where that does not count
     crowd: int
-    strict: bool
-    several: bool
-    slots: int
-    in_flight: int  # 0: no limit
+    most: int  # sub-blocks of the largest combined block, also of those that may follow
     max_wait: float
     duration: float
-    beside: Array  # (C, C) float; (0, 0) where runs do not slow each other down
-    jitter: Array  # (k,) float; [1] for none
+    beside: Row  # (C * C,) float; empty where runs do not slow each other down
+    jitter: Row  # (k,) float; [1] for none
 
 
-class State(NamedTuple):
-    """What changes."""
+class SimulationState(NamedTuple):
+    """What changes. The sub-blocks of a run that goes on are `Given.most` places of ``going_task`` and so on."""
 
-    numbers: Array  # (5,) int: _IDLE and the following
-    clock: Array  # (2,) float: the time, and the integral of the variance
-    queue: Array  # (n,) int: tasks of every model's queue, one model after another
-    head: Array  # (W,) int
-    tail: Array  # (W,) int
-    ticks: Array  # (W,) int: number of the next tick
-    due_tick: Array  # (W,) bool
-    present: Array  # (W,) int
-    slot_task: Array  # (B, slots) int
-    slot_since: Array  # (B, slots) float
-    slot_head: Array  # (B,) int
-    slot_count: Array  # (B,) int
-    running: Array  # (B,) bool
-    able: Array  # (m,) bool
-    going: Array  # (lanes, 4) int: _NUMBER and the following
-    going_finish: Array  # (lanes,) float: infinite where there is none
-    going_task: Array  # (lanes, most sub-blocks) int
-    going_block: Array  # (lanes, most sub-blocks) int: number of the block among all
-    task_state: Array  # (n,) int
-    task_finish: Array  # (n,) float
-    task_launch: Array  # (n,) float
-    queued: Array  # (W,) float
-    present_s: Array  # (W,) float
-    runs: Array  # (most runs, 3) int: combined block, present sub-blocks, lanes
-    run_times: Array  # (most runs, 2) float: start, finish
-
-
-def _compiled(function: Any) -> Any:
-    """Compile, and keep the result on disk where there is a place for it.
-
-    Without reference counts (``_nrt``), which would take most of the time: these functions make no arrays, and those in
-    a tuple are counted at every use.
-    """
-    options: dict[str, Any] = {"nogil": True, "_nrt": False}
-    try:
-        return njit(cache=True, **options)(function)
-    except RuntimeError:  # neither this folder nor a cache folder of the user can be written
-        return njit(**options)(function)
+    numbers: Row  # (5,) int: _IDLE and the following
+    clock: Row  # (2,) float: the time, and the integral of the variance
+    queue: Row  # (n,) int: tasks of every model's queue, one model after another
+    head: Row  # (W,) int
+    tail: Row  # (W,) int
+    ticks: Row  # (W,) int: number of the next tick
+    due_tick: Row  # (W,) int: whether a tick waits for room for a task; with a limit of tasks in flight
+    present: Row  # (W,) int
+    slot_task: Row  # (B * slots,) int
+    slot_since: Row  # (B * slots,) float
+    slot_head: Row  # (B,) int
+    held: Row  # (B,) int: instances that wait
+    oldest: Row  # (B,) int: the first of them
+    since: Row  # (B,) float: since when that has waited
+    running: Row  # (B,) int
+    going: Row  # (lanes * 4,) int: _NUMBER and the following
+    going_finish: Row  # (lanes,) float: infinite where there is none
+    going_task: Row  # (lanes * most,) int
+    going_block: Row  # (lanes * most,) int: number of the block among all
+    task_state: Row  # (n,) int
+    task_finish: Row  # (n,) float
+    task_launch: Row  # (n,) float
+    queued: Row  # (W,) float
+    present_s: Row  # (W,) float
+    runs: Row  # (most runs * 3,) int: combined block, present sub-blocks, lanes
+    run_times: Row  # (most runs * 2,) float: start, finish
 
 
-@_compiled
-def _end(given: Given, state: State, task: int, how: int) -> None:
+@kernel
+def _end(given: Given, state: SimulationState, task: int, how: int) -> None:
     state.task_state[task] = how
     state.task_finish[task] = state.clock[0]
     state.present[given.task_models[task]] -= 1
 
 
-@_compiled
-def _advance(given: Given, state: State, now: float) -> None:
+@kernel
+def _advance(given: Given, state: SimulationState, now: float) -> None:
     passed = now - state.clock[0]
     models = len(state.head)
     mean = 0.0
@@ -141,11 +129,11 @@ def _advance(given: Given, state: State, now: float) -> None:
     state.clock[0] = now
 
 
-@_compiled
-def _next_moment(given: Given, state: State) -> float:
-    now = np.inf
-    for place in range(given.lanes):
-        now = min(now, state.going_finish[place])
+@kernel
+def _next_moment(given: Given, state: SimulationState) -> float:
+    now = math.inf
+    for finish in state.going_finish:
+        now = min(now, finish)
     if state.numbers[_NEXT] < len(given.task_times):
         now = min(now, given.task_times[state.numbers[_NEXT]])
     for model in range(len(state.head)):
@@ -156,8 +144,8 @@ def _next_moment(given: Given, state: State) -> float:
     return now
 
 
-@_compiled
-def _arrive(given: Given, state: State, task: int) -> None:
+@kernel
+def _arrive(given: Given, state: SimulationState, task: int) -> None:
     model = given.task_models[task]
     state.present[model] += 1
     if state.tail[model] - state.head[model] == given.capacity[model]:
@@ -171,48 +159,53 @@ def _arrive(given: Given, state: State, task: int) -> None:
     state.tail[model] += 1
 
 
-@_compiled
-def _put(given: Given, state: State, block: int, task: int) -> None:
-    place = (state.slot_head[block] + state.slot_count[block]) % given.slots
-    state.slot_task[block, place] = task
-    state.slot_since[block, place] = state.clock[0]
-    state.slot_count[block] += 1
+@kernel
+def _put(given: Given, state: SimulationState, block: int, task: int) -> None:
+    slots = given.rules.slots
+    place = block * slots + (state.slot_head[block] + state.held[block]) % slots
+    state.slot_task[place] = task
+    state.slot_since[place] = state.clock[0]
+    if state.held[block] == 0:
+        state.oldest[block], state.since[block] = task, state.clock[0]
+    state.held[block] += 1
 
 
-@_compiled
-def _can_launch(given: Given, state: State, model: int) -> bool:
-    if given.in_flight > 0 and state.numbers[_IN_FLIGHT] >= given.in_flight:
-        return False
-    return bool(state.head[model] < state.tail[model] and state.slot_count[given.first_block[model]] < given.slots)
+@kernel
+def _taken(given: Given, state: SimulationState, block: int) -> int:
+    """The first instance that waits for a block, which then waits no more."""
+    slots = given.rules.slots
+    task = state.oldest[block]
+    state.slot_head[block] = (state.slot_head[block] + 1) % slots
+    state.held[block] -= 1
+    if state.held[block] > 0:
+        place = block * slots + state.slot_head[block]
+        state.oldest[block], state.since[block] = state.slot_task[place], state.slot_since[place]
+    return task
 
 
-@_compiled
-def _launch(given: Given, state: State, model: int) -> None:
+@kernel
+def _launch(given: Given, state: SimulationState, model: int) -> None:
     task = state.queue[state.head[model]]
     state.head[model] += 1
     state.numbers[_IN_FLIGHT] += 1
-    state.due_tick[model] = False
+    state.due_tick[model] = 0
     state.task_state[task] = IN_FLIGHT
     state.task_launch[task] = state.clock[0]
-    _put(given, state, given.first_block[model], task)
+    _put(given, state, given.rules.first_block[model], task)
 
 
-@_compiled
-def _could_start(given: Given, state: State, model: int) -> bool:
-    block = given.first_block[model]
-    if given.in_flight == 0 or given.strict or state.slot_count[block] > 0 or state.running[block]:
-        return False
-    if state.head[model] == state.tail[model]:
-        return False
-    return bool(given.last[block] or state.slot_count[block + 1] < given.slots)
-
-
-@_compiled
-def _launch_first(given: Given, state: State, beyond: bool) -> bool:
-    chosen, earliest, oldest = -1, np.inf, -1
+@kernel
+def _launch_first(given: Given, state: SimulationState, beyond: bool) -> bool:
+    """Launch the task that is due first of those that have room, or could start ``beyond`` it; whether there is one."""
+    chosen, earliest, oldest = -1, math.inf, -1
     for model in range(len(state.head)):
-        able = _could_start(given, state, model) if beyond else _can_launch(given, state, model)
-        if able and (given.interval[model] == 0 or state.due_tick[model]):
+        if state.head[model] == state.tail[model] or not (given.interval[model] == 0 or state.due_tick[model]):
+            continue
+        if beyond:
+            able = could_start(given.rules, state.held, state.running, model)
+        else:
+            able = has_room(given.rules, state.held, state.numbers[_IN_FLIGHT], model)
+        if able:
             task = state.queue[state.head[model]]
             due = given.task_times[task] + given.due[model]
             if chosen < 0 or due < earliest or (due == earliest and task < oldest):
@@ -222,138 +215,113 @@ def _launch_first(given: Given, state: State, beyond: bool) -> bool:
     return chosen >= 0
 
 
-@_compiled
-def _launch_all(given: Given, state: State) -> None:
-    while _launch_first(given, state, False):
-        pass
-
-
-@_compiled
-def _finish(given: Given, state: State, place: int) -> None:
-    state.numbers[_IDLE] += state.going[place, _LANES]
-    state.going[place, _NUMBER] = -1
-    state.going_finish[place] = np.inf
-    for number in range(state.going[place, _COUNT]):
-        block, task = state.going_block[place, number], state.going_task[place, number]
-        state.running[block] = False
-        if given.last[block]:
+@kernel
+def _finish(given: Given, state: SimulationState, place: int) -> None:
+    """End a run: every instance goes to the next block of its model, or its task is complete."""
+    run = place * _WORDS
+    state.numbers[_IDLE] += state.going[run + _LANES]
+    state.going[run + _NUMBER] = -1
+    state.going_finish[place] = math.inf
+    for member in range(place * given.most, place * given.most + state.going[run + _COUNT]):
+        block, task = state.going_block[member], state.going_task[member]
+        state.running[block] = 0
+        if given.rules.last[block] > 0:
             state.numbers[_IN_FLIGHT] -= 1
             _end(given, state, task, COMPLETED)
         else:
             _put(given, state, block + 1, task)
 
 
-@_compiled
-def _next(given: Given, state: State) -> Any:
+@kernel
+def _next(given: Given, state: SimulationState) -> tuple[int, int, int]:
     """The combined block to run, its sub-blocks that are present, and how many combined blocks could run.
 
-    ``Simulation._ready``, ``_age`` and ``_next`` in one.
+    The one with the least rank, except that what has waited too long goes first of all (D3).
     """
-    member, last, slots, first_member = given.member, given.last, given.slots, given.first_member
-    held, running, able, slot_head = state.slot_count, state.running, state.able, state.slot_head
-    slot_task, slot_since = state.slot_task, state.slot_since
-    now, max_wait, nothing = state.clock[0], given.max_wait, np.int64(len(given.task_times))
-    due, best, late = 0, -1, -1
-    best_present, late_present, best_ratio = 0, 0, 0.0
-    best_left, best_oldest, best_since, late_oldest, late_since = np.inf, nothing, np.inf, nothing, np.inf
-    for combined in range(len(first_member) - 1):
-        first, end = first_member[combined], first_member[combined + 1]
-        present, count, oldest, since, left = 0, 0, nothing, np.inf, np.inf
-        for place in range(end - 1, first - 1, -1):
-            block = member[place]
-            able[place] = False
-            if held[block] == 0 or running[block]:
-                continue
-            follows = place + 1 < end and member[place + 1] == block + 1 and able[place + 1]
-            if last[block] or held[block + 1] < slots or follows:
-                able[place] = True
-                present |= 1 << (place - first)
-                count += 1
-                oldest = min(oldest, slot_task[block, slot_head[block]])
-                since = min(since, slot_since[block, slot_head[block]])
-                left = min(left, given.left[block])
-        if count == 0 or (given.strict and count < end - first):
+    due, best, best_present, late, late_present = 0, -1, 0, -1, 0
+    nothing = (math.inf, math.inf, math.inf, math.inf)
+    best_rank = late_rank = nothing
+    for combined in range(len(given.first_time)):
+        present = ready(given.rules, state.held, state.running, combined)
+        if present == 0:
             continue
         due += 1
-        ratio = count / (end - first)
-        older = oldest < best_oldest or (oldest == best_oldest and since < best_since)
-        sooner = left < best_left or (left == best_left and older)
-        if best < 0 or ratio > best_ratio or (ratio == best_ratio and sooner):
-            best, best_present, best_ratio, best_left = combined, present, ratio, left
-            best_oldest, best_since = oldest, since
-        older = oldest < late_oldest or (oldest == late_oldest and since < late_since)
-        if now - since > max_wait and (late < 0 or older):
-            late, late_present, late_oldest, late_since = combined, present, oldest, since
+        own = rank(given.rules, state.oldest, state.since, combined, present)
+        if best < 0 or own < best_rank:
+            best, best_present, best_rank = combined, present, own
+        if state.clock[0] - own[3] > given.max_wait and (late < 0 or own[2:] < late_rank[2:]):
+            late, late_present, late_rank = combined, present, own
     if late >= 0:
-        state.numbers[_PROMOTED] += late != best
+        state.numbers[PROMOTED] += late != best
         return late, late_present, due
     return best, best_present, due
 
 
-@_compiled
-def _stretch(given: Given, state: State, combined: int, run: int) -> float:
+@kernel
+def _stretch(given: Given, state: SimulationState, combined: int, run: int) -> float:
+    """How many times as long a run takes as alone and without jitter."""
     factor = 1.0
-    if len(given.beside):
-        for place in range(given.lanes):
-            if state.going[place, _NUMBER] >= 0:
-                factor += given.beside[combined, state.going[place, _COMBINED]] - 1.0
+    if len(given.beside) > 0:
+        for place in range(0, given.lanes * _WORDS, _WORDS):
+            if state.going[place + _NUMBER] >= 0:
+                other = state.going[place + _COMBINED]
+                factor += given.beside[combined * len(given.first_time) + other] - 1.0
     return factor * given.jitter[run % len(given.jitter)]
 
 
-@_compiled
-def _start(given: Given, state: State, combined: int, present: int, due: int) -> None:
+@kernel
+def _start(given: Given, state: SimulationState, combined: int, present: int, due: int) -> None:
+    """Start a run: it takes lanes, and the instances leave their slots."""
     lanes = given.widest[given.first_time[combined] // given.lanes + present]
     if given.take == _SHARED:
-        idle = state.numbers[_IDLE]
-        lanes = min(lanes, idle, max(1, idle * given.crowd // due))
+        lanes = shared_lanes(lanes, state.numbers[_IDLE], due, given.crowd)
     place = 0
-    while state.going[place, _NUMBER] >= 0:
+    while state.going[place * _WORDS + _NUMBER] >= 0:
         place += 1
-    first, count = given.first_member[combined], 0
-    for number in range(given.first_member[combined + 1] - first):
+    first, count = given.rules.first_member[combined], 0
+    for number in range(given.rules.first_member[combined + 1] - first):
         if present >> number & 1:
-            block = given.member[first + number]
-            state.going_block[place, count] = block
-            state.going_task[place, count] = state.slot_task[block, state.slot_head[block]]
+            block = given.rules.member[first + number]
+            state.going_block[place * given.most + count] = block
+            state.going_task[place * given.most + count] = _taken(given, state, block)
+            state.running[block] = not given.rules.several
             count += 1
-            state.slot_head[block] = (state.slot_head[block] + 1) % given.slots
-            state.slot_count[block] -= 1
-            state.running[block] = not given.several
-    run = state.numbers[_RUNS]
+    run, going = state.numbers[RUNS], place * _WORDS
     time = given.times[given.first_time[combined] + present * given.lanes + lanes - 1]
     finish = state.clock[0] + time * _stretch(given, state, combined, run)
-    state.going[place, _NUMBER], state.going[place, _LANES] = run, lanes
-    state.going[place, _COUNT], state.going[place, _COMBINED] = count, combined
+    state.going[going + _NUMBER], state.going[going + _LANES] = run, lanes
+    state.going[going + _COUNT], state.going[going + _COMBINED] = count, combined
     state.going_finish[place] = finish
-    state.runs[run, 0], state.runs[run, 1], state.runs[run, 2] = combined, present, lanes
-    state.run_times[run, 0], state.run_times[run, 1] = state.clock[0], finish
-    state.numbers[_RUNS] += 1
+    state.runs[3 * run], state.runs[3 * run + 1], state.runs[3 * run + 2] = combined, present, lanes
+    state.run_times[2 * run], state.run_times[2 * run + 1] = state.clock[0], finish
+    state.numbers[RUNS] += 1
     state.numbers[_IDLE] -= lanes
 
 
-@_compiled
-def start_all(given: Given, state: State) -> None:
-    """Start runs until no lane is idle or no instance is waiting."""
+@kernel
+def start_all(given: Given, state: SimulationState) -> None:
+    """Launch tasks as long as there is room, and start runs until no lane is idle or no instance is waiting."""
     while True:
-        _launch_all(given, state)
+        while _launch_first(given, state, False):
+            pass
         idle = state.numbers[_IDLE]
         if idle == 0 or (given.take == _ALL and idle < given.lanes):
             return
         combined, present, due = _next(given, state)
         if due > 0:
             _start(given, state, combined, present, due)
-        elif not _launch_first(given, state, True):
+        elif not _launch_first(given, state, True):  # tasks in flight wait for each other, and a lane is idle
             return
 
 
-@_compiled
-def _finish_due(given: Given, state: State, now: float) -> None:
+@kernel
+def _finish_due(given: Given, state: SimulationState, now: float) -> None:
     """End the runs that are over, in the order in which they started."""
     while True:
         chosen = -1
         for place in range(given.lanes):
             if state.going_finish[place] == now and (
-                chosen < 0 or state.going[place, _NUMBER] < state.going[chosen, _NUMBER]
+                chosen < 0 or state.going[place * _WORDS + _NUMBER] < state.going[chosen * _WORDS + _NUMBER]
             ):
                 chosen = place
         if chosen < 0:
@@ -361,199 +329,226 @@ def _finish_due(given: Given, state: State, now: float) -> None:
         _finish(given, state, chosen)
 
 
-@_compiled
-def run_to_end(given: Given, state: State) -> None:
-    """Carry out all events up to ``Given.duration``, those of that moment included."""
+@kernel
+def _expire(given: Given, state: SimulationState, model: int, now: float) -> None:
+    """End the tasks whose deadline is now."""
+    while state.head[model] < state.tail[model]:
+        task = state.queue[state.head[model]]
+        if given.task_times[task] + given.deadline[model] != now:
+            return
+        state.head[model] += 1
+        _end(given, state, task, EXPIRED)
+        if state.head[model] == state.tail[model]:
+            state.due_tick[model] = 0
+
+
+@kernel
+def _tick(given: Given, state: SimulationState, model: int) -> None:
+    """A tick that finds no task or no room is lost (D2).
+
+    Where the number of tasks in flight is limited, a tick that finds a task but no room waits, as long as there is a
+    task.
+    """
+    state.ticks[model] += 1
+    waiting = state.head[model] < state.tail[model]
+    if given.rules.in_flight > 0:
+        state.due_tick[model] = waiting
+    elif waiting and has_room(given.rules, state.held, state.numbers[_IN_FLIGHT], model):
+        _launch(given, state, model)
+
+
+@kernel
+def run_to_end(given: Given, state: SimulationState) -> None:
+    """Carry out all events up to ``Given.duration``, those of that moment included.
+
+    Of the events of one moment, runs end first; then tasks expire, arrive, and launchers tick; then runs start.
+    """
     now = _next_moment(given, state)
     while now <= given.duration:
         _advance(given, state, now)
         _finish_due(given, state, now)
         for model in range(len(state.head)):
-            while state.head[model] < state.tail[model]:
-                task = state.queue[state.head[model]]
-                if given.task_times[task] + given.deadline[model] != now:
-                    break
-                state.head[model] += 1
-                _end(given, state, task, EXPIRED)
-                state.due_tick[model] = state.due_tick[model] and state.head[model] < state.tail[model]
+            _expire(given, state, model, now)
         while state.numbers[_NEXT] < len(given.task_times) and given.task_times[state.numbers[_NEXT]] == now:
             _arrive(given, state, state.numbers[_NEXT])
             state.numbers[_NEXT] += 1
         for model in range(len(state.head)):
             if given.interval[model] > 0 and state.ticks[model] * given.interval[model] == now:
-                state.ticks[model] += 1
-                if given.in_flight > 0:
-                    state.due_tick[model] = state.head[model] < state.tail[model]
-                elif _can_launch(given, state, model):
-                    _launch(given, state, model)
+                _tick(given, state, model)
         start_all(given, state)
         now = _next_moment(given, state)
     _advance(given, state, given.duration)
 
 
-def carried_out(
-    pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float
-) -> tuple[Given, State]:
-    """Carry out a repeat; arrays of what happened."""
-    given = given_of(pipeline, queues, trace, duration_s)
-    state = state_of(given, pipeline)
-    run_to_end(given, state)
-    return given, state
+def has_numba() -> bool:
+    """Whether the functions can be compiled here."""
+    return importlib.util.find_spec("numba") is not None
 
 
-def compiled(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float) -> Record:
-    """One repeat by the compiled simulator: the record that the reference makes."""
-    return record_of(carried_out(pipeline, queues, trace, duration_s)[1])
+@functools.cache
+def compiled_kernels() -> dict[str, Any]:
+    """The functions of the rules and of the events compiled by numba, by name.
+
+    Without reference counts (``_nrt``), which would take most of the time: these functions make no arrays, and those in
+    a tuple are counted at every use. The result is kept on disk where there is a place for it, under a name that has
+    the contents of both files in it: numba itself only looks whether the file of a function changed, not those of the
+    functions that it calls.
+    """
+    from numba import njit
+
+    options: dict[str, Any] = {"nogil": True, "_nrt": False}
+    sources = hashlib.sha256(b"".join(Path(str(file)).read_bytes() for file in (rules_module.__file__, __file__)))
+    names = {**vars(rules_module), **globals()}
+    for name, function in KERNELS.items():
+        copied = FunctionType(function.__code__, names, name)
+        copied.__qualname__ = f"{name}_{sources.hexdigest()[:16]}"
+        try:
+            names[name] = njit(cache=True, **options)(copied)
+        except RuntimeError:  # neither this folder nor a cache folder of the user can be written
+            names[name] = njit(**options)(copied)
+    return names
 
 
-def runs_of(state: State) -> int:
-    """How many runs have started."""
-    return int(state.numbers[_RUNS])
+class ListRows:
+    """Makes rows for the functions as they are; of type ``q``, whole numbers, or ``d``."""
+
+    @staticmethod
+    def of(kind: str, values: Iterable[float]) -> Row:
+        """A row of these numbers."""
+        return list(map(int if kind == "q" else float, values))
+
+    @staticmethod
+    def full(kind: str, count: int, value: float = 0) -> Row:
+        """A row of equal numbers."""
+        return [int(value) if kind == "q" else float(value)] * count
 
 
-def record_of(state: State) -> Record:
-    """What a state tells of what happened."""
-    count = runs_of(state)
-    times, runs = state.run_times[:count].tolist(), state.runs[:count].tolist()
-    return Record(
-        state.task_state.tolist(),
-        state.task_finish.tolist(),
-        [BlockRun(*time, *run) for time, run in zip(times, runs, strict=True)],
-        state.queued.tolist(),
-        state.present_s.tolist(),
-        float(state.clock[1]),
-        int(state.numbers[_PROMOTED]),
-        state.task_launch.tolist(),
-    )
+class ArrayRows:
+    """Makes rows for the compiled functions."""
+
+    @staticmethod
+    def of(kind: str, values: Iterable[float]) -> Row:
+        """A row of these numbers."""
+        import numpy as np
+
+        return np.array(values, np.int64 if kind == "q" else np.float64)
+
+    @staticmethod
+    def full(kind: str, count: int, value: float = 0) -> Row:
+        """A row of equal numbers."""
+        import numpy as np
+
+        return np.full(count, value, np.int64 if kind == "q" else np.float64)
 
 
-def given_of(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float) -> Given:
-    """A repeat as arrays."""
-    task_models = np.array(trace.models, np.int64)
-    first_block = np.concatenate(([0], np.cumsum(pipeline.blocks)))
-    tasks = np.bincount(task_models, minlength=len(queues))
-    last = np.zeros(first_block[-1], np.bool_)
-    last[first_block[1:] - 1] = True
+#: Makes lists or arrays.
+Rows: TypeAlias = type[ListRows] | type[ArrayRows]
+
+
+def given_of(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float, rows: Rows) -> Given:
+    """A repeat as rows, lists or arrays."""
+    tasks = [trace.models.count(model) for model in range(len(queues))]
     return Given(
-        np.array(trace.times_s, np.float64),
-        task_models,
-        np.concatenate(([0], np.cumsum(tasks)))[:-1].astype(np.int64),
-        np.array([rules.capacity for rules in queues], np.int64),
-        np.array([rules.drop_oldest for rules in queues], np.bool_),
-        np.array([rules.deadline_s for rules in queues], np.float64),
-        np.array([rules.interval_s for rules in queues], np.float64),
-        np.array([rules.due_s for rules in queues], np.float64),
-        first_block[:-1].astype(np.int64),
-        last,
-        *_combined_arrays(pipeline),
-        pipeline.lanes,
-        _TAKE[pipeline.take],
-        _left(pipeline),
-        pipeline.crowd,
-        pipeline.strict,
-        pipeline.several,
-        pipeline.slots,
-        pipeline.in_flight or 0,
-        pipeline.max_wait_s,
-        duration_s,
-        _beside(pipeline),
-        np.array(pipeline.jitter or (1.0,), np.float64),
+        rules=rules_of(pipeline, rows.of),
+        task_times=rows.of("d", trace.times_s),
+        task_models=rows.of("q", trace.models),
+        first_task=rows.of("q", list(accumulate(tasks, initial=0))[:-1]),
+        capacity=rows.of("q", [rules.capacity for rules in queues]),
+        drop_oldest=rows.of("q", [rules.drop_oldest for rules in queues]),
+        deadline=rows.of("d", [rules.deadline_s for rules in queues]),
+        due=rows.of("d", [rules.due_s for rules in queues]),
+        lanes=pipeline.lanes,
+        take=_TAKE[pipeline.take],
+        most=max(MOST_SUB_BLOCKS, *map(len, pipeline.combined)),
+        duration=duration_s,
+        jitter=rows.of("d", pipeline.jitter or (1.0,)),
+        **_changing(pipeline, queues, rows),
     )
 
 
-def _combined_arrays(pipeline: Pipeline) -> tuple[Array, Array, Array, Array, Array]:
-    """``first_member``, ``member``, ``first_time``, ``times`` and ``widest`` of Given."""
-    first_block = np.concatenate(([0], np.cumsum(pipeline.blocks)))
-    sizes = [len(members) for members in pipeline.combined]
-    lengths = [len(rows) * pipeline.lanes for rows in pipeline.times_s]
-    return (
-        np.concatenate(([0], np.cumsum(sizes))).astype(np.int64),
-        np.array([first_block[model] + block for members in pipeline.combined for model, block in members], np.int64),
-        np.concatenate(([0], np.cumsum(lengths)))[:-1].astype(np.int64),
-        np.array([time for rows in pipeline.times_s for row in rows for time in row], np.float64),
-        np.array(
+def _changing(pipeline: Pipeline, queues: Sequence[QueueRules], rows: Rows) -> dict[str, Any]:
+    """What other combined blocks and intervals change of `Given`, but for the rules."""
+    lengths = [len(own) * pipeline.lanes for own in pipeline.times_s]
+    return {
+        "interval": rows.of("d", [rules.interval_s for rules in queues]),
+        "first_time": rows.of("q", list(accumulate(lengths, initial=0))[:-1]),
+        "times": rows.of("d", [time for own in pipeline.times_s for row in own for time in row]),
+        "widest": rows.of(
+            "q",
             [
-                pipeline.most_lanes(c, present)
-                for c, rows in enumerate(pipeline.times_s)
-                for present in range(len(rows))
+                pipeline.most_lanes(combined, present)
+                for combined, own in enumerate(pipeline.times_s)
+                for present in range(len(own))
             ],
-            np.int64,
         ),
-    )
+        "crowd": pipeline.crowd,
+        "max_wait": pipeline.max_wait_s,
+        "beside": rows.of("d", [factor for own in pipeline.beside for factor in own]),
+    }
 
 
-def _left(pipeline: Pipeline) -> Array:
-    every = [time for own in pipeline.left_s for time in own]
-    return np.array(every or [0.0] * sum(pipeline.blocks), np.float64)
+def changed(
+    given: Given,
+    state: SimulationState,
+    pipeline: Pipeline,
+    queues: Sequence[QueueRules],
+    rows: Rows,
+) -> Given:
+    """Go on with other combined blocks and intervals; the caller then starts runs.
 
-
-def _beside(pipeline: Pipeline) -> Array:
-    return np.array(pipeline.beside or np.zeros((0, 0)), np.float64)
-
-
-def _owners(first_member: Array) -> Array:
-    """By sub-block of all combined blocks, the number of its combined block."""
-    return np.repeat(np.arange(len(first_member) - 1), np.diff(first_member))
-
-
-def changed(given: Given, state: State, pipeline: Pipeline, queues: Sequence[QueueRules]) -> Given:
-    """Go on with other combined blocks and intervals, as ``Simulation.change``."""
-    first_member, member, first_time, times, widest = _combined_arrays(pipeline)
-    interval = np.array([rules.interval_s for rules in queues], np.float64)
-    home = {int(block): number for number, block in zip(_owners(first_member), member, strict=True)}
+    Runs that have started slow others down as the combined block that now holds their first sub-block.
+    """
+    rules = rules_of(pipeline, rows.of)
+    home = [0] * len(rules.last)
+    for combined in range(len(pipeline.combined)):
+        for place in range(rules.first_member[combined], rules.first_member[combined + 1]):
+            home[rules.member[place]] = combined
     for place in range(given.lanes):
-        if state.going[place, _NUMBER] >= 0:
-            state.going[place, _COMBINED] = home[int(state.going_block[place, 0])]
-    for model, rules in enumerate(queues):
-        if rules.interval_s > 0:
-            state.ticks[model] = first_tick(float(state.clock[0]), rules.interval_s)
-    after = given._replace(
-        interval=interval,
-        first_member=first_member,
-        member=member,
-        first_time=first_time,
-        times=times,
-        widest=widest,
-        left=_left(pipeline),
-        crowd=pipeline.crowd,
-        in_flight=pipeline.in_flight or 0,
-        max_wait=pipeline.max_wait_s,
-        beside=_beside(pipeline),
-    )
-    start_all(after, state)
-    return after
+        if state.going[place * _WORDS + _NUMBER] >= 0:
+            state.going[place * _WORDS + _COMBINED] = home[state.going_block[place * given.most]]
+    for model, own in enumerate(queues):
+        if own.interval_s > 0:
+            state.ticks[model] = first_tick(float(state.clock[0]), own.interval_s)
+    return given._replace(rules=rules, **_changing(pipeline, queues, rows))
 
 
-def state_of(given: Given, pipeline: Pipeline) -> State:
+def first_tick(now: float, interval_s: float) -> int:
+    """Number of the first tick of a launcher from a moment on."""
+    number = math.ceil(now / interval_s)
+    return number if number * interval_s >= now else number + 1
+
+
+def state_of(given: Given, pipeline: Pipeline, trace: Trace, rows: Rows) -> SimulationState:
     """The state in which a repeat begins."""
-    models, blocks, count = len(given.capacity), len(given.last), len(given.task_times)
+    models, blocks, tasks = len(given.capacity), len(given.rules.last), len(given.task_times)
+    places = blocks * given.rules.slots
     # Every run takes at least one task through one block.
-    most = int(sum(pipeline.blocks[model] for model in given.task_models.tolist()))
-    largest = max(MOST_SUB_BLOCKS, *map(len, pipeline.combined))
-    return State(
-        np.array([given.lanes, 0, 0, 0, 0], np.int64),
-        np.zeros(2),
-        np.zeros(count, np.int64),
-        given.first_task.copy(),
-        given.first_task.copy(),
-        np.zeros(models, np.int64),
-        np.zeros(models, np.bool_),
-        np.zeros(models, np.int64),
-        np.zeros((blocks, given.slots), np.int64),
-        np.zeros((blocks, given.slots)),
-        np.zeros(blocks, np.int64),
-        np.zeros(blocks, np.int64),
-        np.zeros(blocks, np.bool_),
-        np.zeros(len(given.member), np.bool_),
-        np.full((given.lanes, 4), -1, np.int64),
-        np.full(given.lanes, np.inf),
-        np.zeros((given.lanes, largest), np.int64),
-        np.zeros((given.lanes, largest), np.int64),
-        np.full(count, OFFERED, np.int64),
-        np.full(count, np.inf),
-        np.full(count, np.inf),
-        np.zeros(models),
-        np.zeros(models),
-        np.zeros((most, 3), np.int64),
-        np.zeros((most, 2)),
+    most_runs = sum(count * trace.models.count(model) for model, count in enumerate(pipeline.blocks))
+    return SimulationState(
+        numbers=rows.of("q", [given.lanes, 0, 0, 0, 0]),
+        clock=rows.full("d", 2),
+        queue=rows.full("q", tasks),
+        head=given.first_task.copy(),
+        tail=given.first_task.copy(),
+        ticks=rows.full("q", models),
+        due_tick=rows.full("q", models),
+        present=rows.full("q", models),
+        slot_task=rows.full("q", places),
+        slot_since=rows.full("d", places),
+        slot_head=rows.full("q", blocks),
+        held=rows.full("q", blocks),
+        oldest=rows.full("q", blocks),
+        since=rows.full("d", blocks),
+        running=rows.full("q", blocks),
+        going=rows.full("q", given.lanes * _WORDS, -1),
+        going_finish=rows.full("d", given.lanes, math.inf),
+        going_task=rows.full("q", given.lanes * given.most),
+        going_block=rows.full("q", given.lanes * given.most),
+        task_state=rows.full("q", tasks, OFFERED),
+        task_finish=rows.full("d", tasks, math.inf),
+        task_launch=rows.full("d", tasks, math.inf),
+        queued=rows.full("d", models),
+        present_s=rows.full("d", models),
+        runs=rows.full("q", 3 * most_runs),
+        run_times=rows.full("d", 2 * most_runs),
     )

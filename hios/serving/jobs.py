@@ -72,12 +72,6 @@ def scenario_file(settings: Config, label: str) -> str:
 def simulate_options(settings: Config, label: str, policy: str, load: str) -> dict[str, str]:
     """Files that `hios simulate` takes besides the scenario, by option: a calibration where the scenario also runs.
 
-    Args:
-        settings: of the pipeline.
-        label: of the scenario.
-        policy: its name.
-        load: factor for the rates, as in the names of files.
-
     Raises:
         HiosError: the scenario is missing or damaged.
     """

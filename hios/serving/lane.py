@@ -16,7 +16,7 @@ from hios.platforms.cpu import thread_team
 from hios.serving import lane_worker
 from hios.serving.block_values import Slots
 from hios.serving.lane_program import LaneProgram
-from hios.serving.lane_worker import ANSWER_WORDS, MORE, STOP, Wiring
+from hios.serving.lane_worker import ANSWER_WORDS, MORE, STOP, LaneWiring
 from hios.workers.arena import Arena, Layout
 from hios.workers.pool import WorkerPool
 from hios.workers.ring import Bell, Ring
@@ -32,16 +32,7 @@ FLAGS = 4
 
 
 class Answer(NamedTuple):
-    """Report of a lane on a run.
-
-    Attributes:
-        run: its number.
-        aborted: whether it was given up.
-        failed: a bit for each part that failed.
-        began_ns: by ``time.perf_counter_ns``.
-        ended_ns: by the same.
-        why: why the first part failed.
-    """
+    """Report of a lane on a run: a bit for each part that failed, why the first did, and ``time.perf_counter_ns``."""
 
     run: int
     aborted: bool
@@ -101,21 +92,14 @@ class Lane:
         self._thread: threading.Thread | None = None
 
     def connect(self, arena: Arena, server: Bell, duties: Duties, timeout_s: float) -> None:
-        """Create the lane's side of the shared memory.
-
-        Args:
-            arena: of the server, with the lane's rings.
-            server: rung when the lane has answered, and at its events.
-            duties: what its workers are to do.
-            timeout_s: longest time to wait for a value of another lane.
-        """
+        """Create the lane's side of the shared memory; it waits ``timeout_s`` at most for a value of another lane."""
         flag = self._first_flag
         orders, answers = (
             (self._places[0], self._words, flag, flag + 1),
             (self._places[1], ANSWER_WORDS, flag + 2, flag + 3),
         )
         self._orders, self._answers = Ring(arena, *orders), Ring(arena, *answers)
-        self._wiring = Wiring(
+        self._wiring = LaneWiring(
             arena.descriptor, arena.flags_count, arena.size, orders, answers, self._bell.descriptor, server.descriptor
         )
         self._duties, self._timeout_s = duties, timeout_s

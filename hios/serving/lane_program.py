@@ -31,14 +31,7 @@ Order = Sequence[tuple[int, str]]
 
 
 class Placed(NamedTuple):
-    """A value in the slot that a run states for it.
-
-    Attributes:
-        part: number of the part in the run.
-        value: the value.
-        slots: number of its `Slots`.
-        place: where the run states its slot.
-    """
+    """A value of a part, the number of its `Slots`, and the place at which a run states the slot."""
 
     part: int
     value: External
@@ -93,11 +86,7 @@ class Handovers:
     def of(
         self, values: Sequence[tuple[tuple[int, External], tuple[Sequence[int], str]]]
     ) -> dict[tuple[int, External], Handover]:
-        """Buffers and flags for the values of one run, by part and value.
-
-        Args:
-            values: each with its shape and dtype.
-        """
+        """Buffers and flags for the values of one run, by part and value."""
         layout = Layout()
         layout.size = self._at
         made = {}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hios.artifacts import replacing
-from hios.serving.instances import Run
+from hios.serving.instances import LiveRun
 from hios.serving.lane import Answer
 from hios.serving.scenario import Scenario
 
@@ -19,15 +19,8 @@ _LANES, _REQUESTS = 0, 1
 
 
 @dataclass
-class _Request:
-    """A request that ran.
-
-    Attributes:
-        model: number of its model.
-        arrived_ns: when it arrived.
-        blocks: by block, when it began and ended, on any lane.
-        failed: whether it failed.
-    """
+class _TracedRequest:
+    """A request that ran: by block, when it began and ended, on any lane."""
 
     model: int
     arrived_ns: int
@@ -36,18 +29,14 @@ class _Request:
 
 
 class LaneTrace:
-    """Runs of blocks by lane and by request, up to so many that a viewer still opens the file.
-
-    Args:
-        scenario: whose models are served.
-    """
+    """Runs of blocks by lane and by request, up to so many that a viewer still opens the file."""
 
     _MOST = 100_000
 
     def __init__(self, scenario: Scenario) -> None:
         self._labels, self._lanes = [model.label for model in scenario.models], scenario.lanes
         self._events: list[dict[str, Any]] = []
-        self._requests: dict[int, _Request] = {}
+        self._requests: dict[int, _TracedRequest] = {}
         self._unserved: list[dict[str, Any]] = []
         self._size = self._left_out = 0
         self._recording = False
@@ -59,7 +48,7 @@ class LaneTrace:
         if recording:
             self._begin_ns = time.perf_counter_ns()
 
-    def add(self, lane: int, run: Run, places: tuple[int, ...], answer: Answer) -> None:
+    def add(self, lane: int, run: LiveRun, places: tuple[int, ...], answer: Answer) -> None:
         """Record a run of a lane; called by the server."""
         if not self._recording or self._is_full():
             return
@@ -82,7 +71,7 @@ class LaneTrace:
         for bit, (place, (model, block)) in enumerate(zip(places, members, strict=True)):
             task = run.tasks[place]
             self._size += 0 if task.number in self._requests else 4
-            request = self._requests.setdefault(task.number, _Request(model, round(task.arrived_s * 1e9)))
+            request = self._requests.setdefault(task.number, _TracedRequest(model, round(task.arrived_s * 1e9)))
             began, ended = request.blocks.get(block, (answer.began_ns, answer.ended_ns))
             request.failed |= answer.aborted or bool(answer.failed >> bit & 1)
             request.blocks[block] = min(began, answer.began_ns), max(ended, answer.ended_ns)
@@ -134,7 +123,7 @@ class LaneTrace:
         with replacing(path) as temporary:
             temporary.write_text(json.dumps(document) + "\n", encoding="utf-8")
 
-    def _slices(self, number: int, request: _Request) -> Iterator[dict[str, Any]]:
+    def _slices(self, number: int, request: _TracedRequest) -> Iterator[dict[str, Any]]:
         """A request from its arrival to the end of its last block; within it the wait before the first, and each."""
         blocks = sorted(request.blocks.items())
         begin, end = min(began for _, (began, _) in blocks), max(ended for _, (_, ended) in blocks)

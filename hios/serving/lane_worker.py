@@ -42,7 +42,7 @@ _REASON_BYTES = (ANSWER_WORDS - 6) * 8
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
+class LaneWiring:
     """Shared memory of a lane and the server: the arena, two rings, two bells.
 
     Attributes:
@@ -86,15 +86,8 @@ class _Model:
             values.update({("operator", compiled.id, item): part for item, part in enumerate(parts)})
 
 
-def load(worker: Worker, wiring: Wiring, models: Mapping[str, tuple[str, str]], timeout_s: float) -> None:
-    """Map the shared memory, and make all operators of all models ready.
-
-    Args:
-        worker: the lane.
-        wiring: what it shares with the server.
-        models: files of graph and weights by label, in the order in which marks count operators.
-        timeout_s: longest time to wait for a value of another lane.
-    """
+def load(worker: Worker, wiring: LaneWiring, models: Mapping[str, tuple[str, str]], timeout_s: float) -> None:
+    """Map the shared memory, and make all operators ready; marks count them in the order of ``models``."""
     keep_memory()
     arena = Arena(wiring.flags, wiring.size, wiring.descriptor, shares_cores=True)
     worker.state["arena"], worker.state["timeout_s"] = arena, timeout_s
@@ -133,7 +126,7 @@ def _table(arena: Arena, slots: Slots) -> list[Tensor]:
 
 
 @dataclass(slots=True)
-class _Step:
+class _BoundStep:
     """A step with its values bound to places in the list of tensors."""
 
     operator: str
@@ -176,14 +169,14 @@ class _Runner:
             self._tensors.append(None)
         return self._places[part, value]
 
-    def _bound(self, step: LaneStep, model: _Model, tables: Mapping[int, list[Tensor]]) -> _Step:
+    def _bound(self, step: LaneStep, model: _Model, tables: Mapping[int, list[Tensor]]) -> _BoundStep:
         compiled, number = model.operators[step.operator], model.graph.index[step.operator]
         outputs = [("operator", step.operator, item) for item in range(len(model.graph.operators[number].output_types))]
 
         def stored(placed: Placed) -> tuple[int, list[Tensor], int]:
             return self._place(step.part, placed.value), tables[placed.slots], placed.place
 
-        return _Step(
+        return _BoundStep(
             step.operator,
             compiled.run,
             tuple(self._place(step.part, value) for value in compiled.externals),
@@ -243,7 +236,7 @@ class _Runner:
                 tensors[place] = None
         return failed, why
 
-    def _run(self, step: _Step, slots: Sequence[int]) -> None:
+    def _run(self, step: _BoundStep, slots: Sequence[int]) -> None:
         tensors = self._tensors
         self._mark(step.mark)
         made = step.function(*[tensors[place] for place in step.arguments])

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from hios.serving.admission import DeadlineError, QueueFullError
 from hios.serving.arrivals import Trace
-from hios.serving.measures import Outcome, Tally, variance
+from hios.serving.measures import RepeatOutcome, Tally, variance
 from hios.serving.server import Server
 from hios.tolerances import compared
 
@@ -34,7 +34,7 @@ _LOOK_S = 0.005
 
 
 @dataclass(frozen=True)
-class Sample:
+class ReferenceSample:
     """Inputs of a model, and the outputs of one inference of them alone.
 
     Attributes:
@@ -92,7 +92,7 @@ class Repeat:
         server: Server,
         trace: Trace,
         duration_s: float,
-        samples: Mapping[str, Sequence[Sample]],
+        samples: Mapping[str, Sequence[ReferenceSample]],
         tolerance: float,
         show: Callable[[Progress], None] | None = None,
     ) -> None:
@@ -111,7 +111,7 @@ class Repeat:
         #: What `show` is to be told next: model and state of tasks that were sent or ended, and when they ended.
         self._recent: deque[tuple[int, int, float]] = deque()
 
-    def run(self) -> Outcome:
+    def run(self) -> RepeatOutcome:
         """Send all tasks; returns what became of them by the end."""
         server = self._server
         collector = threading.Thread(target=self._collect, name="hios answers", daemon=True)
@@ -136,7 +136,7 @@ class Repeat:
         for label, tally in zip(self._labels, tallies, strict=True):
             tally.queued_s = after[label] - queued[label]
         mean = sum(self._variances) / max(1, len(self._variances))
-        return Outcome(tallies, busy, mean, promoted, runs)
+        return RepeatOutcome(tallies, busy, mean, promoted, runs)
 
     def _send(self) -> None:
         turns = dict.fromkeys(self._labels, 0)

@@ -24,8 +24,8 @@ from hios.platforms.cpu.cpu_platform import describe
 from hios.platforms.reference import require_onnx, runtime
 from hios.serving.arrivals import draw
 from hios.serving.lane_trace import LaneTrace
-from hios.serving.load_generator import LATE_S, Progress, Repeat, Sample
-from hios.serving.measures import Outcome, result
+from hios.serving.load_generator import LATE_S, Progress, ReferenceSample, Repeat
+from hios.serving.measures import RepeatOutcome, result
 from hios.serving.policies import AUTO
 from hios.serving.scenario import Scenario, ServedModel
 from hios.serving.server import Server
@@ -92,7 +92,7 @@ def load(
     scenario = scenario.plain
     platform = describe(scenario.lanes, virtual=virtual)
     rows = None if trace is None else LaneTrace(scenario)
-    outcomes: list[Outcome] = []
+    outcomes: list[RepeatOutcome] = []
     late: list[float] = []
     wrong, largest = "", 0.0
     with Server(
@@ -147,21 +147,21 @@ def _watched(show: Callable[[Server, Progress], None], server: Server) -> Callab
     return lambda progress: show(server, progress)
 
 
-def reference_samples(server: Server, tolerance: float, trusted: bool) -> dict[str, list[Sample]]:
+def reference_samples(server: Server, tolerance: float, trusted: bool) -> dict[str, list[ReferenceSample]]:
     """By model, inputs with the outputs of a single inference, checked against the model; this also warms up the lanes.
 
     Raises:
         PlatformError: the outputs are not those of the program.
     """
     models, seed = server.scenario.models, server.scenario.file.seed
-    samples: dict[str, list[Sample]] = {model.label: [] for model in models}
+    samples: dict[str, list[ReferenceSample]] = {model.label: [] for model in models}
     for number in range(_INPUTS):
         inputs = {model.label: list(example_inputs(model.problem.graph.inputs, seed + number)) for model in models}
         with server.without_deadlines():
             for _ in range(_WARMUP):
                 alone = _outputs_alone(server, inputs)
         for label, own in samples.items():
-            own.append(Sample(inputs[label], alone[label], alone[label]))
+            own.append(ReferenceSample(inputs[label], alone[label], alone[label]))
     return {model.label: _checked(model, samples[model.label], tolerance, trusted) for model in models}
 
 
@@ -173,19 +173,21 @@ def _outputs_alone(server: Server, inputs: Mapping[str, list[Tensor]]) -> dict[s
     return {label: answer.result() for label, answer in answers.items()}
 
 
-def _checked(model: ServedModel, samples: list[Sample], tolerance: float, trusted: bool) -> list[Sample]:
+def _checked(
+    model: ServedModel, samples: list[ReferenceSample], tolerance: float, trusted: bool
+) -> list[ReferenceSample]:
     """The samples with what outputs are compared with: those of the program, where the scenario names it."""
     if model.program is None:
         return samples
     expected = _model_outputs(model.program, [sample.inputs for sample in samples], trusted=trusted)
     return [
-        Sample(sample.inputs, sample.alone, own, _explained(model, sample, own, tolerance, trusted))
+        ReferenceSample(sample.inputs, sample.alone, own, _explained(model, sample, own, tolerance, trusted))
         for sample, own in zip(samples, expected, strict=True)
     ]
 
 
 def _explained(
-    model: ServedModel, sample: Sample, expected: Sequence[Tensor], tolerance: float, trusted: bool
+    model: ServedModel, sample: ReferenceSample, expected: Sequence[Tensor], tolerance: float, trusted: bool
 ) -> list[float]:
     """By output, the difference from the program that rounding explains; empty if all are within the tolerance.
 

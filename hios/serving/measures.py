@@ -1,6 +1,6 @@
 """Outcome of the tasks of a scenario: counts, percentiles with confidence, fairness, utilisation.
 
-Simulated and real executions hand in the same `Outcome`, one for each repeat.
+Simulated and real executions hand in the same `RepeatOutcome`, one for each repeat.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Tally:
 
 
 @dataclass
-class Outcome:
+class RepeatOutcome:
     """One repeat of a scenario under a policy.
 
     Attributes:
@@ -80,7 +80,7 @@ class Outcome:
 
 
 def result(
-    scenario: Scenario, policy: str, launcher: str, outcomes: Sequence[Outcome], *, simulated: bool, **more: Any
+    scenario: Scenario, policy: str, launcher: str, outcomes: Sequence[RepeatOutcome], *, simulated: bool, **more: Any
 ) -> ResultFile:
     """The contents of result.json.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -95,21 +94,6 @@ class Pipeline:
         if self.take == "one":
             return 1
         return self.widest[combined][present] if self.take == "shared" and self.widest else self.lanes
-
-    def shared_lanes(self, combined: int, present: int, idle: int, due: int) -> int:
-        """Lanes of a run, with ``shared`` lanes.
-
-        Args:
-            combined: number of the combined block.
-            present: its sub-blocks that are present, as bits.
-            idle: how many lanes are idle.
-            due: how many combined blocks could run.
-        """
-        return min(self.most_lanes(combined, present), idle, max(1, idle * self.crowd // due))
-
-    def least_left_s(self, members: Iterable[SubBlock]) -> float:
-        """The least time that a task of a run has left; 0 where that decides nothing."""
-        return min((self.left_s[model][block] for model, block in members), default=0.0) if self.left_s else 0.0
 
     def task_s(self, model: int) -> float:
         """Time of the lanes that a task of a model keeps busy when it runs alone, on as many lanes as it can get."""

@@ -213,25 +213,14 @@ def policies_of(scenario: Scenario) -> list[str]:
 
 
 def launchers_of(name: str, launcher: str) -> list[str]:
-    """The launchers that a policy can be compared under.
-
-    Args:
-        name: of the policy; one of a trained launcher has no other.
-        launcher: one of `LAUNCHERS`, or ``auto`` for all of them.
-    """
+    """The launchers that a policy can be compared under; ``auto`` stands for all; a trained launcher has no other."""
     if name in LEARNED_POLICIES:
         return [LEARNED]
     return list(LAUNCHERS) if launcher == AUTO else [launcher]
 
 
 def launched(scenario: Scenario, pipeline: Pipeline, launcher: str) -> tuple[Pipeline, list[QueueRules]]:
-    """The pipeline of a policy with the queues of a scenario, from which a launcher takes the tasks.
-
-    Args:
-        scenario: models with their rates.
-        pipeline: that of the policy; one with its own intervals stays as it is.
-        launcher: open, deadline, fixed or water-filling.
-    """
+    """The pipeline of a policy with the queues of a scenario, from which a launcher takes the tasks."""
     if pipeline.intervals_s is not None:
         return pipeline, queue_rules(scenario, list(pipeline.intervals_s))
     if launcher == "deadline":

@@ -9,7 +9,7 @@ from hios.errors import HiosError
 from hios.formats.serving_result_file import ResultFile
 from hios.serving.policies import LAUNCHERS, LEARNED_POLICIES, policies_of
 from hios.serving.scenario import Scenario
-from hios.serving.simulate import Engine, Tell, no_one, simulate
+from hios.serving.simulate import Tell, no_one, simulate
 
 #: In place of the name of a policy or of a launcher.
 ALL = "all"
@@ -46,19 +46,12 @@ def simulate_grid(
     policies: Sequence[str],
     launchers: Sequence[str],
     *,
-    engine: Engine | None = None,
+    compiled: bool | None = None,
     tell: Tell = no_one,
 ) -> PolicyGrid:
     """Simulate policies under launchers, all with the same tasks.
 
     Policies of a trained launcher have intervals of their own, so they run once.
-
-    Args:
-        scenario: models, arrivals, lanes.
-        policies: their names.
-        launchers: open, deadline, fixed, water-filling or auto.
-        engine: as in `hios.serving.simulate.simulate`.
-        tell: is told of every result as soon as it is there.
 
     Raises:
         HiosError: no policy can run the scenario.
@@ -68,7 +61,7 @@ def simulate_grid(
     for name in policies:
         for launcher in launchers[:1] if name in LEARNED_POLICIES else launchers:
             try:
-                result = simulate(scenario, name, launcher=launcher, engine=engine, tell=tell)
+                result = simulate(scenario, name, launcher=launcher, compiled=compiled, tell=tell)
             except HiosError as error:
                 left_out[name] = str(error)
                 break

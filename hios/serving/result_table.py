@@ -26,11 +26,7 @@ _HEADING = (
 
 
 def result_table(result: ResultFile) -> str:
-    """A line for each model and one for all, and what holds for the device, aligned under a heading.
-
-    Args:
-        result: what result.json holds.
-    """
+    """A line for each model and one for all, and what holds for the device, aligned under a heading."""
     time = result.duration_s * result.repeats
     rows = [_HEADING, *(_row(label, served, time) for label, served in result.models.items())]
     if len(result.models) > 1:
@@ -40,11 +36,7 @@ def result_table(result: ResultFile) -> str:
 
 
 def grid_table(grid: PolicyGrid) -> str:
-    """A line for each policy and launcher, then what no policy can pass and what could not run.
-
-    Args:
-        grid: results with the same tasks.
-    """
+    """A line for each policy and launcher, then what no policy can pass and what could not run."""
     any_result = next(iter(grid.results.values()))
     notes = [
         f"load {any_result.load:g}, {any_result.lanes} lane(s), {any_result.repeats} x {any_result.duration_s:g} s, "

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from hios.errors import HiosError
-from hios.graph import Graph
 from hios.problem import Problem
 from hios.schedule import Plan, StreamPlan
 from hios.serving.block_values import BlockValues, Slots
@@ -15,18 +14,13 @@ from hios.serving.scenario import Scenario
 from hios.serving.stage_times import Device, restricted
 from hios.workers.arena import Layout
 
-#: Operators of every lane for a combined block of a pipeline and the sub-blocks of it that are present, as bits.
-Orders = Callable[[Pipeline, int, int], Sequence[Order]]
-
 
 class RunPrograms:
     """Programs by number, and where their values lie.
 
     Args:
-        graphs: by label, in the order of the models' numbers.
-        blocks: by label, operator ids of every block.
-        pipeline: what runs.
-        orders: which lane runs what in a run over all lanes.
+        scenario: models.
+        pipeline: what runs; a model's blocks are its own, or all of them are one.
         layout: of the arena, which grows.
         first_flag: the first flag of the arena that is free.
         later: how many sub-blocks combined blocks of other pipelines may have that follow; 0: none follows.
@@ -40,30 +34,30 @@ class RunPrograms:
 
     def __init__(
         self,
-        graphs: Mapping[str, Graph],
-        blocks: Mapping[str, Sequence[Sequence[str]]],
+        scenario: Scenario,
         pipeline: Pipeline,
-        orders: Orders,
         layout: Layout,
         first_flag: int,
         *,
         later: int = 0,
     ) -> None:
-        self._labels, self._orders, self._count = list(graphs), orders, pipeline.lanes
+        self._scenario, self._count = scenario, pipeline.lanes
+        self._labels = [model.label for model in scenario.models]
         running = pipeline.lanes if pipeline.several else 1
         self.values: dict[str, BlockValues] = {}
         self.slots: list[Slots] = []
-        for label, graph in graphs.items():
+        for model, count in zip(scenario.models, pipeline.blocks, strict=True):
+            ids = model.problem.ids
             made = BlockValues(
-                label,
-                graph,
-                blocks[label],
+                model.label,
+                model.problem.graph,
+                [[ids[v] for v in block] for block in (model.blocks if count > 1 else [model.problem.order])],
                 waiting=pipeline.slots,
                 running=running,
                 layout=layout,
                 first=len(self.slots),
             )
-            self.values[label] = made
+            self.values[model.label] = made
             self.slots += made.slots
         self._handovers = Handovers(layout.size, first_flag)
         self._alone: dict[tuple[int, int], int] = {}
@@ -119,7 +113,7 @@ class RunPrograms:
                     continue
                 there = tuple(member for place, member in enumerate(members) if present >> place & 1)
                 if there not in self._together:
-                    added = self._add(self._parts(there), self._orders(pipeline, combined, present))
+                    added = self._add(self._parts(there), orders_of(self._scenario, pipeline, combined, present))
                     self._together[there] = added
 
     def _add(self, parts: Sequence[Part], orders: Sequence[Order]) -> int:

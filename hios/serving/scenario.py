@@ -205,14 +205,7 @@ def _rate_unit(file: ScenarioFile, models: Sequence[ServedModel], source: str) -
 
 
 def _resolved(settings: ModelOfScenario, problem: Problem, lanes: int, unit: float) -> ModelOfScenario:
-    """Settings with the rate in tasks per second, and the SLO, that they stand for.
-
-    Args:
-        settings: of the model in the file.
-        problem: graph and costs.
-        lanes: of the device.
-        unit: tasks per second that a rate of 1 stands for.
-    """
+    """Settings with the rate in tasks per second, and the SLO, that they stand for."""
     alone_ms = sum(problem.time)
     changes: dict[str, float | None] = {} if settings.rate is None else {"rate": settings.rate * unit}
     if settings.share is not None and alone_ms > 0:

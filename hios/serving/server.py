@@ -26,20 +26,20 @@ from hios.kernels.tensors import torch_dtype
 from hios.platforms.cpu.cpu_platform import all_cores, device_cores
 from hios.serving.admission import Admission, Counts, Task
 from hios.serving.dispatcher import Dispatcher
-from hios.serving.instances import Run
+from hios.serving.instances import LiveRun
 from hios.serving.lane import FLAGS, Answer, Duties, Lane, LaneEvent
-from hios.serving.launcher.live_launcher import LiveLauncher, LiveSteps
+from hios.serving.launcher.live_launcher import LiveLauncher
 from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
 from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.policies import LEARNED, launched, policy
-from hios.serving.run_programs import RunPrograms, orders_of
+from hios.serving.run_programs import RunPrograms
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import choose
 from hios.workers.arena import Arena, Layout, memory_file
 from hios.workers.ring import Bell
 
 #: Is told of every answer of a lane: the lane, the run, the parts of the run that it is about, and the answer.
-Watch = Callable[[int, Run, tuple[int, ...], Answer], None]
+Watch = Callable[[int, LiveRun, tuple[int, ...], Answer], None]
 
 
 class Server:
@@ -98,14 +98,7 @@ class Server:
         pipeline, rules = launched(scenario, made, choice.launcher)
         self.pipeline = pipeline
         self._queues = {
-            model.label: Admission(
-                model.label,
-                own.capacity,
-                "drop-oldest" if own.drop_oldest else "reject",
-                None if own.deadline_s == float("inf") else own.deadline_s,
-                own.due_s,
-            )
-            for model, own in zip(scenario.models, rules, strict=True)
+            model.label: Admission(model.label, own) for model, own in zip(scenario.models, rules, strict=True)
         }
         self._numbers = itertools.count(1)
         self._closing = contextlib.ExitStack()
@@ -115,11 +108,11 @@ class Server:
         try:
             online = OnlineLauncher(scenario, launcher_of(scenario)) if policy_name == LEARNED else None
             later = 0 if online is None else online.most
-            self._connect(weights, timeout_s, [own.interval_s for own in rules], watch, later)
+            self._connect(weights, timeout_s, watch, later)
             self._start()
             if online is not None:
-                steps = LiveSteps(list(self._queues.values()), self._dispatcher.instances, self._change)
-                self._launcher = LiveLauncher(online, steps, online.first())
+                queues = list(self._queues.values())
+                self._launcher = LiveLauncher(online, queues, self._dispatcher.instances, self._change)
                 self._launcher.start()
         except BaseException:
             self.close(drain=False)
@@ -129,23 +122,17 @@ class Server:
         self,
         weights: Mapping[str, Mapping[str, Tensor]],
         timeout_s: float,
-        intervals_s: Sequence[float],
         watch: Watch | None,
         later: int,
     ) -> None:
         """Lay out the arena, and make lanes and dispatcher."""
-        scenario, layout = self.scenario, Layout()
-        blocks = {
-            model.label: [[model.problem.ids[v] for v in block] for block in _blocks(scenario, number, self.pipeline)]
-            for number, model in enumerate(scenario.models)
-        }
-        orders = functools.partial(orders_of, scenario)
+        layout = Layout()
         # Combined blocks that follow may have such runs though the first ones have none.
         threads = bool(self.pipeline.threaded) if later else self.pipeline.has_threads
         workers = [*self.cores, all_cores(self.cores)] if threads else self.cores
         self._waiting_for = set(range(len(workers)))
         first_flag = 1 + FLAGS * len(workers)
-        programs = RunPrograms(self._graphs, blocks, self.pipeline, orders, layout, first_flag, later=later)
+        programs = RunPrograms(self.scenario, self.pipeline, layout, first_flag, later=later)
         self._programs = programs
         self._lanes = [
             Lane(number, own, layout, 1 + FLAGS * number, programs.words, shared=number == len(self.cores))
@@ -161,7 +148,7 @@ class Server:
                 if model.label not in weights
                 else self._closing.enter_context(memory_file(save(dict(weights[model.label])))),
             )
-            for model in scenario.models
+            for model in self.scenario.models
         }
         describe = functools.partial(_mark_text, self._graphs)
         for lane in self._lanes:
@@ -171,7 +158,6 @@ class Server:
             self.pipeline,
             programs,
             list(self._queues.values()),
-            intervals_s,
             self._lanes,
             arena,
             bell,
@@ -204,7 +190,7 @@ class Server:
         for lane in self._lanes:
             lane.extend(self._programs.of_lane(lane.number, first))
         self.pipeline = pipeline
-        self._dispatcher.change(pipeline, [rules.interval_s for rules in queues])
+        self._dispatcher.change(pipeline, queues)
 
     def submit(self, model: str, inputs: Sequence[Tensor], *, arrived_s: float | None = None) -> Future[list[Tensor]]:
         """Ask for one inference; returns at once, from any thread.
@@ -332,12 +318,6 @@ def _lanes_of(scenario: Scenario, policy_name: str, virtual: bool) -> tuple[Pipe
         return policy("sequential").make(scenario), [all_cores(device_cores(scenario.lanes, virtual=virtual))]
     pipeline = policy(policy_name).make(scenario)
     return pipeline, device_cores(pipeline.lanes, virtual=virtual)
-
-
-def _blocks(scenario: Scenario, number: int, pipeline: Pipeline) -> Sequence[Sequence[int]]:
-    """Blocks of a model in a pipeline: its own, or all as one."""
-    model = scenario.models[number]
-    return model.blocks if pipeline.blocks[number] == len(model.blocks) else [model.problem.order]
 
 
 def _check(graph: Graph, model: str, inputs: Sequence[Tensor]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,13 +10,15 @@ from typing import Literal, cast
 
 from hios.errors import HiosError
 from hios.formats.serving_result_file import Candidate, ResultFile
-from hios.serving.arrivals import Trace, draw
+from hios.serving.arrivals import draw
 from hios.serving.calibration import with_interference
-from hios.serving.measures import Outcome, result
-from hios.serving.pipeline import Pipeline, QueueRules
+from hios.serving.event_kernel import has_numba
+from hios.serving.measures import RepeatOutcome, result
+from hios.serving.pipeline import Pipeline
 from hios.serving.policies import AUTO, LEARNED, launched, launchers_of, policies_of, policy
 from hios.serving.scenario import Scenario
-from hios.serving.simulator import Record, Simulation, outcome
+from hios.serving.simulator import outcome
+from hios.serving.stepping import Simulation
 
 #: Repeats that no result is made of, as their numbers are larger than any that a scenario asks for.
 HELD_OUT = range(1_000_000, 1_000_003)
@@ -26,7 +27,7 @@ _EQUAL = 1e-3
 
 
 #: Gives what becomes of the tasks of some repeats under a policy and a launcher, both by name.
-Run = Callable[[str, str, Sequence[int]], list[Outcome]]
+Run = Callable[[str, str, Sequence[int]], list[RepeatOutcome]]
 #: Is told how far a long simulation has come, in words.
 Tell = Callable[[str], None]
 
@@ -77,7 +78,7 @@ def order_key(goodput_per_s: float, mean_ms: float | None, best_per_s: float) ->
     return -goodput, math.inf if mean_ms is None else mean_ms
 
 
-def _candidate(scenario: Scenario, name: str, launcher: str, outcomes: Sequence[Outcome]) -> Candidate:
+def _candidate(scenario: Scenario, name: str, launcher: str, outcomes: Sequence[RepeatOutcome]) -> Candidate:
     slos = [math.inf if model.settings.slo_ms is None else model.settings.slo_ms for model in scenario.models]
     timed = [
         (latency, slo)
@@ -92,15 +93,12 @@ def _candidate(scenario: Scenario, name: str, launcher: str, outcomes: Sequence[
     return Candidate(policy=name, launcher=launcher, goodput_per_s=goodput, mean_ms=mean)
 
 
-#: From so many block runs on, the compiled simulator is used where numba is installed; loading it takes a while.
+#: From so many block runs on, numba compiles the simulator where it is installed; loading it takes a while.
 _MANY_RUNS = 50_000
-
-#: Carries out one repeat.
-Engine = Callable[[Pipeline, Sequence[QueueRules], Trace, float], Record]
 
 
 def simulate(
-    scenario: Scenario, name: str, *, launcher: str | None = None, engine: Engine | None = None, tell: Tell = no_one
+    scenario: Scenario, name: str, *, launcher: str | None = None, compiled: bool | None = None, tell: Tell = no_one
 ) -> ResultFile:
     """Simulate all repeats of a scenario under a policy.
 
@@ -108,15 +106,15 @@ def simulate(
         scenario: models, arrivals, lanes.
         name: of a policy, or ``auto``.
         launcher: open, deadline, fixed or water-filling, or ``auto``; that of the scenario if None.
-        engine: what carries out a repeat; the compiled simulator where there is much to do and numba is installed,
-            else the reference. Both give the same.
+        compiled: whether numba compiles the simulator; if None, where there is much to do and numba is installed. Both
+            give the same.
         tell: is told of every candidate of ``auto``.
 
     Raises:
         HiosError: no such policy, or one that has no times for the scenario's device.
     """
-    choice = choose(scenario, name, launcher, engine=engine, tell=tell)
-    outcomes = outcomes_of(scenario, choice.policy, choice.launcher, range(scenario.file.repeats), engine)
+    choice = choose(scenario, name, launcher, compiled=compiled, tell=tell)
+    outcomes = outcomes_of(scenario, choice.policy, choice.launcher, range(scenario.file.repeats), compiled)
     return result(
         scenario,
         name,
@@ -130,7 +128,7 @@ def simulate(
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenPolicy:
     """What runs for a policy and a launcher of which at least one may be ``auto``.
 
     Attributes:
@@ -145,15 +143,15 @@ class Choice:
 
 
 def choose(
-    scenario: Scenario, name: str, launcher: str | None = None, *, engine: Engine | None = None, tell: Tell = no_one
-) -> Choice:
+    scenario: Scenario, name: str, launcher: str | None = None, *, compiled: bool | None = None, tell: Tell = no_one
+) -> ChosenPolicy:
     """Choose what ``auto`` stands for: the best on held-out traces, simulated.
 
     Args:
         scenario: models, arrivals, lanes.
         name: of a policy, or ``auto`` for the best of all.
         launcher: open, deadline, fixed, water-filling, or ``auto`` for the best of them; that of the scenario if None.
-        engine: as in `simulate`.
+        compiled: as in `simulate`.
         tell: is told of every candidate.
 
     Raises:
@@ -162,15 +160,15 @@ def choose(
     launcher = launcher or scenario.file.launcher
     launchers = launchers_of(name, launcher)
     if name != AUTO and len(launchers) == 1:
-        return Choice(name, launchers[0])
+        return ChosenPolicy(name, launchers[0])
     made = functools.cache(functools.partial(_made, scenario))
 
-    def run(own: str, by: str, repeats: Sequence[int]) -> list[Outcome]:
-        return outcomes_of(scenario, own, by, repeats, engine, made)
+    def run(own: str, by: str, repeats: Sequence[int]) -> list[RepeatOutcome]:
+        return outcomes_of(scenario, own, by, repeats, compiled, made)
 
     candidates = tuple(compare(scenario, run, policies_of(scenario) if name == AUTO else [name], launcher, tell))
     best = candidates[0]
-    return Choice(best.policy, best.launcher or launcher, candidates)
+    return ChosenPolicy(best.policy, best.launcher or launcher, candidates)
 
 
 def outcomes_of(
@@ -178,30 +176,22 @@ def outcomes_of(
     name: str,
     launcher: str,
     repeats: Sequence[int],
-    engine: Engine | None = None,
+    compiled: bool | None = None,
     made: Callable[[str], Pipeline] | None = None,
-) -> list[Outcome]:
-    """What becomes of the tasks of some traces under a policy and a launcher, neither of them ``auto``.
-
-    Args:
-        scenario: models, arrivals, lanes.
-        name: of the policy.
-        launcher: open, deadline, fixed or water-filling.
-        repeats: numbers of the traces.
-        engine: as in `simulate`.
-        made: gives the pipeline of a policy, where the caller keeps them.
-    """
+) -> list[RepeatOutcome]:
+    """What becomes of the tasks of some traces under a policy and a launcher, neither of them ``auto``."""
     if name == LEARNED:
         from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
 
         return OnlineLauncher(scenario, launcher_of(scenario)).outcomes(repeats)
     pipeline, rules = launched(scenario, made(name) if made else _made(scenario, name), launcher)
     expected = sum(model.rate * count for model, count in zip(scenario.models, pipeline.blocks, strict=True))
-    run = engine or _engine(expected * scenario.duration_s * len(repeats))
+    if compiled is None:
+        compiled = expected * scenario.duration_s * len(repeats) >= _MANY_RUNS and has_numba()
     outcomes = []
     for repeat in repeats:
         trace = draw(scenario, repeat)
-        record = run(pipeline, rules, trace, scenario.duration_s)
+        record = Simulation(pipeline, rules, trace, scenario.duration_s, compiled=compiled).run()
         outcomes.append(outcome(record, pipeline, trace, scenario.duration_s))
     return outcomes
 
@@ -209,16 +199,3 @@ def outcomes_of(
 def _made(scenario: Scenario, name: str) -> Pipeline:
     """The pipeline of a policy, which is slowed down as the scenario's calibration says."""
     return with_interference(policy(name).make(scenario), scenario)
-
-
-def reference(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float) -> Record:
-    """One repeat by the reference simulator."""
-    return Simulation(pipeline, queues, trace, duration_s).run()
-
-
-def _engine(block_runs: float) -> Engine:
-    if block_runs < _MANY_RUNS or importlib.util.find_spec("numba") is None:
-        return reference
-    from hios.serving.event_kernel import compiled
-
-    return compiled

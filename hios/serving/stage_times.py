@@ -77,13 +77,7 @@ class Device:
         return time / 1e3, busy / 1e3
 
     def threaded_run_s(self, owners: Sequence[int], firsts: int, stages: Sequence[UnionStage]) -> tuple[float, float]:
-        """The same of a run on all lanes that takes its operators one after another, each with a thread on every lane.
-
-        Args:
-            owners: models of the sub-blocks.
-            firsts: how many of the sub-blocks are the first of their model.
-            stages: of the sub-blocks that are present; only their operators count.
-        """
+        """The same of a run on all lanes that takes operators one after another, each with a thread on every lane."""
         time = self.overheads.run_ms + self.overheads.threads_run_ms + firsts * self.overheads.task_ms
         busy = 0.0
         for place, group in (entry for stage in stages for entry in stage):
@@ -94,13 +88,7 @@ class Device:
         return time / 1e3, busy / 1e3
 
     def orders(self, owners: Sequence[int], stages: Sequence[UnionStage], lanes: int) -> list[list[tuple[int, int]]]:
-        """Operators of every lane in order, each with the place of its sub-block, as `run_s` packs them.
-
-        Args:
-            owners: models of the sub-blocks.
-            stages: of the sub-blocks that are present.
-            lanes: that the run has.
-        """
+        """Operators of every lane in order, each with the place of its sub-block, as `run_s` packs them."""
         lane_of: dict[tuple[int, int], int] = {}
         orders: list[list[tuple[int, int]]] = [[] for _ in range(lanes)]
         for stage in stages:
@@ -177,10 +165,6 @@ def threaded_ms(scenario: Scenario, number: int) -> tuple[tuple[float, int], ...
 
     Operators without such a time run on one lane. Costs have the times of operators alone; a calibration has those of
     tasks, by which they are scaled.
-
-    Args:
-        scenario: models and lanes.
-        number: of the model.
     """
     model, lanes = scenario.models[number], scenario.lanes
     wide, problem, alone = on_all_lanes(model, lanes), model.problem.on(lanes), model.problem.time
@@ -205,14 +189,7 @@ class _LaneProblem(Problem):
 
 @functools.lru_cache(maxsize=64)
 def block_stages(scenario: Scenario, number: int, r: int, s: int) -> tuple[tuple[Stage, ...], ...]:
-    """Stages of every block of a model, by IOS with groups beside each other on the lanes, without merges.
-
-    Args:
-        scenario: models and lanes.
-        number: of the model.
-        r: largest number of operators in a group.
-        s: largest number of groups in a stage.
-    """
+    """Stages of every block of a model, by IOS with groups beside each other on the lanes, without merges."""
     model = scenario.models[number]
     problem = model.problem if scenario.gpu else _LaneProblem(Device(scenario), number)
     (stages,) = cast(StagedPlan, ios(problem, 1, r=r, s=s, mode="parallel").plan).devices

@@ -1,19 +1,32 @@
-"""A simulation in steps: it stops at moments, is looked at, and goes on with other combined blocks and intervals."""
+"""A simulation of a pipeline; between steps it is looked at, and goes on with other combined blocks and intervals."""
 
 from __future__ import annotations
 
-import importlib.util
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-
-from hios.schedulers.policy.perceptron import Array
 from hios.serving.arrivals import Trace
+from hios.serving.event_kernel import (
+    COMPLETED,
+    IN_FLIGHT,
+    PROMOTED,
+    RUNS,
+    WAITING,
+    ArrayRows,
+    ListRows,
+    Row,
+    Rows,
+    changed,
+    compiled_kernels,
+    given_of,
+    has_numba,
+    state_of,
+)
 from hios.serving.measures import variance
 from hios.serving.pipeline import Pipeline, QueueRules
-from hios.serving.simulator import COMPLETED, IN_FLIGHT, WAITING, Record, Simulation
+from hios.serving.rules import KERNELS
+from hios.serving.simulator import BlockRun, SimulationRecord
 
 
 @dataclass(frozen=True)
@@ -32,59 +45,110 @@ class StepMeasures:
     variance: float
 
 
-class Steps(ABC):
-    """A simulation that can be stopped; by numba and by the reference, which do the same.
+class Simulation:
+    """One repeat: all tasks of a trace through a pipeline.
 
-    Attributes:
-        first: what ran at the beginning.
-        pipeline: what runs at present.
+    Args:
+        pipeline: what runs first.
+        queues: by model.
         trace: when tasks arrive.
-        now: the moment up to which all has happened, seconds.
+        duration_s: when it ends at the latest.
+        compiled: whether numba compiles it; if None, where numba is installed. It does the same either way.
     """
 
-    def __init__(self, pipeline: Pipeline, trace: Trace) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        queues: Sequence[QueueRules],
+        trace: Trace,
+        duration_s: float,
+        *,
+        compiled: bool | None = None,
+    ) -> None:
+        if compiled is None:
+            compiled = has_numba()
         self.first = self.pipeline = pipeline
         self.trace = trace
         self.now = 0.0
-        self._times, self._models = np.array(trace.times_s, np.float64), np.array(trace.models, np.int64)
         self._changes: list[tuple[int, Pipeline]] = []
         self._counted = 0
+        functions = compiled_kernels() if compiled else KERNELS
+        self._run_to_end, self._start_all = functions["run_to_end"], functions["start_all"]
+        self._rows: Rows = ArrayRows if compiled else ListRows
+        self.given = given_of(pipeline, queues, trace, duration_s, self._rows)
+        self.state = state_of(self.given, pipeline, trace, self._rows)
+
+    def run(self) -> SimulationRecord:
+        """Carry out all events up to the end."""
+        self.run_to(self.given.duration)
+        return self.record()
 
     def run_to(self, until_s: float) -> None:
         """Carry out all events up to a moment, those of the moment itself included."""
-        self._run_to(until_s)
+        self.given = self.given._replace(duration=until_s)
+        self._run_to_end(self.given, self.state)
         self.now = until_s
 
     def change(self, pipeline: Pipeline, queues: Sequence[QueueRules]) -> None:
-        """Go on with other combined blocks and intervals, as ``Simulation.change``."""
-        self.pipeline = pipeline
-        self._change(pipeline, queues)
+        """Go on with other combined blocks and intervals (D13).
 
-    @abstractmethod
+        Runs that have started end as they would have, and slow others down as the combined block that now holds their
+        first sub-block; instances keep their places. Each launcher begins with the first multiple of its new interval
+        from now on.
+
+        Args:
+            pipeline: of the same models, blocks, lanes and slots.
+            queues: by model; only their intervals may differ.
+        """
+        self.pipeline = pipeline
+        self._changes.append((self.runs, pipeline))
+        self.given = changed(self.given, self.state, pipeline, queues, self._rows)
+        self._start_all(self.given, self.state)
+
+    @property
+    def runs(self) -> int:
+        """How many runs have started."""
+        return int(self.state.numbers[RUNS])
+
     def lengths(self) -> list[int]:
         """Tasks in every queue."""
+        return [int(tail - head) for head, tail in zip(self.state.head, self.state.tail, strict=True)]
 
-    @abstractmethod
     def progress(self) -> list[bool]:
         """Of every block of all models, whether an instance waits before it or runs in it (P_t)."""
+        return [bool(held or running) for held, running in zip(self.state.held, self.state.running, strict=True)]
 
-    @abstractmethod
-    def record(self) -> Record:
+    def record(self) -> SimulationRecord:
         """All that happened."""
+        state = self.state
+        times = _plain(state.run_times[: 2 * self.runs])
+        return SimulationRecord(
+            _plain(state.task_state),
+            _plain(state.task_finish),
+            [BlockRun(times[2 * n], times[2 * n + 1], *run) for n, run in enumerate(self._runs_from(0))],
+            _plain(state.queued),
+            _plain(state.present_s),
+            float(state.clock[1]),
+            int(state.numbers[PROMOTED]),
+            _plain(state.task_launch),
+            self._changes,
+        )
 
-    @abstractmethod
-    def _run_to(self, until_s: float) -> None: ...
-
-    @abstractmethod
-    def _change(self, pipeline: Pipeline, queues: Sequence[QueueRules]) -> None: ...
-
-    @abstractmethod
     def _runs_from(self, first: int) -> list[tuple[int, int, int]]:
         """Combined block, present sub-blocks and lanes of the runs from a number on."""
+        numbers = _plain(self.state.runs[3 * first : 3 * self.runs])
+        return [(numbers[n], numbers[n + 1], numbers[n + 2]) for n in range(0, len(numbers), 3)]
 
-    @abstractmethod
-    def _tasks(self) -> tuple[Array, Array, Array]:
-        """By task: what became of it, when it left the queue, and when it ended; infinite where it did not."""
+    def _tasks(self) -> tuple[Any, ...]:
+        """Arrays by task: what became of it, when it arrived, left the queue and ended, and its model.
+
+        A moment is infinite where it did not come.
+        """
+        import numpy as np
+
+        state, trace = self.state, self.trace
+        rows = (state.task_state, trace.times_s, state.task_launch, state.task_finish, trace.models)
+        return tuple(map(np.asarray, rows))
 
     def measured(self, since_s: float, latency: str = "arrival") -> StepMeasures:
         """What the time since a moment brought; call it once for every step, before the next change.
@@ -100,117 +164,31 @@ class Steps(ABC):
         self._counted += len(runs)
         busy = sum(self.pipeline.busy_s[combined][present][lanes - 1] for combined, present, lanes in runs)
         share = min(1.0, busy / (self.pipeline.lanes * (self.now - since_s)))
-        state, launched, ended = self._tasks()
-        begin = self._times if latency == "arrival" else launched
+        state, arrived, launched, ended, models = self._tasks()
+        begin = arrived if latency == "arrival" else launched
         done = (state == COMPLETED) & (ended > since_s)
         left = (state == IN_FLIGHT) | ((state == WAITING) & (latency == "arrival"))
         means = []
         for model in range(len(self.pipeline.blocks)):
-            own = self._models == model
+            own = models == model
             completed, present = own & done, own & left
             total = float((ended[completed] - begin[completed]).sum() + (self.now - begin[present]).sum())
             means.append(1e3 * total / max(1, int(completed.sum() + present.sum())))
         return StepMeasures(share, tuple(means), variance(self.lengths()))
 
-    def latencies_ms(self) -> list[Array]:
-        """By model, from arrival, those of the tasks that were completed."""
-        state, _, ended = self._tasks()
+    def latencies_ms(self) -> list[Any]:
+        """By model, from arrival, those of the tasks that were completed: an array."""
+        state, arrived, _, ended, models = self._tasks()
         done = state == COMPLETED
-        return [
-            1e3 * (ended - self._times)[done & (self._models == model)] for model in range(len(self.pipeline.blocks))
-        ]
+        return [1e3 * (ended - arrived)[done & (models == model)] for model in range(len(self.pipeline.blocks))]
 
     def waits_s(self) -> float:
         """Mean time since the arrival of the tasks that wait in the queues; 0 without any."""
-        waiting = self._times[self._tasks()[0] == WAITING]
+        state, arrived, *_ = self._tasks()
+        waiting = arrived[state == WAITING]
         return float(self.now - waiting.mean()) if len(waiting) else 0.0
 
 
-class ReferenceSteps(Steps):
-    """The reference simulator in steps."""
-
-    def __init__(self, pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float) -> None:
-        super().__init__(pipeline, trace)
-        self._simulation = Simulation(pipeline, queues, trace, duration_s)
-
-    def lengths(self) -> list[int]:
-        """Tasks in every queue."""
-        return list(map(len, self._simulation.queue))
-
-    def progress(self) -> list[bool]:
-        """Of every block, whether it holds an instance."""
-        return [
-            bool(waiting) or running
-            for slots, flags in zip(self._simulation.slots, self._simulation.running, strict=True)
-            for waiting, running in zip(slots, flags, strict=True)
-        ]
-
-    def record(self) -> Record:
-        """All that happened."""
-        return self._simulation.record
-
-    def _run_to(self, until_s: float) -> None:
-        self._simulation.run_to(until_s)
-
-    def _change(self, pipeline: Pipeline, queues: Sequence[QueueRules]) -> None:
-        self._simulation.change(pipeline, queues)
-
-    def _runs_from(self, first: int) -> list[tuple[int, int, int]]:
-        return [(run.combined, run.present, run.lanes) for run in self._simulation.record.runs[first:]]
-
-    def _tasks(self) -> tuple[Array, Array, Array]:
-        record = self._simulation.record
-        return np.array(record.state), np.array(record.launched_s), np.array(record.finish_s)
-
-
-class CompiledSteps(Steps):
-    """The simulator compiled by numba in steps."""
-
-    def __init__(self, pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float) -> None:
-        from hios.serving import event_kernel
-
-        super().__init__(pipeline, trace)
-        self._kernel = event_kernel
-        self._given = event_kernel.given_of(pipeline, queues, trace, duration_s)
-        self._state = event_kernel.state_of(self._given, pipeline)
-
-    def lengths(self) -> list[int]:
-        """Tasks in every queue."""
-        return [int(length) for length in self._state.tail - self._state.head]
-
-    def progress(self) -> list[bool]:
-        """Of every block, whether it holds an instance."""
-        return [bool(held) for held in (self._state.slot_count > 0) | self._state.running]
-
-    def record(self) -> Record:
-        """All that happened."""
-        record = self._kernel.record_of(self._state)
-        record.changes = self._changes
-        return record
-
-    def _run_to(self, until_s: float) -> None:
-        self._given = self._given._replace(duration=until_s)
-        self._kernel.run_to_end(self._given, self._state)
-
-    def _change(self, pipeline: Pipeline, queues: Sequence[QueueRules]) -> None:
-        self._changes.append((int(self._kernel.runs_of(self._state)), pipeline))
-        self._given = self._kernel.changed(self._given, self._state, pipeline, queues)
-
-    def _runs_from(self, first: int) -> list[tuple[int, int, int]]:
-        return list(map(tuple, self._state.runs[first : self._kernel.runs_of(self._state)].tolist()))
-
-    def _tasks(self) -> tuple[Array, Array, Array]:
-        return self._state.task_state, self._state.task_launch, self._state.task_finish
-
-
-def begun(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float) -> Steps:
-    """A simulation at its beginning, compiled where numba is installed.
-
-    Args:
-        pipeline: what runs first.
-        queues: by model.
-        trace: when tasks arrive.
-        duration_s: when it ends at the latest.
-    """
-    compiled = importlib.util.find_spec("numba") is not None
-    return (CompiledSteps if compiled else ReferenceSteps)(pipeline, queues, trace, duration_s)
+def _plain(row: Row) -> list[Any]:
+    """A row as a list of its own."""
+    return list(row) if isinstance(row, list) else row.tolist()

@@ -51,10 +51,6 @@ def bound_per_s(scenario: Scenario, offered_per_s: Sequence[float]) -> float:
     The linear program: maximize sum(x) with 0 <= x_i <= offered_i and sum(x_i w_i) <= lanes, where w_i is the least
     device time of a task. With one constraint the models with the least work come first (Dantzig), so no solver is
     needed.
-
-    Args:
-        scenario: models and lanes.
-        offered_per_s: rate at which tasks of each model arrive.
     """
     left, total = float(scenario.lanes), 0.0
     for least, offered in sorted(zip(least_works_s(scenario), offered_per_s, strict=True)):
@@ -70,10 +66,6 @@ def even_intervals_s(scenario: Scenario, work_s: Sequence[float]) -> list[float]
     The device time that all together ask for is filled up like vessels: every model gets what it asks for or the common
     level, whichever is less, and the levels add up to the lanes. Where all get what they ask for, the time that is left
     is divided in proportion, so that bursts are not held back. Intervals are at most 1 s, as TOP has them.
-
-    Args:
-        scenario: models with their rates, and lanes.
-        work_s: least device time of a task of each model.
     """
     asked = [model.rate * work for model, work in zip(scenario.models, work_s, strict=True)]
     lanes = float(scenario.lanes)

@@ -11,10 +11,11 @@ from safetensors.torch import save_file
 from hios import Edge, Graph, Operator, artifacts
 from hios.cli import main
 from hios.errors import PlatformError
+from hios.formats.settings import PartitionSettings
 from hios.machine import usable_cores
 from hios.optimizing import partition as partitioning
 from hios.optimizing import schedule_candidates
-from hios.optimizing.partition import PartitionSettings, partition
+from hios.optimizing.partition import partition
 from tests.runtime.small import branches
 
 

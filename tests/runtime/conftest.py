@@ -12,8 +12,8 @@ import pytest
 from hios import Graph, artifacts
 from hios.cli.files import execute
 from hios.formats.probe_record import Estimate, ProfiledSpeed, Speed
+from hios.formats.settings import Settings
 from hios.platforms.cpu import core_probe
-from hios.runtime.session import Settings
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from tests.frontends.small_networks import Files, write_squeezenet
 from tests.runtime.schedules import merged_plan, one_by_one, random_plan, random_streams, schedule_of
@@ -85,7 +85,7 @@ def session(files: Files, graph: Graph, plans: dict[str, Plan], tmp_path_factory
         files.weights,
         paths,
         folder / "run.json",
-        Settings(DEVICES, RUNS, WARMUP, seed=3),
+        Settings(devices=DEVICES, runs=RUNS, warmup=WARMUP, seed=3),
         program=files.program,
         traces=folder / "traces",
     )

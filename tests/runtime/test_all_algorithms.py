@@ -9,7 +9,7 @@ import pytest
 
 from hios import ALGORITHMS, Costs, Graph, Problem, Schedule, artifacts, schedule
 from hios.cli.files import execute
-from hios.runtime.session import Settings
+from hios.formats.settings import Settings
 from tests.frontends.small_networks import Files
 from tests.problems import briefly
 from tests.runtime.conftest import DEVICES
@@ -37,7 +37,7 @@ def test_every_algorithm_can_be_executed(files: Files, graph: Graph, tmp_path: P
         files.weights,
         paths,
         tmp_path / "run.json",
-        Settings(DEVICES, runs=2, warmup=0),
+        Settings(devices=DEVICES, runs=2, warmup=0),
         program=files.program,
     )
     run = artifacts.read(tmp_path / "run.json", "run")

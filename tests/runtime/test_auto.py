@@ -8,11 +8,11 @@ import pytest
 
 from hios import Graph, HiosError, Schedule, artifacts
 from hios.cli.files import execute
+from hios.formats.settings import Settings
 from hios.platforms.competitor import Competitor
 from hios.platforms.device_program import ArenaPlan
 from hios.runtime.auto import LEAST_RUNS, choose
 from hios.runtime.competitors import BASELINE, ScheduleEntry, competitors
-from hios.runtime.session import Settings
 from hios.schedule import Placement
 from hios.schedulers import find
 from tests.frontends.small_networks import Files
@@ -95,7 +95,7 @@ def test_chosen_schedule_runs_again(files: Files, graph: Graph, tmp_path: Path) 
     """The session writes what it chose; the file is a schedule of the graph and can be executed."""
     plans = {"one": random_plan(graph, 1, seed=1), "wide": random_plan(graph, DEVICES, seed=DEVICES)}
     paths = write_schedules(tmp_path, graph, plans)
-    settings = Settings(DEVICES, runs=LEAST_RUNS, warmup=0)
+    settings = Settings(devices=DEVICES, runs=LEAST_RUNS, warmup=0)
     execute(files.graph, files.weights, paths, tmp_path / "run.json", settings, chosen=tmp_path / "auto.json")
     run = artifacts.read(tmp_path / "run.json", "run")
     chosen, written = run["chosen"], Schedule.read(tmp_path / "auto.json")
@@ -105,7 +105,13 @@ def test_chosen_schedule_runs_again(files: Files, graph: Graph, tmp_path: Path) 
         assert written.plan(graph) == Schedule.read(tmp_path / f"{chosen['label']}.json").plan(graph)
     else:
         assert written.plan(graph) == one_by_one(graph)
-    execute(files.graph, files.weights, [tmp_path / "auto.json"], tmp_path / "again.json", Settings(DEVICES, 1, 0))
+    execute(
+        files.graph,
+        files.weights,
+        [tmp_path / "auto.json"],
+        tmp_path / "again.json",
+        Settings(devices=DEVICES, runs=1, warmup=0),
+    )
 
 
 def test_auto_is_no_algorithm() -> None:

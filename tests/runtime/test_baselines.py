@@ -16,11 +16,11 @@ from hios import Graph, HiosWarning, artifacts
 from hios.cli.files import execute
 from hios.errors import PlatformError
 from hios.formats.base import Platform
+from hios.formats.settings import Settings
 from hios.models import RUNTIMES
 from hios.platforms.cpu import cpu_platform as cpu
 from hios.platforms.cpu.cpu_executing import references
 from hios.runtime.competitors import require
-from hios.runtime.session import Settings
 from tests.frontends.small_networks import Model, write_files
 from tests.runtime.conftest import DEVICES
 from tests.runtime.schedules import random_plan, write_schedules
@@ -39,7 +39,7 @@ def test_other_runtimes_take_turns(tmp_path: Path) -> None:
     files = write_files(tmp_path, Model(_two), (torch.randn(2, 5, 4), torch.tensor([[1, 4], [0, 2]])))
     graph = Graph.read(files.graph)
     paths = write_schedules(tmp_path, graph, {"random": random_plan(graph, DEVICES, seed=1)})
-    settings = Settings(DEVICES, runs=2, warmup=0, baselines=("openvino", "onnxruntime", "compile"))
+    settings = Settings(devices=DEVICES, runs=2, warmup=0, baselines=("openvino", "onnxruntime", "compile"))
     execute(files.graph, files.weights, paths, tmp_path / "run.json", settings, program=files.program)
     run = artifacts.read(tmp_path / "run.json", "run")
     ran = [(entry["name"], entry["kind"]) for entry in run["references"] if entry["kind"] != "engine"]

@@ -12,10 +12,10 @@ from hios import Costs, Graph, Problem, Schedule, artifacts
 from hios import schedule as solve
 from hios.cli.files import execute, profile
 from hios.errors import PlatformError, ScheduleError
+from hios.formats.settings import Settings
 from hios.machine import usable_cores
 from hios.platforms.cpu import cpu_platform as cpu
 from hios.platforms.cpu.cpu_environment import settings as environment
-from hios.runtime.session import Settings
 from hios.schedule import Plan
 from tests.frontends.small_networks import Files
 from tests.runtime.schedules import random_plan, random_streams, schedule_of, write_schedules
@@ -35,7 +35,14 @@ def test_one_device_of_two_cores(files: Files, graph: Graph, tmp_path: Path) -> 
     assert Schedule.read(paths["sequential"]).cores_per_device == 2
     plans: dict[str, Plan] = {"stages": random_plan(graph, 1, seed=1), "streams": random_streams(graph, 1, 3, seed=1)}
     schedules = [paths["sequential"], *write_schedules(tmp_path, graph, plans)]
-    run = execute(files.graph, files.weights, schedules, paths["run"], Settings(1, 2, 0), program=files.program)
+    run = execute(
+        files.graph,
+        files.weights,
+        schedules,
+        paths["run"],
+        Settings(devices=1, runs=2, warmup=0),
+        program=files.program,
+    )
     assert run.platform.cores_per_device == 2
     assert run.platform.virtual is None
     assert [(reference.name, reference.threads) for reference in run.references] == [("eager PyTorch, 2 threads", 2)]
@@ -47,7 +54,7 @@ def test_virtual_devices_of_several_cores(files: Files, graph: Graph, tmp_path: 
     """Devices of more cores than there are run with right outputs where they are virtual, and are marked so."""
     cores = len(usable_cores())
     paths = write_schedules(tmp_path, graph, {"stages": random_plan(graph, 2, seed=2)})
-    asked = Settings(2, 2, 0, virtual=True, cores_per_device=cores)
+    asked = Settings(devices=2, runs=2, warmup=0, virtual=True, cores_per_device=cores)
     run = execute(files.graph, files.weights, paths, tmp_path / "run.json", asked)
     assert run.platform.virtual is True
     assert run.platform.cores_per_device == cores
@@ -63,7 +70,13 @@ def test_costs_of_other_devices_are_refused(files: Files, graph: Graph, tmp_path
         r"other\.json: cores_per_device: found 3, the cores of a device in its costs; allowed: 1, those of this run"
     )
     with pytest.raises(ScheduleError, match=message):
-        execute(files.graph, files.weights, [path], tmp_path / "run.json", Settings(1, 1, 0, cores_per_device=1))
+        execute(
+            files.graph,
+            files.weights,
+            [path],
+            tmp_path / "run.json",
+            Settings(devices=1, runs=1, warmup=0, cores_per_device=1),
+        )
     assert not (tmp_path / "run.json").exists()
 
 

@@ -10,9 +10,9 @@ import pytest
 from hios import Graph, HiosError
 from hios.cli.files import execute
 from hios.errors import PlatformError
+from hios.formats.settings import Settings
 from hios.platforms.cpu import cpu_worker as device
 from hios.platforms.cpu import progress_marker
-from hios.runtime.session import Settings
 from hios.schedule import StagedPlan
 from tests.frontends.small_networks import Files
 from tests.runtime import faults
@@ -76,7 +76,7 @@ def test_a_session_names_what_killed_it(
     with pytest.raises(
         PlatformError, match=r"^device 0 died by signal SIGKILL \(run\), last at operator fire4\.squeeze, "
     ):
-        execute(files.graph, files.weights, paths, tmp_path / "run.json", Settings(1, 1, 0))
+        execute(files.graph, files.weights, paths, tmp_path / "run.json", Settings(devices=1, runs=1, warmup=0))
     assert set(children()) <= before
     assert [path.name for path in tmp_path.iterdir()] == ["sequential.json"]
     assert _descriptors() <= descriptors  # shared memory has no name: it is gone with them

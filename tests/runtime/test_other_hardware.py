@@ -16,9 +16,9 @@ from hios.cli import files as stages
 from hios.errors import PlatformError
 from hios.formats.base import Platform
 from hios.formats.costs_file import CostsFile, OperatorCost, TransferCost
+from hios.formats.settings import Settings
 from hios.runtime.competitors import other_hardware
 from hios.runtime.run_table import latency_table
-from hios.runtime.session import Settings
 from tests.frontends.small_networks import Files
 
 ROOT = Path(hios.__file__).resolve().parents[1]
@@ -73,9 +73,9 @@ def test_a_forced_run_is_marked(files: Files, graph: Graph, tmp_path: Path) -> N
     made.write(tmp_path / "sequential.json")
     paths = [tmp_path / "sequential.json"]
     with pytest.raises(PlatformError, match="There 2"):
-        stages.execute(files.graph, files.weights, paths, tmp_path / "run.json", Settings(1, 1, 0))
+        stages.execute(files.graph, files.weights, paths, tmp_path / "run.json", Settings(devices=1, runs=1, warmup=0))
     assert not (tmp_path / "run.json").exists()
-    asked = Settings(1, 1, 0, other_hardware=True)
+    asked = Settings(devices=1, runs=1, warmup=0, other_hardware=True)
     run = stages.execute(files.graph, files.weights, paths, tmp_path / "run.json", asked)
     assert run.profiled_on == "There 2"
     assert run.platform.allocation is not None

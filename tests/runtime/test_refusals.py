@@ -17,10 +17,10 @@ from safetensors.torch import load_file, save_file
 from hios import Edge, Graph, HiosError, Operator, Placement, Schedule
 from hios.cli.files import execute, export
 from hios.errors import ArtifactError, ScheduleError
+from hios.formats.settings import Settings
 from hios.platforms.device_program import ArenaPlan
 from hios.platforms.weights import load_weights
 from hios.runtime import competitors
-from hios.runtime.session import Settings
 from hios.schedule import StagedPlan
 from tests.frontends.small_networks import Files, Model, write_files
 from tests.runtime.schedules import one_by_one, random_plan, write_schedules

@@ -18,13 +18,14 @@ import torch.nn.functional as F  # noqa: N812
 from hios import Graph, artifacts
 from hios.cli.files import execute
 from hios.errors import PlatformError
+from hios.formats.settings import Settings
 from hios.platforms.cpu import core_probe
 from hios.platforms.cpu.cpu_executing import CpuWorkers
 from hios.platforms.device_program import ArenaPlan
 from hios.platforms.reference import Reference
 from hios.platforms.reference import rounding as reference_rounding
 from hios.runtime.competitors import BASELINE
-from hios.runtime.session import PoolRunner, Settings
+from hios.runtime.session import PoolRunner
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from hios.workers.arena import Arena
 from tests.frontends.small_networks import Model, write_files
@@ -272,7 +273,7 @@ def test_several_inputs_and_outputs_without_a_program(tmp_path: Path) -> None:
     }
     paths = write_schedules(tmp_path, graph, plans)
     before = sorted(tmp_path.iterdir())
-    execute(files.graph, files.weights, paths, tmp_path / "run.json", Settings(DEVICES, runs=1, warmup=0))
+    execute(files.graph, files.weights, paths, tmp_path / "run.json", Settings(devices=DEVICES, runs=1, warmup=0))
     run = artifacts.read(tmp_path / "run.json", "run")
     assert run["checked_against"] == "sequential"
     assert [reference["kind"] for reference in run["references"]] == ["engine"] * (DEVICES > 1)
@@ -285,7 +286,7 @@ def _runner(graph: Graph, references: Sequence[Reference] = (), pool: Any = None
     """A session without workers that expects ones as outputs."""
     plan = ArenaPlan(graph, 1)
     workers, arena = CpuWorkers(graph, plan, {}, [[0]], 1.0), Arena(plan.flags, plan.size)
-    session = PoolRunner(graph, pool, workers, arena, plan, {}, list(references), Settings(1))
+    session = PoolRunner(graph, pool, workers, arena, plan, {}, list(references), Settings(devices=1))
     session._expected = [torch.ones(buffer.shape) for buffer in plan.outputs]
     return session
 
@@ -343,12 +344,12 @@ def test_a_model_that_amplifies_rounding_runs(tmp_path: Path) -> None:
     graph = Graph.read(files.graph)
     paths = write_schedules(tmp_path, graph, {"one": random_plan(graph, 1, seed=1)})
     given = (files.graph, files.weights, paths, tmp_path / "run.json")
-    execute(*given, Settings(1, runs=1, warmup=0), program=files.program)
+    execute(*given, Settings(devices=1, runs=1, warmup=0), program=files.program)
     run = artifacts.read(tmp_path / "run.json", "run")
     (result,) = run["results"]
     assert 1e-4 < result["largest_difference"] <= run["rounding"] <= 1e-2
     with pytest.raises(PlatformError, match="differs from the reference by up to"):  # a stricter tolerance is meant
-        execute(*given, Settings(1, runs=1, warmup=0, tolerance=1e-5), program=files.program)
+        execute(*given, Settings(devices=1, runs=1, warmup=0, tolerance=1e-5), program=files.program)
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ from hios import schedule as solve
 from hios.cli.files import execute, profile
 from hios.errors import PlatformError, ScheduleError
 from hios.formats.costs_file import MergeCost
+from hios.formats.settings import Settings
 from hios.machine import usable_cores
 from hios.operator_merge import convolutions, merge_candidates
 from hios.platforms.cpu.cpu_platform import device_cores
 from hios.platforms.cpu.engine import Engine, Task
 from hios.platforms.device_program import ArenaPlan, WideProgram
-from hios.runtime.session import Settings
 from hios.schedule import StreamPlan
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
@@ -38,7 +38,7 @@ def test_outputs_are_those_of_the_model(files: Files, graph: Graph, tmp_path: Pa
     """Random plans with operators on both of two devices compute what the model does, beside narrow schedules."""
     plans = {f"wide-{seed}": random_wide(graph, 2, seed) for seed in range(4)}
     paths = write_schedules(tmp_path, graph, plans)
-    settings = Settings(2, 3, 1)
+    settings = Settings(devices=2, runs=3, warmup=1)
     run = execute(files.graph, files.weights, paths, tmp_path / "run.json", settings, program=files.program)
     for result in run.results:
         assert result.largest_difference <= run.tolerance
@@ -57,7 +57,14 @@ def test_merged_operators(files: Files, graph: Graph, tmp_path: Path) -> None:
     assert all(plan.merges for plan in plans.values())
     assert any(len(plan.wide.get(min(merge), ())) == 2 for plan in plans.values() for merge in plan.merges)
     paths = write_schedules(tmp_path, graph, plans)
-    run = execute(files.graph, files.weights, paths, tmp_path / "run.json", Settings(2, 3, 1), program=files.program)
+    run = execute(
+        files.graph,
+        files.weights,
+        paths,
+        tmp_path / "run.json",
+        Settings(devices=2, runs=3, warmup=1),
+        program=files.program,
+    )
     for result in run.results:
         assert result.largest_difference <= run.tolerance
         rows = {row.operator: row for row in result.measured}
@@ -98,7 +105,7 @@ def test_sets_of_devices_may_overlap(
 ) -> None:
     """Operators on any number of virtual devices, in any combination, give correct outputs."""
     paths = write_schedules(tmp_path, graph, {f"wide-{seed}": random_wide(graph, devices, seed) for seed in range(2)})
-    settings = Settings(devices, 2, 0, virtual=True, cores_per_device=cores_per_device)
+    settings = Settings(devices=devices, runs=2, warmup=0, virtual=True, cores_per_device=cores_per_device)
     run = execute(files.graph, files.weights, paths, tmp_path / "run.json", settings)
     assert run.platform.virtual is (True if devices * cores_per_device > len(usable_cores()) else None)
     assert max(result.largest_difference for result in run.results) <= run.tolerance
@@ -122,7 +129,13 @@ def test_from_costs_to_outputs(files: Files, graph: Graph, tmp_path: Path) -> No
     assert made.merges
     assert violations(problem, made) == []
     made.write(tmp_path / "hios-wide.json")
-    run = execute(files.graph, files.weights, [tmp_path / "hios-wide.json"], tmp_path / "run.json", Settings(2, 2, 0))
+    run = execute(
+        files.graph,
+        files.weights,
+        [tmp_path / "hios-wide.json"],
+        tmp_path / "run.json",
+        Settings(devices=2, runs=2, warmup=0),
+    )
     assert run.results[0].largest_difference <= run.tolerance
     assert [row.devices for row in run.results[0].predicted] == [row.devices for row in made.placements]
 
@@ -163,7 +176,13 @@ def test_schedules_of_gpus_are_narrow(files: Files, graph: Graph, tmp_path: Path
     paths = write_schedules(tmp_path, graph, {"wide": random_wide(graph, 2, seed=0)})
     message = r"wide\.json: placements\[\d+\]\.devices: found 2 devices; allowed where devices are no cores: one; "
     with pytest.raises(HiosError, match=message):
-        execute(files.graph, files.weights, paths, tmp_path / "run.json", Settings(2, 1, 0, platform="cuda"))
+        execute(
+            files.graph,
+            files.weights,
+            paths,
+            tmp_path / "run.json",
+            Settings(devices=2, runs=1, warmup=0, platform="cuda"),
+        )
 
 
 def _run_spoilt(files: Files, graph: Graph, spoilt: int, how: str, *, wait_s: float, timeout_s: float) -> None:

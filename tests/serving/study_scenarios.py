@@ -8,7 +8,7 @@ import yaml
 
 from hios import artifacts
 from hios.serving.scenario import Scenario
-from hios.serving.simulate import reference, simulate
+from hios.serving.simulate import simulate
 from tests.serving.scenarios import written
 
 POLICIES = ("sequential", "ios", "pos-strict", "pos-relaxed", "top")
@@ -27,5 +27,5 @@ def write_scenarios(folder: Path) -> list[Path]:
             scenario = Scenario.read(path, load=load)
             for policy in POLICIES:
                 paths.append(folder / "serving" / label / "simulated" / f"{policy}-{load:g}.json")
-                artifacts.write(paths[-1], "result", simulate(scenario, policy, engine=reference))
+                artifacts.write(paths[-1], "result", simulate(scenario, policy, compiled=False))
     return paths

@@ -10,11 +10,12 @@ import pytest
 
 pytest.importorskip("torch")
 from hios.serving.admission import Admission, Task
+from hios.serving.pipeline import QueueRules
 
 
 def test_answered_requests_are_freed_at_once() -> None:
     """A request and its answer do not hold each other: with their tensors, they would wait for a full collection."""
-    queue = Admission("one", 1, "reject", None)
+    queue = Admission("one", QueueRules(1))
     gc.disable()
     try:
         task = Task("one", (), Future(), 0.0)
@@ -31,7 +32,7 @@ def test_answered_requests_are_freed_at_once() -> None:
 
 def test_a_request_that_is_given_up_frees_its_place() -> None:
     """Another one may take it, and it counts as dropped."""
-    queue = Admission("one", 1, "reject", None)
+    queue = Admission("one", QueueRules(1))
     first, second = (Task("one", (), Future(), 0.0, number=number) for number in (1, 2))
     queue.put(first)
     assert first.answer.cancel()

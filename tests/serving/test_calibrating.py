@@ -16,7 +16,7 @@ from hios.serving.calibrating import calibrate
 from hios.serving.calibration import calibrated
 from hios.serving.load_session import load
 from hios.serving.policies import LAUNCHERS
-from hios.serving.simulate import choose, reference, simulate
+from hios.serving.simulate import choose, simulate
 from tests.serving.served import scenario, scenario_file, with_widths
 
 pytestmark = pytest.mark.slow  # four servers with workers
@@ -47,7 +47,7 @@ def test_the_simulator_takes_it(measured: CalibrationFile, tmp_path: Path) -> No
     """A calibrated simulation has other times than one by the costs alone."""
     given = scenario(tmp_path)
     plain, with_calibration = (
-        simulate(own, "top-open", engine=reference) for own in (given, calibrated(given, measured))
+        simulate(own, "top-open", compiled=False) for own in (given, calibrated(given, measured))
     )
     assert with_calibration.total.offered == plain.total.offered
     assert with_calibration.total.mean_ms != plain.total.mean_ms

@@ -14,7 +14,7 @@ from hios.formats.scenario_file import Overheads
 from hios.serving.calibration import calibrated, drawn_jitter, with_interference
 from hios.serving.policies import policy
 from hios.serving.scenario import Scenario
-from hios.serving.simulate import reference, simulate
+from hios.serving.simulate import simulate
 from tests.serving.scenarios import scenario, served
 
 
@@ -41,8 +41,8 @@ def plain() -> Scenario:
 @pytest.mark.parametrize("name", ["one-per-lane", "ios", "top", "top-open", "hios-lp", "pos-relaxed"])
 def test_constants_of_one_change_nothing(name: str, plain: Scenario) -> None:
     """The same result as without."""
-    result = simulate(calibrated(plain, constants()), name, engine=reference)
-    expected = simulate(plain, name, engine=reference)
+    result = simulate(calibrated(plain, constants()), name, compiled=False)
+    expected = simulate(plain, name, compiled=False)
     assert (result.models, result.total) == (expected.models, expected.total)
     assert result.utilisation == pytest.approx(expected.utilisation)
 
@@ -135,8 +135,10 @@ def test_pairs_slow_each_other_down(plain: Scenario) -> None:
 def _runs(given: Scenario, pipeline: Any) -> Any:
     from hios.serving.arrivals import draw
     from hios.serving.pipeline import queue_rules
+    from hios.serving.stepping import Simulation
 
-    return reference(pipeline, queue_rules(given, [0.0, 0.0]), draw(given, 0), given.duration_s).runs
+    queues = queue_rules(given, [0.0, 0.0])
+    return Simulation(pipeline, queues, draw(given, 0), given.duration_s, compiled=False).run().runs
 
 
 def test_jitter_is_drawn_from_its_quantiles() -> None:

@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 from hios.serving.admission import Admission, Task, TaskFailedError
 from hios.serving.dispatcher import Dispatcher
 from hios.serving.lane import Answer, LaneEvent
-from hios.serving.pipeline import Pipeline
+from hios.serving.pipeline import Pipeline, QueueRules
 from hios.workers.arena import Arena
 from hios.workers.ring import Bell
 
@@ -71,13 +71,12 @@ def _dispatcher() -> tuple[Dispatcher, list[_Lane], Arena]:
     times = (((0.0,) * _LANES, (1.0,) * _LANES),) * _MODELS
     combined = tuple(((model, 0),) for model in range(_MODELS))
     pipeline = Pipeline(_LANES, (1,) * _MODELS, combined, times, times, "shared")
-    queues = [Admission(f"model {model}", 8, "reject", None) for model in range(_MODELS)]
+    queues = [Admission(f"model {model}", QueueRules(8)) for model in range(_MODELS)]
     lanes, arena = [_Lane(number) for number in range(_LANES)], Arena(1, 0)
     made = Dispatcher(
         pipeline,
         _Programs(),  # type: ignore[arg-type]
         queues,
-        [0.0] * _MODELS,
         lanes,  # type: ignore[arg-type]
         arena,
         Bell(),

@@ -1,4 +1,4 @@
-"""The compiled simulator does what the reference does, event by event."""
+"""The simulator does what the reference does, event by event, as it is and compiled."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import Any
 import pytest
 
 from hios.serving.arrivals import draw
-from hios.serving.event_kernel import carried_out, compiled
-from hios.serving.simulator import Simulation
+from hios.serving.stepping import Simulation
+from tests.serving.reference_simulator import ReferenceSimulation
 from tests.serving.scenarios import OPEN, random_case, scenario, served, server
 
 
 def _same(*case: Any) -> None:
-    expected, actual = Simulation(*case).run(), compiled(*case)
+    expected, plain = ReferenceSimulation(*case).run(), Simulation(*case, compiled=False).run()
+    actual = Simulation(*case, compiled=True).run()
+    assert actual == plain
     assert actual.runs == expected.runs
     assert actual.state == expected.state
     assert actual.finish_s == expected.finish_s
+    assert actual.launched_s == expected.launched_s
     assert actual.promoted == expected.promoted
     for own, theirs in ((actual.queued_s, expected.queued_s), (actual.present_s, expected.present_s)):
         assert own == pytest.approx(theirs)
@@ -51,7 +54,7 @@ def test_same_as_the_reference_in_a_thousand_cases() -> None:
 
 def test_cases_differ() -> None:
     """The cases cover drops, expiries, promotions, and partial and overlapping runs."""
-    records = [(case := random_case(seed), Simulation(*case).run()) for seed in range(60)]
+    records = [(case := random_case(seed), ReferenceSimulation(*case).run()) for seed in range(60)]
     for state in range(1, 6):
         assert sum(state in record.state for _, record in records) >= 10
     assert sum(record.promoted > 0 for _, record in records) >= 5
@@ -69,7 +72,9 @@ def test_random_arrivals_wait_as_theory_says(load: float) -> None:
     given = scenario(served("one", [[1.0]], load * 1000), duration_s=1000 / load, seed=1)
     tasks = draw(given)
     assert len(tasks) == pytest.approx(1e6, rel=0.01)
-    _, state = carried_out(server(0.001), [OPEN], tasks, given.duration_s)
+    simulation = Simulation(server(0.001), [OPEN], tasks, given.duration_s, compiled=True)
+    simulation.run_to(given.duration_s)
+    state = simulation.state
     done = state.task_state == 3
     times = (state.task_finish - tasks.times_s)[done]
     assert float(times.mean()) * 1e3 - 1.0 == pytest.approx(load / (2 * (1 - load)), rel=0.02)

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 import pytest
 
 from hios.serving.admission import Task
-from hios.serving.instances import Instances, Run
+from hios.serving.instances import Instances, LiveRun
 from hios.serving.pipeline import Pipeline, SubBlock
 
 _BLOCKS = (3, 4, 1)
@@ -42,13 +42,28 @@ def _pipeline(chance: random.Random, *, strict: bool, several: bool, slots: int)
 
 def _rank(pipeline: Pipeline, instances: Instances, combined: int, present: int) -> tuple[float, ...]:
     members = [member for place, member in enumerate(pipeline.combined[combined]) if present >> place & 1]
-    tasks = [instances._slots[model][block][0] for model, block in members]
+    tasks = [instances._waiting[sum(_BLOCKS[:model]) + block][0] for model, block in members]
     return (
         -len(members) / len(pipeline.combined[combined]),
         min(pipeline.left_s[model][block] for model, block in members) if pipeline.left_s else 0.0,
         min(task.arrived_s for task in tasks),
         min(task.since_s for task in tasks),
     )
+
+
+def _ready(pipeline: Pipeline, instances: Instances, combined: int) -> int:
+    """The rule in words: a block runs that has an instance, and room after it, also if the one after it makes room."""
+    first = [sum(_BLOCKS[:model]) for model in range(len(_BLOCKS))]
+    ready, able = 0, set()
+    for place, (model, block) in reversed(list(enumerate(pipeline.combined[combined]))):
+        number = first[model] + block
+        busy = instances._running[number] and not pipeline.several
+        last = block + 1 == _BLOCKS[model]
+        has_room = last or len(instances._waiting[number + 1]) < pipeline.slots or (model, block + 1) in able
+        if instances._waiting[number] and not busy and has_room:
+            able.add((model, block))
+            ready |= 1 << place
+    return 0 if pipeline.strict and len(able) < len(pipeline.combined[combined]) else ready
 
 
 def _next(pipeline: Pipeline, instances: Instances, due: list[tuple[int, int]], now: float) -> tuple[int, int]:
@@ -65,7 +80,7 @@ def test_what_is_due_is_what_a_look_at_every_block_finds(seed: int) -> None:
     draw = functools.partial(_pipeline, chance, strict=seed % 4 == 1, several=seed % 4 == 2, slots=1 + seed % 2)
     pipeline = draw()
     instances, now, started = Instances(pipeline), 0.0, 0
-    runs: list[Run] = []
+    runs: list[LiveRun] = []
     for _ in range(600):
         now += chance.choice([0.0, 1.0])
         model = chance.randrange(len(_BLOCKS))
@@ -80,7 +95,7 @@ def test_what_is_due_is_what_a_look_at_every_block_finds(seed: int) -> None:
             pipeline = draw()
             instances.change(pipeline)
         due = instances.due()
-        every = [(c, instances._ready(c)) for c in range(len(pipeline.combined))]
+        every = [(c, _ready(pipeline, instances, c)) for c in range(len(pipeline.combined))]
         assert due == [entry for entry in every if entry[1]]
         if due and len(runs) < 2:
             chosen = instances.first(due, now)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from hios.serving.admission import Admission, Task
 from hios.serving.dispatcher import Dispatcher
-from hios.serving.pipeline import Pipeline
+from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.run_programs import RunPrograms
 
 
@@ -19,7 +19,7 @@ def _dispatcher(queue: Admission) -> Dispatcher:
     values: Any = {"one": SimpleNamespace(blocks=((0,),), slots=(), inputs=(), outputs=())}
     programs = cast(RunPrograms, SimpleNamespace(values=values))
     nothing: Any = None
-    return Dispatcher(pipeline, programs, [queue], [1.0], [], nothing, nothing, 60.0)
+    return Dispatcher(pipeline, programs, [queue], [], nothing, nothing, 60.0)
 
 
 def _put(queue: Admission, arrived_s: float) -> None:
@@ -28,7 +28,7 @@ def _put(queue: Admission, arrived_s: float) -> None:
 
 def test_a_tick_waits_only_for_a_task_that_finds_no_room() -> None:
     """A tick without a task is lost, one that finds a task but no room waits, and is lost when the task expires."""
-    queue = Admission("one", 9, "reject", 1.0)
+    queue = Admission("one", QueueRules(9, deadline_s=1.0, interval_s=1.0))
     dispatcher = _dispatcher(queue)
     began_s = dispatcher._began_s
     launched = []

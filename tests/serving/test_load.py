@@ -22,7 +22,7 @@ from hios.graph import Graph
 from hios.machine import private_bytes
 from hios.serving import lane_worker, load_generator, load_session
 from hios.serving.arrivals import draw
-from hios.serving.load_generator import Repeat, Sample
+from hios.serving.load_generator import ReferenceSample, Repeat
 from hios.serving.load_session import load
 from hios.serving.metrics_file import MetricsFile
 from hios.serving.scenario import Scenario
@@ -110,9 +110,9 @@ def test_arrivals_of_a_file_and_wrong_outputs(tmp_path: Path, monkeypatch: pytes
     made = load_session._checked
     (second,) = inputs("blocks", 99)
 
-    def spoiled(*arguments: Any) -> list[Sample]:
+    def spoiled(*arguments: Any) -> list[ReferenceSample]:
         samples = made(*arguments)
-        return [Sample([second], samples[0].alone, samples[0].expected), *samples[1:]]
+        return [ReferenceSample([second], samples[0].alone, samples[0].expected), *samples[1:]]
 
     monkeypatch.setattr(load_session, "_checked", spoiled)
     loaded = load(given, "one-per-lane", virtual=True)
@@ -134,7 +134,7 @@ def test_metrics_agree_with_the_result(tmp_path: Path, monkeypatch: pytest.Monke
         for label in models:
             alone = server.infer(label, inputs(label, 0))
             scales = (1.0, lane_faults.RAISES, 1.0, lane_faults.MAKES_NAN)
-            samples[label] = [Sample(inputs(label, 0, scale), alone, alone) for scale in scales]
+            samples[label] = [ReferenceSample(inputs(label, 0, scale), alone, alone) for scale in scales]
         for number in range(2):
             repeat = Repeat(server, draw(given, number), 0.2, samples, 1e-4, functools.partial(metrics.show, server))
             tallies.append(repeat.run().tallies)
@@ -213,7 +213,7 @@ def test_tasks_that_fail_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyP
         for label in ("branches", "blocks"):
             alone = server.infer(label, inputs(label, 0))
             samples[label] = [
-                Sample(inputs(label, 0, scale), alone, alone)
+                ReferenceSample(inputs(label, 0, scale), alone, alone)
                 for scale in (1.0, lane_faults.RAISES, 1.0, lane_faults.MAKES_NAN)
             ]
         repeat = Repeat(server, draw(given), 0.2, samples, 1e-4)
@@ -253,7 +253,7 @@ def _overload(folder: Path, policy_name: str, duration_s: float) -> None:
         for label in models:
             value = inputs(label, 0)
             alone = server.infer(label, value)
-            samples[label] = [Sample(value, alone, alone)]
+            samples[label] = [ReferenceSample(value, alone, alone)]
         short = scenario(folder, models, duration_s=min(1.0, duration_s))
         Repeat(server, draw(short, 1), short.duration_s, samples, 1e-4).run()
         repeat = Repeat(server, draw(given), duration_s, samples, 1e-4)

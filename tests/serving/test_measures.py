@@ -8,7 +8,7 @@ import random
 import pytest
 
 from hios.serving.measures import (
-    Outcome,
+    RepeatOutcome,
     Tally,
     bootstrap,
     early_stopping_estimate,
@@ -90,8 +90,8 @@ def test_result_adds_up() -> None:
     given = scenario(
         served("a", [[2.0]], 10.0, slo_ms=10.0), served("b", [[4.0]], 20.0), lanes=2, duration_s=2.0, repeats=2
     )
-    first = Outcome([Tally(3, 1, latencies_ms=[5.0, 15.0]), Tally(2, latencies_ms=[20.0, 20.0])], 1.0, 0.5)
-    second = Outcome([Tally(2, 0, 1, 0, 1), Tally(2, failed=1, in_flight=1)], 2.0, 1.5)
+    first = RepeatOutcome([Tally(3, 1, latencies_ms=[5.0, 15.0]), Tally(2, latencies_ms=[20.0, 20.0])], 1.0, 0.5)
+    second = RepeatOutcome([Tally(2, 0, 1, 0, 1), Tally(2, failed=1, in_flight=1)], 2.0, 1.5)
     summary = result(given, "ios", "open", [first, second], simulated=True)
     a, b = summary.models["a"], summary.models["b"]
     assert (a.offered, a.completed, a.dropped, a.expired, a.waiting, a.goodput) == (5, 2, 1, 1, 1, 1)

@@ -18,7 +18,7 @@ import torch
 from hios.errors import HiosError
 from hios.serving import policies
 from hios.serving.admission import DeadlineError, QueueFullError
-from hios.serving.instances import Run
+from hios.serving.instances import LiveRun
 from hios.serving.lane import Answer
 from hios.serving.policies import POLICIES
 from hios.serving.server import Server
@@ -108,7 +108,7 @@ def test_threads_compute_what_the_models_do(name: str, tmp_path: Path) -> None:
     """A task alone runs in the worker with a thread on every lane, others on lanes; if killed, that worker is back."""
     seen: set[int] = set()
 
-    def watch(lane: int, run: Run, places: tuple[int, ...], answer: Answer) -> None:
+    def watch(lane: int, run: LiveRun, places: tuple[int, ...], answer: Answer) -> None:
         seen.add(lane)
 
     given = scenario(tmp_path, with_widths(tmp_path, every=True))
@@ -251,7 +251,7 @@ def test_the_task_that_is_due_first_leaves_first(tmp_path: Path, monkeypatch: py
     order: list[str] = []
     in_flight: list[int] = []
 
-    def watch(lane: int, run: Run, places: tuple[int, ...], answer: Answer) -> None:
+    def watch(lane: int, run: LiveRun, places: tuple[int, ...], answer: Answer) -> None:
         order.append(run.tasks[0].model)
         in_flight.append(busy._dispatcher.instances.in_flight)
 

@@ -1,4 +1,4 @@
-"""The reference simulator against queueing theory and against the rules of TOP, section VI-A."""
+"""The simulator against queueing theory and against the rules of TOP, section VI-A."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from itertools import pairwise
 import pytest
 
 from hios.serving.arrivals import draw
+from hios.serving.event_kernel import COMPLETED, DROPPED, EXPIRED, IN_FLIGHT, WAITING, _put, start_all
 from hios.serving.pipeline import Pipeline, QueueRules
-from hios.serving.simulator import COMPLETED, DROPPED, EXPIRED, IN_FLIGHT, WAITING, Simulation, outcome
+from hios.serving.simulator import outcome
+from hios.serving.stepping import Simulation
+from tests.serving.reference_simulator import ReferenceSimulation
 from tests.serving.scenarios import OPEN, random_case, scenario, served, server, trace
 
 
 def _latencies(pipeline: Pipeline, *arrivals: float, duration_s: float = 1000.0) -> list[float]:
     tasks = trace(*((time, 0) for time in arrivals))
-    record = Simulation(pipeline, [OPEN], tasks, duration_s).run()
+    record = Simulation(pipeline, [OPEN], tasks, duration_s, compiled=False).run()
     return [finish - time for finish, time in zip(record.finish_s, tasks.times_s, strict=True)]
 
 
@@ -35,7 +38,7 @@ def test_random_arrivals_wait_as_theory_says(load: float) -> None:
     """M/D/1: the mean wait is rho s / (2 (1 - rho)) (Pollaczek-Khinchine)."""
     given = scenario(served("one", [[1.0]], load * 1000), duration_s=30.0, seed=1)
     tasks = draw(given)
-    record = Simulation(server(0.001), [OPEN], tasks, given.duration_s).run()
+    record = Simulation(server(0.001), [OPEN], tasks, given.duration_s, compiled=False).run()
     tally = outcome(record, server(0.001), tasks, given.duration_s).tallies[0]
     wait_ms = sum(tally.latencies_ms) / tally.completed - 1.0
     assert wait_ms == pytest.approx(load / (2 * (1 - load)), rel=0.1)  # a million within 2 %: test_event_kernel
@@ -48,37 +51,49 @@ def test_littles_law() -> None:
     times = tuple(((0.0,), (seconds,)) for seconds in (0.002, 0.001, 0.004, 0.003))
     chain = Pipeline(1, (2, 2), (((0, 0),), ((0, 1),), ((1, 0),), ((1, 1),)), times, times, "all")
     tasks = draw(given)
-    record = Simulation(chain, [OPEN, OPEN], tasks, given.duration_s).run()
+    record = Simulation(chain, [OPEN, OPEN], tasks, given.duration_s, compiled=False).run()
     for tally in outcome(record, chain, tasks, given.duration_s).tallies:
         assert tally.present_s is not None
         assert tally.present_s == pytest.approx(sum(tally.latencies_ms) / 1e3, rel=0.01)
 
 
-def _check(simulation: Simulation) -> None:
+def _check(simulation: Simulation, queues: list[QueueRules]) -> None:
     """Every task is in one place, slots and lanes are not exceeded."""
-    states, pipeline = simulation.record.state, simulation.pipeline
-    queued = [task for queue in simulation.queue for task in queue]
-    held = [task for row in simulation.slots for slot in row for task, _ in slot]
-    going = [run for run in simulation.record.runs if run.start_s <= simulation.now < run.finish_s]
+    state, pipeline, record = simulation.state, simulation.pipeline, simulation.record()
+    queued = [task for head, tail in zip(state.head, state.tail, strict=True) for task in state.queue[head:tail]]
+    held = [
+        state.slot_task[block * pipeline.slots + (first + place) % pipeline.slots]
+        for block, (first, count) in enumerate(zip(state.slot_head, state.held, strict=True))
+        for place in range(count)
+    ]
+    going = [run for run in record.runs if run.start_s <= simulation.now < run.finish_s]
     running = sum(run.present.bit_count() for run in going)
-    assert sorted(queued) == [task for task, state in enumerate(states) if state == WAITING]
+    assert sorted(queued) == [task for task, how in enumerate(record.state) if how == WAITING]
     assert len(set(held)) == len(held)
-    assert all(states[task] == IN_FLIGHT for task in held)
-    assert sum(state == IN_FLIGHT for state in states) == len(held) + running
-    assert sum(simulation.present) == len(queued) + sum(state == IN_FLIGHT for state in states)
-    assert all(len(slot) <= pipeline.slots for row in simulation.slots for slot in row)
+    assert all(record.state[task] == IN_FLIGHT for task in held)
+    assert sum(how == IN_FLIGHT for how in record.state) == len(held) + running
+    assert sum(state.present) == len(queued) + sum(how == IN_FLIGHT for how in record.state)
+    assert all(count <= pipeline.slots for count in state.held)
     if pipeline.in_flight is not None and (pipeline.strict or pipeline.take == "all"):
         assert len(held) + running <= pipeline.in_flight  # else more may leave for an idle lane
-    assert simulation.in_flight == len(held) + running
-    assert all(len(queue) <= rules.capacity for queue, rules in zip(simulation.queue, simulation.queues, strict=True))
-    assert 0 <= simulation.idle == pipeline.lanes - sum(run.lanes for run in going)
+    idle, _, _, _, in_flight = state.numbers
+    assert in_flight == len(held) + running
+    assert all(length <= rules.capacity for length, rules in zip(simulation.lengths(), queues, strict=True))
+    assert 0 <= idle == pipeline.lanes - sum(run.lanes for run in going)
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_nothing_is_lost_at_any_moment(seed: int) -> None:
     """Conservation of tasks, of lanes and of slots after the events of every moment; and the counts at the end."""
     pipeline, queues, tasks, duration_s = random_case(seed)
-    record = Simulation(pipeline, queues, tasks, duration_s, _check).run()
+    moments: list[float] = []
+    ReferenceSimulation(pipeline, queues, tasks, duration_s, lambda reference: moments.append(reference.now)).run()
+    simulation = Simulation(pipeline, queues, tasks, duration_s, compiled=False)
+    for moment in moments:
+        simulation.run_to(moment)
+        _check(simulation, queues)
+    simulation.run_to(duration_s)
+    record = simulation.record()
     counted = outcome(record, pipeline, tasks, duration_s)
     assert sum(tally.offered for tally in counted.tallies) == len(tasks)
     assert all(tally.unaccounted == 0 for tally in counted.tallies)
@@ -89,7 +104,7 @@ def test_nothing_is_lost_at_any_moment(seed: int) -> None:
 def test_order_and_overlap(seed: int) -> None:
     """Tasks of a model end in the order of their arrival, and no sub-block has two instances at a time."""
     pipeline, queues, tasks, duration_s = random_case(seed)
-    record = Simulation(pipeline, queues, tasks, duration_s).run()
+    record = Simulation(pipeline, queues, tasks, duration_s, compiled=False).run()
     if not pipeline.several:
         for model in range(len(queues)):
             ends = [
@@ -112,13 +127,13 @@ def test_the_task_that_is_due_first_leaves_first() -> None:
     pipeline = Pipeline(1, (1, 1), (((0, 0),), ((1, 0),)), times, times, "all", in_flight=1)
     tasks = trace((0.0, 0), (0.1, 0), (0.2, 1))
     slow, urgent = QueueRules(9, due_s=5.0), QueueRules(9, due_s=0.5)
-    assert Simulation(pipeline, [slow, urgent], tasks, 9.0).run().launched_s == [0.0, 2.0, 1.0]
-    assert Simulation(pipeline, [urgent, slow], tasks, 9.0).run().launched_s == [0.0, 1.0, 2.0]
+    assert Simulation(pipeline, [slow, urgent], tasks, 9.0, compiled=False).run().launched_s == [0.0, 2.0, 1.0]
+    assert Simulation(pipeline, [urgent, slow], tasks, 9.0, compiled=False).run().launched_s == [0.0, 1.0, 2.0]
     # A tick every 0.75 s: the one at 0.75 finds the lane busy until 1, and the task leaves then.
     ticks = [QueueRules(9, interval_s=0.75, due_s=0.5), slow]
-    assert Simulation(pipeline, ticks, trace((0.0, 0), (0.1, 0)), 9.0).run().launched_s == [0.0, 1.0]
+    assert Simulation(pipeline, ticks, trace((0.0, 0), (0.1, 0)), 9.0, compiled=False).run().launched_s == [0.0, 1.0]
     freely = dataclasses.replace(pipeline, in_flight=None, slots=1)
-    assert Simulation(freely, ticks, trace((0.0, 0), (0.1, 0)), 9.0).run().launched_s == [0.0, 0.75]
+    assert Simulation(freely, ticks, trace((0.0, 0), (0.1, 0)), 9.0, compiled=False).run().launched_s == [0.0, 0.75]
 
 
 def test_tasks_in_flight_that_wait_for_each_other_leave_no_lane_idle() -> None:
@@ -127,7 +142,9 @@ def test_tasks_in_flight_that_wait_for_each_other_leave_no_lane_idle() -> None:
     combined, widest = (((0, 0),), ((0, 1),), ((1, 0),)), ((1, 1),) * 3
     pipeline = Pipeline(2, (2, 1), combined, times, times, "shared", in_flight=2, widest=widest)
     urgent, patient = QueueRules(9, due_s=1.0), QueueRules(9, due_s=5.0)
-    record = Simulation(pipeline, [urgent, patient], trace((0.0, 0), (0.1, 0), (0.2, 1), (0.2, 1)), 9.0).run()
+    record = Simulation(
+        pipeline, [urgent, patient], trace((0.0, 0), (0.1, 0), (0.2, 1), (0.2, 1)), 9.0, compiled=False
+    ).run()
     assert record.launched_s == [0.0, 0.1, 0.2, 2.0]
     assert [run.start_s for run in record.runs if run.combined == 2] == [0.2, 2.0]
 
@@ -137,7 +154,7 @@ def test_runs_take_no_more_lanes_than_are_worth_it() -> None:
     times = tuple(((0.0,) * 4, (4.0, 3.0, 2.0, 1.0)) for _ in range(2))
     pipeline = Pipeline(4, (1, 1), (((0, 0),), ((1, 0),)), times, times, "shared", widest=((4, 3), (4, 1)))
     for rows, lanes in ((((0.0, 0),), [3]), (((0.0, 1),), [1]), (((0.0, 0), (0.0, 1)), [2, 1])):
-        record = Simulation(pipeline, [OPEN, OPEN], trace(*rows), 9.0).run()
+        record = Simulation(pipeline, [OPEN, OPEN], trace(*rows), 9.0, compiled=False).run()
         assert [run.lanes for run in record.runs] == lanes
         assert [run.finish_s for run in record.runs] == [float(5 - used) for used in lanes]
 
@@ -154,7 +171,7 @@ def test_blocks_that_do_not_overlap_gain_nothing() -> None:
     times = (tuple((float(present.bit_count()),) for present in range(8)),)
     pipeline = Pipeline(1, (3,), (((0, 0), (0, 1), (0, 2)),), times, times, "all")
     tasks = trace(*((0.0, 0) for _ in range(100)))
-    record = Simulation(pipeline, [OPEN], tasks, 1000.0).run()
+    record = Simulation(pipeline, [OPEN], tasks, 1000.0, compiled=False).run()
     assert max(record.finish_s) == 300.0
 
 
@@ -165,19 +182,26 @@ def _chosen(
     combined = (((0, 0), (1, 0)), ((0, 1), (1, 1)), ((1, 2),))
     times = tuple(tuple((1.0,) for _ in range(1 << len(members))) for members in combined)
     pipeline = Pipeline(1, (2, 3), combined, times, times, "all", max_wait_s=max_wait_s)
-    simulation = Simulation(pipeline, [OPEN, OPEN], trace(*((0.0, 0) for _ in range(9))), 100.0)
-    simulation.now = now
-    for (model, block), instance in waiting.items():
-        simulation.slots[model][block].append(instance)
-    rounds: list[tuple[int, int]] = []
+    simulation = _waiting(pipeline, waiting)
+    state, rounds = simulation.state, []
+    state.clock[0] = now
     while True:
-        simulation.idle, before = 1, len(simulation.record.runs)
-        for row in simulation.running:
-            row[:] = [False] * len(row)
-        simulation._start_all()
-        if len(simulation.record.runs) == before:
+        state.numbers[0], before = 1, simulation.runs
+        state.running[:], state.going[:] = [0] * len(state.running), [-1] * len(state.going)
+        start_all(simulation.given, state)
+        if simulation.runs == before:
             return rounds
-        rounds.append((simulation.record.runs[-1].combined, simulation.record.runs[-1].present))
+        rounds.append((simulation.record().runs[-1].combined, simulation.record().runs[-1].present))
+
+
+def _waiting(pipeline: Pipeline, waiting: dict[tuple[int, int], tuple[int, float]]) -> Simulation:
+    """A simulation in which instances of these tasks have waited before these blocks since then."""
+    tasks = trace(*((50.0, model) for model in range(len(pipeline.blocks)) for _ in range(9)))
+    simulation = Simulation(pipeline, [OPEN] * len(pipeline.blocks), tasks, 100.0, compiled=False)
+    for (model, block), (task, since) in waiting.items():
+        simulation.state.clock[0] = since
+        _put(simulation.given, simulation.state, simulation.given.rules.first_block[model] + block, task)
+    return simulation
 
 
 def test_highest_ratio_first() -> None:
@@ -203,26 +227,22 @@ def test_full_slots_hold_back() -> None:
     assert _chosen(full)[0] == (1, 1)
     combined = (((0, 0), (0, 1)),)
     times = (((1.0,),) * 4,)
-    simulation = Simulation(
-        Pipeline(1, (2,), combined, times, times, "all"), [OPEN], trace((50.0, 0), (50.0, 0)), 100.0
-    )
-    for place, task in ((0, 1), (1, 0)):
-        simulation.slots[0][place].append((task, 0.0))
-    simulation._start_all()
-    assert [run.present for run in simulation.record.runs] == [3]
+    simulation = _waiting(Pipeline(1, (2,), combined, times, times, "all"), {(0, 1): (0, 0.0), (0, 0): (1, 0.0)})
+    start_all(simulation.given, simulation.state)
+    assert [run.present for run in simulation.record().runs] == [3]
 
 
 def test_launcher_lets_one_task_out_at_a_tick() -> None:
     """An interval of a second caps the rate at one task a second, and missed ticks are lost (D2)."""
     tasks = trace(*((0.0, 0) for _ in range(4)), (10.5, 0), (10.5, 0))
-    record = Simulation(server(0.25), [QueueRules(100, interval_s=1.0)], tasks, 100.0).run()
+    record = Simulation(server(0.25), [QueueRules(100, interval_s=1.0)], tasks, 100.0, compiled=False).run()
     assert record.finish_s == [0.25, 1.25, 2.25, 3.25, 11.25, 12.25]
 
 
 def test_tick_with_full_slot_does_nothing() -> None:
     """D2: while the slot is full, ticks pass; nothing is made up for."""
     tasks = trace(*((0.0, 0) for _ in range(5)))
-    record = Simulation(server(2.5), [QueueRules(100, interval_s=1.0)], tasks, 100.0).run()
+    record = Simulation(server(2.5), [QueueRules(100, interval_s=1.0)], tasks, 100.0, compiled=False).run()
     # Tasks leave the queue at 0, 1, 3, 6 and 8: the other ticks find the slot full.
     assert [run.start_s for run in record.runs] == [0.0, 2.5, 5.0, 7.5, 10.0]
     assert record.queued_s[0] == pytest.approx(0 + 1 + 3 + 6 + 8)
@@ -232,7 +252,7 @@ def test_tick_with_full_slot_does_nothing() -> None:
 def test_full_queues_drop(drop_oldest: bool, dropped: list[int]) -> None:
     """A queue for two while a task runs: of five that come at once, the newest or the oldest are dropped."""
     tasks = trace((0.0, 0), (0.5, 0), (0.5, 0), (0.5, 0), (0.5, 0), (0.5, 0))
-    record = Simulation(server(1.0), [QueueRules(2, drop_oldest)], tasks, 100.0).run()
+    record = Simulation(server(1.0), [QueueRules(2, drop_oldest)], tasks, 100.0, compiled=False).run()
     assert [task for task, state in enumerate(record.state) if state == DROPPED] == dropped
     assert record.state.count(COMPLETED) == 3
 
@@ -240,7 +260,7 @@ def test_full_queues_drop(drop_oldest: bool, dropped: list[int]) -> None:
 def test_deadline_passes_in_the_queue() -> None:
     """A task expires exactly at its deadline, even if nothing else happens then; one that runs does not."""
     tasks = trace((0.0, 0), (0.5, 0), (0.5, 0))
-    record = Simulation(server(10.0), [QueueRules(9, deadline_s=2.0)], tasks, 100.0).run()
+    record = Simulation(server(10.0), [QueueRules(9, deadline_s=2.0)], tasks, 100.0, compiled=False).run()
     assert record.state == [COMPLETED, COMPLETED, EXPIRED]
     assert record.finish_s[2] == 2.5
     assert record.queued_s == [2.0]
@@ -250,7 +270,7 @@ def test_work_at_the_end_is_counted_as_left() -> None:
     """What is in the queue or in flight at the end is neither completed nor lost, and lanes were busy until then."""
     tasks = trace((0.0, 0), (0.0, 0), (0.0, 0))
     pipeline = server(2.0)
-    record = Simulation(pipeline, [OPEN], tasks, 3.0).run()
+    record = Simulation(pipeline, [OPEN], tasks, 3.0, compiled=False).run()
     counted = outcome(record, pipeline, tasks, 3.0)
     assert (counted.tallies[0].completed, counted.tallies[0].in_flight, counted.tallies[0].waiting) == (1, 2, 0)
     assert counted.busy_s == 3.0
@@ -262,5 +282,5 @@ def test_variance_of_queues_over_time() -> None:
     pipeline = Pipeline(1, (1, 1, 1), (((0, 0),), ((1, 0),), ((2, 0),)), times, times, "all")
     held = QueueRules(1000, interval_s=1000.0)
     tasks = trace(*((0.5, 2) for _ in range(9)))
-    record = Simulation(pipeline, [held] * 3, tasks, 1.5).run()
+    record = Simulation(pipeline, [held] * 3, tasks, 1.5, compiled=False).run()
     assert record.variance_s == pytest.approx(2 * 81 / 9)

@@ -1,19 +1,25 @@
-"""Simulations in steps: stopping changes nothing, and both simulators go on alike with other combined blocks."""
+"""Simulations in steps: stopping changes nothing, and all simulators go on alike with other combined blocks."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import random
+from collections.abc import Callable
 
 import pytest
 
 from hios.serving.pipeline import Pipeline, QueueRules
-from hios.serving.simulator import Record, Simulation, outcome
-from hios.serving.stepping import CompiledSteps, ReferenceSteps
+from hios.serving.simulator import SimulationRecord, outcome
+from hios.serving.stepping import Simulation
+from tests.serving.reference_simulator import ReferenceSimulation, ReferenceSteps
 from tests.serving.scenarios import OPEN, random_case, random_partition, trace
 
-_Kind = type[ReferenceSteps] | type[CompiledSteps]
+_Kind = Callable[..., Simulation]
+_PLAIN, _COMPILED = (functools.partial(Simulation, compiled=compiled) for compiled in (False, True))
+#: The reference, and the simulator as it is and compiled.
+_KINDS = [ReferenceSteps, _PLAIN, _COMPILED]
 
 
 def _regrouped(pipeline: Pipeline, draw: random.Random) -> Pipeline:
@@ -42,7 +48,7 @@ def _factors(draw: random.Random, count: int) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(draw.choice([1.0, 1.3]) for _ in range(count)) for _ in range(count))
 
 
-def _stopped(kind: _Kind, seed: int, stops: int) -> tuple[Record, list[object]]:
+def _stopped(kind: _Kind, seed: int, stops: int) -> tuple[SimulationRecord, list[object]]:
     """A random case that goes on otherwise after every stop, and what was seen at the stops."""
     pipeline, queues, tasks, duration_s = random_case(seed)
     pipeline = dataclasses.replace(pipeline, several=False)
@@ -65,14 +71,16 @@ def _stopped(kind: _Kind, seed: int, stops: int) -> tuple[Record, list[object]]:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_both_simulators_go_on_alike(seed: int) -> None:
+def test_all_simulators_go_on_alike(seed: int) -> None:
     """Combined blocks and intervals that change on the way: the same runs, ends of tasks and observations."""
-    (expected, theirs), (actual, ours) = (_stopped(kind, seed, 6) for kind in (ReferenceSteps, CompiledSteps))
+    (expected, theirs), plain, (actual, ours) = (_stopped(kind, seed, 6) for kind in _KINDS)
+    plain[0].changes, changes = [], actual.changes
+    assert plain == (dataclasses.replace(actual, changes=[]), ours)
     assert actual.runs == expected.runs
     assert actual.state == expected.state
     assert actual.finish_s == expected.finish_s
     assert actual.launched_s == expected.launched_s
-    assert [count for count, _ in actual.changes] == [count for count, _ in expected.changes]
+    assert [count for count, _ in changes] == [count for count, _ in expected.changes]
     assert len(ours) == len(theirs)
     for own, other in zip(ours, theirs, strict=True):
         assert own == pytest.approx(other) if not isinstance(own, tuple) else _flat(own) == pytest.approx(_flat(other))
@@ -84,12 +92,12 @@ def _flat(value: object) -> list[float]:
     return [float(value)]  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", [ReferenceSteps, CompiledSteps])
+@pytest.mark.parametrize("kind", _KINDS)
 def test_stopping_changes_nothing(kind: _Kind) -> None:
     """A simulation that stops on the way has the same runs as one that does not."""
     for seed in range(10):
         case = random_case(seed)
-        expected = Simulation(*case).run()
+        expected = ReferenceSimulation(*case).run()
         steps = kind(*case)
         for part in range(1, 8):
             steps.run_to(case[3] * part / 7)
@@ -105,7 +113,7 @@ def _chain() -> Pipeline:
     return Pipeline(1, (2, 1), (((0, 0),), ((0, 1),), ((1, 0),)), times, times, "all")
 
 
-@pytest.mark.parametrize("kind", [ReferenceSteps, CompiledSteps])
+@pytest.mark.parametrize("kind", _KINDS)
 def test_measures_by_hand(kind: _Kind) -> None:
     """A step of 4 s: what it brought, counted from arrival and from the launch."""
     # Model 0 arrives at 0 and runs from 0 to 1 and from 1 to 3. The tasks of model 1 arrive at 1, 1 and 1: the first
@@ -128,7 +136,7 @@ def test_runs_under_way_end_as_they_began() -> None:
     """A change while a block runs: its instance goes to its next block, and the new combined block has both models."""
     times = (((0.0,), (1.0,)), ((0.0,), (5.0,), (5.0,), (7.0,)))
     after = dataclasses.replace(_chain(), combined=(((0, 0),), ((0, 1), (1, 0))), times_s=times, busy_s=times)
-    for kind in (ReferenceSteps, CompiledSteps):
+    for kind in _KINDS:
         steps = kind(_chain(), [OPEN, OPEN], trace((0.0, 0), (0.5, 1)), 20.0)
         steps.run_to(0.75)
         steps.change(after, [OPEN, OPEN])
@@ -139,7 +147,7 @@ def test_runs_under_way_end_as_they_began() -> None:
         assert outcome(record, _chain(), trace((0.0, 0), (0.5, 1)), 20.0).busy_s == pytest.approx(8.0)
 
 
-@pytest.mark.parametrize("kind", [ReferenceSteps, CompiledSteps])
+@pytest.mark.parametrize("kind", _KINDS)
 def test_new_intervals_begin_with_their_next_multiple(kind: _Kind) -> None:
     """From an interval of 3 s to one of 2 s at 4 s: tasks leave the queue at 0, 3, 4, 6 and 8."""
     times = (((0.0,), (0.5,)),)
@@ -151,7 +159,7 @@ def test_new_intervals_begin_with_their_next_multiple(kind: _Kind) -> None:
     assert steps.record().launched_s == [0.0, 3.0, 4.0, 6.0, 8.0]
 
 
-@pytest.mark.parametrize("kind", [ReferenceSteps, CompiledSteps])
+@pytest.mark.parametrize("kind", _KINDS)
 def test_a_tick_waits_only_for_a_task_that_finds_no_room(kind: _Kind) -> None:
     """One task in flight, ticks every second: one without a task is lost, and one whose task has expired as well."""
     times = (((0.0,), (1.5,)),)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from hios.serving.simulate import reference, simulate
+from hios.serving.simulate import simulate
 from hios.serving.strict_rounds import rounds_notes, strict_rounds_per_s
 from hios.serving.work_bound import bound_per_s, even_intervals_s, least_work_s
 from tests.serving.scenarios import scenario, served
@@ -66,7 +66,7 @@ def test_what_the_limit_of_strict_rounds_explains() -> None:
     """Of a policy that completes all 210 tasks, 133.3 % over 90: all of the margin over rounds that are never late."""
     models = [served(name, [[0.01]], rate) for name, rate in (("a", 30.0), ("b", 60.0), ("c", 120.0))]
     given = scenario(*models, lanes=2, duration_s=10.0, arrivals="periodic")
-    results = {name: simulate(given, name, engine=reference) for name in ("pos-strict", "sequential")}
+    results = {name: simulate(given, name, compiled=False) for name in ("pos-strict", "sequential")}
     limit, margin = rounds_notes(results)
     assert limit == "strict rounds cannot pass 90 of 210 tasks/s: 3 models x the smallest rate"
     # At the end of the trace a round or two are still unanswered.
@@ -80,4 +80,4 @@ def test_what_the_limit_of_strict_rounds_explains() -> None:
     assert rounds_notes({"pos-strict": results["pos-strict"]}) == [limit]
     assert rounds_notes({"sequential": results["sequential"]}) == []
     alone = scenario(models[0], duration_s=1.0)
-    assert rounds_notes({"pos-strict": simulate(alone, "pos-strict", engine=reference)}) == []
+    assert rounds_notes({"pos-strict": simulate(alone, "pos-strict", compiled=False)}) == []

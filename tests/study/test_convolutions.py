@@ -16,6 +16,7 @@ from hios.formats.convolutions_file import ConvolutionsFile, ConvolutionSize, Pa
 from hios.machine import usable_cores
 from hios.study import registry
 from hios.study.figure_data import FigureData
+from hios.study.rows import Rows
 from hios.study.sessions import CONVOLUTION_SIZES, convolution_sizes
 
 #: Two convolutions at once take 0.75 of the time of one after the other on small images, 1.5 times as long on others.
@@ -35,7 +36,7 @@ MADE = ConvolutionsFile(
 )
 
 
-def _rows(name: str) -> registry.Rows:
+def _rows(name: str) -> Rows:
     return registry.figure(name).rows(FigureData(convolutions=(MADE,)))
 
 

@@ -16,6 +16,7 @@ import yaml
 from hios import artifacts, config, config_options, defaults, machine, optimize
 from hios.cli import main
 from hios.errors import ArtifactError, HiosError
+from hios.formats.settings import Measuring
 from hios.models import RUNTIMES
 from hios.platforms import PLATFORMS
 from hios.schedulers import ALGORITHMS, Algorithm, Parameter
@@ -44,8 +45,8 @@ def test_defaults_are_those_of_the_library() -> None:
     execute, profile = (schema["properties"][part]["properties"] for part in ("execute", "profile"))
     assert schema["properties"]["seed"]["default"] == defaults.SEED
     assert [execute[key]["default"] for key in ("runs", "warmup", "tolerance")] == [
-        defaults.RUNS,
-        defaults.WARMUP,
+        Measuring().runs,
+        Measuring().warmup,
         defaults.TOLERANCE,
     ]
     assert [profile[key]["default"] for key in ("stages_of", "repeats", "budget")] == [
@@ -61,8 +62,8 @@ def test_defaults_are_those_of_the_library() -> None:
     for name in ("execute", "distribute"):
         given = [options[name, key] for key in ("runs", "warmup", "tolerance", "seed", "timeout_s")]
         assert given == [
-            defaults.RUNS,
-            defaults.WARMUP,
+            Measuring().runs,
+            Measuring().warmup,
             defaults.TOLERANCE,
             defaults.SEED,
             defaults.TIMEOUT_S,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -128,6 +129,8 @@ def _bounds(x: Tensor, low: _Number, high: _Number) -> tuple[_Number, _Number]:
 
 
 plain("relax.clip", _clip)
+plain("relax.nn.leakyrelu", F.leaky_relu, itemgetter("alpha"))
+plain("relax.nn.softplus", F.softplus, itemgetter("beta"), itemgetter("threshold"))
 
 
 @kernel("relax.astype")
@@ -142,18 +145,6 @@ def _astype(attributes: Attributes) -> Kernel:
 def _dropout(attributes: Attributes) -> Kernel:
     """The identity in inference; the mask, which keeps everything, is an expanded scalar."""
     return lambda x: (x, x.new_ones(()).expand(x.shape))
-
-
-@kernel("relax.nn.leakyrelu", allocates=True)
-def _leaky_relu(attributes: Attributes) -> Kernel:
-    alpha = attributes["alpha"]
-    return lambda x: F.leaky_relu(x, alpha)
-
-
-@kernel("relax.nn.softplus", allocates=True)
-def _softplus(attributes: Attributes) -> Kernel:
-    beta, threshold = attributes["beta"], attributes["threshold"]
-    return lambda x: F.softplus(x, beta, threshold)
 
 
 @kernel("relax.nn.prelu", allocates=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import torch
 from torch import Tensor
 
 from hios.kernels.table.attributes import only, refuse
-from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel
+from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel, plain
 
 
 @kernel("relax.strided_slice")
@@ -53,11 +55,6 @@ def _take(attributes: Attributes) -> Kernel:
     return take
 
 
-@kernel("relax.index_tensor", allocates=True)
-def _index_tensor(attributes: Attributes) -> Kernel:
-    return lambda x, *indices: x[indices]
-
-
 @kernel("relax.index_put", allocates=True)
 def _index_put(attributes: Attributes) -> Kernel:
     accumulate = attributes["accumulate"]
@@ -69,17 +66,19 @@ def _index_put(attributes: Attributes) -> Kernel:
     return index_put
 
 
-@kernel("relax.gather_elements", allocates=True)
-def _gather_elements(attributes: Attributes) -> Kernel:
-    axis = attributes["axis"]
-    return lambda x, indices: torch.gather(x, axis, indices.long())
-
-
 @kernel("relax.gather_nd", allocates=True)
 def _gather_nd(attributes: Attributes) -> Kernel:
     only(attributes, "batch_dims", 0)
     return lambda x, indices: x[indices.long().unbind(-1)]
 
+
+plain("relax.index_tensor", lambda x, *indices: x[indices])
+plain("relax.gather_elements", lambda x, indices, axis: torch.gather(x, axis, indices.long()), itemgetter("axis"))
+plain(
+    "relax.slice_scatter",
+    lambda x, source, start, end, step, axis: torch.slice_scatter(x, source, axis, start, end, step),
+    itemgetter("axis"),
+)
 
 #: torch's names of Relax's reductions; ``update`` writes the value itself.
 _REDUCTIONS = {"add": "sum", "mul": "prod", "mean": "mean", "max": "amax", "min": "amin"}
@@ -108,12 +107,6 @@ def _scatter_nd(attributes: Attributes) -> Kernel:
         return torch.index_put(x, list(indices.long().unbind(-1)), updates, accumulate)
 
     return scatter_nd
-
-
-@kernel("relax.slice_scatter", allocates=True)
-def _slice_scatter(attributes: Attributes) -> Kernel:
-    axis = attributes["axis"]
-    return lambda x, source, start, end, step: torch.slice_scatter(x, source, axis, start, end, step)
 
 
 @kernel("relax.one_hot", allocates=True)

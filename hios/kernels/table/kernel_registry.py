@@ -40,9 +40,14 @@ def kernel(*names: str, allocates: bool = False) -> Callable[[Builder], Builder]
     return decorate
 
 
-def plain(name: str, function: Kernel) -> None:
-    """Register a torch function that has no attributes and returns memory of its own."""
-    kernel(name, allocates=True)(always(function))
+def plain(name: str, function: Kernel, *readers: Callable[[Attributes], Any], allocates: bool = True) -> None:
+    """Register a torch function of the operator's tensors, followed by what readers find in its attributes."""
+
+    def builder(attributes: Attributes) -> Kernel:
+        values = [read(attributes) for read in readers]
+        return lambda *tensors: function(*tensors, *values)
+
+    kernel(name, allocates=allocates)(builder if readers else always(function))
 
 
 def always(function: Kernel) -> Builder:

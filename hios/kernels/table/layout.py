@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from hios.kernels.table.attributes import axes_of, explicit_padding, refuse
-from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel
+from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel, plain
 
 
 @kernel("relax.concat", allocates=True)
@@ -29,22 +31,6 @@ def _split(attributes: Attributes) -> Kernel:
         # Equal parts; the last one is smaller if the size is not divisible.
         return lambda x: torch.split(x, -(-x.shape[axis] // parts), axis)
     return lambda x: torch.tensor_split(x, list(parts), axis)
-
-
-@kernel("relax.reshape")
-def _reshape(attributes: Attributes) -> Kernel:
-    shape = tuple(attributes["shape"])
-    return lambda x: torch.reshape(x, shape)
-
-
-@kernel("relax.flatten")
-def _flatten(attributes: Attributes) -> Kernel:
-    return torch.flatten
-
-
-@kernel("relax.nn.batch_flatten")
-def _batch_flatten(attributes: Attributes) -> Kernel:
-    return lambda x: torch.flatten(x, 1)
 
 
 @kernel("relax.expand_dims")
@@ -74,34 +60,10 @@ def _permute_dims(attributes: Attributes) -> Kernel:
     return lambda x: x.permute(axes)
 
 
-@kernel("relax.broadcast_to")
-def _broadcast_to(attributes: Attributes) -> Kernel:
-    shape = tuple(attributes["shape"])
-    return lambda x: torch.broadcast_to(x, shape)
-
-
 @kernel("relax.meshgrid")
 def _meshgrid(attributes: Attributes) -> Kernel:
     indexing = attributes["indexing"] or "ij"
     return lambda *tensors: torch.meshgrid(*tensors, indexing=indexing)
-
-
-@kernel("relax.tile")
-def _tile(attributes: Attributes) -> Kernel:
-    repeats = tuple(attributes["repeats"])
-    return lambda x: torch.tile(x, repeats)
-
-
-@kernel("relax.repeat", allocates=True)
-def _repeat(attributes: Attributes) -> Kernel:
-    repeats, axis = attributes["repeats"], attributes["axis"]
-    return lambda x: torch.repeat_interleave(x, repeats, axis)
-
-
-@kernel("relax.flip", allocates=True)
-def _flip(attributes: Attributes) -> Kernel:
-    axes = axes_of(attributes) or ()
-    return lambda x: torch.flip(x, axes)
 
 
 #: torch's names of Relax's modes.
@@ -125,7 +87,15 @@ def _pad(attributes: Attributes) -> Kernel:
     return pad
 
 
-@kernel("relax.nn.pixel_shuffle")
-def _pixel_shuffle(attributes: Attributes) -> Kernel:
-    factor = attributes["upscale_factor"]
-    return lambda x: F.pixel_shuffle(x, factor)
+def _shape(attributes: Attributes) -> tuple[int, ...]:
+    return tuple(attributes["shape"])
+
+
+plain("relax.reshape", torch.reshape, _shape, allocates=False)
+plain("relax.flatten", torch.flatten, allocates=False)
+plain("relax.nn.batch_flatten", lambda x: torch.flatten(x, 1), allocates=False)
+plain("relax.broadcast_to", torch.broadcast_to, _shape, allocates=False)
+plain("relax.tile", torch.tile, lambda attributes: tuple(attributes["repeats"]), allocates=False)
+plain("relax.repeat", torch.repeat_interleave, itemgetter("repeats"), itemgetter("axis"))
+plain("relax.flip", torch.flip, lambda attributes: axes_of(attributes) or ())
+plain("relax.nn.pixel_shuffle", F.pixel_shuffle, itemgetter("upscale_factor"), allocates=False)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from hios.errors import UnsupportedError
 from hios.kernels.table.attributes import only
-from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel
+from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel, plain
 
 
 def _require_affine(attributes: Attributes) -> None:
@@ -89,13 +91,5 @@ def _require_axes(axes: tuple[int, ...], x: Tensor, first: int) -> None:
         raise UnsupportedError(f"axes {list(axes)} of a tensor of {x.ndim} dimensions are not supported, only all")
 
 
-@kernel("relax.nn.softmax", allocates=True)
-def _softmax(attributes: Attributes) -> Kernel:
-    axis = attributes["axis"]
-    return lambda x: torch.softmax(x, axis)
-
-
-@kernel("relax.nn.log_softmax", allocates=True)
-def _log_softmax(attributes: Attributes) -> Kernel:
-    axis = attributes["axis"]
-    return lambda x: torch.log_softmax(x, axis)
+plain("relax.nn.softmax", torch.softmax, itemgetter("axis"))
+plain("relax.nn.log_softmax", torch.log_softmax, itemgetter("axis"))

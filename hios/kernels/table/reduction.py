@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from operator import itemgetter
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from hios.kernels.table.attributes import axes_of, cast, dtype_of, only, refuse
-from hios.kernels.table.kernel_registry import Attributes, Builder, Kernel, kernel
+from hios.kernels.table.kernel_registry import Attributes, Builder, Kernel, kernel, plain
 
 
 def _product(x: Tensor, axes: tuple[int, ...] | None, keepdims: bool) -> Tensor:
@@ -32,16 +30,6 @@ _OVER_AXES: dict[str, Kernel] = {
     "sum": lambda x, axes, keepdims: torch.sum(x, axes, keepdims, dtype=x.dtype),
     "variance": lambda x, axes, keepdims: torch.var(x, axes, correction=0, keepdim=keepdims),
 }
-#: The same over one axis, or None.
-_OVER_ONE_AXIS: dict[str, Kernel] = {"argmax": torch.argmax, "argmin": torch.argmin}
-
-
-def _reduction(function: Kernel, axes_of: Callable[[Attributes], Any]) -> Builder:
-    def builder(attributes: Attributes) -> Kernel:
-        axes, keepdims = axes_of(attributes), attributes["keepdims"]
-        return lambda x: function(x, axes, keepdims)
-
-    return builder
 
 
 def _running(function: Kernel) -> Builder:
@@ -56,17 +44,17 @@ def _running(function: Kernel) -> Builder:
 
 
 for _name, _function in _OVER_AXES.items():
-    kernel(f"relax.{_name}", allocates=True)(_reduction(_function, axes_of))
-for _name, _function in _OVER_ONE_AXIS.items():
-    kernel(f"relax.{_name}", allocates=True)(_reduction(_function, itemgetter("axis")))
+    plain(f"relax.{_name}", _function, axes_of, itemgetter("keepdims"))
+plain("relax.argmax", torch.argmax, itemgetter("axis"), itemgetter("keepdims"))
+plain("relax.argmin", torch.argmin, itemgetter("axis"), itemgetter("keepdims"))
+plain(
+    "relax.sort",
+    lambda x, axis, descending: torch.sort(x, axis, descending).values,
+    itemgetter("axis"),
+    itemgetter("descending"),
+)
 kernel("relax.cumsum", allocates=True)(_running(torch.cumsum))
 kernel("relax.cumprod", allocates=True)(_running(torch.cumprod))
-
-
-@kernel("relax.sort", allocates=True)
-def _sort(attributes: Attributes) -> Kernel:
-    axis, descending = attributes["axis"], attributes["descending"]
-    return lambda x: torch.sort(x, axis, descending).values
 
 
 @kernel("relax.argsort", allocates=True)

@@ -20,6 +20,7 @@ from hios.batch_job import allocation
 from hios.errors import HiosError, PlatformError, ScheduleError, first_line
 from hios.formats.base import Platform
 from hios.formats.run_file import Run, RunPlatform
+from hios.formats.settings import Settings
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.models import RUNTIMES
@@ -47,7 +48,6 @@ from hios.runtime.distributed.transports import Transport
 from hios.runtime.distributed.value_exchange import RESERVED, Tags
 from hios.runtime.rounds import Competition, TurnOutcome
 from hios.runtime.run_record import run_file
-from hios.runtime.session import Settings
 from hios.schedule import Placement, StagedPlan
 from hios.versions import versions
 from hios.workers.process_settings import end_with_parent

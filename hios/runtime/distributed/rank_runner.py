@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hios.errors import PlatformError
+from hios.formats.settings import Settings
 from hios.frontends.example_inputs import example_inputs
 from hios.graph import Graph
 from hios.kernels.tensors import nbytes, torch_dtype
@@ -22,7 +23,6 @@ from hios.runtime.distributed.clock_sync import Peers
 from hios.runtime.distributed.progress_state import ProgressState
 from hios.runtime.distributed.transports import Channel, Transport
 from hios.runtime.distributed.value_exchange import RESERVED, RankMemory, Tags, ValueExchange
-from hios.runtime.session import Settings
 from hios.schedule import Placement
 from hios.tolerances import compared
 

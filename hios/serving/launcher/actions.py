@@ -26,7 +26,7 @@ _SHORTEST = 0.25
 _LEAST_S = 1e-4
 
 
-class Decision(NamedTuple):
+class LauncherDecision(NamedTuple):
     """What the agents decide together: seconds between two tasks of every model, and the combined blocks."""
 
     intervals_s: tuple[float, ...]
@@ -91,7 +91,7 @@ class ActionSpace:
         """All blocks, in the order of the agents' numbers."""
         return [(model, block) for model, count in enumerate(self.blocks) for block in range(count)]
 
-    def decision(self, actions: Sequence[float] | Array) -> Decision:
+    def decision(self, actions: Sequence[float] | Array) -> LauncherDecision:
         """What the numbers of all agents, one after another, mean."""
         numbers = [min(1.0, max(0.0, float(number))) for number in actions]
         count = len(self.blocks)
@@ -99,7 +99,7 @@ class ActionSpace:
         by_part: dict[int, list[SubBlock]] = {}
         for number, member in zip(numbers[count:], self.members, strict=True):
             by_part.setdefault(min(self.parts - 1, int(number * self.parts)), []).append(member)
-        return Decision(intervals, tuple(tuple(by_part[part]) for part in sorted(by_part)))
+        return LauncherDecision(intervals, tuple(tuple(by_part[part]) for part in sorted(by_part)))
 
     def _interval_s(self, model: int, number: float) -> float:
         shortest = self.shortest_s[model]
@@ -123,7 +123,7 @@ class ActionSpace:
         blocks = [(place % self.parts + 0.5) / self.parts for place in range(sum(self.blocks))]
         return np.array([*first, *blocks])
 
-    def numbers(self, decision: Decision) -> Array:
+    def numbers(self, decision: LauncherDecision) -> Array:
         """Actions that mean a decision: a combined block is where its first block is in those of `alone`, if it can be.
 
         Args:
@@ -141,7 +141,7 @@ class ActionSpace:
             numbers[[count + place[member] for member in members]] = (part + 0.5) / self.parts
         return numbers
 
-    def drawn(self, chance: random.Random, most: int) -> Decision:
+    def drawn(self, chance: random.Random, most: int) -> LauncherDecision:
         """A random decision without superblocks: what a search without learning tries."""
         combined: list[list[SubBlock]] = []
         for member in chance.sample(self.members, len(self.members)):
@@ -151,7 +151,7 @@ class ActionSpace:
             else:
                 combined.append([member])
         intervals = tuple(self._interval_s(model, chance.random()) for model in range(len(self.blocks)))
-        return Decision(intervals, tuple(tuple(sorted(own)) for own in combined))
+        return LauncherDecision(intervals, tuple(tuple(sorted(own)) for own in combined))
 
 
 def bounds(sizes: Sequence[int]) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ import numpy as np
 from hios.artifacts import Json, replacing
 from hios.errors import ArtifactError, HiosError
 from hios.schedulers.policy.perceptron import Array, Perceptron, Weights
-from hios.serving.launcher.actions import ActionSpace, Decision
+from hios.serving.launcher.actions import ActionSpace, LauncherDecision
 from hios.serving.launcher.launcher_settings import LauncherSettings
 from hios.serving.launcher.observation import squeezed, state_size
 from hios.serving.scenario import Scenario
@@ -41,7 +41,7 @@ class Launcher:
     actors: Weights
     space: ActionSpace
     settings: LauncherSettings
-    static: Decision
+    static: LauncherDecision
     models: dict[str, list[int]]
     lanes: int
     curve: tuple[tuple[int, float], ...] = ()
@@ -57,7 +57,7 @@ class Launcher:
         actions: Array = 1 / (1 + np.exp(-np.concatenate(logits, axis=1)))
         return actions
 
-    def decide(self, state: Array) -> Decision:
+    def decide(self, state: Array) -> LauncherDecision:
         """What the agents decide in a state."""
         return self.space.decision(self.act(state[None])[0])
 
@@ -135,7 +135,7 @@ def _of(facts: dict[str, Any], actors: Weights) -> Launcher:
         actors,
         msgspec.convert(facts["space"], ActionSpace),
         msgspec.convert(facts["settings"], LauncherSettings),
-        Decision(static.intervals_s, static.combined),
+        LauncherDecision(static.intervals_s, static.combined),
         facts["models"],
         facts["lanes"],
         tuple((step, goodput) for step, goodput in facts["curve"]),

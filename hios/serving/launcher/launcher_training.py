@@ -14,7 +14,7 @@ from torch import Tensor
 from hios.artifacts import Json
 from hios.schedulers.policy.perceptron import Array
 from hios.serving.arrivals import Trace, draw
-from hios.serving.launcher.actions import ActionSpace, Decision
+from hios.serving.launcher.actions import ActionSpace, LauncherDecision
 from hios.serving.launcher.launcher_file import Launcher, blocks_of
 from hios.serving.launcher.launcher_settings import LauncherSettings
 from hios.serving.launcher.maddpg import Agents, actor_weights
@@ -23,12 +23,12 @@ from hios.serving.launcher.online_launcher import OnlineLauncher
 from hios.serving.launcher.replay import Batch, Replay
 from hios.serving.launcher.rewards import Scores, rewards
 from hios.serving.launcher.scenario_environment import Decisions, LauncherEnvironment
-from hios.serving.measures import Outcome
+from hios.serving.measures import RepeatOutcome
 from hios.serving.policies import LEARNED, LEARNED_STATIC, POLICIES
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import HELD_OUT, compare, order_key, outcomes_of
 from hios.serving.simulator import outcome
-from hios.serving.stepping import Steps
+from hios.serving.stepping import Simulation
 
 #: Traces on which policies are judged while they learn; those of the comparison at the end are others.
 JUDGING = range(2_000_000, 2_000_002)
@@ -42,13 +42,7 @@ Progress = Callable[[int, float | None], None]
 
 
 class Judge:
-    """Compares decisions and launchers on traces that nothing learns from: by goodput, of equals by mean latency.
-
-    Args:
-        scenario: whose tasks arrive.
-        settings: of the launcher.
-        repeats: numbers of the traces.
-    """
+    """Compares decisions and launchers on traces that nothing learns from: by goodput, of equals by mean latency."""
 
     def __init__(self, scenario: Scenario, settings: LauncherSettings, repeats: Sequence[int] = JUDGING) -> None:
         self.decisions = Decisions(scenario, settings)
@@ -57,7 +51,7 @@ class Judge:
         self._scenario = scenario
         self._traces = [draw(scenario, repeat) for repeat in repeats]
 
-    def static(self, decision: Decision) -> tuple[float, float]:
+    def static(self, decision: LauncherDecision) -> tuple[float, float]:
         """Goodput a second and mean latency of a decision that is held throughout."""
         return self._judged([self._held(decision, trace) for trace in self._traces])
 
@@ -66,17 +60,17 @@ class Judge:
         online = OnlineLauncher(self._scenario, launcher, self.decisions)
         return self._judged([online.run(trace) for trace in self._traces])
 
-    def outcomes(self, decision: Decision) -> list[Outcome]:
+    def outcomes(self, decision: LauncherDecision) -> list[RepeatOutcome]:
         """What becomes of the tasks under a decision that is held throughout."""
         ended = [self._held(decision, trace) for trace in self._traces]
         return [outcome(steps.record(), steps.first, steps.trace, self._scenario.duration_s) for steps in ended]
 
-    def _held(self, decision: Decision, trace: Trace) -> Steps:
+    def _held(self, decision: LauncherDecision, trace: Trace) -> Simulation:
         steps = self.decisions.begin(decision, trace, self._scenario.duration_s)
         steps.run_to(self._scenario.duration_s)
         return steps
 
-    def _judged(self, ended: Sequence[Steps]) -> tuple[float, float]:
+    def _judged(self, ended: Sequence[Simulation]) -> tuple[float, float]:
         slos = [model.settings.slo_ms or math.inf for model in self._scenario.models]
         latencies = [steps.latencies_ms() for steps in ended]
         good = sum(int((own <= slo).sum()) for row in latencies for own, slo in zip(row, slos, strict=True))
@@ -126,7 +120,7 @@ def comparison(scenario: Scenario, launcher: Launcher) -> Json:
     """
     online = OnlineLauncher(scenario, launcher)
 
-    def run(name: str, by: str, repeats: Sequence[int]) -> list[Outcome]:
+    def run(name: str, by: str, repeats: Sequence[int]) -> list[RepeatOutcome]:
         if name == LEARNED:
             return online.outcomes(repeats)
         if name == LEARNED_STATIC:
@@ -153,7 +147,7 @@ class _Training:
         self._replay = Replay(settings.replay, state, space.total, len(space.blocks) + 2)
         self._judge = Judge(scenario, settings)
         self._scores: Scores | None = None
-        self._seen: list[tuple[Decision, Sequence[float]]] = []
+        self._seen: list[tuple[LauncherDecision, Sequence[float]]] = []
         self._random = random.Random(f"{settings.seed}/decisions")
         #: Whether there are parts of [0, 1] enough for all blocks.
         self._distinct = space.parts >= sum(space.blocks)
@@ -195,7 +189,7 @@ class _Training:
         state = state_size(space.blocks, settings.samples)
         return Agents(actor_weights(space.sizes, first, state, settings), space.sizes, state, settings)
 
-    def _launcher(self, static: Decision) -> Launcher:
+    def _launcher(self, static: LauncherDecision) -> Launcher:
         given = self._scenario
         lanes = 0 if given.gpu else given.lanes
         return Launcher(self._agents.weights(), self._space, self._settings, static, blocks_of(given), lanes)
@@ -257,12 +251,12 @@ class _Training:
         values = squeezed(states) if self._settings.deviations == "log" else states
         return torch.from_numpy(np.ascontiguousarray(values, np.float32))
 
-    def _best_static(self, best: Launcher) -> tuple[Decision, tuple[float, float]]:
+    def _best_static(self, best: Launcher) -> tuple[LauncherDecision, tuple[float, float]]:
         """The best of the decisions with the largest rewards, those that began, and what the launcher decides first."""
         online = OnlineLauncher(self._scenario, best, self._judge.decisions)
         return best_static(self._judge, [self._alone, self._searched, online.first(), *self._promising()])
 
-    def _promising(self) -> list[Decision]:
+    def _promising(self) -> list[LauncherDecision]:
         """Decisions that were carried out, those with the largest rewards of the launcher."""
         if not self._seen:
             return []
@@ -272,13 +266,8 @@ class _Training:
         return [self._seen[place][0] for place in order[:_TRIED]]
 
 
-def best_static(judge: Judge, decisions: Sequence[Decision]) -> tuple[Decision, tuple[float, float]]:
-    """The best of some decisions on the traces of a judge, and how good it is; superblocks do not count.
-
-    Args:
-        judge: compares them.
-        decisions: the first one of at most H sub-blocks.
-    """
+def best_static(judge: Judge, decisions: Sequence[LauncherDecision]) -> tuple[LauncherDecision, tuple[float, float]]:
+    """The best of some decisions on the traces of a judge, and how good it is; superblocks do not count."""
     first, *others = (decision for decision in decisions if decision.largest <= judge.most)
     chosen, value = first, judge.static(first)
     for decision in others:
@@ -287,7 +276,9 @@ def best_static(judge: Judge, decisions: Sequence[Decision]) -> tuple[Decision, 
     return chosen, value
 
 
-def random_search(scenario: Scenario, settings: LauncherSettings, judge: Judge) -> tuple[Decision, tuple[float, float]]:
+def random_search(
+    scenario: Scenario, settings: LauncherSettings, judge: Judge
+) -> tuple[LauncherDecision, tuple[float, float]]:
     """What a search without learning finds with the steps of a training: random decisions, a step each.
 
     No step is lost on superblocks. The decisions with the largest rewards of the launcher are judged, as many as those

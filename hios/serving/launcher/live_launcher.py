@@ -9,35 +9,46 @@ from collections.abc import Callable, Sequence
 
 from hios.serving.admission import Admission
 from hios.serving.instances import Instances
-from hios.serving.launcher.actions import Decision
 from hios.serving.launcher.online_launcher import OnlineLauncher
 from hios.serving.pipeline import Pipeline, QueueRules
 
 
-class LiveSteps:
-    """A server as a launcher sees it (`observation.Watched`): time passes by itself.
+class LiveLauncher:
+    """Thread in which a launcher decides for a server until it is stopped.
 
-    Args:
-        queues: by number of the model.
-        instances: in the slots before the blocks, and in them.
-        change: has the server go on with other combined blocks and intervals.
+    It is what the launcher looks at (`observation.Watched`); time passes by itself.
     """
 
     def __init__(
         self,
+        online: OnlineLauncher,
         queues: Sequence[Admission],
         instances: Instances,
         change: Callable[[Pipeline, Sequence[QueueRules]], None],
     ) -> None:
-        self._queues, self._instances, self._change = queues, instances, change
+        self._online, self._queues, self._instances, self._change = online, queues, instances, change
         self._over = threading.Event()
         self._began_s = time.perf_counter()
-        #: Processor time of the thread that waits for moments here, seconds.
+        self._thread = threading.Thread(target=self._decide, name="hios launcher", daemon=True)
+        #: Processor time of the thread so far, seconds.
         self.used_s = 0.0
+        #: Why it no longer decides; empty while it does.
+        self.lost = ""
 
-    def end(self) -> None:
-        """Stop deciding."""
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread. This may be called repeatedly, and before the thread was started."""
         self._over.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    @property
+    def made(self) -> int:
+        """Decisions so far, the first one included."""
+        return self._online.made
 
     @property
     def now(self) -> float:
@@ -68,44 +79,8 @@ class LiveSteps:
         if not self._over.is_set():
             self._change(pipeline, queues)
 
-
-class LiveLauncher:
-    """Thread in which a launcher decides until it is stopped.
-
-    Args:
-        online: decides.
-        steps: what it decides for.
-        first: the decision that the server begins with.
-    """
-
-    def __init__(self, online: OnlineLauncher, steps: LiveSteps, first: Decision) -> None:
-        self._online, self._steps, self._first = online, steps, first
-        self._thread = threading.Thread(target=self._decide, name="hios launcher", daemon=True)
-        #: Why it no longer decides; empty while it does.
-        self.lost = ""
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop the thread. This may be called repeatedly, and before the thread was started."""
-        self._steps.end()
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    @property
-    def made(self) -> int:
-        """Decisions so far, the first one included."""
-        return self._online.made
-
-    @property
-    def used_s(self) -> float:
-        """Processor time of the thread so far, seconds."""
-        return self._steps.used_s
-
     def _decide(self) -> None:
         try:
-            self._online.follow(self._steps, self._first)
+            self._online.follow(self, self._online.first())
         except Exception as error:  # whatever it is, the server tells it (`Server.lost`)
             self.lost = f"the launcher failed: {error or type(error).__name__}"

@@ -13,7 +13,7 @@ from hios.serving.pipeline import Pipeline, QueueRules
 
 
 class Watched(Protocol):
-    """What a launcher observes and controls: a simulation in steps (``stepping.Steps``), or a server."""
+    """What a launcher observes and controls: a simulation in steps (``stepping.Simulation``), or a server."""
 
     @property
     def now(self) -> float:

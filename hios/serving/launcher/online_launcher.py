@@ -11,14 +11,14 @@ import numpy as np
 
 from hios.errors import HiosError
 from hios.serving.arrivals import Trace, draw
-from hios.serving.launcher.actions import Decision
+from hios.serving.launcher.actions import LauncherDecision
 from hios.serving.launcher.launcher_file import Launcher
 from hios.serving.launcher.observation import Watched, sampled, state_size
 from hios.serving.launcher.scenario_environment import Decisions
-from hios.serving.measures import Outcome, variance
+from hios.serving.measures import RepeatOutcome, variance
 from hios.serving.scenario import Scenario
 from hios.serving.simulator import outcome
-from hios.serving.stepping import Steps
+from hios.serving.stepping import Simulation
 
 
 def launcher_of(scenario: Scenario) -> Launcher:
@@ -67,20 +67,20 @@ class OnlineLauncher:
         """Sub-blocks that a combined block has at most, whatever is decided."""
         return max(self._settings.most, self._launcher.static.largest)
 
-    def first(self) -> Decision:
+    def first(self) -> LauncherDecision:
         """The decision for an empty device; the static one if that is a superblock."""
         blocks = [len(model.blocks) for model in self._scenario.models]
         decision = self._launcher.decide(np.zeros(state_size(blocks, self._settings.samples), np.float32))
         return decision if decision.largest <= self._settings.most else self._launcher.static
 
-    def run(self, trace: Trace) -> Steps:
+    def run(self, trace: Trace) -> Simulation:
         """One repeat, at its end."""
         duration_s, first = self._scenario.duration_s, self.first()
         steps = self._decisions.begin(first, trace, duration_s)
         self.follow(steps, first, duration_s)
         return steps
 
-    def follow(self, steps: Watched, first: Decision, until_s: float = math.inf) -> None:
+    def follow(self, steps: Watched, first: LauncherDecision, until_s: float = math.inf) -> None:
         """Decide for a device up to a moment, or until it is over: it is looked at after every step.
 
         Args:
@@ -101,7 +101,7 @@ class OnlineLauncher:
                 decision = after
                 self._decisions.change(steps, decision)
 
-    def outcomes(self, repeats: Sequence[int]) -> list[Outcome]:
+    def outcomes(self, repeats: Sequence[int]) -> list[RepeatOutcome]:
         """Several repeats."""
         measured = []
         for repeat in repeats:

@@ -13,13 +13,13 @@ from hios.errors import HiosError
 from hios.schedulers.policy.perceptron import Array
 from hios.serving.arrivals import Trace, draw
 from hios.serving.calibration import with_interference
-from hios.serving.launcher.actions import Decision
+from hios.serving.launcher.actions import LauncherDecision
 from hios.serving.launcher.launcher_settings import LauncherSettings
 from hios.serving.launcher.observation import Watched, sampled, state_size
 from hios.serving.launcher.rewards import measures_row
 from hios.serving.pipeline import Pipeline, QueueRules, queue_rules
 from hios.serving.scenario import MOST_TASKS, Scenario
-from hios.serving.stepping import Steps, begun
+from hios.serving.stepping import Simulation
 from hios.serving.top_pipeline import TopPipelines
 
 #: Steps after which the device is emptied and other tasks arrive.
@@ -41,20 +41,20 @@ class Decisions:
         device = settings.device
         self._pipelines = TopPipelines(scenario, shared=device == "top-open" or (device == "any" and not scenario.gpu))
 
-    def pipeline(self, decision: Decision) -> Pipeline:
+    def pipeline(self, decision: LauncherDecision) -> Pipeline:
         """The combined blocks, with the launcher's intervals."""
         own = with_interference(self._pipelines.of(decision.combined), self.scenario)
         return replace(own, intervals_s=decision.intervals_s, in_flight=own.at_once if self._limited else None)
 
-    def queues(self, decision: Decision) -> list[QueueRules]:
+    def queues(self, decision: LauncherDecision) -> list[QueueRules]:
         """The queues, which are emptied in these intervals."""
         return queue_rules(self.scenario, list(decision.intervals_s))
 
-    def begin(self, decision: Decision, trace: Trace, duration_s: float) -> Steps:
+    def begin(self, decision: LauncherDecision, trace: Trace, duration_s: float) -> Simulation:
         """A simulation under a decision."""
-        return begun(self.pipeline(decision), self.queues(decision), trace, duration_s)
+        return Simulation(self.pipeline(decision), self.queues(decision), trace, duration_s)
 
-    def change(self, steps: Watched, decision: Decision) -> None:
+    def change(self, steps: Watched, decision: LauncherDecision) -> None:
         """Go on under another decision."""
         steps.change(self.pipeline(decision), self.queues(decision))
 
@@ -74,7 +74,7 @@ class LauncherEnvironment:
         HiosError: more tasks would arrive in an episode than a scenario may have.
     """
 
-    def __init__(self, scenario: Scenario, settings: LauncherSettings, first: Decision) -> None:
+    def __init__(self, scenario: Scenario, settings: LauncherSettings, first: LauncherDecision) -> None:
         _require_few_tasks(scenario, settings)
         self._settings, self._decision = settings, first
         self._decisions = Decisions(scenario, settings)
@@ -94,7 +94,7 @@ class LauncherEnvironment:
         self._steps = self._decisions.begin(self._decision, trace, self._scenario.duration_s)
         self.state = self._nothing
 
-    def step(self, decision: Decision) -> tuple[Array, Sequence[float] | None]:
+    def step(self, decision: LauncherDecision) -> tuple[Array, Sequence[float] | None]:
         """Lines 6 to 16 of Algorithm 1: the state that follows, and what the step brought.
 
         A superblock brings None: nothing runs, and state, intervals and combined blocks stay. After the last step of an

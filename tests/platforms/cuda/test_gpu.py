@@ -15,6 +15,7 @@ from torch import Tensor
 from hios import ALGORITHMS, Costs, Graph, Problem, artifacts, schedule
 from hios.cli.files import execute
 from hios.errors import HiosError
+from hios.formats.settings import Settings
 from hios.platforms.cuda import cuda_reference
 from hios.platforms.cuda import cuda_worker as device
 from hios.platforms.cuda.backend import CudaBackend
@@ -22,7 +23,6 @@ from hios.platforms.cuda.compiled_network import Network as Placed
 from hios.platforms.cuda.executor import Executor
 from hios.platforms.cuda.plan import Lane
 from hios.platforms.cuda.precision import exactly
-from hios.runtime.session import Settings
 from hios.schedule import Plan, StagedPlan
 from tests.frontends.small_networks import Files, Network, write_files
 from tests.gpu_marker import needs_two_gpus, requires_gpu

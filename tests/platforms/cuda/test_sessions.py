@@ -16,6 +16,7 @@ from hios.cli.files import execute
 from hios.errors import PlatformError
 from hios.formats.base import Platform
 from hios.formats.run_file import Run
+from hios.formats.settings import Settings
 from hios.machine import usable_cores
 from hios.platforms import find
 from hios.platforms.cuda import cuda_executing, cuda_reference, gpu_probe
@@ -25,7 +26,6 @@ from hios.platforms.reference import Reference
 from hios.runtime.auto import LEAST_RUNS
 from hios.runtime.competitors import BASELINE, require
 from hios.runtime.run_table import latency_table
-from hios.runtime.session import Settings
 from hios.schedule import Plan, StagedPlan
 from tests.frontends.small_networks import Files, write_files
 from tests.platforms.cuda import simulated

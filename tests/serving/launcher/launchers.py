@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hios.schedulers.policy.perceptron import Weights
-from hios.serving.launcher.actions import ActionSpace, Decision
+from hios.serving.launcher.actions import ActionSpace, LauncherDecision
 from hios.serving.launcher.launcher_file import Launcher, blocks_of
 from hios.serving.launcher.launcher_settings import LauncherSettings
 from hios.serving.launcher.observation import state_size
@@ -23,7 +23,7 @@ def two_models(left_rate: float = 60.0, **settings: Any) -> Scenario:
     return scenario(left, right, **{"lanes": 2, "duration_s": 4.0, **settings})
 
 
-def deciding(given: Scenario, actions: list[float], static: Decision | None = None, **changes: Any) -> Launcher:
+def deciding(given: Scenario, actions: list[float], static: LauncherDecision | None = None, **changes: Any) -> Launcher:
     """A launcher that decides the same in all states: actions of all agents one after another."""
     settings = LauncherSettings(**{"samples": 2, "step_s": 0.5, "policy_layers": (3,), **changes})
     space = ActionSpace.of(given, settings)

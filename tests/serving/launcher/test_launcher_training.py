@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hios.serving.launcher.actions import ActionSpace, Decision
+from hios.serving.launcher.actions import ActionSpace, LauncherDecision
 from hios.serving.launcher.launcher_file import Launcher
 from hios.serving.launcher.launcher_settings import AS_PRINTED, LauncherSettings, settings_of
 from hios.serving.launcher.launcher_training import Judge, _Training, best_static, random_search, train_launcher
@@ -182,7 +182,7 @@ def test_learning_reaches_the_best_static_policy() -> None:
     assert len(partitions) == 10
     numbers = [0.0, 0.25, 0.5, 0.75, 1.0]
     every = [
-        Decision(space.decision([*intervals, *[0.0] * 4]).intervals_s, combined)
+        LauncherDecision(space.decision([*intervals, *[0.0] * 4]).intervals_s, combined)
         for combined in partitions
         for intervals in itertools.product(numbers, numbers)
     ]

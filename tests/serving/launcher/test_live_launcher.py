@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hios.serving.launcher.launcher_file import Launcher
-from hios.serving.launcher.live_launcher import LiveSteps
+from hios.serving.launcher.live_launcher import LiveLauncher
 from hios.serving.launcher.observation import state_size
 from hios.serving.launcher.online_launcher import OnlineLauncher
 from hios.serving.load_session import load
@@ -157,9 +157,9 @@ def _state(given: Scenario, waiting: int) -> Any:
 def test_what_is_over_is_left_alone() -> None:
     """After the end, moments pass at once, time is infinite, and nothing is changed."""
     changes: list[Any] = []
-    steps = LiveSteps([], None, lambda *change: changes.append(change))  # type: ignore[arg-type]
+    steps = LiveLauncher(None, [], None, lambda *change: changes.append(change))  # type: ignore[arg-type]
     assert steps.now < math.inf
-    steps.end()
+    steps.stop()
     steps.run_to(1e9)
     steps.change(None, [])  # type: ignore[arg-type]
     assert (steps.now, changes) == (math.inf, [])

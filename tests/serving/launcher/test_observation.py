@@ -8,7 +8,7 @@ import numpy as np
 
 from hios.serving.launcher.observation import row, sampled, squeezed, state_size
 from hios.serving.pipeline import Pipeline
-from hios.serving.stepping import ReferenceSteps
+from hios.serving.stepping import Simulation
 from tests.serving.scenarios import OPEN, trace
 
 
@@ -25,7 +25,9 @@ def test_size() -> None:
 def test_samples_are_of_random_moments_within_the_step() -> None:
     """About half of them fall into the half of a step in which the one block runs."""
     times = (((0.0,), (5.0,)),)
-    steps = ReferenceSteps(Pipeline(1, (1,), (((0, 0),),), times, times, "all"), [OPEN], trace((0.0, 0)), 10.0)
+    steps = Simulation(
+        Pipeline(1, (1,), (((0, 0),),), times, times, "all"), [OPEN], trace((0.0, 0)), 10.0, compiled=False
+    )
     steps.run_to(0.0)
     state = sampled(steps, 10.0, 400, random.Random(1))
     assert state.shape == (800,)

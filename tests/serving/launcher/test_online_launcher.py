@@ -9,7 +9,7 @@ import pytest
 
 from hios.errors import ArtifactError, HiosError
 from hios.serving.arrivals import draw
-from hios.serving.launcher.actions import Decision
+from hios.serving.launcher.actions import LauncherDecision
 from hios.serving.launcher.online_launcher import OnlineLauncher
 from hios.serving.policies import LAUNCHERS, POLICIES, policies_of, policy
 from hios.serving.simulate import choose, simulate
@@ -56,7 +56,7 @@ def test_decides_where_the_queues_say_so() -> None:
 def test_superblocks_are_not_used() -> None:
     """Where the first decision is one, the static decision holds; later ones change nothing."""
     given = two_models()
-    static = Decision((0.01, 0.01), (((0, 0), (1, 0)), ((0, 1),)))
+    static = LauncherDecision((0.01, 0.01), (((0, 0), (1, 0)), ((0, 1),)))
     online = OnlineLauncher(given, deciding(given, _SUPERBLOCK, static, wait_ms=0.001))
     assert online.first() == static
     steps = online.run(draw(given))

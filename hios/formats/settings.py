@@ -1,0 +1,131 @@
+"""Settings of what measures: type, limits, default and meaning of each are stated here alone.
+
+The command line makes its options and their refusals from these fields (`hios.cli.options`), with the text under a
+field as help. `Profile` and `Execute` are sections of config.yaml too. Defaults that functions share are in
+`hios.defaults`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta, field
+
+from hios import defaults
+from hios.formats.base import AboveZero, Amount, Count, Distinct, Positive, Record, Several, Text, doc
+
+#: Value of a parameter of an algorithm, or of another argument by name.
+Scalar = bool | int | float | str
+#: A seed that random generators take.
+Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Runtime = Literal[
+    "eager",
+    "compile",
+    "onnxruntime",
+    "openvino",
+    "cudagraph",
+    "compile-reduce-overhead",
+    "compile-max-autotune",
+    "tensorrt",
+]
+
+
+class Profile(Record, frozen=True):
+    """How costs are measured."""
+
+    stages_of: Several[Annotated[Text, doc("Name of an algorithm (`hios algorithms`).")]] = defaults.STAGES_OF
+    """Algorithms whose stages are measured; at least one, without duplicates."""
+    repeats: Positive = defaults.REPEATS
+    """Minimum number of measurements of each operator and stage."""
+    budget: Amount = defaults.PROFILE_BUDGET_S
+    """Seconds for repeating measurements until medians are certain, and for measuring stages; the time of stages that
+    are not reached is estimated by the contention model."""
+    widths: Distinct[Annotated[int, Meta(ge=2), doc("Number of devices.")]] = ()
+    """Also measure operators, and merged convolutions of one input, on these numbers of devices at once; each at most
+    the largest of `devices`, without duplicates. Platform cpu only."""
+    cache: bool | Text = True
+    """Whether to reuse and save measurements across runs and networks; or the folder to cache them in."""
+
+
+class _Competing(Record, frozen=True):
+    """How often competitors run, and how exact their outputs are."""
+
+    runs: Positive = 36
+    """Timed runs of each competitor."""
+    warmup: Count = 3
+    """Untimed runs before the timed ones."""
+    tolerance: AboveZero = defaults.TOLERANCE
+    """Allowed difference of outputs, absolute plus relative."""
+
+
+class Execute(_Competing, frozen=True):
+    """How schedules are run."""
+
+    tolerance: AboveZero = defaults.TOLERANCE
+    """Allowed difference from the outputs of eager PyTorch, absolute plus relative."""
+    baselines: Several[
+        Annotated[
+            Runtime,
+            doc(
+                "Eager PyTorch, torch.compile, ONNX Runtime or OpenVINO. On GPUs neither ONNX Runtime nor OpenVINO,"
+                " but also PyTorch in a CUDA graph, torch.compile in its modes reduce-overhead and max-autotune, "
+                "and TensorRT."
+            ),
+        ]
+    ] = ("eager",)
+    """Runtimes that also run the whole network, with the cores of one device and with those of all devices; without
+    duplicates. Eager PyTorch always takes part."""
+    other_hardware: bool = False
+    """Whether schedules may run on other hardware than was profiled, which is refused otherwise; the results say so."""
+
+
+class Measuring(_Competing, frozen=True, kw_only=True):
+    """How competitors are measured."""
+
+    seed: Seed = defaults.SEED
+    """Seed of the inputs and of the order of runs."""
+    timeout_s: AboveZero = defaults.TIMEOUT_S
+    """Longest time of one run, in seconds."""
+
+
+class Settings(Measuring, frozen=True, kw_only=True):
+    """How schedules are run on devices and measured."""
+
+    devices: int
+    """Number of devices of the session; schedules may use fewer."""
+    baselines: tuple[str, ...] = ("eager",)
+    """Runtimes that also run the model itself, by their names in ``RUNTIMES``; its reference always takes part: eager
+    PyTorch, or ONNX Runtime for an ONNX file."""
+    platform: str = "cpu"
+    """One of ``PLATFORMS``."""
+    virtual: bool = False
+    """Let several devices share a core or GPU if there are too few. Only for trying things out, as times then mean
+    little."""
+    cores_per_device: int | None = None
+    """Platform cpu: number of cores of each device, used by threads inside each operator; default: 1, or the number
+    that the costs of the schedules were measured with."""
+    other_hardware: bool = False
+    """Run schedules whose costs were measured on another processor or other GPUs, which is refused otherwise; run.json
+    states it."""
+
+
+class PartitionSettings(Measuring, frozen=True, kw_only=True):
+    """How partitions of the machine's cores are predicted and measured."""
+
+    algorithm: str = "hios-lp"
+    """Algorithm for several devices."""
+    cores: int | None = None
+    """Number of cores to divide; default: all usable physical cores."""
+    virtual: bool = False
+    """Let several devices share a core or GPU if there are too few. Only for trying things out, as times then mean
+    little."""
+    parameters: Mapping[str, Scalar] = field(default_factory=dict)
+    """Of the algorithm."""
+    repeats: int = Profile().repeats
+    """As in `Profile`."""
+    budget_s: float = Profile().budget
+    """Seconds for measuring the costs of each partition."""
+    cache: Path | None = None
+    """Folder of measurements; None measures everything."""
