@@ -46,8 +46,7 @@ def grid_table(grid: PolicyGrid) -> str:
     ]
     left_out = [f"{name}: {reason}" for name, reason in grid.left_out.items()]
     rounds = rounds_notes({f"{name}, launcher {launcher}": result for (name, launcher), result in grid.results.items()})
-    return "
-".join([*aligned(rows, "<>"), *notes, *rounds, *left_out])
+    return "\n".join([*aligned(rows, "<>"), *notes, *rounds, *left_out])
 
 
 def calibration_table(calibration: CalibrationFile) -> str:
