@@ -12,7 +12,7 @@ candidates           what can run a model: itself, another runtime, or a schedul
 runtimes             the whole model in OpenVINO, ONNX Runtime or TorchInductor
 runtime_conversion   converting for a runtime in a separate process
 schedule_candidates  schedules for the device counts that are predicted to be fast
-preparation          preparing all candidates within the budget
+preparation          the model to be optimized, and preparing all candidates within the budget
 race                 comparing candidates in turns on the example inputs
 online_race          comparing candidates in the user's own calls, after a choice on a busy machine
 report               the report: what was chosen, with a row of numbers per candidate

@@ -35,12 +35,8 @@ _APART = ("onnxruntime", "compile")
 class Subject:
     """A model that is optimized, with its example inputs and what the user asks for.
 
-    Args:
-        model: has no side effects, so it may run as often as needed.
-        args: example inputs.
-        kwargs: example inputs by keyword.
-        options: what the user asks for.
-        divisions: cores of every device, for each way to divide the machine that is considered.
+    It may run as often as needed once it is known to have no side effects. Divisions hold the cores of every device,
+    for each way to divide the machine that is considered.
 
     Raises:
         HiosError: the model does not take these inputs, or they are not plain tensors.

@@ -9,7 +9,7 @@ from hios.schedule import StagedPlan
 from hios.schedulers.algorithm_registry import Parameter, register
 from hios.schedulers.insertion import timetable
 from hios.schedulers.parallelize import WINDOW, parallelize, pays_to_compile
-from hios.schedulers.path_timetable import PathTimetable
+from hios.schedulers.path_timetable import CompiledTimetable, PathTimetable
 
 _PAPER = "HIOS (Kundu and Shu), Algorithm 1"
 
@@ -69,19 +69,11 @@ def map_longest_paths(problem: Problem, devices: int, *, fill_gaps: bool = False
     paths = ValidPaths(problem)
     if fill_gaps:
         return _map_into_gaps(problem, order, paths, devices)
-    mapped = _timetable(problem, order, devices)
+    mapped = (CompiledTimetable if pays_to_compile(problem) else PathTimetable)(problem, order, devices)
     while path := paths.longest():
         paths.remove(path)
         mapped.map_path(path)
     return StagedPlan(tuple(tuple(((order[place],),) for place in row) for row in mapped.rows))
-
-
-def _timetable(problem: Problem, order: list[int], devices: int) -> PathTimetable:
-    if not pays_to_compile(problem):
-        return PathTimetable(problem, order, devices)
-    from hios.schedulers.propagation_kernel import CompiledTimetable
-
-    return CompiledTimetable(problem, order, devices)
 
 
 def _map_into_gaps(problem: Problem, order: list[int], paths: ValidPaths, devices: int) -> StagedPlan:

@@ -6,120 +6,130 @@ the same stages (tests check that). Sets of operators are bits of 64-bit integer
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-import numpy.typing as npt
 
 from hios.problem import Problem
 from hios.schedulers.deadline import check_deadline
 from hios.schedulers.ios_space import Block
 from hios.schedulers.ios_times import ROUNDING
 from hios.schedulers.opt.search_kernel.compiling import compiled, kept
+from hios.schedulers.opt.search_kernel.shared_moves import Array
 
-_Integers = npt.NDArray[np.int64]
-_Floats = npt.NDArray[np.float64]
-
-#: Initial capacity for endings.
+#: Initial room for endings of a state.
 _ROOM = 1024
 #: States between two checks of the time limit.
 _AT_ONCE = 256
 
 
+class _BlockArrays(NamedTuple):
+    """A block of n operators with its N states, ascending; times in milliseconds."""
+
+    states: Array  # (N,) int
+    cost: Array  # (N,) float, of the best schedule of a state
+    choice: Array  # (N,) int, its last stage
+    descendants: Array  # (n,) int
+    time: Array  # (n,) float
+    work: Array  # (n,) float
+    r: int
+    s: int
+    alpha: float  # NaN without contention
+
+
+class _Endings(NamedTuple):
+    """Room for the endings of a state: which operators, how many groups, and sums: total, work and longest group."""
+
+    sets: Array  # (room,) int
+    groups: Array  # (room,) int
+    sums: Array  # (room, 3) float
+
+    @classmethod
+    def room(cls, size: int) -> _Endings:
+        """Room for so many; the first is the empty ending."""
+        return cls(np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64), np.zeros((size, 3)))
+
+
 def best_endings(problem: Problem, block: Block, r: int, s: int, *, single_groups: bool) -> dict[int, int]:
     """The last stage of the best schedule of every state of a block, under the contention model alone.
 
-    Args:
-        problem: its costs.
-        block: of at most `hios.schedulers.ios_times.MOST_OPERATORS` operators.
-        r: largest number of operators in a group.
-        s: largest number of groups in a stage.
-        single_groups: whether a stage is one group (IOS-Merge).
+    The block has at most `hios.schedulers.ios_times.MOST_OPERATORS` operators; ``single_groups`` is IOS-Merge.
     """
     states = np.array(block.states(), dtype=np.int64)
     time = np.array([problem.time[operator] for operator in block.operators])
-    work = time * np.array([problem.utilization[operator] for operator in block.operators])
-    descendants = np.array(block.descendants, dtype=np.int64)
-    cost, choice = np.zeros(len(states)), np.zeros(len(states), dtype=np.int64)
-    alpha = np.nan if problem.alpha is None else float(problem.alpha)
-    most = min(1 if single_groups else s, len(time))
-    for first in range(1, len(states), _AT_ONCE):
+    arrays = _BlockArrays(
+        states,
+        np.zeros(len(states)),
+        np.zeros(len(states), dtype=np.int64),
+        np.array(block.descendants, dtype=np.int64),
+        time,
+        time * np.array([problem.utilization[operator] for operator in block.operators]),
+        min(r, len(time)),
+        min(1 if single_groups else s, len(time)),
+        np.nan if problem.alpha is None else float(problem.alpha),
+    )
+    endings = _Endings.room(_ROOM)
+    number = 1
+    while number < len(states):
         check_deadline()
-        end = min(first + _AT_ONCE, len(states))
-        _search(states, first, end, descendants, time, work, min(r, len(time)), most, alpha, cost, choice)
-    return dict(zip(states.tolist(), choice.tolist(), strict=True))
+        end = min(number + _AT_ONCE, len(states))
+        number = _search(arrays, endings, number, end)
+        if number < end:
+            endings = _Endings.room(2 * len(endings.sets))
+    return dict(zip(states.tolist(), arrays.choice.tolist(), strict=True))
 
 
 @kept
-def _search(
-    states: _Integers,
-    first: int,
-    end: int,
-    descendants: _Integers,
-    time: _Floats,
-    work: _Floats,
-    r: int,
-    s: int,
-    alpha: float,
-    cost: _Floats,
-    choice: _Integers,
-) -> None:
-    """Fill cost and choice of the states from ``first`` to before ``end``; those before are filled."""
-    sets = np.zeros(_ROOM, dtype=np.int64)
-    groups = np.zeros(_ROOM, dtype=np.int64)
-    sums = np.zeros((_ROOM, 3))
+def _search(block: _BlockArrays, endings: _Endings, first: int, end: int) -> int:
+    """Fill cost and choice of the states from ``first`` to before ``end``; those before are filled.
+
+    Returns:
+        ``end``, or the first state whose endings need more room.
+    """
     for number in range(first, end):
-        state = states[number]
-        sets, groups, sums, count = _endings(state, descendants, time, work, r, s, sets, groups, sums)
+        state = block.states[number]
+        count = _set_endings(block, endings, state)
+        if count < 0:
+            return number
         best = limit = np.inf
-        for level in range(1, s + 1):
+        for level in range(1, block.s + 1):
             for entry in range(1, count):
-                if groups[entry] != level:
+                if endings.groups[entry] != level:
                     continue
-                stage = sums[entry, 2]
-                if level > 1 and not np.isnan(alpha):
-                    stage = alpha * sums[entry, 0] + (1 - alpha) * max(sums[entry, 1], sums[entry, 2])
-                latency = cost[np.searchsorted(states, state ^ sets[entry])] + stage
+                total, work, stage = endings.sums[entry, 0], endings.sums[entry, 1], endings.sums[entry, 2]
+                if level > 1 and not np.isnan(block.alpha):
+                    stage = block.alpha * total + (1 - block.alpha) * max(work, stage)
+                latency = block.cost[np.searchsorted(block.states, state ^ endings.sets[entry])] + stage
                 if latency < limit:
-                    best, choice[number] = latency, sets[entry]
+                    best, block.choice[number] = latency, endings.sets[entry]
                     limit = best * (1 - ROUNDING)
-        cost[number] = best
+        block.cost[number] = best
+    return end
 
 
 @compiled
-def _endings(
-    state: int,
-    descendants: _Integers,
-    time: _Floats,
-    work: _Floats,
-    r: int,
-    s: int,
-    sets: _Integers,
-    groups: _Integers,
-    sums: _Floats,
-) -> tuple[_Integers, _Integers, _Floats, int]:
-    """The endings of a state, how many groups each has, and its sums: total, work and longest group.
-
-    They are written into the given arrays, or into longer ones; the first is the empty ending.
-    """
+def _set_endings(block: _BlockArrays, endings: _Endings, state: int) -> int:
+    """Write the endings of a state, and count them with the empty one; -1 if they need more room."""
+    sets, groups, sums = endings.sets, endings.groups, endings.sums
     count = 1
-    for root in range(len(time)):
-        group = descendants[root] & state
-        if not state >> root & 1 or _size(group) > r:
+    for root in range(len(block.time)):
+        group = block.descendants[root] & state
+        if not state >> root & 1 or _size(group) > block.r:
             continue
         for entry in range(count):
-            if groups[entry] >= s or sets[entry] & group:
+            if groups[entry] >= block.s or sets[entry] & group:
                 continue
             if count == len(sets):
-                sets = np.concatenate((sets, np.zeros_like(sets)))
-                groups = np.concatenate((groups, np.zeros_like(groups)))
-                sums = np.concatenate((sums, np.zeros_like(sums)))
+                return -1
             sets[count], groups[count] = sets[entry] | group, groups[entry] + 1
-            total, busy, alone = sums[entry, 0], sums[entry, 1], 0.0
-            for place in range(root, len(time)):
+            total, work, alone = sums[entry, 0], sums[entry, 1], 0.0
+            for place in range(root, len(block.time)):
                 if group >> place & 1:
-                    total, busy, alone = total + time[place], busy + work[place], alone + time[place]
-            sums[count, 0], sums[count, 1], sums[count, 2] = total, busy, max(sums[entry, 2], alone)
+                    total, work = total + block.time[place], work + block.work[place]
+                    alone += block.time[place]
+            sums[count, 0], sums[count, 1], sums[count, 2] = total, work, max(sums[entry, 2], alone)
             count += 1
-    return sets, groups, sums, count
+    return count
 
 
 @compiled

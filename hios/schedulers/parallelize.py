@@ -55,7 +55,7 @@ def parallelize(problem: Problem, plan: StagedPlan, window: int) -> StagedPlan:
         ScheduleError: the plan deadlocks; the message names operators.
     """
     staged_times(problem, plan)  # refuses a plan that cannot run
-    stages = _stage_graph(problem, plan)
+    stages = (CompiledStageGraph if pays_to_compile(problem) else StageGraph)(problem, plan)
     for operator in priority_order(problem):
         if stages.is_single(operator):
             for size in range(2, window + 1):
@@ -68,14 +68,6 @@ def parallelize(problem: Problem, plan: StagedPlan, window: int) -> StagedPlan:
 def pays_to_compile(problem: Problem) -> bool:
     """Whether HIOS takes longer on a problem than loading what compiles its loops (``propagation_kernel``)."""
     return len(problem) >= COMPILED_FROM and importlib.util.find_spec("numba") is not None
-
-
-def _stage_graph(problem: Problem, plan: StagedPlan) -> StageGraph:
-    if not pays_to_compile(problem):
-        return StageGraph(problem, plan)
-    from hios.schedulers.propagation_kernel import CompiledStageGraph
-
-    return CompiledStageGraph(problem, plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,3 +300,41 @@ class StageGraph:
                     self._reach[operator] = reach
                 self._mark(pending, self._before[stage], self._arcs_in[stage])
             place = pending.rfind(1, self._first, place)
+
+
+class CompiledStageGraph(StageGraph):
+    """`StageGraph` that finds the latency with a window as one stage by compiled code."""
+
+    def __init__(self, problem: Problem, plan: StagedPlan) -> None:
+        from hios.schedulers import propagation_kernel
+
+        super().__init__(problem, plan)
+        self._kernel = propagation_kernel
+        self._arrays = arrays = propagation_kernel.stage_arrays(
+            self._arcs_in,
+            self._arcs_out,
+            self._time,
+            self._finish,
+            self._before,
+            self._after,
+            self._order,
+            self._place,
+            [last for _, last in self._ends],
+        )
+        self._time, self._finish = propagation_kernel.views(arrays.time, arrays.finish)
+        self._before, self._after = propagation_kernel.views(arrays.before, arrays.after)
+        self._order, self._place = propagation_kernel.views(arrays.order, arrays.place)
+
+    def _shortened(self, window: Window, time: float) -> bool:
+        below = self._latency * (1 - ROUNDING)
+        members, after = self._kernel.integers(window.members), self._after[window.stages[-1]]
+        latency = float(self._kernel.latency_with(self._arrays, members, after, window.ready + time, below))
+        if latency < below:
+            self._latency = latency
+            return True
+        return False
+
+    def _merge(self, window: Window, time: float, below: set[int]) -> None:
+        super()._merge(window, time, below)
+        for operator, following in pairwise((*window.members, -1)):
+            self._arrays.next[operator] = following

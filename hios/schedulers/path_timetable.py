@@ -204,3 +204,34 @@ class PathTimetable:
                     reach[other] = length
                     longer[other] = 1
             operator = longer.rfind(1, first + 1, operator)
+
+
+class CompiledTimetable(PathTimetable):
+    """`PathTimetable` that passes on delays and reaches by compiled code."""
+
+    def __init__(self, problem: Problem, order: list[int], devices: int) -> None:
+        from hios.schedulers import propagation_kernel
+
+        super().__init__(problem, order, devices)
+        self._kernel = propagation_kernel
+        self._arrays = arrays = propagation_kernel.mapping_arrays(
+            self._predecessors, self._successors, self._time, self._start, self._reach
+        )
+        self._start, self._reach, self._device = propagation_kernel.views(arrays.start, arrays.reach, arrays.device)
+        self._late, self._longer = propagation_kernel.views(arrays.late, arrays.longer)
+        self._before, self._after = propagation_kernel.views(arrays.before, arrays.after)
+
+    def _join(self, before: int, after: int) -> None:
+        super()._join(before, after)
+        self._after[before], self._before[after] = after, before
+
+    def _try(self, path: list[int], device: int, best: float) -> float:
+        self._link(path, device)
+        too_long, slack = best * (1 + ROUNDING), self._latency * (1 - ROUNDING)
+        latency = self._kernel.latency_on(self._arrays, self._kernel.integers(path), self._latency, too_long, slack)
+        self._unlink(path)
+        return float(latency)
+
+    def _settle(self, first: int, last: int) -> None:
+        self._kernel.settle_starts(self._arrays, last)
+        self._kernel.settle_reaches(self._arrays, first)

@@ -30,11 +30,29 @@ LAUNCHERS = ("open", "deadline", "fixed", "water-filling")
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy: name, one line, and the pipeline that it makes of a scenario."""
+    """A policy: name, one line, and the pipeline that it makes of a scenario.
+
+    Attributes:
+        lanes_only: whether a GPU has no times for it: what several tasks at once take there is in no costs.json.
+    """
 
     name: str
     summary: str
-    make: Callable[[Scenario], Pipeline]
+    build: Callable[[Scenario], Pipeline]
+    lanes_only: bool = False
+
+    def make(self, scenario: Scenario) -> Pipeline:
+        """The pipeline for a scenario.
+
+        Raises:
+            HiosError: it has no times for the scenario's device.
+        """
+        if self.lanes_only and scenario.gpu:
+            raise HiosError(
+                f"{scenario.source}: policy {self.name} runs on lanes, and the costs are those of a GPU; allowed: "
+                f"{', '.join(known for known in POLICIES if known not in LANES_ONLY)}"
+            )
+        return self.build(scenario)
 
 
 def _sequential(scenario: Scenario) -> Pipeline:
@@ -43,7 +61,6 @@ def _sequential(scenario: Scenario) -> Pipeline:
 
 
 def _one_per_lane(scenario: Scenario) -> Pipeline:
-    _require_lanes(scenario, "one-per-lane")
     stages = [in_one_lane(model) for model in scenario.models]
     return _whole_tasks(Device(scenario, shared=True), stages, lanes=scenario.lanes, take="one", several=True)
 
@@ -53,7 +70,6 @@ def _ios(scenario: Scenario) -> Pipeline:
 
 
 def _threads(scenario: Scenario) -> Pipeline:
-    _require_lanes(scenario, "threads")
     lanes, plans, times = scenario.lanes, [], []
     for number, model in enumerate(scenario.models):
         wide = on_all_lanes(model, lanes)
@@ -98,7 +114,6 @@ def _pos(*, strict: bool, each_on_a_lane: bool = False) -> Callable[[Scenario], 
         combined = tuple((number, 0) for number in range(len(scenario.models)))
         blocks = [1] * len(combined)
         if each_on_a_lane:
-            _require_lanes(scenario, f"pos-{'strict' if strict else 'relaxed'}-per-lane")
             stages = side_by_side([in_one_lane(model) for model in scenario.models], scenario.file.top.s)
             device = Device(scenario, shared=True)
             return _pipeline(device, [combined], [stages], blocks, take="one", strict=strict, several=True)
@@ -118,8 +133,7 @@ def _top(scenario: Scenario) -> Pipeline:
     return TopPipelines(scenario, shared=False).of(combined)
 
 
-def _top_open(scenario: Scenario, name: str = "top-open") -> Pipeline:
-    _require_lanes(scenario, name)
+def _top_open(scenario: Scenario) -> Pipeline:
     combined = combined_blocks(scenario, scenario.file.top.most or _ALONE)
     return TopPipelines(scenario, shared=True).of(combined)
 
@@ -134,7 +148,7 @@ _PATIENCE = 2.0
 
 def _shortest_first(scenario: Scenario) -> Pipeline:
     """Shortest remaining processing time, block by block: a lane continues the task that has the least time left."""
-    pipeline = _top_open(scenario, "shortest-first")
+    pipeline = _top_open(scenario)
     left = []
     for model in scenario.plain.models:
         times = [sum(model.problem.time[v] for v in block) for block in model.blocks]
@@ -148,8 +162,8 @@ POLICIES: dict[str, Policy] = {
     policy.name: policy
     for policy in (
         Policy("sequential", "one task at a time, one operator after another on one lane", _sequential),
-        Policy("one-per-lane", "every lane takes the next task as a whole", _one_per_lane),
-        Policy("threads", "one task at a time, every operator on all lanes where it may", _threads),
+        Policy("one-per-lane", "every lane takes the next task as a whole", _one_per_lane, lanes_only=True),
+        Policy("threads", "one task at a time, every operator on all lanes where it may", _threads, lanes_only=True),
         Policy("ios", "one task at a time in stages of IOS, whose groups run on the lanes", _ios),
         Policy("nimble", "one task at a time on streams of Nimble", _streams("nimble")),
         Policy("opara", "one task at a time on streams of Opara", _streams("opara")),
@@ -160,17 +174,25 @@ POLICIES: dict[str, Policy] = {
             "pos-strict-per-lane",
             "every lane takes the next strict round as a whole",
             _pos(strict=True, each_on_a_lane=True),
+            lanes_only=True,
         ),
         Policy(
             "pos-relaxed-per-lane",
             "every lane takes the next relaxed round as a whole",
             _pos(strict=False, each_on_a_lane=True),
+            lanes_only=True,
         ),
         Policy("top", "a pipeline of combined blocks, one at a time (TOP)", _top),
-        Policy("top-open", "the same, but an idle lane starts the next", _top_open),
-        Policy("shortest-first", "a lane takes the next block of the task with least time left", _shortest_first),
+        Policy("top-open", "the same, but an idle lane starts the next", _top_open, lanes_only=True),
+        Policy(
+            "shortest-first",
+            "a lane takes the next block of the task with least time left",
+            _shortest_first,
+            lanes_only=True,
+        ),
     )
 }
+LANES_ONLY = tuple(name for name, own in POLICIES.items() if own.lanes_only)
 
 
 def _learned(scenario: Scenario, *, static: bool = False) -> Pipeline:
@@ -381,18 +403,6 @@ def _on_lanes(model: ServedModel, plan: StreamPlan, lanes: int) -> StreamPlan:
     launch = plan.launch or tuple(model.problem.order)
     rows = tuple((tuple(v for v in launch if lane_of[v] == lane),) for lane in range(lanes))
     return StreamPlan(rows, launch)
-
-
-def _require_lanes(scenario: Scenario, name: str) -> None:
-    if scenario.gpu:
-        raise HiosError(
-            f"{scenario.source}: policy {name} runs on lanes, and the costs are those of a GPU; allowed: "
-            f"{', '.join(known for known in POLICIES if known not in LANES_ONLY)}"
-        )
-
-
-#: Policies for which a GPU has no times: what several tasks at once take there is in no costs.json.
-LANES_ONLY = ("one-per-lane", "threads", "pos-strict-per-lane", "pos-relaxed-per-lane", "top-open", "shortest-first")
 
 
 def _require_few(members: Sequence[SubBlock], where: str) -> None:

@@ -14,19 +14,6 @@ from hios.serving.simulate import Tell, no_one, simulate
 #: In place of the name of a policy or of a launcher.
 ALL = "all"
 
-_HEADING = (
-    "policy",
-    "launcher",
-    "done/s",
-    "goodput/s",
-    "p50 ms",
-    "p99 ms",
-    "lost",
-    "left",
-    "work done",
-    "Jain",
-)
-
 
 @dataclass(frozen=True)
 class PolicyGrid:
@@ -80,27 +67,3 @@ def chosen_policies(scenario: Scenario, name: str) -> list[str]:
 def chosen_launchers(scenario: Scenario, name: str | None) -> list[str]:
     """The launcher of a name, that of the scenario if None, or with ``all`` every one."""
     return list(LAUNCHERS) if name == ALL else [name or scenario.file.launcher]
-
-
-def grid_rows(grid: PolicyGrid) -> list[tuple[str, ...]]:
-    """A heading, and a row of text for each policy and launcher."""
-    return [_HEADING, *(_row(name, launcher, result) for (name, launcher), result in grid.results.items())]
-
-
-def _row(name: str, launcher: str, result: ResultFile) -> tuple[str, ...]:
-    total = result.total
-    shown = name if result.chosen is None else f"{name} ({result.chosen})"
-    latencies = ["-" if value is None else f"{value:.4g}" for value in (total.p50_ms, total.p99_ms)]
-    lost = total.dropped + total.expired + total.failed
-    left = total.waiting + total.in_flight
-    return (
-        shown,
-        launcher,
-        f"{result.done_per_s:.4g}",
-        f"{result.goodput_per_s:.4g}",
-        *latencies,
-        str(lost),
-        str(left),
-        f"{result.work_share:.1%}",
-        f"{result.jain:.3f}",
-    )

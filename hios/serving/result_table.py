@@ -5,7 +5,7 @@ from __future__ import annotations
 from hios.csv_tables import aligned
 from hios.formats.calibration_file import CalibrationFile
 from hios.formats.serving_result_file import Candidate, ResultFile, ServedResult
-from hios.serving.policy_grid import PolicyGrid, grid_rows
+from hios.serving.policy_grid import PolicyGrid
 from hios.serving.strict_rounds import rounds_notes
 
 #: Share of tasks sent late from which on the machine was too busy to measure.
@@ -23,6 +23,7 @@ _HEADING = (
     "failed",
     "left",
 )
+_GRID_HEADING = ("policy", "launcher", "done/s", "goodput/s", "p50 ms", "p99 ms", "lost", "left", "work done", "Jain")
 
 
 def result_table(result: ResultFile) -> str:
@@ -38,13 +39,14 @@ def result_table(result: ResultFile) -> str:
 def grid_table(grid: PolicyGrid) -> str:
     """A line for each policy and launcher, then what no policy can pass and what could not run."""
     any_result = next(iter(grid.results.values()))
+    rows = [_GRID_HEADING, *(_grid_row(*chosen, result) for chosen, result in grid.results.items())]
     notes = [
         f"load {any_result.load:g}, {any_result.lanes} lane(s), {any_result.repeats} x {any_result.duration_s:g} s, "
         f"simulated, so predicted; no policy can do more than {any_result.bound_per_s:.4g} tasks/s"
     ]
     left_out = [f"{name}: {reason}" for name, reason in grid.left_out.items()]
     rounds = rounds_notes({f"{name}, launcher {launcher}": result for (name, launcher), result in grid.results.items()})
-    return "\n".join([*aligned(grid_rows(grid), "<>"), *notes, *rounds, *left_out])
+    return "\n".join([*aligned(rows, "<>"), *notes, *rounds, *left_out])
 
 
 def calibration_table(calibration: CalibrationFile) -> str:
@@ -67,6 +69,22 @@ def _row(label: str, served: ServedResult, time: float) -> tuple[str, ...]:
     latencies = (_milliseconds(value) for value in (served.p50_ms, served.p90_ms, served.p99_ms))
     left = served.waiting + served.in_flight
     return (label, *rates, *latencies, *map(str, (served.dropped, served.expired, served.failed, left)))
+
+
+def _grid_row(name: str, launcher: str, result: ResultFile) -> tuple[str, ...]:
+    total = result.total
+    return (
+        name if result.chosen is None else f"{name} ({result.chosen})",
+        launcher,
+        f"{result.done_per_s:.4g}",
+        f"{result.goodput_per_s:.4g}",
+        _milliseconds(total.p50_ms),
+        _milliseconds(total.p99_ms),
+        str(total.dropped + total.expired + total.failed),
+        str(total.waiting + total.in_flight),
+        f"{result.work_share:.1%}",
+        f"{result.jain:.3f}",
+    )
 
 
 def _milliseconds(value: float | None) -> str:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+import hios
 from hios.optimizing import autotune, online_race
+from hios.optimizing.optimized_module import OptimizedModule
 from tests.runtime.small import Branches
+
+#: The ways that need no other runtime, which take long to prepare.
+OWN = ("eager", "schedule")
+DEVICES = min(2, len(os.sched_getaffinity(0)))
 
 
 def image(seed: int, batch: int = 1) -> Tensor:
@@ -22,6 +30,15 @@ def image(seed: int, batch: int = 1) -> Tensor:
 def require_equal(fast: Callable[[Tensor], Tensor], model: nn.Module, x: Tensor) -> None:
     """Check that what is optimized computes what the model does, within rounding."""
     torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+def scheduled(
+    model: nn.Module, inputs: Any, cache: Path | bool | None, *more: Any, devices: int = DEVICES
+) -> OptimizedModule:
+    """A model that the engine runs, whatever is faster."""
+    return hios.optimize(
+        model, inputs, *more, algorithm="hios-lp", devices=devices, budget_s=0.1, cache=cache, timeout_s=300.0
+    )
 
 
 class Pair(NamedTuple):

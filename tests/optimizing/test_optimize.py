@@ -20,28 +20,24 @@ from hios.optimizing import autotune
 from hios.optimizing.optimize_options import Options
 from hios.optimizing.optimized_module import OptimizedModule
 from hios.optimizing.report import Report
-from tests.optimizing.optimized_models import Pair, Structured, Unsupported, image, require_equal
+from tests.optimizing.optimized_models import (
+    DEVICES,
+    OWN,
+    Pair,
+    Structured,
+    Unsupported,
+    image,
+    require_equal,
+    scheduled,
+)
 from tests.runtime.small import Branches
 from tests.workers.processes import children
-
-#: The ways that need no other runtime, which take long to prepare.
-_OWN = ("eager", "schedule")
-DEVICES = min(2, len(os.sched_getaffinity(0)))
 
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for measurements that the tests of this file share."""
     return tmp_path_factory.mktemp("cache")
-
-
-def _scheduled(
-    model: nn.Module, inputs: Any, cache: Path | bool | None, *more: Any, devices: int = DEVICES
-) -> OptimizedModule:
-    """A model that the engine runs, whatever is faster."""
-    return hios.optimize(
-        model, inputs, *more, algorithm="hios-lp", devices=devices, budget_s=0.1, cache=cache, timeout_s=300.0
-    )
 
 
 @pytest.fixture
@@ -60,7 +56,7 @@ def _running(cache: Path) -> Iterator[OptimizedModule]:
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("error", HiosWarning)
-        made = _scheduled(Branches(), image(0), cache)
+        made = scheduled(Branches(), image(0), cache)
     assert made.report.chosen == f"hios-lp, {DEVICES} device{'s' if DEVICES > 1 else ''}"
     yield made
     made.close()
@@ -227,7 +223,7 @@ def test_structures_are_kept(cache: Path) -> None:
     torch.manual_seed(0)
     model = Structured()
     images = {"left": image(1), "right": image(2)}
-    fast = _scheduled(model, ({"left": image(3), "right": image(4)}, 0.5), cache, {"offset": torch.ones(1)}, devices=1)
+    fast = scheduled(model, ({"left": image(3), "right": image(4)}, 0.5), cache, {"offset": torch.ones(1)}, devices=1)
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("error", HiosWarning)
@@ -270,7 +266,7 @@ def test_auto_chooses_among_what_it_measured(tmp_path: Path) -> None:
     """The report names every way that took part with its numbers, and the choice is the model or one of them."""
     before = set(children())
     model = Branches()
-    fast = hios.optimize(model, image(0), devices=DEVICES, cache=tmp_path, least_ms=0.0, way=_OWN, budget_s=600.0)
+    fast = hios.optimize(model, image(0), devices=DEVICES, cache=tmp_path, least_ms=0.0, way=OWN, budget_s=600.0)
     report = fast.report
     labels = [candidate.label for candidate in report.candidates]
     assert labels[0].startswith("the model itself, ")
@@ -280,9 +276,9 @@ def test_auto_chooses_among_what_it_measured(tmp_path: Path) -> None:
         assert 0 < entry.low <= (entry.speedup or 0) <= (entry.high or 0)
         assert entry.runs >= 6
         assert entry.equal
-    scheduled = [way for way in report.ways if way.kind == "schedule"]
-    assert all(way.memory_mb and way.prepare_s for way in scheduled)
-    assert {way.label for way in scheduled} >= {"sequential, 1 core"}
+    schedules = [way for way in report.ways if way.kind == "schedule"]
+    assert all(way.memory_mb and way.prepare_s for way in schedules)
+    assert {way.label for way in schedules} >= {"sequential, 1 core"}
     for label in [*(way.label for way in report.ways), report.reason, report.chosen]:
         assert label in repr(report)
     require_equal(fast, model, image(1))
@@ -294,9 +290,9 @@ def test_auto_chooses_among_what_it_measured(tmp_path: Path) -> None:
 def test_nothing_is_kept_if_so_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With cache=False nothing is written; else $HIOS_CACHE says where."""
     monkeypatch.setenv("HIOS_CACHE", str(tmp_path / "given"))
-    _scheduled(Branches(), image(0), False).close()
+    scheduled(Branches(), image(0), False).close()
     assert not (tmp_path / "given").exists()
-    _scheduled(Branches(), image(0), None).close()
+    scheduled(Branches(), image(0), None).close()
     assert len(list((tmp_path / "given" / "choices").rglob("*.json"))) == 1
 
 
@@ -305,7 +301,7 @@ def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
     """Where the cache cannot be written, a warning says so, and the model is optimized all the same."""
     (tmp_path / "file").write_text("")
     with pytest.warns(HiosWarning, match="is not kept: .*not a folder"):
-        fast = _scheduled(Branches(), image(0), tmp_path / "file", devices=1)
+        fast = scheduled(Branches(), image(0), tmp_path / "file", devices=1)
     assert fast.report.chosen.startswith("hios-lp")
     fast.close()
 

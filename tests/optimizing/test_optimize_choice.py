@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,30 +15,28 @@ from torch import Tensor, nn
 
 import hios
 from hios import HiosWarning
-from hios.optimizing import optimize, preparation, race, schedule_candidates
+from hios.optimizing import candidates, optimize, preparation, race, schedule_candidates
 from hios.optimizing.cache_key import model_key
-from hios.optimizing.candidates import Candidate, itself, scheduled
+from hios.optimizing.candidates import Candidate, itself
 from hios.optimizing.choice_cache import ChoiceCache
 from hios.optimizing.optimized_module import OptimizedModule
 from hios.optimizing.report import Report
 from hios.tolerances import beyond
-from tests.optimizing.optimized_models import image, pretend_busy, require_equal
+from tests.optimizing.optimized_models import DEVICES, OWN, image, pretend_busy, require_equal, scheduled
 from tests.runtime.small import Branches
-
-#: The ways that need no other runtime, which take long to prepare.
-_OWN = ("eager", "schedule")
-DEVICES = min(2, len(os.sched_getaffinity(0)))
-
-
-def _scheduled(model: nn.Module, inputs: Any, cache: Path) -> OptimizedModule:
-    """A model that the engine runs, whatever is faster."""
-    return hios.optimize(model, inputs, algorithm="hios-lp", devices=DEVICES, budget_s=0.1, cache=cache, timeout_s=90.0)
 
 
 def _raced(cache: Path, **more: Any) -> OptimizedModule:
     """A model whose fastest way is chosen, with a budget that is enough however busy the machine is."""
-    keywords = {"devices": 1, "least_ms": 0.0, "way": _OWN, "budget_s": 3600.0, **more}
+    keywords = {"devices": 1, "least_ms": 0.0, "way": OWN, "budget_s": 3600.0, **more}
     return hios.optimize(Branches(), image(0), cache=cache, **keywords)
+
+
+def _after(*rounds: tuple[Candidate, list[float]]) -> race.Race:
+    """A race after final rounds that took so many milliseconds."""
+    decided = race.Race([candidate for candidate, _ in rounds], lambda _: [], [], 1e-4)
+    decided.latencies = {candidate.label: times for candidate, times in rounds}
+    return decided
 
 
 class _Times:
@@ -80,13 +77,12 @@ def test_auto_takes_the_fastest(fastest: str, speedup: float, tmp_path: Path, mo
 def test_the_steadiest_of_equals_is_taken() -> None:
     """Among ways tied with the fastest, the one with the smallest 80th percentile is taken."""
     steady, unsteady = Candidate("steady", threads=2), Candidate("unsteady", threads=3)
-    decided = race.Race([itself(1), unsteady, steady], lambda _: [], [], 1e-4)
     pattern = [8.0, 16.0, 8.0, 16.0, 8.0, 8.0, 16.0, 8.0]
-    decided.latencies = {
-        itself(1).label: [12.0] * 48,
-        "unsteady": [value for value in pattern * 2 for _ in range(3)],
-        "steady": [value for value in [8.1, 8.2] * 8 for _ in range(3)],
-    }
+    decided = _after(
+        (itself(1), [12.0] * 48),
+        (unsteady, [value for value in pattern * 2 for _ in range(3)]),
+        (steady, [value for value in [8.1, 8.2] * 8 for _ in range(3)]),
+    )
     way, reason = decided.chosen()
     assert way is steady
     assert reason == "1.47 times as fast as the model itself, 1 thread"
@@ -153,17 +149,17 @@ def test_a_second_call_measures_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     profile, measure = schedule_candidates.profile, race.Race.measure  # type: ignore[attr-defined] # what the module imported
     monkeypatch.setattr(schedule_candidates, "profile", lambda *a, **k: calls.append("profile") or profile(*a, **k))
     monkeypatch.setattr(race.Race, "measure", lambda self: calls.append("measure") or measure(self))
-    first = _scheduled(Branches(), image(0), tmp_path)
+    first = scheduled(Branches(), image(0), tmp_path)
     assert calls == ["profile", "measure"]
     assert not first.report.cached
     model = Branches()
-    second = _scheduled(model, image(5), tmp_path)
+    second = scheduled(model, image(5), tmp_path)
     assert calls == ["profile", "measure"]
     assert second.report.cached
     assert second.report.candidates == first.report.candidates
     assert "kept from an earlier call" in repr(second.report)
     require_equal(second, model, image(1))
-    _scheduled(Branches(), image(0, batch=2), tmp_path).close()
+    scheduled(Branches(), image(0, batch=2), tmp_path).close()
     assert calls == ["profile", "measure"] * 2
     first.close()
     second.close()
@@ -209,7 +205,7 @@ def test_busy_cores_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """What was measured beside other work comes with a warning, the report says so, and the choice is not kept."""
     pretend_busy(monkeypatch, 0.5)
     with pytest.warns(HiosWarning, match="keeps the cores 50% busy"):
-        fast = hios.optimize(Branches(), image(0), devices=1, cache=tmp_path, least_ms=0.0, way=_OWN)
+        fast = hios.optimize(Branches(), image(0), devices=1, cache=tmp_path, least_ms=0.0, way=OWN)
     fast.close()
     assert "other work kept the cores 50% busy" in repr(fast.report)
     assert list((tmp_path / "choices").rglob("*.json")) == []
@@ -218,9 +214,7 @@ def test_busy_cores_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_luck_in_choosing_does_not_count() -> None:
     """A way that seemed faster while rounds chose, and is not in those that check it, is not taken."""
     lucky = Candidate("lucky", threads=2)
-    decided = race.Race([itself(1), lucky], lambda _: [], [], 1e-4)
-    decided.latencies = {itself(1).label: [10.0] * 36, "lucky": [5.0, 10.0, 10.0] * 12}
-    way, reason = decided.chosen()
+    way, reason = _after((itself(1), [10.0] * 36), (lucky, [5.0, 10.0, 10.0] * 12)).chosen()
     assert way == itself(1)
     assert reason == "lucky was not faster by more than the measurement can tell"
 
@@ -229,14 +223,9 @@ def test_luck_in_choosing_does_not_count() -> None:
 def test_workers_outrun_the_model_with_any_threads(alone_ms: float, label: str) -> None:
     """Where the model with another number of threads is as fast as workers, it runs so, without them."""
     problem = hios.Problem(hios.Graph("one", (hios.Operator("a", "relu"),), ()), hios.Costs({"a": 1.0}, {}))
-    workers, alone = scheduled("workers", hios.schedule(problem, "sequential")), itself(1)
-    decided = race.Race([itself(2), alone, workers], lambda _: [], [], 1e-4)
-    decided.latencies = {
-        itself(2).label: [90.0] * 36,
-        alone.label: [alone_ms, alone_ms * 0.97, alone_ms] * 12,
-        "workers": [5.0] * 36,
-    }
-    way, reason = decided.chosen()
+    workers, alone = candidates.scheduled("workers", hios.schedule(problem, "sequential")), itself(1)
+    rounds_alone = (alone, [alone_ms, alone_ms * 0.97, alone_ms] * 12)
+    way, reason = _after((itself(2), [90.0] * 36), rounds_alone, (workers, [5.0] * 36)).chosen()
     assert way.label == label
     assert reason.endswith("times as fast as the model itself, 2 threads")
 
@@ -244,8 +233,7 @@ def test_workers_outrun_the_model_with_any_threads(alone_ms: float, label: str) 
 def test_reported_rounds_chose_nothing() -> None:
     """The numbers that are reported are those of rounds that neither chose nor checked."""
     taken = Candidate("taken", threads=2)
-    decided = race.Race([itself(1), taken], lambda _: [], [], 1e-4)
-    decided.latencies = {itself(1).label: [10.0] * 36, "taken": [5.0, 5.0, 8.0] * 12}
+    decided = _after((itself(1), [10.0] * 36), (taken, [5.0, 5.0, 8.0] * 12))
     way, reason = decided.chosen()
     assert way is taken
     assert reason == "1.25 times as fast as the model itself, 1 thread"
@@ -292,20 +280,3 @@ def test_a_choice_that_no_longer_holds_is_made_anew(tmp_path: Path, monkeypatch:
         assert fast.report.chosen == "sequential, 1 core"
         reports.append(fast.report)
     assert [report.cached for report in reports] == [False, True, False]
-
-
-@pytest.mark.parametrize(("own", "today", "holds"), [(1, 2, True), (2, 1, False), (1, 1, False)])
-def test_a_few_pairs_show_whether_a_choice_holds(
-    own: int, today: int, holds: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It holds if calls of what was chosen take less time than those of the model."""
-    clock = [0]
-    monkeypatch.setattr(race.time, "perf_counter_ns", lambda: clock[0])  # type: ignore[attr-defined] # what the module imported
-
-    def taking(nanoseconds: int) -> Callable[[], None]:
-        def call() -> None:
-            clock[0] += nanoseconds
-
-        return call
-
-    assert race.outruns(taking(own), taking(today), settle=False) is holds

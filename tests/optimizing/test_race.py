@@ -161,9 +161,9 @@ def test_rounds_that_no_longer_fit_are_not_begun(monkeypatch: pytest.MonkeyPatch
     assert len(race.latencies[other.label]) % 3 == 0
 
 
-@pytest.mark.parametrize(("times", "pairs"), [((1, 2), 3), ((2, 1), 3), ((10, 11), 8)])
+@pytest.mark.parametrize(("times", "pairs"), [((1, 2), 3), ((2, 1), 3), ((10, 11), 8), ((1, 1), 8)])
 def test_clear_differences_need_few_pairs(times: tuple[int, int], pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether a choice still holds takes two pairs where it is clear, and all of them where it is not."""
+    """A choice holds if its calls take less time than the model's: two pairs tell where it is clear, all elsewhere."""
     clock, calls = [0], [0]
     monkeypatch.setattr(module.time, "perf_counter_ns", lambda: clock[0])  # type: ignore[attr-defined] # what it imported
 

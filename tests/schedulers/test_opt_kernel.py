@@ -25,7 +25,7 @@ from hios.schedule import StagedPlan
 from hios.schedulers.opt import annealing, search_kernel
 from hios.schedulers.opt.annealing import Chain, fits, groups
 from hios.schedulers.opt.search_kernel.compiling import SOURCES
-from hios.schedulers.opt.search_kernel.staged_records import CRITICAL, MOST_MEMBERS, SPARE
+from hios.schedulers.opt.search_kernel.staged_records import CRITICAL, MOST_MEMBERS, SPARE, StagedSearch
 from tests.problems import problem, problems
 
 #: Progress of annealing, and beyond its beginning: there every move is kept.
@@ -67,10 +67,10 @@ def _start(problem: Problem, devices: int, algorithm: str) -> StagedPlan:
 def _current(problem: Problem, chain: Chain) -> tuple[StagedPlan, list[list[int]]]:
     """The candidate as a plan, and the numbers of its stages."""
     place = positions(problem.order)
-    rows: list[list[Stage]] = [[] for _ in chain._devices]
-    numbers: list[list[int]] = [[] for _ in chain._devices]
-    for number in chain._order[: chain._states[0]["count"]]:
-        stage = chain._stages[number]
+    rows: list[list[Stage]] = [[] for _ in chain._search.devices]
+    numbers: list[list[int]] = [[] for _ in chain._search.devices]
+    for number in chain._search.order[: chain._state["count"]]:
+        stage = chain._search.stages[number]
         stage_groups = groups(problem, sorted(stage["members"][: stage["size"]].tolist(), key=place.__getitem__))
         # The order in which it was measured, if it was.
         rows[stage["device"]].append(chain._as_measured.get(frozenset(stage_groups), (0.0, stage_groups))[1])
@@ -80,21 +80,21 @@ def _current(problem: Problem, chain: Chain) -> tuple[StagedPlan, list[list[int]
 
 def _check(problem: Problem, chain: Chain) -> None:
     """Everything that a chain keeps up to date against the evaluator."""
-    state, stages = chain._states[0], chain._stages
-    listed = chain._order[: state["count"]].tolist()
-    spare = chain._lists[SPARE, : state["spares"]].tolist()
+    state, stages = chain._state, chain._search.stages
+    listed = chain._search.order[: state["count"]].tolist()
+    spare = chain._search.lists[SPARE, : state["spares"]].tolist()
     assert sorted(listed + spare) == list(range(len(problem) + 1))
     assert stages["position"][listed].tolist() == list(range(len(listed)))
     for number in listed:
         members = stages[number]["members"][: stages[number]["size"]]
-        assert set(chain._operators["stage"][members]) == {number}
+        assert set(chain._search.operators["stage"][members]) == {number}
     assert stages["size"][listed].sum() == len(problem)
-    home = chain._operators["stage"]
+    home = chain._search.operators["stage"]
     for operator in range(len(problem)):
         for successor, _ in problem.successors[operator]:
             before, after_it = stages["position"][home[operator]], stages["position"][home[successor]]
             assert before < after_it or home[operator] == home[successor]
-    critical = chain._lists[CRITICAL, : state["criticals"]].tolist()
+    critical = chain._search.lists[CRITICAL, : state["criticals"]].tolist()
     assert len(set(critical)) == len(critical)
 
     plan, numbers = _current(problem, chain)
@@ -110,7 +110,7 @@ def _check(problem: Problem, chain: Chain) -> None:
         for group in stage:
             for operator in group:
                 for successor, transfer in problem.successors[operator]:
-                    target = int(chain._operators[successor]["stage"])
+                    target = int(chain._search.operators[successor]["stage"])
                     if target != number:
                         transfer = transfer if stages[target]["device"] != device else 0.0
                         paths.append(transfer + stages[target]["duration"] + after[target])
@@ -171,6 +171,8 @@ class _Records:
 
 
 def _wrapped(value: Any) -> Any:
+    if isinstance(value, StagedSearch):
+        return StagedSearch(*map(_wrapped, value))
     if not isinstance(value, np.ndarray):
         return value
     return _Records(value) if value.dtype.names else value.view(_Array)
@@ -320,7 +322,7 @@ def test_compiled_and_interpreted_do_the_same(interpreted: ModuleType) -> None:
         other = Chain(instance, 3, _sequence(instance, 3), 5)
         other.run(0.0, 200)
     assert one.plan() == other.plan()
-    assert (one._lists == other._lists).all()
+    assert (one._search.lists == other._search.lists).all()
 
 
 def _fan(count: int) -> Problem:

@@ -129,12 +129,12 @@ def test_times_of_the_search_are_those_of_the_evaluator(seed: int, devices: int,
     for _ in range(slices):
         chain.run(0.2, 300)
     assert latency_ms(evaluate(instance, chain.best().plan(devices))) == pytest.approx(chain.latency_ms, rel=1e-12)
-    current = chain._operators[:-1]
+    current = chain._search.operators[:-1]
     held = [
         (first, *(d for d in range(devices) if bits >> d & 1 and d != first))
         for first, bits in zip(current["device"].tolist(), current["held"].tolist(), strict=True)
     ]
-    plan = type(chain.best())(0.0, tuple(chain._order.tolist()), tuple(held)).plan(devices)
+    plan = type(chain.best())(0.0, tuple(chain._search.order.tolist()), tuple(held)).plan(devices)
     finish = {row.operator: row.finish_ms for row in evaluate(instance, plan)}
     assert [finish[name] for name in instance.ids] == pytest.approx(current["finish"].tolist(), rel=1e-12)
 

@@ -35,6 +35,16 @@ from tests.serving.test_metrics_file import values
 from tests.workers.processes import children, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Factors of inputs, in turn: half of the tasks fail in lanes with faults.
+_FAULTS = (1.0, lane_faults.RAISES, 1.0, lane_faults.MAKES_NAN)
+
+
+def _samples(server: Server, *scales: float) -> dict[str, list[ReferenceSample]]:
+    """By model, inputs times these factors, to be compared with the outputs of the inputs themselves."""
+    alone = {label: server.infer(label, inputs(label, 0)) for label in server.counts}
+    return {
+        label: [ReferenceSample(inputs(label, 0, scale), own, own) for scale in scales] for label, own in alone.items()
+    }
 
 
 def _require_conserved(contents: dict[str, Any]) -> None:
@@ -130,11 +140,7 @@ def test_metrics_agree_with_the_result(tmp_path: Path, monkeypatch: pytest.Monke
     given = scenario(tmp_path, models, arrivals="periodic", duration_s=0.2)
     metrics, tallies = MetricsFile(tmp_path / "metrics.prom"), []
     with Server(given, "top", virtual=True) as server:
-        samples = {}
-        for label in models:
-            alone = server.infer(label, inputs(label, 0))
-            scales = (1.0, lane_faults.RAISES, 1.0, lane_faults.MAKES_NAN)
-            samples[label] = [ReferenceSample(inputs(label, 0, scale), alone, alone) for scale in scales]
+        samples = _samples(server, *_FAULTS)
         for number in range(2):
             repeat = Repeat(server, draw(given, number), 0.2, samples, 1e-4, functools.partial(metrics.show, server))
             tallies.append(repeat.run().tallies)
@@ -209,13 +215,7 @@ def test_tasks_that_fail_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyP
         tmp_path, {label: {"rate": 100.0} for label in ("branches", "blocks")}, arrivals="periodic", duration_s=0.2
     )
     with Server(given, "top", virtual=True) as server:
-        samples = {}
-        for label in ("branches", "blocks"):
-            alone = server.infer(label, inputs(label, 0))
-            samples[label] = [
-                ReferenceSample(inputs(label, 0, scale), alone, alone)
-                for scale in (1.0, lane_faults.RAISES, 1.0, lane_faults.MAKES_NAN)
-            ]
+        samples = _samples(server, *_FAULTS)
         repeat = Repeat(server, draw(given), 0.2, samples, 1e-4)
         sleep_until = load_generator._sleep_until
 
@@ -249,11 +249,7 @@ def _overload(folder: Path, policy_name: str, duration_s: float) -> None:
     models = {label: {**own, "rate": 0.75 * capacity} for label, own in rates.items()}
     given = scenario(folder, models, duration_s=duration_s)
     with Server(given, policy_name, virtual=True) as server:
-        samples = {}
-        for label in models:
-            value = inputs(label, 0)
-            alone = server.infer(label, value)
-            samples[label] = [ReferenceSample(value, alone, alone)]
+        samples = _samples(server, 1.0)
         short = scenario(folder, models, duration_s=min(1.0, duration_s))
         Repeat(server, draw(short, 1), short.duration_s, samples, 1e-4).run()
         repeat = Repeat(server, draw(given), duration_s, samples, 1e-4)

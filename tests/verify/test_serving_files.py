@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,36 +29,6 @@ def test_a_result_that_is_right_passes(result: Path) -> None:
     """It is found by its name and has no problem."""
     (entry,) = verify(result.parent)
     assert (entry.path, entry.kind, entry.problems) == ("result.json", "result", ())
-
-
-def _lose_a_task(data: Any) -> None:
-    data["models"]["left"]["completed"] -= 1
-    data["total"]["completed"] -= 1
-
-
-def _pass_the_bound(data: Any) -> None:
-    data["bound_per_s"] = 1.0
-
-
-def _swap_percentiles(data: Any) -> None:
-    data["total"]["p50_ms"] = data["total"]["p99_ms"] + 1
-
-
-def _add_goodput(data: Any) -> None:
-    data["models"]["left"]["goodput"] += 1000
-    data["total"]["goodput"] += 1000
-
-
-def _choose(data: Any) -> None:
-    data["chosen"] = "ios"
-
-
-def _calibrate_a_run(data: Any) -> None:
-    data["simulated"], data["calibrated"] = False, True
-
-
-def _break_the_schema(data: Any) -> None:
-    data["utilisation"] = 2
 
 
 def test_results_of_the_pipeline(result: Path) -> None:
@@ -124,21 +93,30 @@ def test_a_calibrated_simulation_passes(result: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("changes", "more", "message"),
     [
-        (_lose_a_task, "models.left.offered: found "),
-        (_pass_the_bound, "tasks/s; allowed: at most 1, bound_per_s"),
-        (_swap_percentiles, "total: found percentiles "),
-        (_add_goodput, "models.left.goodput: found "),
-        (_choose, "chosen: found ios with policy top; allowed: with policy auto, and only there"),
-        (_calibrate_a_run, "calibrated: found true with simulated false; allowed: false, as nothing was simulated"),
-        (_break_the_schema, "utilisation: found 2; allowed: at most 1"),
+        ({}, {"completed": -1}, "models.left.offered: found "),
+        ({"bound_per_s": 1.0}, {}, "tasks/s; allowed: at most 1, bound_per_s"),
+        ({}, {"p50_ms": 1e6}, "total: found percentiles "),
+        ({}, {"goodput": 1000}, "models.left.goodput: found "),
+        ({"chosen": "ios"}, {}, "chosen: found ios with policy top; allowed: with policy auto, and only there"),
+        (
+            {"simulated": False, "calibrated": True},
+            {},
+            "calibrated: found true with simulated false; allowed: false, as nothing was simulated",
+        ),
+        ({"utilisation": 2}, {}, "utilisation: found 2; allowed: at most 1"),
     ],
 )
-def test_what_is_wrong_is_said(change: Callable[[Any], None], message: str, result: Path) -> None:
-    """Counts in which a task is lost, results beyond the bound, and violations of the schema are reported."""
-    data = json.loads(result.read_text(encoding="utf-8"))
-    change(data)
+def test_what_is_wrong_is_said(changes: dict[str, Any], more: dict[str, float], message: str, result: Path) -> None:
+    """Counts in which a task is lost, results beyond the bound, and violations of the schema are reported.
+
+    ``more`` is added to numbers of a model and of all together.
+    """
+    data = {**json.loads(result.read_text(encoding="utf-8")), **changes}
+    for key, number in more.items():
+        data["models"]["left"][key] += number
+        data["total"][key] += number
     result.write_text(json.dumps(data), encoding="utf-8")
     (entry,) = verify(result.parent)
     assert any(message in problem for problem in entry.problems)

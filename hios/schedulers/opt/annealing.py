@@ -20,6 +20,7 @@ from hios.schedulers.opt.search_kernel.staged_records import (
     SPARE,
     STAGE,
     STATE,
+    StagedSearch,
 )
 
 #: Temperatures at the beginning and at the end, in mean times of an operator; chosen by measurement.
@@ -56,9 +57,10 @@ def _ends(rows: Sequence[Sequence[Any]]) -> Any:
     return np.cumsum([len(row) for row in rows])
 
 
-def devices_of(count: int) -> Any:
-    """An array of devices."""
-    return np.zeros(count, DEVICE)
+def sort_by_start(items: Any, order: Any, starts: Any) -> None:
+    """Bring a list into the order of start times, so that neighbors in the list are neighbors in time."""
+    order[:] = order[np.argsort(starts, kind="stable")]  # stable: the list stays an order in which all can run
+    items["position"][order] = np.arange(len(order))
 
 
 def first_random(seed: int) -> int:
@@ -80,22 +82,29 @@ class Chain:
         n = len(problem)
         self._problem = problem
         self._number_of_devices = devices
-        self._operators = _operators(problem)
-        self._inputs, self._outputs = edges_of(self._operators, problem)
         self._as_measured = _as_measured(problem)
-        self._measured = _measured(self._as_measured)
-        self._stages = np.zeros(n + 1, STAGE)
-        self._stages["changed"] = self._stages["marked"] = -1
-        self._order = np.zeros(n + 1, np.int64)
-        self._devices = devices_of(devices)
-        self._saved = np.zeros(2, STAGE)
-        self._lists = np.zeros((SAVED_ORDER + 1, n + 1), np.int64)
-        self._states = np.zeros(1, STATE)
-        state = self._states[0]
+        operators = _operators(problem)
+        stages, order = np.zeros(n + 1, STAGE), np.zeros(n + 1, np.int64)
+        stages["changed"] = stages["marked"] = -1
+        self._search = StagedSearch(
+            operators,
+            *edges_of(operators, problem),
+            measured=_measured(self._as_measured),
+            stages=stages,
+            order=order,
+            best_stages=stages.copy(),
+            best_order=order.copy(),
+            devices=np.zeros(devices, DEVICE),
+            saved=np.zeros(2, STAGE),
+            lists=np.zeros((SAVED_ORDER + 1, n + 1), np.int64),
+            states=np.zeros(1, STATE),
+            members=np.zeros((3, MOST_MEMBERS), np.int64),
+            starts=np.zeros(n + 1),
+        )
+        self._state = state = self._search.states[0]
         state["alpha"] = -1.0 if problem.alpha is None else problem.alpha
         state["random"] = first_random(seed)
         self._start(plan)
-        self._best_stages, self._best_order = self._stages.copy(), self._order.copy()
         #: Moves made so far.
         self.moves = 0
         #: Moves between two checks of the clock.
@@ -103,53 +112,43 @@ class Chain:
 
     def _start(self, plan: StagedPlan) -> None:
         times = staged_times(self._problem, plan)
-        state, stages = self._states[0], self._stages
+        state, stages, order = self._state, self._search.stages, self._search.order
         for number, (_, finish, device, index) in enumerate(times):
             members = [operator for group in plan.devices[device][index] for operator in group]
             stage = stages[number]
             stage["position"], stage["device"], stage["size"] = number, device, len(members)
             stage["members"][: len(members)] = members
             stage["duration"], stage["finish"] = self._problem.stage_ms(plan.devices[device][index]), finish
-            self._operators["stage"][members] = number
-        self._order[:] = -1
-        self._order[: len(times)] = np.arange(len(times))
+            self._search.operators["stage"][members] = number
+        order[:] = -1
+        order[: len(times)] = np.arange(len(times))
         spares = len(stages) - len(times)
-        self._lists[SPARE, :spares] = np.arange(len(times), len(stages))
+        self._search.lists[SPARE, :spares] = np.arange(len(times), len(stages))
         state["count"], state["spares"] = len(times), spares
         state["latency"] = state["best"] = max(finish for _, finish, _, _ in times)
-        staged_updates.set_after(self._operators, self._outputs, stages, self._order, self._devices, len(times))
+        staged_updates.set_after(self._search, len(times))
+        self._search.best_stages[:], self._search.best_order[:] = stages, order
 
     @property
     def latency_ms(self) -> float:
         """Latency of the best plan so far, in milliseconds."""
-        return float(self._states[0]["best"])
+        return float(self._state["best"])
 
     def run(self, progress: float, moves: int) -> None:
         """Try moves at the temperature of a progress between 0 (hottest) and 1; releases the interpreter lock."""
-        annealing_kernel.anneal(
-            self._operators,
-            self._inputs,
-            self._outputs,
-            self._measured,
-            self._stages,
-            self._order,
-            self._best_stages,
-            self._best_order,
-            self._devices,
-            self._saved,
-            self._lists,
-            self._states,
-            temperature_ms(self._problem, progress),
-            moves,
-        )
+        search = self._search
+        annealing_kernel.anneal(search, temperature_ms(self._problem, progress), moves)
+        count = self._state["count"]
+        sort_by_start(search.stages, search.order[:count], search.starts[:count])
         self.moves += moves
 
     def plan(self) -> StagedPlan:
         """The best plan so far."""
         rows: list[list[Stage]] = [[] for _ in range(self._number_of_devices)]
         place = positions(self._problem.order)
-        for number in self._best_order[self._best_order >= 0]:
-            stage = self._best_stages[number]
+        best = self._search.best_order
+        for number in best[best >= 0]:
+            stage = self._search.best_stages[number]
             members = stage["members"][: stage["size"]].tolist()
             own = groups(self._problem, sorted(members, key=place.__getitem__))
             rows[stage["device"]].append(self._as_measured.get(frozenset(own), (0.0, own))[1])

@@ -12,10 +12,11 @@ from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from hios.schedulers.hios_wide import WideList
-from hios.schedulers.opt.annealing import Chain, devices_of, edges_of, first_random, moves_at_once, temperature_ms
+from hios.schedulers.opt.annealing import Chain, edges_of, first_random, moves_at_once, sort_by_start, temperature_ms
 from hios.schedulers.opt.parallel_search import CHAINS, Clock, anneal
 from hios.schedulers.opt.search_kernel import wide_kernel, wide_updates
-from hios.schedulers.opt.search_kernel.wide_records import MOST_DEVICES, OPERATOR, OPTION, STATE, TOUCHED
+from hios.schedulers.opt.search_kernel.shared_moves import DEVICE
+from hios.schedulers.opt.search_kernel.wide_records import MOST_DEVICES, OPERATOR, OPTION, STATE, TOUCHED, WideSearch
 
 #: Share of the time limit at which the first part of the search ends.
 _FIRST = 1 / 3
@@ -130,82 +131,71 @@ class WideChain:
         n = len(problem)
         self._problem = problem
         rows = [[(1, problem.time[v]), *problem.wide_ms.get(v, {}).items()] for v in range(n)]
-        self._options = np.array([option for row in rows for option in row], OPTION)
-        self._operators = operators = np.zeros(n + 1, OPERATOR)
+        options = np.array([option for row in rows for option in row], OPTION)
+        operators = np.zeros(n + 1, OPERATOR)
         operators["changed"] = operators["marked"] = -1
-        self._inputs, self._outputs = edges_of(operators, problem)
+        inputs, outputs = edges_of(operators, problem)
         operators["first_option"][1:] = np.cumsum([len(row) for row in rows])
         for operator in reversed(problem.order):
             after = [operators["tail"][w] + least_ms(problem, w) for w, _ in problem.successors[operator]]
             operators["tail"][operator] = max(after, default=0.0)
-        self._order = np.array(start.order, np.int64)
-        operators["position"][self._order] = np.arange(n)
+        order = np.array(start.order, np.int64)
+        operators["position"][order] = np.arange(n)
         for operator, held in enumerate(start.devices):
             option = operators["first_option"][operator] + [width for width, _ in rows[operator]].index(len(held))
             operators["option"][operator] = option
-            operators["duration"][operator] = self._options["time"][option]
+            operators["duration"][operator] = options["time"][option]
             operators["device"][operator] = held[0]
             operators["held"][operator] = sum(1 << device for device in held)
-        self._devices = devices_of(devices)
-        self._touched = np.zeros(n, TOUCHED)
-        self._critical = np.zeros(n, np.int64)
-        self._states = np.zeros(1, STATE)
-        self._states[0]["random"] = first_random(seed)
+        self._search = WideSearch(
+            operators,
+            inputs,
+            outputs,
+            options=options,
+            order=order,
+            best_operators=operators[:n].copy(),
+            best_order=order.copy(),
+            devices=np.zeros(devices, DEVICE),
+            touched=np.zeros(n, TOUCHED),
+            critical=np.zeros(n, np.int64),
+            states=np.zeros(1, STATE),
+            starts=np.zeros(n),
+        )
+        self._state = self._search.states[0]
+        self._state["random"] = first_random(seed)
         self._time_start()
-        self._best_operators, self._best_order = operators[:n].copy(), self._order.copy()
         #: Moves made so far.
         self.moves = 0
         #: Moves between two checks of the clock.
         self.slice = moves_at_once(problem)
 
     def _time_start(self) -> None:
-        state = self._states[0]
-        state["iteration"], state["last"], state["moved"] = 1, len(self._order), -1
-        self._operators["finish"] = -1.0
-        self._operators["marked"] = 1
-        arrays = self._operators, self._inputs, self._outputs, self._options, self._order, self._devices
-        latency = wide_updates.timed(*arrays, state, np.inf)
-        wide_kernel.keep(
-            self._operators,
-            self._inputs,
-            self._outputs,
-            self._order,
-            self._devices,
-            self._critical,
-            state,
-            latency,
-        )
+        search, state = self._search, self._state
+        state["iteration"], state["last"], state["moved"] = 1, len(search.order), -1
+        search.operators["finish"] = -1.0
+        search.operators["marked"] = 1
+        latency = wide_updates.timed(search, np.inf)
+        wide_kernel.keep(search, latency)
         state["best"] = latency
+        search.best_operators[:] = search.operators[:-1]
 
     @property
     def latency_ms(self) -> float:
         """Latency of the best list so far, in milliseconds."""
-        return float(self._states[0]["best"])
+        return float(self._state["best"])
 
     def run(self, progress: float, moves: int) -> None:
         """Try moves at the temperature of a progress between 0 (hottest) and 1; releases the interpreter lock."""
-        wide_kernel.anneal_wide(
-            self._operators,
-            self._inputs,
-            self._outputs,
-            self._options,
-            self._order,
-            self._best_operators,
-            self._best_order,
-            self._devices,
-            self._touched,
-            self._critical,
-            self._states,
-            temperature_ms(self._problem, progress),
-            moves,
-        )
+        search = self._search
+        wide_kernel.anneal_wide(search, temperature_ms(self._problem, progress), moves)
+        sort_by_start(search.operators, search.order, search.starts)
         self.moves += moves
 
     def best(self) -> WideList:
         """The best list so far."""
-        operators = self._best_operators
+        operators, number_of_devices = self._search.best_operators, len(self._search.devices)
         held = []
         for first, bits in zip(operators["device"].tolist(), operators["held"].tolist(), strict=True):
-            others = [device for device in range(len(self._devices)) if bits >> device & 1 and device != first]
+            others = [device for device in range(number_of_devices) if bits >> device & 1 and device != first]
             held.append((first, *others))
-        return WideList(self.latency_ms, tuple(self._best_order.tolist()), tuple(held))
+        return WideList(self.latency_ms, tuple(self._search.best_order.tolist()), tuple(held))

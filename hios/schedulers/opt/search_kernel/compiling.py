@@ -24,9 +24,16 @@ def _sources() -> str:
 SOURCES = (f"sources_{_sources()}", np.bool_)
 
 
+_OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False}
+
+
 def compiled(function: Callable[..., Any]) -> Any:
-    """Compile without holding the interpreter lock; for functions that compiled ones call."""
-    return njit(nogil=True)(function)
+    """Compile without holding the interpreter lock; for functions that compiled ones call.
+
+    They make no arrays, so references are not counted (``_nrt``): arrays in a tuple would be at every use, which would
+    take a quarter of the time.
+    """
+    return njit(**_OPTIONS)(function)
 
 
 def kept(function: Callable[..., Any]) -> Any:
@@ -35,6 +42,6 @@ def kept(function: Callable[..., Any]) -> Any:
     It calls compiled functions of its own file only, or takes a record with the field ``SOURCES``.
     """
     try:
-        return njit(cache=True, nogil=True)(function)
+        return njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # neither this folder nor a cache folder of the user can be written
         return compiled(function)

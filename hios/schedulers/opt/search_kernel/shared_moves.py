@@ -1,8 +1,8 @@
 """What the searches over stages and over operators on several devices have in common.
 
-The functions take the arrays of either: ``operators`` (n+1) with the fields ``first_input`` and ``first_output``,
-``inputs`` and ``outputs`` EDGE, ``items`` what the list ``order`` is of (stages or operators) with the field
-``position``, ``devices`` DEVICE, and ``state``, a record with the fields ``random``, ``latency`` and ``criticals``.
+The functions take the record of arrays of either, or some of its arrays: ``items`` is what the list ``order`` is of
+(stages or operators) with the field ``position``; ``state``, the only one of ``states``, has the fields
+``random``, ``latency`` and ``criticals``.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ def operator_to_move(critical: Array, state: Array, count: int) -> int:
 
 
 @compiled
-def neighbor(operators: Array, inputs: Array, outputs: Array, operator: int, state: Array) -> int:
+def neighbor(search: Any, operator: int) -> int:
     """A random predecessor or successor; the operator itself where it has none."""
+    operators, state = search.operators, search.states[0]
     first_input, first_output = operators[operator].first_input, operators[operator].first_output
     before = operators[operator + 1].first_input - first_input
     after = operators[operator + 1].first_output - first_output
@@ -67,8 +68,8 @@ def neighbor(operators: Array, inputs: Array, outputs: Array, operator: int, sta
         return operator
     chosen = draw(state, before + after)
     if chosen < before:
-        return int(inputs[first_input + chosen].operator)
-    return int(outputs[first_output + chosen - before].operator)
+        return int(search.inputs[first_input + chosen].operator)
+    return int(search.outputs[first_output + chosen - before].operator)
 
 
 @compiled
@@ -114,13 +115,3 @@ def last_free(devices: Array) -> float:
     for device in range(devices.shape[0]):
         latest = max(latest, devices[device].free)
     return latest
-
-
-@compiled
-def sort_list(items: Array, order: Array, start: Array) -> None:
-    """Sort the first places of a list by their start times; those that are equal stay in their order."""
-    ranked = np.argsort(start, kind="mergesort")  # stable: the list stays an order in which all can run
-    before = order[: start.shape[0]].copy()
-    for k in range(start.shape[0]):
-        order[k] = before[ranked[k]]
-        items[order[k]].position = k

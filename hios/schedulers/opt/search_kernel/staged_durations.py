@@ -6,22 +6,23 @@ import numpy as np
 
 from hios.schedulers.opt.search_kernel.compiling import compiled, kept
 from hios.schedulers.opt.search_kernel.shared_moves import Array
-from hios.schedulers.opt.search_kernel.staged_records import MOST_MEMBERS
+from hios.schedulers.opt.search_kernel.staged_records import StagedSearch
 
 
 @compiled
-def number_groups(operators: Array, inputs: Array, stages: Array, stage: int, group: Array) -> None:
+def number_groups(search: StagedSearch, stage: int, group: Array) -> None:
     """Number the groups of a stage: operators that depend on each other, directly or through others, share one."""
-    size = stages[stage].size
-    members = stages[stage].members
+    operators = search.operators
+    size = search.stages[stage].size
+    members = search.stages[stage].members
     for i in range(size):
         group[i] = i
     for i in range(size):
         for e in range(operators[members[i]].first_input, operators[members[i] + 1].first_input):
-            if operators[inputs[e].operator].stage != stage:
+            if operators[search.inputs[e].operator].stage != stage:
                 continue
             for j in range(size):
-                if members[j] == inputs[e].operator and group[j] != group[i]:
+                if members[j] == search.inputs[e].operator and group[j] != group[i]:
                     old, new = group[j], group[i]
                     for k in range(size):
                         if group[k] == old:
@@ -57,15 +58,15 @@ def stage_key(group: Array, operator: Array, size: int) -> np.uint64:
 
 
 @compiled
-def measured_ms(operators: Array, measured: Array, stages: Array, stage: int, group: Array) -> float:
+def measured_ms(search: StagedSearch, stage: int, group: Array) -> float:
     """The measured t(S) of a stage, -1 where there is none."""
-    size = stages[stage].size
-    in_order = np.empty(MOST_MEMBERS, np.int64)
-    group_in_order = np.empty(MOST_MEMBERS, np.int64)
+    measured = search.measured
+    size = search.stages[stage].size
+    in_order, group_in_order = search.members[1], search.members[2]
     for i in range(size):  # insertion sort by place in topological order
-        v = stages[stage].members[i]
+        v = search.stages[stage].members[i]
         j = i
-        while j > 0 and operators[in_order[j - 1]].place > operators[v].place:
+        while j > 0 and search.operators[in_order[j - 1]].place > search.operators[v].place:
             in_order[j], group_in_order[j] = in_order[j - 1], group_in_order[j - 1]
             j -= 1
         in_order[j], group_in_order[j] = v, group[i]
@@ -83,15 +84,16 @@ def measured_ms(operators: Array, measured: Array, stages: Array, stage: int, gr
 
 
 @compiled
-def set_duration(operators: Array, inputs: Array, measured: Array, stages: Array, stage: int, alpha: float) -> None:
+def set_duration(search: StagedSearch, stage: int, alpha: float) -> None:
     """Work t(S) of a stage out, as `Problem.stage_ms` has it."""
+    operators, stages = search.operators, search.stages
     size = stages[stage].size
     members = stages[stage].members
     if size == 1:
         stages[stage].duration = operators[members[0]].time
         return
-    group = np.empty(MOST_MEMBERS, np.int64)
-    number_groups(operators, inputs, stages, stage, group)
+    group = search.members[0]
+    number_groups(search, stage, group)
     several = False
     total, work, longest = 0.0, 0.0, 0.0
     for g in range(size):
@@ -103,8 +105,8 @@ def set_duration(operators: Array, inputs: Array, measured: Array, stages: Array
         several |= group[g] != group[0]
         total += length
         longest = max(longest, length)
-    if several and measured.shape[0] > 0:
-        duration = measured_ms(operators, measured, stages, stage, group)
+    if several and search.measured.shape[0] > 0:
+        duration = measured_ms(search, stage, group)
         if duration >= 0:
             stages[stage].duration = duration
             return

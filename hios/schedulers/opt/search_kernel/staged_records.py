@@ -1,23 +1,16 @@
 """The arrays of the search over lists of stages.
 
 They are records (numpy structured types), which numba reaches fastest; what they hold is said below. n operators,
-e edges, M devices; times in milliseconds. By convention the functions call them
-
-    operators   (n+1,) OPERATOR
-    inputs      (e,) EDGE, by consumer
-    outputs     (e,) EDGE, by producer
-    measured    (k,) MEASURED, ascending keys
-    stages      (n+1,) STAGE; a stage is known by its number here and is either in the list or spare
-    order       (n+1,) int, the list: the stage at each place
-    devices     (M,) DEVICE
-    saved       (2,) STAGE, copies of the stage that an operator leaves and of the one it joins
-    lists       (SAVED_ORDER + 1, n+1) int, rows CRITICAL to SAVED_ORDER
-    state       STATE, a single record
+e edges, M devices; times in milliseconds.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+
+from hios.schedulers.opt.search_kernel.shared_moves import Array
 
 #: Largest number of operators in a stage of a candidate.
 MOST_MEMBERS = 16
@@ -80,3 +73,22 @@ STATE = np.dtype(
 #: Rows of ``lists``: operators on a critical path, free numbers of stages, stages that changed their device, the
 #: devices they were on, and the list as it was before the move.
 CRITICAL, SPARE, TOUCHED, WAS_ON, SAVED_ORDER = range(5)
+
+
+class StagedSearch(NamedTuple):
+    """The arrays: of the problem, of the current candidate, of the best so far, and of the move."""
+
+    operators: Array  # (n+1,) OPERATOR
+    inputs: Array  # (e,) EDGE, by consumer
+    outputs: Array  # (e,) EDGE, by producer
+    measured: Array  # (k,) MEASURED, ascending keys
+    stages: Array  # (n+1,) STAGE; a stage is known by its number here and is either in the list or spare
+    order: Array  # (n+1,) int, the list: the stage at each place
+    best_stages: Array  # (n+1,) STAGE
+    best_order: Array  # (n+1,) int
+    devices: Array  # (M,) DEVICE
+    saved: Array  # (2,) STAGE, copies of the stage that an operator leaves and of the one it joins
+    lists: Array  # (SAVED_ORDER + 1, n+1) int, rows CRITICAL to SAVED_ORDER
+    states: Array  # (1,) STATE
+    members: Array  # (3, MOST_MEMBERS) int, room while the groups of a stage are worked out
+    starts: Array  # (n+1,) float, start of each stage of the list at the end

@@ -8,6 +8,7 @@ import numpy as np
 
 from hios.schedulers.opt.search_kernel.compiling import compiled
 from hios.schedulers.opt.search_kernel.shared_moves import Array, draw, neighbor, reset
+from hios.schedulers.opt.search_kernel.wide_records import WideSearch
 
 
 @compiled
@@ -17,19 +18,20 @@ def holds(held: np.uint64, device: int) -> bool:
 
 
 @compiled
-def free_before(operators: Array, order: Array, devices: Array, place: int) -> None:
+def free_before(search: WideSearch, place: int) -> None:
     """When each device is free before a place of the list."""
+    devices = search.devices
     count = devices.shape[0]
     seen = np.uint64(0)
     reset(devices)
     left, k = count, place - 1
     while k >= 0 and left > 0:
-        v = order[k]
-        fresh = operators[v].held & ~seen
+        v = search.order[k]
+        fresh = search.operators[v].held & ~seen
         if fresh != np.uint64(0):
             for d in range(count):
                 if holds(fresh, d):
-                    devices[d].free = operators[v].finish
+                    devices[d].free = search.operators[v].finish
                     left -= 1
             seen |= fresh
         k -= 1
@@ -46,19 +48,20 @@ def arrival(operators: Array, inputs: Array, operator: int, device: int) -> floa
 
 
 @compiled
-def first_device(operators: Array, inputs: Array, outputs: Array, devices: Array, state: Array, operator: int) -> int:
+def first_device(search: WideSearch, operator: int) -> int:
     """A device to keep the value of an operator: where it starts first, that of a neighbor, or any."""
+    devices, state = search.devices, search.states[0]
     chosen = draw(state, 4)
     if chosen <= 1:
-        beside = neighbor(operators, inputs, outputs, operator, state)
+        beside = neighbor(search, operator)
         if beside != operator:
-            return int(operators[beside].device)
+            return int(search.operators[beside].device)
     if chosen == 2:
         best, device = np.inf, 0
         offset = draw(state, devices.shape[0])
         for number in range(devices.shape[0]):
             d = (number + offset) % devices.shape[0]
-            start = max(devices[d].free, arrival(operators, inputs, operator, d))
+            start = max(devices[d].free, arrival(search.operators, search.inputs, operator, d))
             if start < best:
                 best, device = start, d
         return int(device)
@@ -66,14 +69,13 @@ def first_device(operators: Array, inputs: Array, outputs: Array, devices: Array
 
 
 @compiled
-def with_others(
-    operators: Array, inputs: Array, devices: Array, state: Array, operator: int, first: int, width: int
-) -> Any:
+def with_others(search: WideSearch, operator: int, first: int, width: int) -> Any:
     """A set of devices with a first one: the others free last before it starts, else free first; sometimes any."""
+    devices, state = search.devices, search.states[0]
     held = np.uint64(1) << np.uint64(first)
     if width == 1:
         return held
-    start = max(devices[first].free, arrival(operators, inputs, operator, first))
+    start = max(devices[first].free, arrival(search.operators, search.inputs, operator, first))
     random = draw(state, 4) == 0
     for _ in range(width - 1):
         other, other_cost = -1, np.inf
@@ -94,34 +96,24 @@ def with_others(
 
 
 @compiled
-def touch(
-    operators: Array,
-    options: Array,
-    touched: Array,
-    state: Array,
-    operator: int,
-    option: int,
-    device: int,
-    held: np.uint64,
-) -> None:
+def touch(search: WideSearch, operator: int, option: int, device: int, held: np.uint64) -> None:
     """Give an operator other devices and remember those that it had."""
-    entry = touched[state.touched]
+    operators, state = search.operators, search.states[0]
+    entry = search.touched[state.touched]
     entry.operator, entry.option = operator, operators[operator].option
     entry.device, entry.held = operators[operator].device, operators[operator].held
     state.touched += 1
-    operators[operator].option, operators[operator].duration = option, options[option].time
+    operators[operator].option, operators[operator].duration = option, search.options[option].time
     operators[operator].device, operators[operator].held = device, held
 
 
 @compiled
-def exchange(
-    operators: Array, options: Array, touched: Array, state: Array, operator: int, one: int, other: int
-) -> None:
+def exchange(search: WideSearch, operator: int, one: int, other: int) -> None:
     """Put one device for another in the set of an operator, and the other way around."""
-    own = operators[operator]
+    own = search.operators[operator]
     has_one, has_other = holds(own.held, one), holds(own.held, other)
     held = own.held
     if has_one != has_other:
         held ^= (np.uint64(1) << np.uint64(one)) | (np.uint64(1) << np.uint64(other))
     device = other if own.device == one else one if own.device == other else own.device
-    touch(operators, options, touched, state, operator, own.option, device, held)
+    touch(search, operator, own.option, device, held)

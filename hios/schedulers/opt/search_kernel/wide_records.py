@@ -1,22 +1,15 @@
 """The arrays of the search over lists of operators that may take several devices at once.
 
-They are records (numpy structured types); n operators, e edges, o options, M devices; times in milliseconds. By
-convention the functions call them
-
-    operators   (n+1,) OPERATOR
-    inputs      (e,) EDGE, by consumer
-    outputs     (e,) EDGE, by producer
-    options     (o,) OPTION, by operator
-    order       (n,) int, the list
-    devices     (M,) DEVICE
-    touched     (n,) TOUCHED, the operators whose devices a move changed, as they were
-    critical    (n,) int, operators of a critical path
-    state       STATE, a single record
+They are records (numpy structured types); n operators, e edges, o options, M devices; times in milliseconds.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+
+from hios.schedulers.opt.search_kernel.shared_moves import Array
 
 #: Sets of devices are the bits of one number.
 MOST_DEVICES = 64
@@ -63,3 +56,20 @@ STATE = np.dtype(
         ("was_at", np.int64),
     ]
 )
+
+
+class WideSearch(NamedTuple):
+    """The arrays: of the problem, of the current candidate, of the best so far, and of the move."""
+
+    operators: Array  # (n+1,) OPERATOR
+    inputs: Array  # (e,) EDGE, by consumer
+    outputs: Array  # (e,) EDGE, by producer
+    options: Array  # (o,) OPTION, by operator
+    order: Array  # (n,) int, the list
+    best_operators: Array  # (n,) OPERATOR
+    best_order: Array  # (n,) int
+    devices: Array  # (M,) DEVICE
+    touched: Array  # (n,) TOUCHED, the operators whose devices a move changed, as they were
+    critical: Array  # (n,) int, operators of a critical path
+    states: Array  # (1,) STATE
+    starts: Array  # (n,) float, start of each operator of the list at the end

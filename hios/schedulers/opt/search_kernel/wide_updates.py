@@ -9,6 +9,7 @@ import numpy as np
 from hios.schedulers.opt.search_kernel.compiling import compiled, kept
 from hios.schedulers.opt.search_kernel.shared_moves import Array, last_free, reset
 from hios.schedulers.opt.search_kernel.wide_devices import free_before, holds
+from hios.schedulers.opt.search_kernel.wide_records import WideSearch
 
 
 @compiled
@@ -19,18 +20,19 @@ def mark_after(operators: Array, outputs: Array, operator: int, iteration: int) 
 
 
 @compiled
-def prepare(operators: Array, outputs: Array, order: Array, devices: Array, touched: Array, state: Array) -> None:
+def prepare(search: WideSearch) -> None:
     """When each device is free before the first change, and what the move changed directly."""
-    free_before(operators, order, devices, state.first)
+    operators, devices, state = search.operators, search.devices, search.states[0]
+    free_before(search, state.first)
     forced = np.uint64(0)
     if state.moved >= 0:
         forced |= operators[state.moved].held
         operators[state.moved].marked = state.iteration
     for number in range(state.touched):
-        v = touched[number].operator
-        forced |= touched[number].held | operators[v].held
+        v = search.touched[number].operator
+        forced |= search.touched[number].held | operators[v].held
         operators[v].marked = state.iteration
-        mark_after(operators, outputs, v, state.iteration)
+        mark_after(operators, search.outputs, v, state.iteration)
     for d in range(devices.shape[0]):
         devices[d].dirty = False
         devices[d].forced = holds(forced, d)
@@ -86,55 +88,48 @@ def arrived(operators: Array, inputs: Array, operator: int, device: int, iterati
 
 
 @kept
-def timed(
-    operators: Array,
-    inputs: Array,
-    outputs: Array,
-    options: Array,
-    order: Array,
-    devices: Array,
-    state: Array,
-    limit: float,
-) -> float:
+def timed(search: WideSearch, limit: float) -> float:
     """Latency of the changed candidate; infinite as soon as it must exceed ``limit``.
 
     Only operators are timed whose inputs changed or one of whose devices is free at another time, and those on the
     devices that the move itself changed, up to the first after its last place. Beyond that place the list is as it
     was, so the longest path after an operator is too.
     """
+    operators, devices, state = search.operators, search.devices, search.states[0]
     iteration = state.iteration
-    for k in range(state.first, order.shape[0]):
-        v = order[k]
+    for k in range(state.first, search.order.shape[0]):
+        v = search.order[k]
         own = operators[v]
-        width, held, device = options[own.option].width, own.held, own.device
+        width, held, device = search.options[own.option].width, own.held, own.device
         free, again = waits(devices, held, device, width)
         if not (again or own.marked == iteration):
             occupy(devices, held, device, width, own.finish, False, False)
             continue
-        finish = max(free, arrived(operators, inputs, v, device, iteration)) + own.duration
+        finish = max(free, arrived(operators, search.inputs, v, device, iteration)) + own.duration
         dirty, past = finish != own.finish, k > state.last
         occupy(devices, held, device, width, finish, dirty, past)
         if dirty:
             if finish + own.tail > limit or (past and finish + own.after > limit):
                 return np.inf
             own.new_finish, own.changed = finish, iteration
-            mark_after(operators, outputs, v, iteration)
+            mark_after(operators, search.outputs, v, iteration)
     return float(last_free(devices))
 
 
 @compiled
-def set_after(operators: Array, outputs: Array, order: Array, devices: Array) -> None:
+def set_after(search: WideSearch) -> None:
     """Work out the longest path after every operator: through its devices, or through what takes its value."""
+    operators, devices = search.operators, search.devices
     reset(devices)  # here: from the start of the next operator on the device to the end
-    for k in range(order.shape[0] - 1, -1, -1):
-        v = order[k]
+    for k in range(search.order.shape[0] - 1, -1, -1):
+        v = search.order[k]
         held, after = operators[v].held, 0.0
         for d in range(devices.shape[0]):
             if holds(held, d):
                 after = max(after, devices[d].free)
         for e in range(operators[v].first_output, operators[v + 1].first_output):
-            w = outputs[e].operator
-            transfer = outputs[e].transfer if operators[w].device != operators[v].device else 0.0
+            w = search.outputs[e].operator
+            transfer = search.outputs[e].transfer if operators[w].device != operators[v].device else 0.0
             after = max(after, transfer + operators[w].duration + operators[w].after)
         operators[v].after = after
         for d in range(devices.shape[0]):
