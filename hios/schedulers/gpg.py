@@ -81,10 +81,10 @@ def chooser(problem: Problem, r: int, s: int, weights: str) -> tuple[list[Combin
     if not weights:
         return starts, largest
     from hios.schedulers.policy.features import features
-    from hios.schedulers.policy.network import Policy, Structure
+    from hios.schedulers.policy.network import GpgPolicy, Structure
     from hios.schedulers.policy.policy_file import read_policy
 
-    policy = Policy(read_policy(weights))
+    policy = GpgPolicy(read_policy(weights))
     home = {v: number for number, block in enumerate(blocks) for v in block.operators}
     within = [[u for u in before if home[u] == home[v]] for v, before in enumerate(predecessors)]
     embedding = policy.embed(Structure(features(problem.graph), within))

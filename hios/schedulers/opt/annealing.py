@@ -68,7 +68,7 @@ def first_random(seed: int) -> int:
     return (seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64 or 1
 
 
-class Chain:
+class StagedChain:
     """A chain of simulated annealing that starts from a plan.
 
     Args:
@@ -126,7 +126,7 @@ class Chain:
         self._search.lists[SPARE, :spares] = np.arange(len(times), len(stages))
         state["count"], state["spares"] = len(times), spares
         state["latency"] = state["best"] = max(finish for _, finish, _, _ in times)
-        staged_updates.set_after(self._search, len(times))
+        staged_updates.set_after(self._search)
         self._search.best_stages[:], self._search.best_order[:] = stages, order
 
     @property

@@ -15,7 +15,7 @@ CLOSED = 1e-9
 
 
 class AnyChain(Protocol):
-    """A chain of simulated annealing; `hios.schedulers.opt.annealing.Chain` says what its parts mean."""
+    """A chain of simulated annealing; `hios.schedulers.opt.annealing.StagedChain` says what its parts mean."""
 
     moves: int
     slice: int

@@ -12,7 +12,14 @@ from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from hios.schedulers.hios_wide import WideList
-from hios.schedulers.opt.annealing import Chain, edges_of, first_random, moves_at_once, sort_by_start, temperature_ms
+from hios.schedulers.opt.annealing import (
+    StagedChain,
+    edges_of,
+    first_random,
+    moves_at_once,
+    sort_by_start,
+    temperature_ms,
+)
 from hios.schedulers.opt.parallel_search import CHAINS, Clock, anneal
 from hios.schedulers.opt.search_kernel import wide_kernel, wide_updates
 from hios.schedulers.opt.search_kernel.shared_moves import DEVICE
@@ -52,7 +59,7 @@ def search_wide(
         seed: of the random numbers.
     """
     narrow = [
-        Chain(problem, devices, staged[min(number, len(staged) - 1)], seed * CHAINS + number)
+        StagedChain(problem, devices, staged[min(number, len(staged) - 1)], seed * CHAINS + number)
         for number in range(CHAINS)
     ]
     several = devices <= MOST_DEVICES

@@ -39,18 +39,18 @@ class SubBlock:
         for position, before in enumerate(self.predecessors):
             for predecessor in _members(before):
                 self.successors[predecessor] |= 1 << position
-        self._states: dict[int, State] = {}
+        self._states: dict[int, SubBlockState] = {}
         whole = (1 << len(operators)) - 1
         self.start = self.state(whole, as_set(p for p, after in enumerate(self.successors) if not after))
 
-    def state(self, left: int, leaves: int) -> State:
+    def state(self, left: int, leaves: int) -> SubBlockState:
         """The state in which some operators are left, ``leaves`` being those without a successor among them."""
         if left not in self._states:
-            self._states[left] = State(self, left, leaves)
+            self._states[left] = SubBlockState(self, left, leaves)
         return self._states[left]
 
 
-class State:
+class SubBlockState:
     """What is left of a sub-block; ``counts[k]`` is the number of its endings with k groups, k = 0 included."""
 
     def __init__(self, block: SubBlock, left: int, leaves: int) -> None:
@@ -92,7 +92,7 @@ class State:
         """The ending of ``groups`` groups with a number from 0 to ``counts[groups]`` - 1, as its groups."""
         return tuple(self._groups[place] for place in self._choices.choice(groups, index))
 
-    def after(self, groups: Iterable[int]) -> State:
+    def after(self, groups: Iterable[int]) -> SubBlockState:
         """What is left when an ending has been taken out."""
         taken = 0
         for group in groups:
@@ -125,7 +125,7 @@ class CombinedState:
         count: M, the number of endings.
     """
 
-    def __init__(self, states: tuple[State, ...]) -> None:
+    def __init__(self, states: tuple[SubBlockState, ...]) -> None:
         self.states = states
         self._most = most = states[0].block.s if states else 0
         ways: list[tuple[int, ...]] = [(1,)]
@@ -155,7 +155,7 @@ class CombinedState:
             raise IndexError(f"ending {index}: found {self.count} endings")
         number, left = index + 1, self._most  # number 0 is that of no group at all
         stage: list[Group] = []
-        states: list[State] = []
+        states: list[SubBlockState] = []
         for state, at_most in zip(self.states, self._at_most[1:], strict=True):
             for groups, count in enumerate(state.counts[: left + 1]):
                 others = at_most[left - groups]
