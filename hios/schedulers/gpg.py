@@ -66,11 +66,7 @@ def gpg(
 def chooser(problem: Problem, r: int, s: int, weights: str) -> tuple[list[CombinedState], Action]:
     """The blocks of a problem with nothing chosen yet, and the policy.
 
-    Args:
-        problem: graph and costs.
-        r: largest number of operators in a group.
-        s: largest number of groups in a stage.
-        weights: file of the policy; "": none, the last ending is always taken.
+    ``weights`` is the file of the policy; "": none, the last ending is always taken.
     """
     predecessors = [[u for u, _ in before] for before in problem.predecessors]
     labels = [

@@ -113,10 +113,7 @@ def members(mask: int) -> list[int]:
 def block_space(block: SearchedBlock, r: int | None = None, s: int | None = None) -> SearchSpace:
     """Size of the search space of a block.
 
-    Args:
-        block: its operators.
-        r: largest number of operators in a group; None for any.
-        s: largest number of groups in a stage; None for any.
+    ``r`` and ``s`` are the largest numbers of operators in a group and of groups in a stage; None for any.
     """
     size = len(block.operators)
     schedules = {0: 1}

@@ -29,11 +29,6 @@ class StageTimes(dict[int, float]):
     less, which the search has asked for before; it adds up in the order of `Problem.stage_ms`, so that not even the
     last bit differs.
 
-    Args:
-        problem: what times are asked of.
-        block: whose endings these are.
-        mode: of IOS.
-
     Attributes:
         is_modeled: whether all times of several groups are those of the contention model.
         merged: endings that take least as one merged operator.

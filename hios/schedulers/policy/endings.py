@@ -23,11 +23,7 @@ _ROUNDS = 8
 class SubBlock:
     """Operators that are connected, as bits by their places in ``operators``, with the limits r and s of stages.
 
-    Args:
-        operators: numbers in topological order.
-        predecessors: of every operator in ``operators``, the numbers of its predecessors; those outside do not count.
-        r: largest number of operators in a group.
-        s: largest number of groups in a stage.
+    ``operators`` are numbers in topological order; ``predecessors`` has those of each of them, and others do not count.
     """
 
     def __init__(self, operators: Sequence[int], predecessors: Sequence[Iterable[int]], r: int, s: int) -> None:
@@ -118,9 +114,6 @@ class Ending(NamedTuple):
 class CombinedState:
     """What is left of a combined block.
 
-    Args:
-        states: what is left of each sub-block.
-
     Attributes:
         count: M, the number of endings.
     """
@@ -180,12 +173,8 @@ def sub_blocks(
 ) -> list[SubBlock]:
     """The connected parts of some operators of a graph, in an order that does not depend on how they are numbered.
 
-    Args:
-        operators: numbers in topological order.
-        predecessors: of every operator of the graph.
-        labels: of every operator of the graph; sortable values that distinguish operators.
-        r: largest number of operators in a group.
-        s: largest number of groups in a stage.
+    ``operators`` are in topological order; ``predecessors`` and ``labels`` are those of every operator of the graph;
+    labels are sortable values that distinguish operators.
     """
     inside = set(operators)
     before = {v: sorted({u for u in predecessors[v] if u in inside}) for v in operators}

@@ -36,9 +36,7 @@ class _Level(NamedTuple):
 class Structure:
     """Operators that are embedded together: their features, and by depth who reads from whom.
 
-    Args:
-        features: operators x ``FEATURES``.
-        predecessors: of every operator, by number.
+    ``features`` are operators x ``FEATURES``; ``predecessors`` are those of every operator, by number.
     """
 
     def __init__(self, features: npt.ArrayLike, predecessors: Sequence[Iterable[int]]) -> None:
@@ -120,8 +118,7 @@ class GpgPolicy:
     (5) adds the features of an operator to an output of h1 with 32 entries, so they are mapped to that size.
     h and g have ReLU after both layers, mu ends in a sigmoid.
 
-    Args:
-        weights: as `initial_weights` makes them.
+    Weights are as `initial_weights` makes them.
     """
 
     def __init__(self, weights: Weights) -> None:

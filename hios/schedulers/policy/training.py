@@ -212,11 +212,7 @@ StageTime = Callable[[Sequence[tuple[str, Group]]], float]
 class Pool:
     """The blocks of all models as one problem, of which combinations are drawn.
 
-    Args:
-        problems: by the name of the model.
-        r: largest number of operators in a group.
-        s: largest number of groups in a stage.
-        stage_time: how long stages take, if not what `Problem.stage_ms` says of the problem.
+    ``stage_time`` says how long stages take, if not `Problem.stage_ms` of the problem.
     """
 
     def __init__(self, problems: Mapping[str, Problem], r: int, s: int, stage_time: StageTime | None = None) -> None:
