@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -36,6 +37,21 @@ def problem(
         wide_ms=wide or {},
     )
     return Problem(graph, costs)
+
+
+def random_problem(
+    draw: random.Random, operators: int, edges: int, *, ties: bool, utilization: Callable[[], float]
+) -> Problem:
+    """Operators and transfers of 0 to 4 ms, in whole milliseconds if many sums are to tie."""
+
+    def milliseconds() -> float:
+        return float(draw.randrange(4)) if ties else draw.uniform(0.1, 4.0)
+
+    names = [f"v{number:03}" for number in range(operators)]
+    pairs = [sorted(draw.sample(range(operators), 2)) for _ in range(edges)]
+    times = {name: milliseconds() for name in names}
+    transfers = {(names[u], names[v]): milliseconds() for u, v in pairs}
+    return problem(times, transfers, utilization={name: utilization() for name in names})
 
 
 _TIMES = st.one_of(st.just(0.0), st.sampled_from([1.0, 2.0]), st.floats(0.01, 10.0))

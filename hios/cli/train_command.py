@@ -113,7 +113,7 @@ def command(
     if calibration is not None:
         raise click.UsageError("--calibration: found without --learn launcher; allowed: with it")
     from hios.schedulers.policy.policy_file import write_policy
-    from hios.schedulers.policy.training import Settings, train
+    from hios.schedulers.policy.training import TrainingSettings, train
 
     if len(files) > 1 and len(files) % 2:
         raise click.UsageError(
@@ -129,7 +129,7 @@ def command(
         if share is not None:
             click.echo(f"step {step} of {count}: {share:.4f} of the sequential latency", err=True)
 
-    settings = Settings(steps=count, seed=seed, most=sub_blocks, r=r, s=s, reward=reward)
+    settings = TrainingSettings(steps=count, seed=seed, most=sub_blocks, r=r, s=s, reward=reward)
     trained = train(problems, settings, progress, stage_time)
     write_policy(output, trained.weights, trained.facts)
     step, share = min(trained.curve, key=lambda point: point[1])

@@ -66,11 +66,7 @@ def gpg(
 def chooser(problem: Problem, r: int, s: int, weights: str) -> tuple[list[CombinedState], Action]:
     """The blocks of a problem with nothing chosen yet, and the policy.
 
-    Args:
-        problem: graph and costs.
-        r: largest number of operators in a group.
-        s: largest number of groups in a stage.
-        weights: file of the policy; "": none, the last ending is always taken.
+    ``weights`` is the file of the policy; "": none, the last ending is always taken.
     """
     predecessors = [[u for u, _ in before] for before in problem.predecessors]
     labels = [
@@ -81,10 +77,10 @@ def chooser(problem: Problem, r: int, s: int, weights: str) -> tuple[list[Combin
     if not weights:
         return starts, largest
     from hios.schedulers.policy.features import features
-    from hios.schedulers.policy.network import Policy, Structure
+    from hios.schedulers.policy.network import GpgPolicy, Structure
     from hios.schedulers.policy.policy_file import read_policy
 
-    policy = Policy(read_policy(weights))
+    policy = GpgPolicy(read_policy(weights))
     home = {v: number for number, block in enumerate(blocks) for v in block.operators}
     within = [[u for u in before if home[u] == home[v]] for v, before in enumerate(predecessors)]
     embedding = policy.embed(Structure(features(problem.graph), within))

@@ -59,10 +59,7 @@ def map_by_recording(problem: Problem, devices: int) -> StagedPlan:
 def recorded_table(problem: Problem, order: list[int], devices: int) -> list[list[tuple[float, int]]]:
     """Lines 2-21: for the i-th operator and each of min(M, i) devices, the pair (t, g).
 
-    Args:
-        problem: graph and costs.
-        order: operators by descending priority.
-        devices: M.
+    ``order`` is by descending priority.
 
     Returns:
         Rows in ``order``; times in milliseconds, devices from 0; g of the first row is 0 and means nothing.

@@ -83,7 +83,7 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
     Raises:
         ModuleNotFoundError: numba or OR-tools are not installed (extra ``opt``).
     """
-    from hios.schedulers.opt.annealing import Chain, fits
+    from hios.schedulers.opt.annealing import StagedChain, fits
     from hios.schedulers.opt.lower_bounds import proven_bound_ms
     from hios.schedulers.opt.proof import provable, prove, staged_bound_ms
 
@@ -102,9 +102,11 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
     search = search or [whole]
     if is_open(best.latency_ms, staged_bound):
         began = clock.spent()
-        Chain(problem, devices, whole, seed).run(0.0, 1)  # compiles, which the clock does not count
+        StagedChain(problem, devices, whole, seed).run(0.0, 1)  # compiles, which the clock does not count
         clock = Clock(clock.began + clock.spent() - began, time_limit)
-        chains = [Chain(problem, devices, search[min(i, len(search) - 1)], seed * CHAINS + i) for i in range(CHAINS)]
+        chains = [
+            StagedChain(problem, devices, search[min(i, len(search) - 1)], seed * CHAINS + i) for i in range(CHAINS)
+        ]
         proving = provable(problem)
         anneal(chains, staged_bound, clock, moves, _ANNEALING if proving else 1.0)
         notes["search"] = f"{sum(chain.moves for chain in chains)} moves"
@@ -123,7 +125,7 @@ def _with_widths(
     problem: Problem, devices: int, whole: StagedPlan, bound: float, clock: Clock, *, moves: int, seed: int
 ) -> Solution:
     """The search for problems with operators that may take several devices at once."""
-    from hios.schedulers.opt.annealing import Chain, fits
+    from hios.schedulers.opt.annealing import StagedChain, fits
     from hios.schedulers.opt.wide_search import compile_search, fastest_in_sequence, search_wide
 
     starts, left_out = _starts(problem, devices, bound, clock)
@@ -141,7 +143,7 @@ def _with_widths(
         notes["not compared"] = ", ".join(left_out)
     if is_open(best.latency_ms, bound):
         began = clock.spent()
-        Chain(problem, devices, whole, seed).run(0.0, 1)  # compiles, which the clock does not count
+        StagedChain(problem, devices, whole, seed).run(0.0, 1)  # compiles, which the clock does not count
         compile_search(problem, devices)
         clock = Clock(clock.began + clock.spent() - began, clock.limit)
         plans = [start.plan for start in starts]

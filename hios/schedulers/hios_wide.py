@@ -257,10 +257,7 @@ def cpa_widths(problem: Problem, devices: int, *, per_level: bool = False) -> li
     ``per_level``, as in MCPA (Bansal, Kumar and Singh, Parallel Computing 2006), operators of one depth take no more
     than M devices together, so that they can run concurrently. O(|V| W (|V| + |E|)), W numbers of devices.
 
-    Args:
-        problem: graph and costs, with the times on ``devices`` (``Problem.on``).
-        devices: number of devices M.
-        per_level: whether it is MCPA.
+    The problem has the times on ``devices`` (``Problem.on``).
     """
     widths, times = [1] * len(problem), list(problem.time)
     level = [0] * len(problem)

@@ -15,10 +15,7 @@ _Slot = tuple[float, float, int]
 class InsertionTimetable:
     """Operators placed one by one on equal devices, each as early as its inputs and the free time of the device allow.
 
-    Args:
-        problem: graph and costs.
-        order: operators in topological order; they are to be placed in it.
-        devices: number of devices.
+    They are placed in ``order``, which is topological.
 
     Attributes:
         rows: the slots of every device, in order.
@@ -58,11 +55,7 @@ class InsertionTimetable:
 def timetable(problem: Problem, order: Sequence[int], home: Sequence[int], devices: int) -> InsertionTimetable:
     """The timetable of operators whose devices are known.
 
-    Args:
-        problem: graph and costs.
-        order: all operators in topological order.
-        home: device of every operator by number; -1 for one that is not to be placed.
-        devices: number of devices.
+    ``home`` is the device of every operator by number, -1 for one that is not to be placed; ``order`` is topological.
     """
     result = InsertionTimetable(problem, order, devices)
     for operator in order:

@@ -19,7 +19,7 @@ from hios.problem import Problem, Stage
 from hios.schedule import Solution, StagedPlan
 from hios.schedulers.algorithm_registry import Parameter, register
 from hios.schedulers.deadline import check_deadline
-from hios.schedulers.ios_space import Block, SearchSpace, as_set, grown, network_space
+from hios.schedulers.ios_space import SearchedBlock, SearchSpace, as_set, grown, network_space
 from hios.schedulers.ios_times import MOST_OPERATORS, ROUNDING, StageTimes
 
 _NEVER = float("inf")
@@ -86,7 +86,7 @@ def ios(
 
     Choices where the paper is silent, and deviations:
 
-    - Endings are rooted, as in the released program: see ``Block.endings``.
+    - Endings are rooted, as in the released program: see ``SearchedBlock.endings``.
     - Blocks are those that the graph states; graphs without, and blocks too large for any search, are cut into parts,
       whose size ``states`` limits by the number of their states, which is what the search takes (see ``blocks``).
       Borders of blocks are borders of stages. ``cuts`` of the result counts the borders that ``states`` put inside
@@ -120,7 +120,7 @@ def ios(
     )
 
 
-def _pays_to_compile(parts: Sequence[Block]) -> bool:
+def _pays_to_compile(parts: Sequence[SearchedBlock]) -> bool:
     """Whether the search takes longer than loading the compiler."""
     if importlib.util.find_spec("numba") is None:
         return False
@@ -162,7 +162,7 @@ class _Search:
     mode: str
     compiled: bool
 
-    def best(self, block: Block) -> list[_Found]:
+    def best(self, block: SearchedBlock) -> list[_Found]:
         """INTEROPERATORSCHEDULER: the stages of the best schedule, in order.
 
         States are taken in ascending order instead of recursively (SCHEDULER): what is left of a state after its
@@ -179,7 +179,7 @@ class _Search:
             state ^= ending
         return stages[::-1]
 
-    def _choices(self, block: Block, times: StageTimes) -> dict[int, int]:
+    def _choices(self, block: SearchedBlock, times: StageTimes) -> dict[int, int]:
         """The last stage of the best schedule of every state."""
         cost = {0: 0.0}
         choice: dict[int, int] = {}
@@ -194,14 +194,14 @@ class _Search:
             cost[state] = best
         return choice
 
-    def _compiled(self, block: Block) -> dict[int, int]:
+    def _compiled(self, block: SearchedBlock) -> dict[int, int]:
         """The same, compiled."""
         from hios.schedulers.ios_kernel import best_endings
 
         return best_endings(self.problem, block, self.r, self.s, single_groups=self.mode == "merge")
 
 
-def _likenesses(problem: Problem, parts: Sequence[Block]) -> list[Any]:
+def _likenesses(problem: Problem, parts: Sequence[SearchedBlock]) -> list[Any]:
     """For every block a key of all that its search depends on; equal keys have equal solutions."""
     home = {operator: (number, place) for number, b in enumerate(parts) for place, operator in enumerate(b.operators)}
     measured: list[set[Any]] = [set() for _ in parts]
@@ -225,19 +225,19 @@ def _likenesses(problem: Problem, parts: Sequence[Block]) -> list[Any]:
     ]
 
 
-def _convolutions(problem: Problem, block: Block) -> tuple[Any, ...]:
+def _convolutions(problem: Problem, block: SearchedBlock) -> tuple[Any, ...]:
     """What can be merged inside a block, the values that convolutions read numbered as they come."""
     names: dict[Any, int] = defaultdict(lambda: len(names))
     members = [problem.convolutions[operator] for operator in block.operators]
     return tuple(None if m is None else replace(m, value=("", "", names[m.value])) for m in members)
 
 
-def blocks(graph: Graph, most_states: int) -> list[Block]:
+def blocks(graph: Graph, most_states: int) -> list[SearchedBlock]:
     """All parts of `searched_parts` in one list."""
     return [part for parts in searched_parts(graph, most_states) for part in parts]
 
 
-def searched_parts(graph: Graph, most_states: int) -> list[list[Block]]:
+def searched_parts(graph: Graph, most_states: int) -> list[list[SearchedBlock]]:
     """Blocks in an order in which they can run one after another, each as the parts that are searched one by one.
 
     A block of several parts may have better schedules than the search finds: no stage crosses a border of parts.
@@ -258,7 +258,7 @@ def searched_parts(graph: Graph, most_states: int) -> list[list[Block]]:
     predecessors: list[list[int]] = [[] for _ in graph.operators]
     for edge in graph.edges:
         predecessors[graph.index[edge.target]].append(graph.index[edge.source])
-    parts: list[list[Block]] = []
+    parts: list[list[SearchedBlock]] = []
     loose: list[int] = []  # operators in no block, one after another
     for operators, stated in [*in_order(graph), ([], True)]:
         if not stated:
@@ -272,11 +272,13 @@ def searched_parts(graph: Graph, most_states: int) -> list[list[Block]]:
     return parts
 
 
-def _cut(operators: Sequence[int], predecessors: Sequence[Sequence[int]], most_states: int) -> list[list[Block]]:
+def _cut(
+    operators: Sequence[int], predecessors: Sequence[Sequence[int]], most_states: int
+) -> list[list[SearchedBlock]]:
     return [_parts(piece, predecessors, most_states) for piece in pieces(operators, predecessors)]
 
 
-def _parts(piece: Sequence[int], predecessors: Sequence[Sequence[int]], most_states: int) -> list[Block]:
+def _parts(piece: Sequence[int], predecessors: Sequence[Sequence[int]], most_states: int) -> list[SearchedBlock]:
     """Consecutive operators, as many together as have at most ``most_states`` states."""
     parts: list[list[int]] = []
     states: list[int] = []
@@ -291,4 +293,4 @@ def _parts(piece: Sequence[int], predecessors: Sequence[Sequence[int]], most_sta
         parts[-1].append(operator)
         place[operator] = len(place)
         states += added
-    return [Block.of(part, predecessors) for part in parts]
+    return [SearchedBlock.of(part, predecessors) for part in parts]

@@ -12,7 +12,7 @@ import numpy as np
 
 from hios.problem import Problem
 from hios.schedulers.deadline import check_deadline
-from hios.schedulers.ios_space import Block
+from hios.schedulers.ios_space import SearchedBlock
 from hios.schedulers.ios_times import ROUNDING
 from hios.schedulers.opt.search_kernel.compiling import compiled, kept
 from hios.schedulers.opt.search_kernel.shared_moves import Array
@@ -50,7 +50,7 @@ class _Endings(NamedTuple):
         return cls(np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64), np.zeros((size, 3)))
 
 
-def best_endings(problem: Problem, block: Block, r: int, s: int, *, single_groups: bool) -> dict[int, int]:
+def best_endings(problem: Problem, block: SearchedBlock, r: int, s: int, *, single_groups: bool) -> dict[int, int]:
     """The last stage of the best schedule of every state of a block, under the contention model alone.
 
     The block has at most `hios.schedulers.ios_times.MOST_OPERATORS` operators; ``single_groups`` is IOS-Merge.

@@ -25,7 +25,7 @@ class SearchSpace(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Block:
+class SearchedBlock:
     """Operators that are scheduled together, by their numbers in topological order.
 
     ``predecessors`` and ``descendants`` are sets for every operator; predecessors outside the block do not count,
@@ -44,7 +44,7 @@ class Block:
         object.__setattr__(self, "descendants", tuple(below))
 
     @classmethod
-    def of(cls, operators: Sequence[int], predecessors: Sequence[Iterable[int]]) -> Block:
+    def of(cls, operators: Sequence[int], predecessors: Sequence[Iterable[int]]) -> SearchedBlock:
         """The block of some operators, given in topological order, in a graph given by all predecessors."""
         place = {operator: position for position, operator in enumerate(operators)}
         inside = [[place[u] for u in predecessors[operator] if u in place] for operator in operators]
@@ -110,13 +110,10 @@ def members(mask: int) -> list[int]:
     return positions
 
 
-def block_space(block: Block, r: int | None = None, s: int | None = None) -> SearchSpace:
+def block_space(block: SearchedBlock, r: int | None = None, s: int | None = None) -> SearchSpace:
     """Size of the search space of a block.
 
-    Args:
-        block: its operators.
-        r: largest number of operators in a group; None for any.
-        s: largest number of groups in a stage; None for any.
+    ``r`` and ``s`` are the largest numbers of operators in a group and of groups in a stage; None for any.
     """
     size = len(block.operators)
     schedules = {0: 1}
@@ -128,7 +125,7 @@ def block_space(block: Block, r: int | None = None, s: int | None = None) -> Sea
     return SearchSpace(len(schedules), transitions, schedules[(1 << size) - 1])
 
 
-def network_space(blocks: Iterable[Block], r: int | None = None, s: int | None = None) -> SearchSpace:
+def network_space(blocks: Iterable[SearchedBlock], r: int | None = None, s: int | None = None) -> SearchSpace:
     """Size of the search space of a network that is searched block by block.
 
     States and transitions add up; schedules of the blocks can be combined freely. Blocks of equal structure are

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hios.problem import Problem
-from hios.schedulers.ios_space import Block, members
+from hios.schedulers.ios_space import SearchedBlock, members
 
 #: A gain below this share is rounding in floating point, not a gain.
 ROUNDING = 1e-12
@@ -29,17 +29,12 @@ class StageTimes(dict[int, float]):
     less, which the search has asked for before; it adds up in the order of `Problem.stage_ms`, so that not even the
     last bit differs.
 
-    Args:
-        problem: what times are asked of.
-        block: whose endings these are.
-        mode: of IOS.
-
     Attributes:
         is_modeled: whether all times of several groups are those of the contention model.
         merged: endings that take least as one merged operator.
     """
 
-    def __init__(self, problem: Problem, block: Block, mode: str) -> None:
+    def __init__(self, problem: Problem, block: SearchedBlock, mode: str) -> None:
         self._problem, self._block, self._mode = problem, block, mode
         self._time = [problem.time[operator] for operator in block.operators]
         self._work = [problem.time[operator] * problem.utilization[operator] for operator in block.operators]

@@ -64,7 +64,7 @@ def lios_rand(problem: Problem, devices: int, *, streams: int = 8, seed: int = 0
     return _plan(problem, streams, operator_draw=draw, stream_draw=draw)
 
 
-class Step(NamedTuple):
+class LiosStep(NamedTuple):
     """One iteration of Algorithm 1, a row of table III. Streams count from 0, times are in milliseconds.
 
     Attributes:
@@ -90,7 +90,7 @@ def steps(
     *,
     operator_draw: random.Random | None = None,
     stream_draw: random.Random | None = None,
-) -> Iterator[Step]:
+) -> Iterator[LiosStep]:
     """Lines 2-15 of Algorithm 1: select an operator, then a stream, until the wait list is empty.
 
     Rank is the weight of the operator (equation 5). Of equals the first in the wait list and the first stream are
@@ -118,7 +118,7 @@ def steps(
         # EFT is EST plus the same weight on every stream, so the smallest of one is the smallest of the other.
         stream = est.index(min(est)) if stream_draw is None else stream_draw.randrange(len(est))
         finish[operator] = free[stream] = est[stream] + problem.time[operator]
-        yield Step(tuple(waiting), operator, est, stream, est[stream], finish[operator])
+        yield LiosStep(tuple(waiting), operator, est, stream, est[stream], finish[operator])
         waiting.remove(operator)
         for successor, _ in problem.successors[operator]:
             missing[successor] -= 1

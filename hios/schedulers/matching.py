@@ -34,9 +34,7 @@ def maximum_matching(adjacency: Sequence[Sequence[int]], right: int, start: Sequ
 def minimum_vertex_cover(adjacency: Sequence[Sequence[int]], matched: Sequence[int]) -> tuple[set[int], set[int]]:
     """Left and right vertices that touch every edge, as many as a maximum matching has edges (König 1931).
 
-    Args:
-        adjacency: the right neighbors of each left vertex.
-        matched: a maximum matching, as ``maximum_matching`` gives it.
+    ``adjacency`` has the right neighbors of each left vertex, ``matched`` is as ``maximum_matching`` gives it.
     """
     owner = {right: left for left, right in enumerate(matched) if right >= 0}
     trail = [left for left, right in enumerate(matched) if right < 0]

@@ -180,9 +180,7 @@ class StageGraph:
     def try_window(self, first: int, size: int) -> bool:
         """Lines 6-15 for one window; returns whether larger ones from the same operator can be better.
 
-        Args:
-            first: the operator that it starts at, alone or with what smaller windows grouped.
-            size: number of operators.
+        It starts at the operator ``first``, alone or with what smaller windows grouped, and has ``size`` operators.
         """
         stages = [first]
         held = len(self._members[first])

@@ -102,7 +102,12 @@ def stage_arrays(
         _edges(edges_out),
         np.array(time),
         np.array(finish),
-        *map(integers, (before, after, order, place, [-1] * size, ends)),
+        before=integers(before),
+        after=integers(after),
+        order=integers(order),
+        place=integers(place),
+        next=integers([-1] * size),
+        ends=integers(ends),
         pending=np.zeros(size, np.uint8),
         changed=integers([0] * size),
         previous=np.zeros(size),
@@ -228,12 +233,7 @@ def settle_reaches(mapping: MappingArrays, first: int) -> None:
 def latency_with(stages: StageArrays, members: Array, after: int, finished: float, below: float) -> float:
     """The latency with a window as one stage; finish times stay as they are then where it is less than ``below``.
 
-    Args:
-        stages: the plan without it.
-        members: its operators.
-        after: the stage after it on its row.
-        finished: when it ends, milliseconds.
-        below: milliseconds.
+    The window of ``members``, before the stage ``after`` on its row, is ``finished`` at a time; all in milliseconds.
     """
     changed, previous, pending = stages.changed, stages.previous, stages.pending
     finish, end = stages.finish, len(stages.order)

@@ -33,11 +33,11 @@ from hios.formats.top_study_file import (
 from hios.problem import Problem
 from hios.schedulers import schedule
 from hios.schedulers.gpg import chooser
-from hios.schedulers.ios_space import Block, block_space
+from hios.schedulers.ios_space import SearchedBlock, block_space
 from hios.schedulers.policy.combining import ModelBlock, combined_problem, model_blocks
 from hios.schedulers.policy.passes import index_of
 from hios.schedulers.policy.policy_file import write_policy
-from hios.schedulers.policy.training import Settings, train
+from hios.schedulers.policy.training import TrainingSettings, train
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import HELD_OUT
 from hios.study.top_experiments import GPU_ONLY, SIMULATED, Experimenting, overloaded
@@ -52,7 +52,7 @@ R, S, SUB_BLOCKS = 3, 8, (1, 2, 3, 4)
 def transitions(blocks: Sequence[ModelBlock]) -> int:
     """Pairs (S, S') of the combined block, as long as s does not bind: prod(T + N) - prod(N)."""
     spaces = [
-        block_space(Block.of(b.operators, [[u for u, _ in row] for row in b.problem.predecessors]), R, S)
+        block_space(SearchedBlock.of(b.operators, [[u for u, _ in row] for row in b.problem.predecessors]), R, S)
         for b in blocks
     ]
     states = math.prod(space.states for space in spaces)
@@ -91,7 +91,7 @@ def gpg(
             raise HiosError(f"--train-on: found {name}{suggestion(name, problems)}; allowed: {', '.join(problems)}")
     seen = {name: problem for name, problem in problems.items() if not train_on or name in train_on}
     unseen = {name: problem for name, problem in problems.items() if name not in seen}
-    trained = train(seen, Settings(steps=study.steps, r=R, s=S))
+    trained = train(seen, TrainingSettings(steps=study.steps, r=R, s=S))
     for step, share in trained.curve:
         yield TopPoint("+".join(seen), len(seen), CURVE, float(step), {"latency over sequential": share})
     with tempfile.TemporaryDirectory() as folder:

@@ -14,7 +14,7 @@ from hios import ALGORITHMS, StagedPlan, schedule, violations
 from hios.problem import Problem, positions, priority_order, upward_ranks
 from hios.schedulers import parallelize as parallelize_module
 from hios.schedulers.hios_lp import ValidPaths, map_longest_paths
-from tests.problems import problem, problems
+from tests.problems import problem, problems, random_problem
 
 
 def _by_device(instance: Problem, devices: int, algorithm: str = "hios-lp-inter") -> list[list[str]]:
@@ -284,16 +284,8 @@ def test_larger_mappings_equal_the_algorithm_by_the_letter(devices: int, ties: b
 
 
 def _random_problem(draw: random.Random, operators: int, edges: int, ties: bool) -> Problem:
-    """Operators and transfers of 0 to 4 ms, in whole milliseconds if many sums are to tie; groups gain time."""
-
-    def milliseconds() -> float:
-        return float(draw.randrange(4)) if ties else draw.uniform(0.1, 4.0)
-
-    names = [f"v{number:03}" for number in range(operators)]
-    pairs = [sorted(draw.sample(range(operators), 2)) for _ in range(edges)]
-    times = {name: milliseconds() for name in names}
-    transfers = {(names[u], names[v]): milliseconds() for u, v in pairs}
-    return problem(times, transfers, utilization=dict.fromkeys(names, 0.25))
+    """Groups gain time."""
+    return random_problem(draw, operators, edges, ties=ties, utilization=lambda: 0.25)
 
 
 def _plan(instance: Problem, name: str, devices: int, window: int, *, compiled: bool) -> StagedPlan:

@@ -26,7 +26,7 @@ from hios.schedule import Plan, StagedPlan, StreamPlan
 from hios.schedulers import Algorithm
 from hios.schedulers.hios_opt import CLOSED, hios_opt
 from hios.schedulers.opt import proof
-from hios.schedulers.opt.annealing import Chain, groups
+from hios.schedulers.opt.annealing import StagedChain, groups
 from hios.schedulers.opt.lower_bounds import interval_bound_ms
 from hios.schedulers.opt.proof import provable, staged_bound_ms
 from tests.convolution_graphs import Conv, conv_problem
@@ -370,9 +370,9 @@ def test_time_limits_are_numbers(value: float) -> None:
 
 def interrupted_search() -> None:
     """Send Ctrl-C to this process while it searches."""
-    run, runs = Chain.run, itertools.count()
+    run, runs = StagedChain.run, itertools.count()
 
-    def interrupting(chain: Chain, progress: float, moves: int) -> None:
+    def interrupting(chain: StagedChain, progress: float, moves: int) -> None:
         run(chain, progress, moves)
         if threading.current_thread() is not threading.main_thread():
             time.sleep(0.01)  # for the main thread to be heard
@@ -380,7 +380,7 @@ def interrupted_search() -> None:
                 os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Chain, "run", interrupting)
+        patch.setattr(StagedChain, "run", interrupting)
         with pytest.raises(KeyboardInterrupt):
             schedule(_open_problem(), "hios-opt", 3, {"time_limit": 30.0})
     assert 10 < next(runs) < 1000  # of some 3000 until its time limit

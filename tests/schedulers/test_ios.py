@@ -24,7 +24,7 @@ from hios.report.schedule_summary import summary
 from hios.schedule import StagedPlan
 from hios.schedulers import ios as ios_module
 from hios.schedulers.ios import blocks, ios, search_space, searching_once
-from hios.schedulers.ios_space import Block
+from hios.schedulers.ios_space import SearchedBlock
 from hios.schedulers.ios_times import StageTimes
 from tests.convolution_graphs import Conv, conv_problem
 from tests.external_data import data_folder
@@ -424,9 +424,9 @@ def test_alike_blocks_are_searched_once() -> None:
 
 def test_problems_that_differ_in_transfers_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inside `searching_once` the plan of one problem serves others, but not those that record what is asked."""
-    searched: list[Block] = []
+    searched: list[SearchedBlock] = []
 
-    def counted(search: Any, block: Block) -> Any:
+    def counted(search: Any, block: SearchedBlock) -> Any:
         searched.append(block)
         return best(search, block)
 

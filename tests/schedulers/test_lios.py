@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hios import Problem, schedule, violations
 from hios.schedule import StreamPlan
 from hios.schedulers import find
-from hios.schedulers.lios import Step, steps
+from hios.schedulers.lios import LiosStep, steps
 from tests.problems import problem, problems
 
 VARIANTS = ["lios-rand1", "lios-rand2", "lios-rand"]
@@ -95,7 +95,7 @@ def test_without_contention_times_are_those_of_the_steps(instance: Problem, stre
         assert (row.start_ms, row.finish_ms) == pytest.approx(expected[row.operator])
 
 
-def _deviations(instance: Problem, all_steps: list[Step]) -> tuple[bool, bool]:
+def _deviations(instance: Problem, all_steps: list[LiosStep]) -> tuple[bool, bool]:
     """Whether some operator is not the first of the longest waiting, and some stream not the first to finish it."""
     operators, streams = False, False
     for step in all_steps:
@@ -109,7 +109,7 @@ def _deviations(instance: Problem, all_steps: list[Step]) -> tuple[bool, bool]:
 DRAWN = {"lios": (False, False), "lios-rand1": (True, False), "lios-rand2": (False, True), "lios-rand": (True, True)}
 
 
-def _steps(name: str, instance: Problem, streams: int, seed: int) -> list[Step]:
+def _steps(name: str, instance: Problem, streams: int, seed: int) -> list[LiosStep]:
     operators, numbers = DRAWN[name]
     draw = random.Random(seed)
     return list(

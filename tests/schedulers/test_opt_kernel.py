@@ -23,7 +23,7 @@ from hios.evaluate import latency_ms, staged_times
 from hios.problem import Stage, positions
 from hios.schedule import StagedPlan
 from hios.schedulers.opt import annealing, search_kernel
-from hios.schedulers.opt.annealing import Chain, fits, groups
+from hios.schedulers.opt.annealing import StagedChain, fits, groups
 from hios.schedulers.opt.search_kernel.compiling import SOURCES
 from hios.schedulers.opt.search_kernel.staged_records import CRITICAL, MOST_MEMBERS, SPARE, StagedSearch
 from tests.problems import problem, problems
@@ -64,7 +64,7 @@ def _start(problem: Problem, devices: int, algorithm: str) -> StagedPlan:
     return plan if isinstance(plan, StagedPlan) and fits(problem, plan) else _sequence(problem, devices)
 
 
-def _current(problem: Problem, chain: Chain) -> tuple[StagedPlan, list[list[int]]]:
+def _current(problem: Problem, chain: StagedChain) -> tuple[StagedPlan, list[list[int]]]:
     """The candidate as a plan, and the numbers of its stages."""
     place = positions(problem.order)
     rows: list[list[Stage]] = [[] for _ in chain._search.devices]
@@ -78,7 +78,7 @@ def _current(problem: Problem, chain: Chain) -> tuple[StagedPlan, list[list[int]
     return StagedPlan(tuple(map(tuple, rows))), numbers
 
 
-def _check(problem: Problem, chain: Chain) -> None:
+def _check(problem: Problem, chain: StagedChain) -> None:
     """Everything that a chain keeps up to date against the evaluator."""
     state, stages = chain._state, chain._search.stages
     listed = chain._search.order[: state["count"]].tolist()
@@ -219,10 +219,10 @@ class Judge:
     """What `judged` needs to know of the chain that runs."""
 
     problem: Problem
-    chain: Chain
+    chain: StagedChain
     moves = 0
 
-    def run(self, problem: Problem, chain: Chain, temperature: float, moves: int) -> None:
+    def run(self, problem: Problem, chain: StagedChain, temperature: float, moves: int) -> None:
         """Run the chain."""
         self.problem, self.chain = problem, chain
         chain.run(temperature, moves)
@@ -259,7 +259,7 @@ def judged(interpreted: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Judge:
 )
 def test_indices_and_limits(judged: Judge, instance: Problem, devices: int, temperature: float, seed: int) -> None:
     """No index leaves its array; a move is given up exactly if its latency is beyond the limit, else timed right."""
-    chain = Chain(instance, devices, _sequence(instance, devices), seed)
+    chain = StagedChain(instance, devices, _sequence(instance, devices), seed)
     for moves in (1, 15, 15):
         judged.run(instance, chain, temperature, moves)
     assert judged.moves or len(instance) == 1
@@ -307,19 +307,19 @@ def test_single_moves(judged: Judge, case: str) -> None:
     """Single moves from plans in which they are hard to time."""
     instance, plan = _HARD[case]
     for seed in range(300):
-        chain = Chain(instance, len(plan.devices), plan, seed)
+        chain = StagedChain(instance, len(plan.devices), plan, seed)
         judged.run(instance, chain, 0.0 if seed % 2 else 1.0, 1)
 
 
 def test_compiled_and_interpreted_do_the_same(interpreted: ModuleType) -> None:
     """The kernel makes the same moves with and without numba."""
     instance = _fan(12)
-    one = Chain(instance, 3, _sequence(instance, 3), 5)
+    one = StagedChain(instance, 3, _sequence(instance, 3), 5)
     one.run(0.0, 200)
     with pytest.MonkeyPatch.context() as patch:
         for name in _CALLED:
             patch.setattr(annealing, name, importlib.import_module(f"{search_kernel.__name__}.{name}"))
-        other = Chain(instance, 3, _sequence(instance, 3), 5)
+        other = StagedChain(instance, 3, _sequence(instance, 3), 5)
         other.run(0.0, 200)
     assert one.plan() == other.plan()
     assert (one._search.lists == other._search.lists).all()
@@ -338,7 +338,7 @@ def test_stages_have_a_largest_size(interpreted: ModuleType) -> None:
     instance = problem({f"v{number}": 1.0 for number in range(most + 1)}, {}, contention="none")
     alone = tuple((number,) for number in range(most + 1))
     for seed in range(40):
-        chain = Chain(instance, 1, StagedPlan(((alone[:-1], alone[-1:]),)), seed)
+        chain = StagedChain(instance, 1, StagedPlan(((alone[:-1], alone[-1:]),)), seed)
         chain.run(1.0, 10)
         _check(instance, chain)
     assert not fits(instance, StagedPlan(((alone,),)))
@@ -350,7 +350,7 @@ def test_measured_in_another_order() -> None:
     instance = problem(
         {"a": 1.0, "b": 1.0, "c": 1.0, "d": 3.0}, {("a", "c"): 0.0, ("b", "c"): 0.0}, stages={stage: 0.5}
     )
-    chain = Chain(instance, 1, _sequence(instance, 1), 0)
+    chain = StagedChain(instance, 1, _sequence(instance, 1), 0)
     chain.run(0.0, 2000)
     assert chain.latency_ms == 0.5
     assert latency_ms(evaluate(instance, chain.plan())) == 0.5
@@ -358,7 +358,7 @@ def test_measured_in_another_order() -> None:
     instance = problem(
         {"a": 1.0, "b": 1.0, "c": 1.0, "d": 3.0}, {("a", "c"): 0.0, ("b", "c"): 0.0}, stages={impossible: 0.5}
     )
-    chain = Chain(instance, 1, _sequence(instance, 1), 0)
+    chain = StagedChain(instance, 1, _sequence(instance, 1), 0)
     chain.run(0.0, 2000)
     assert chain.latency_ms == latency_ms(evaluate(instance, chain.plan())) > 0.5
 
@@ -383,7 +383,7 @@ def test_seeds() -> None:
     instance = _fan(12)
     plans = []
     for seed in (1, 1, 2):
-        chain = Chain(instance, 3, _sequence(instance, 3), seed)
+        chain = StagedChain(instance, 3, _sequence(instance, 3), seed)
         chain.run(-3.0, 100)
         plans.append(_current(instance, chain)[0])
     assert plans[0] == plans[1] != plans[2]
@@ -404,7 +404,7 @@ def test_state_is_a_fresh_evaluation(
     """After moves kept and taken back, times, places, spare stages and paths are those of the candidate's plan."""
     if not ALGORITHMS[algorithm].several_devices:
         devices = 1
-    chain = Chain(instance, devices, _start(instance, devices, algorithm), seed)
+    chain = StagedChain(instance, devices, _start(instance, devices, algorithm), seed)
     _check(instance, chain)
     for moves in slices:
         chain.run(temperature, moves)
@@ -420,7 +420,7 @@ def test_sorting_keeps_the_list_runnable() -> None:
         _sequence(instance, 1),
         StagedPlan(((((0,),), ((1,),)), (((2,),),))),  # b waits for it on another device
     ):
-        chain = Chain(instance, len(plan.devices), plan, 0)
+        chain = StagedChain(instance, len(plan.devices), plan, 0)
         chain.run(1.0, 0)
         assert _current(instance, chain)[0] == plan
         _check(instance, chain)
@@ -429,7 +429,7 @@ def test_sorting_keeps_the_list_runnable() -> None:
 def test_what_is_kept_on_disk_knows_the_sources_of_what_it_calls(tmp_path: Path) -> None:
     """An edit of any file of the search gives functions on disk other types of arguments: they are compiled anew."""
     instance = _fan(4)
-    Chain(instance, 2, _sequence(instance, 2), 0).run(0.0, 1)
+    StagedChain(instance, 2, _sequence(instance, 2), 0).run(0.0, 1)
     for function in (search_kernel.annealing_kernel.anneal, search_kernel.staged_updates.set_after):
         assert all(SOURCES[0] in str(signature) for signature in function.signatures)
     copy = shutil.copytree(Path(search_kernel.__file__).parent, tmp_path / "copy")

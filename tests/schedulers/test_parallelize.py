@@ -20,7 +20,7 @@ from hios.schedulers.heft import heft
 from hios.schedulers.hios_lp import map_longest_paths
 from hios.schedulers.hios_mr import map_by_recording
 from hios.schedulers.parallelize import parallelize
-from tests.problems import problem, problems
+from tests.problems import problem, problems, random_problem
 
 
 def _row(*operators: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
@@ -233,19 +233,9 @@ def test_groups_equal_the_algorithm_by_the_letter(instance: Problem, window: int
 def test_larger_plans_are_grouped_by_the_letter(window: int, ties: bool) -> None:
     """So with 60 operators, where many windows are kept one after another; whole numbers give many ties."""
     draw = random.Random(window)
-
-    def milliseconds() -> float:
-        return float(draw.randrange(4)) if ties else draw.uniform(0.1, 4.0)
-
     changed = 0
     for devices, density in ((1, 0.5), (2, 1.0), (3, 0.5), (4, 1.5), (6, 1.0)):
-        pairs = [sorted(draw.sample(range(60), 2)) for _ in range(int(60 * density))]
-        names = [f"v{number:02}" for number in range(60)]
-        instance = problem(
-            {name: milliseconds() for name in names},
-            {(names[u], names[v]): milliseconds() for u, v in pairs},
-            utilization={name: draw.uniform(0.2, 1.0) for name in names},
-        )
+        instance = random_problem(draw, 60, int(60 * density), ties=ties, utilization=lambda: draw.uniform(0.2, 1.0))
         mapped = (map_longest_paths(instance, devices), map_by_recording(instance, devices))
         for plan in (*mapped, *(_any_plan(instance, devices, draw) for _ in range(3))):
             parallelized = parallelize(instance, plan, window)

@@ -15,7 +15,7 @@ from hios.formats.scenario_file import Overheads
 from hios.schedulers.policy.endings import combined
 from hios.schedulers.policy.network import initial_weights
 from hios.schedulers.policy.policy_file import write_policy
-from hios.schedulers.policy.training import Pool, Settings, train
+from hios.schedulers.policy.training import Pool, TrainingSettings, train
 from hios.serving.pipeline import UnionStage
 from hios.serving.policies import policy
 from hios.serving.scenario import Scenario
@@ -121,7 +121,7 @@ def test_training_on_lanes_has_something_to_learn() -> None:
     left, right = served("left", [[2.0, 2.0], [1.0, 1.0]], 40.0), served("right", [[2.0], [1.0]], 80.0)
     given = scenario(left, right, lanes=2, top={"stages": "gpg"})
     problems, stage_time = stages_to_learn(given)
-    settings = Settings(steps=60, most=2, value_layers=(32, 32))
+    settings = TrainingSettings(steps=60, most=2, value_layers=(32, 32))
     shares = [share for _, share in train(problems, settings, stage_time=stage_time).curve]
     assert min(shares) < 0.8
     without = train({model.label: model.problem for model in given.models}, settings)

@@ -31,7 +31,7 @@ from hios.platforms.model import descriptions
 from hios.platforms.model.kernel_work import kernels
 from hios.platforms.model.model_predicting import predicted_costs
 from hios.problem import Problem
-from hios.schedulers.ios_space import Block, block_space
+from hios.schedulers.ios_space import SearchedBlock, block_space
 from hios.schedulers.policy.combining import combined_problem, model_blocks
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
@@ -86,7 +86,7 @@ def test_transitions_of_combined_blocks() -> None:
     fire, other, a, e = (by_name[name][number] for name, number in _BLOCKS)
     for blocks, states, expected in (((fire, a), 949, 64_391), ((fire, other), 169, 3_431)):
         union = combined_problem(blocks)
-        searched = block_space(Block.of(union.order, [[u for u, _ in row] for row in union.predecessors]), R, S)
+        searched = block_space(SearchedBlock.of(union.order, [[u for u, _ in row] for row in union.predecessors]), R, S)
         assert (searched.states, searched.transitions) == (states, expected)
         assert transitions(blocks) == expected
     for block, count, about in ((a, 2, 1.18e6), (a, 3, 1.29e9), (e, 2, 2.3e7), (e, 4, 5.3e14)):

@@ -42,9 +42,7 @@ def moves_at_once(problem: Problem) -> int:
 def edges_of(operators: Any, problem: Problem) -> tuple[Any, Any]:
     """Arrays of all edges by consumer and by producer; sets the index of each operator's first edges.
 
-    Args:
-        operators: n+1 records with the fields ``first_input`` and ``first_output``.
-        problem: graph and costs.
+    ``operators`` are n+1 records with the fields ``first_input`` and ``first_output``.
     """
     operators["first_input"][1:] = _ends(problem.predecessors)
     operators["first_output"][1:] = _ends(problem.successors)
@@ -68,14 +66,10 @@ def first_random(seed: int) -> int:
     return (seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64 or 1
 
 
-class Chain:
+class StagedChain:
     """A chain of simulated annealing that starts from a plan.
 
-    Args:
-        problem: graph and costs.
-        devices: number of devices.
-        plan: where to start; `fits` says whether its stages can be represented.
-        seed: equal seeds make equal moves.
+    `fits` says whether the stages of a plan can be represented; equal seeds make equal moves.
     """
 
     def __init__(self, problem: Problem, devices: int, plan: StagedPlan, seed: int) -> None:
@@ -126,7 +120,7 @@ class Chain:
         self._search.lists[SPARE, :spares] = np.arange(len(times), len(stages))
         state["count"], state["spares"] = len(times), spares
         state["latency"] = state["best"] = max(finish for _, finish, _, _ in times)
-        staged_updates.set_after(self._search, len(times))
+        staged_updates.set_after(self._search)
         self._search.best_stages[:], self._search.best_order[:] = stages, order
 
     @property
@@ -158,9 +152,7 @@ class Chain:
 def groups(problem: Problem, members: list[int]) -> Stage:
     """The groups of a stage: operators that depend on each other, directly or through others of it, share one.
 
-    Args:
-        problem: graph and costs.
-        members: operators in topological order.
+    ``members`` are in topological order.
     """
     merged: list[list[int]] = []
     for operator in members:

@@ -166,7 +166,7 @@ def _choices(problem: Problem) -> list[list[tuple[float, float]]]:
 
 
 @dataclass(slots=True)
-class _Row:
+class _Constraint:
     """``latency``*L + sum of ``start``*s - sum of ``time``*T - sum of A of ``area`` >= 0."""
 
     latency: float = 0.0
@@ -175,17 +175,19 @@ class _Row:
     area: Sequence[int] = ()
 
 
-def _rows(problem: Problem, devices: int) -> list[_Row]:
+def _rows(problem: Problem, devices: int) -> list[_Constraint]:
     operators = range(len(problem))
-    rows = [_Row(latency=devices, area=operators)]
+    rows = [_Constraint(latency=devices, area=operators)]
     for v in operators:
-        rows.append(_Row(latency=1.0, start={v: -1.0}, time={v: 1.0}))
-        rows += [_Row(start={v: 1.0, u: -1.0}, time={u: 1.0}) for u, _ in problem.predecessors[v]]
+        rows.append(_Constraint(latency=1.0, start={v: -1.0}, time={v: 1.0}))
+        rows += [_Constraint(start={v: 1.0, u: -1.0}, time={u: 1.0}) for u, _ in problem.predecessors[v]]
     if len(problem) <= _MOST_COUNTED:
         before, after = _reached(problem.order, problem.predecessors), _reached(problem.order[::-1], problem.successors)
-        rows += [_Row(start={v: devices}, area=before[v]) for v in operators if before[v]]
+        rows += [_Constraint(start={v: devices}, area=before[v]) for v in operators if before[v]]
         rows += [
-            _Row(latency=devices, start={v: -devices}, time={v: devices}, area=after[v]) for v in operators if after[v]
+            _Constraint(latency=devices, start={v: -devices}, time={v: devices}, area=after[v])
+            for v in operators
+            if after[v]
         ]
     return rows
 
@@ -199,7 +201,7 @@ def _reached(order: Sequence[int], neighbors: Sequence[Sequence[tuple[int, float
     return [[u for u in range(len(order)) if reached >> u & 1] for reached in bits]
 
 
-def _multipliers(problem: Problem, rows: Sequence[_Row]) -> list[float]:
+def _multipliers(problem: Problem, rows: Sequence[_Constraint]) -> list[float]:
     from ortools.linear_solver import pywraplp
 
     solver = pywraplp.Solver.CreateSolver("GLOP")
@@ -236,7 +238,7 @@ def _multipliers(problem: Problem, rows: Sequence[_Row]) -> list[float]:
     return [constraint.dual_value() for constraint in constraints]
 
 
-def _certified(problem: Problem, rows: Sequence[_Row], multipliers: Sequence[float]) -> float:
+def _certified(problem: Problem, rows: Sequence[_Constraint], multipliers: Sequence[float]) -> float:
     """The bound that multipliers of rows prove."""
     latency = 0.0
     start, time, area = ([0.0] * len(problem) for _ in range(3))

@@ -15,7 +15,7 @@ CLOSED = 1e-9
 
 
 class AnyChain(Protocol):
-    """A chain of simulated annealing; `hios.schedulers.opt.annealing.Chain` says what its parts mean."""
+    """A chain of simulated annealing; `hios.schedulers.opt.annealing.StagedChain` says what its parts mean."""
 
     moves: int
     slice: int
@@ -50,12 +50,8 @@ def is_open(latency: float, bound: float) -> bool:
 def anneal(chains: Sequence[AnyChain], bound: float, clock: Clock, moves: int, share: float) -> None:
     """Run chains side by side until the gap is closed or their moves or their share of the time is spent.
 
-    Args:
-        chains: what to run.
-        bound: milliseconds.
-        clock: of the search.
-        moves: of each chain, independently of the others; 0 for no limit.
-        share: of the time limit at which they end.
+    ``bound`` is in milliseconds; ``moves`` are those of each chain, independently of the others, 0 for no limit;
+    ``share`` is the share of the time limit at which they end.
     """
     from concurrent.futures import ThreadPoolExecutor  # not when hios is imported: it takes some milliseconds
 

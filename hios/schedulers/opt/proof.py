@@ -48,14 +48,8 @@ def prove(
 
     Times are rounded down to whole steps, so that the bound stays one; it is exact where times are integers.
 
-    Args:
-        problem: one that is `provable`.
-        devices: M.
-        plan: a plan, one operator a stage, as hint.
-        latency: its latency, in milliseconds.
-        bound: a bound on the latency, in milliseconds.
-        time_limit: in seconds.
-        seed: of the solver.
+    The problem is `provable`. ``plan``, one operator a stage, is a hint; its latency and ``bound`` are in milliseconds,
+    ``time_limit`` is in seconds.
 
     Returns:
         (plan, latency, bound): the plan found, or the one given; the bound holds for staged schedules.

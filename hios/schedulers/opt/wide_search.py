@@ -12,7 +12,14 @@ from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from hios.schedulers.hios_wide import WideList
-from hios.schedulers.opt.annealing import Chain, edges_of, first_random, moves_at_once, sort_by_start, temperature_ms
+from hios.schedulers.opt.annealing import (
+    StagedChain,
+    edges_of,
+    first_random,
+    moves_at_once,
+    sort_by_start,
+    temperature_ms,
+)
 from hios.schedulers.opt.parallel_search import CHAINS, Clock, anneal
 from hios.schedulers.opt.search_kernel import wide_kernel, wide_updates
 from hios.schedulers.opt.search_kernel.shared_moves import DEVICE
@@ -41,18 +48,11 @@ def search_wide(
     them starts from that one and keeps its merges, as operators of a problem of its own (`Contraction`). Beyond
     ``MOST_DEVICES`` devices there is the first part alone.
 
-    Args:
-        problem: graph and costs, with the times on ``devices``.
-        devices: number of devices.
-        plans: plans by latency, ascending; at least one.
-        staged: plans that chains with stages can start from, by latency.
-        bound: milliseconds.
-        clock: of the whole search.
-        moves: of each chain; 0 for no limit.
-        seed: of the random numbers.
+    ``plans`` (at least one) and ``staged``, which chains with stages can start from, are by ascending latency;
+    ``bound`` is in milliseconds; ``moves`` are those of each chain, 0 for no limit.
     """
     narrow = [
-        Chain(problem, devices, staged[min(number, len(staged) - 1)], seed * CHAINS + number)
+        StagedChain(problem, devices, staged[min(number, len(staged) - 1)], seed * CHAINS + number)
         for number in range(CHAINS)
     ]
     several = devices <= MOST_DEVICES
@@ -120,11 +120,7 @@ def _single(plan: StagedPlan) -> StagedPlan:
 class WideChain:
     """A chain of simulated annealing that starts from a list schedule.
 
-    Args:
-        problem: graph and costs, with the times on ``devices``.
-        devices: number of devices, at most ``MOST_DEVICES``.
-        start: where to start.
-        seed: equal seeds make equal moves.
+    The problem has the times on ``devices``, at most ``MOST_DEVICES``; equal seeds make equal moves.
     """
 
     def __init__(self, problem: Problem, devices: int, start: WideList, seed: int) -> None:

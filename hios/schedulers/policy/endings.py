@@ -23,11 +23,7 @@ _ROUNDS = 8
 class SubBlock:
     """Operators that are connected, as bits by their places in ``operators``, with the limits r and s of stages.
 
-    Args:
-        operators: numbers in topological order.
-        predecessors: of every operator in ``operators``, the numbers of its predecessors; those outside do not count.
-        r: largest number of operators in a group.
-        s: largest number of groups in a stage.
+    ``operators`` are numbers in topological order; ``predecessors`` has those of each of them, and others do not count.
     """
 
     def __init__(self, operators: Sequence[int], predecessors: Sequence[Iterable[int]], r: int, s: int) -> None:
@@ -39,18 +35,18 @@ class SubBlock:
         for position, before in enumerate(self.predecessors):
             for predecessor in _members(before):
                 self.successors[predecessor] |= 1 << position
-        self._states: dict[int, State] = {}
+        self._states: dict[int, SubBlockState] = {}
         whole = (1 << len(operators)) - 1
         self.start = self.state(whole, as_set(p for p, after in enumerate(self.successors) if not after))
 
-    def state(self, left: int, leaves: int) -> State:
+    def state(self, left: int, leaves: int) -> SubBlockState:
         """The state in which some operators are left, ``leaves`` being those without a successor among them."""
         if left not in self._states:
-            self._states[left] = State(self, left, leaves)
+            self._states[left] = SubBlockState(self, left, leaves)
         return self._states[left]
 
 
-class State:
+class SubBlockState:
     """What is left of a sub-block; ``counts[k]`` is the number of its endings with k groups, k = 0 included."""
 
     def __init__(self, block: SubBlock, left: int, leaves: int) -> None:
@@ -92,7 +88,7 @@ class State:
         """The ending of ``groups`` groups with a number from 0 to ``counts[groups]`` - 1, as its groups."""
         return tuple(self._groups[place] for place in self._choices.choice(groups, index))
 
-    def after(self, groups: Iterable[int]) -> State:
+    def after(self, groups: Iterable[int]) -> SubBlockState:
         """What is left when an ending has been taken out."""
         taken = 0
         for group in groups:
@@ -118,14 +114,11 @@ class Ending(NamedTuple):
 class CombinedState:
     """What is left of a combined block.
 
-    Args:
-        states: what is left of each sub-block.
-
     Attributes:
         count: M, the number of endings.
     """
 
-    def __init__(self, states: tuple[State, ...]) -> None:
+    def __init__(self, states: tuple[SubBlockState, ...]) -> None:
         self.states = states
         self._most = most = states[0].block.s if states else 0
         ways: list[tuple[int, ...]] = [(1,)]
@@ -155,7 +148,7 @@ class CombinedState:
             raise IndexError(f"ending {index}: found {self.count} endings")
         number, left = index + 1, self._most  # number 0 is that of no group at all
         stage: list[Group] = []
-        states: list[State] = []
+        states: list[SubBlockState] = []
         for state, at_most in zip(self.states, self._at_most[1:], strict=True):
             for groups, count in enumerate(state.counts[: left + 1]):
                 others = at_most[left - groups]
@@ -180,12 +173,8 @@ def sub_blocks(
 ) -> list[SubBlock]:
     """The connected parts of some operators of a graph, in an order that does not depend on how they are numbered.
 
-    Args:
-        operators: numbers in topological order.
-        predecessors: of every operator of the graph.
-        labels: of every operator of the graph; sortable values that distinguish operators.
-        r: largest number of operators in a group.
-        s: largest number of groups in a stage.
+    ``operators`` are in topological order; ``predecessors`` and ``labels`` are those of every operator of the graph;
+    labels are sortable values that distinguish operators.
     """
     inside = set(operators)
     before = {v: sorted({u for u in predecessors[v] if u in inside}) for v in operators}

@@ -36,9 +36,7 @@ class _Level(NamedTuple):
 class Structure:
     """Operators that are embedded together: their features, and by depth who reads from whom.
 
-    Args:
-        features: operators x ``FEATURES``.
-        predecessors: of every operator, by number.
+    ``features`` are operators x ``FEATURES``; ``predecessors`` are those of every operator, by number.
     """
 
     def __init__(self, features: npt.ArrayLike, predecessors: Sequence[Iterable[int]]) -> None:
@@ -103,7 +101,7 @@ class Embedding:
 
 
 @dataclass
-class Decision:
+class StepActions:
     """States z and actions m of several steps, with what their gradients need."""
 
     z: Array
@@ -114,14 +112,13 @@ class Decision:
     second: list[Array] = field(repr=False)
 
 
-class Policy:
+class GpgPolicy:
     """{h1, g1, h2, g2, mu} of TOP, and a linear encoder of features to the size of an embedding.
 
     (5) adds the features of an operator to an output of h1 with 32 entries, so they are mapped to that size.
     h and g have ReLU after both layers, mu ends in a sigmoid.
 
-    Args:
-        weights: as `initial_weights` makes them.
+    Weights are as `initial_weights` makes them.
     """
 
     def __init__(self, weights: Weights) -> None:
@@ -150,7 +147,7 @@ class Policy:
         outward = self._g2.forward(nodes)
         return Embedding(structure, nodes, outward[-1], kept, outward, inputs)
 
-    def decide(self, embedding: Embedding, leaves: Sequence[Sequence[int]]) -> Decision:
+    def decide(self, embedding: Embedding, leaves: Sequence[Sequence[int]]) -> StepActions:
         """States z = h2(sum over leaves of g2(e_leaf)) (6) and m = mu(z) of several steps, given by their leaves."""
         operators = np.array([v for row in leaves for v in row], dtype=np.intp)
         slots = np.array([slot for slot, row in enumerate(leaves) for _ in row], dtype=np.intp)
@@ -158,9 +155,9 @@ class Policy:
         np.add.at(total, slots, embedding.messages[operators])
         first = self._h2.forward(total)
         second = self._mu.forward(first[-1])
-        return Decision(first[-1], _sigmoid(second[-1][:, 0]), operators, slots, first, second)
+        return StepActions(first[-1], _sigmoid(second[-1][:, 0]), operators, slots, first, second)
 
-    def gradients(self, embedding: Embedding, decision: Decision, slope: Array, pull: float = 0.0) -> Weights:
+    def gradients(self, embedding: Embedding, decision: StepActions, slope: Array, pull: float = 0.0) -> Weights:
         """Gradients of the weights, those with respect to the actions being ``slope``, one a step.
 
         ``pull`` is added for each unit by which the input of the sigmoid is beyond ``SATURATED``, back towards it.

@@ -54,10 +54,7 @@ class Passes:
     others take the ending that led to the least time from a state on where it was reached before, and the action of
     the policy elsewhere.
 
-    Args:
-        stage_ms: time of a stage in milliseconds.
-        action: of the policy.
-        seed: of the random steps.
+    ``stage_ms`` gives the time of a stage in milliseconds; ``seed`` is that of the random steps.
     """
 
     def __init__(self, stage_ms: Callable[[Stage], float], action: Action, seed: int) -> None:

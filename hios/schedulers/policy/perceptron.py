@@ -30,10 +30,7 @@ def initial(name: str, sizes: Sequence[int], chance: np.random.Generator, dtype:
 class Perceptron:
     """Layers of a network: ReLU after each, but after the last only if ``last`` is set.
 
-    Args:
-        weights: of several networks; they may change between calls.
-        name: of this one.
-        last: whether ReLU follows the last layer.
+    Weights may be those of several networks, and may change between calls.
     """
 
     def __init__(self, weights: Weights, name: str, *, last: bool) -> None:
@@ -58,10 +55,8 @@ class Perceptron:
     def backward(self, values: Sequence[Array], slope: Array, gradients: Weights | None) -> Array:
         """The gradient with respect to the input, that with respect to the output being ``slope``.
 
-        Args:
-            values: of ``forward``.
-            slope: rows x outputs.
-            gradients: those with respect to the weights are added to it; None: they are not wanted.
+        ``values`` are those of ``forward``, ``slope`` is rows x outputs; gradients with respect to the weights are
+        added to ``gradients``, unless that is None.
         """
         for layer in reversed(range(self._layers)):
             if self._rectified(layer):

@@ -19,10 +19,7 @@ _KEY = "hios-gpg"
 def write_policy(path: str | Path, weights: Weights, training: Json) -> None:
     """Write a policy; equal weights give equal bytes.
 
-    Args:
-        path: the file.
-        weights: as `initial_weights` names them.
-        training: settings and results that are saved with the weights, as JSON.
+    Weights are named as by `initial_weights`; ``training`` is saved with them as JSON.
     """
     from safetensors.numpy import save
 

@@ -18,7 +18,7 @@ from hios.problem import Group, Problem, Stage
 from hios.schedulers.policy.combining import combined_problem, model_blocks
 from hios.schedulers.policy.endings import CombinedState, SubBlock, combined, sub_blocks
 from hios.schedulers.policy.features import features
-from hios.schedulers.policy.network import EMBEDDING, Decision, Embedding, Policy, Structure, initial_weights
+from hios.schedulers.policy.network import EMBEDDING, Embedding, GpgPolicy, StepActions, Structure, initial_weights
 from hios.schedulers.policy.passes import index_of
 from hios.schedulers.policy.perceptron import Adam, Array, Perceptron, Weights, initial
 
@@ -34,7 +34,7 @@ WARM_UP = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlayedStep:
     """A step of Algorithm 2: leaves before and after it, m, and the reward; no leaves: nothing is left."""
 
     leaves: Sequence[int]
@@ -67,12 +67,12 @@ class Learner:
     ) -> None:
         self.structure, self.gamma = structure, gamma
         self._steps, self._warm_up = 0, warm_up
-        self.policy = Policy(weights)
+        self.policy = GpgPolicy(weights)
         chance = np.random.default_rng(seed)
         self.value_weights = initial("q", (EMBEDDING + 1, *value_layers, 1), chance, self.policy.dtype)
         self._q = Perceptron(self.value_weights, "q", last=False)
         self._target_weights = {name: value.copy() for name, value in weights.items()}
-        self._target_policy = Policy(self._target_weights)
+        self._target_policy = GpgPolicy(self._target_weights)
         self._target_value_weights = {name: value.copy() for name, value in self.value_weights.items()}
         self._target_q = Perceptron(self._target_value_weights, "q", last=False)
         self._policy_steps = Adam(weights, POLICY_RATE)
@@ -83,7 +83,7 @@ class Learner:
         values: Array = self._q(_joined(z, actions))[:, 0]
         return values
 
-    def update(self, steps: Sequence[Step]) -> None:
+    def update(self, steps: Sequence[PlayedStep]) -> None:
         """One step of gradient descent of q and one of ascent of the policy, on a batch of steps."""
         embedding = self.policy.embed(self.structure)
         decision = self.policy.decide(embedding, [step.leaves for step in steps])
@@ -96,7 +96,7 @@ class Learner:
         _follow(self._target_weights, self.policy.weights)
         _follow(self._target_value_weights, self.value_weights)
 
-    def _targets(self, steps: Sequence[Step]) -> Array:
+    def _targets(self, steps: Sequence[PlayedStep]) -> Array:
         """The targets u + gamma q(z', mu(z')) of the target networks; u alone where nothing is left."""
         targets = np.array([step.reward for step in steps], self.policy.dtype)
         going = [number for number, step in enumerate(steps) if step.next_leaves]
@@ -113,10 +113,10 @@ class Learner:
         self._q.backward(values, (values[-1] - targets[:, None]) / len(targets), gradients)
         return gradients
 
-    def policy_gradients(self, embedding: Embedding, decision: Decision, pull: float = 0.0) -> Weights:
+    def policy_gradients(self, embedding: Embedding, decision: StepActions, pull: float = 0.0) -> Weights:
         """Mean of grad mu(z) * dq(z, m)/dm at m = mu(z): (8), uphill. z counts as given in q, as in the paper.
 
-        ``pull`` keeps actions away from the ends of [0, 1), as `Policy.gradients` says.
+        ``pull`` keeps actions away from the ends of [0, 1), as `GpgPolicy.gradients` says.
         """
         values = self._q.forward(_joined(decision.z, decision.actions))
         count = len(decision.actions)
@@ -146,7 +146,7 @@ _JUDGES, _JUDGED_EVERY = 64, 250
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrainingSettings:
     """How a policy is trained.
 
     Attributes:
@@ -182,7 +182,7 @@ class Trained:
     weights: Weights
     last: Weights
     curve: tuple[tuple[int, float], ...]
-    settings: Settings
+    settings: TrainingSettings
     models: tuple[str, ...]
 
     @property
@@ -212,11 +212,7 @@ StageTime = Callable[[Sequence[tuple[str, Group]]], float]
 class Pool:
     """The blocks of all models as one problem, of which combinations are drawn.
 
-    Args:
-        problems: by the name of the model.
-        r: largest number of operators in a group.
-        s: largest number of groups in a stage.
-        stage_time: how long stages take, if not what `Problem.stage_ms` says of the problem.
+    ``stage_time`` says how long stages take, if not `Problem.stage_ms` of the problem.
     """
 
     def __init__(self, problems: Mapping[str, Problem], r: int, s: int, stage_time: StageTime | None = None) -> None:
@@ -269,7 +265,7 @@ def _places(problem: Problem) -> dict[int, int]:
 
 def train(
     problems: Mapping[str, Problem],
-    settings: Settings,
+    settings: TrainingSettings,
     progress: Callable[[int, float | None], None] | None = None,
     stage_time: StageTime | None = None,
 ) -> Trained:
@@ -299,7 +295,7 @@ def train(
         seed=settings.seed + 1,
         value_layers=settings.value_layers,
     )
-    kept: list[Step] = []
+    kept: list[PlayedStep] = []
     best, best_weights = math.inf, weights
     curve: list[tuple[int, float]] = []
     for step in range(settings.steps + 1):
@@ -322,7 +318,9 @@ def train(
     return Trained(best_weights, weights, tuple(curve), settings, tuple(problems))
 
 
-def _played(pool: Pool, policy: Policy, settings: Settings, chance: random.Random, done: float) -> Iterator[Step]:
+def _played(
+    pool: Pool, policy: GpgPolicy, settings: TrainingSettings, chance: random.Random, done: float
+) -> Iterator[PlayedStep]:
     """The steps of some episodes on random combinations, with noise on the actions."""
     noise, free = (first + (last - first) * done for first, last in (_NOISE, _RANDOM))
     starts = [pool.draw(chance, settings.most) for _ in range(_EPISODES)]
@@ -337,13 +335,13 @@ def _played(pool: Pool, policy: Policy, settings: Settings, chance: random.Rando
             action = min(max(action, 0.0), 1.0)
             ending = state.ending(index_of(action, state.count))
             gained = reward(settings.reward, pool.stage_ms(ending.stage), sequential[id(start)])
-            yield Step(state.leaves, action, gained, ending.left.leaves)
+            yield PlayedStep(state.leaves, action, gained, ending.left.leaves)
             if ending.left.count:
                 after.append((start, ending.left))
         going = after
 
 
-def mean_share(pool: Pool, policy: Policy, starts: Sequence[CombinedState]) -> float:
+def mean_share(pool: Pool, policy: GpgPolicy, starts: Sequence[CombinedState]) -> float:
     """Mean latency of the policy's stages over the sequential one, without noise."""
     embedding = policy.embed(pool.structure)
     total = np.zeros(len(starts))

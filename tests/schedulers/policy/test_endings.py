@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.networks import inception_v3, squeezenet
 from hios import Graph, Problem
 from hios.problem import Stage
-from hios.schedulers.ios_space import Block, block_space
+from hios.schedulers.ios_space import SearchedBlock, block_space
 from hios.schedulers.policy.endings import CombinedState, combined, sub_blocks
 from hios.schedulers.policy.independent_sets import LARGEST
 from tests.problems import problem, problems
@@ -51,7 +51,7 @@ def _largest(start: CombinedState) -> CombinedState:
 
 def _check_all_states(operators: Sequence[int], predecessors: Sequence[Sequence[int]], r: int, s: int) -> int:
     """See that in every state the endings by number are those listed, each once; returns the number of transitions."""
-    block = Block.of(operators, predecessors)
+    block = SearchedBlock.of(operators, predecessors)
     start = _start(operators, predecessors, r, s)
     whole = (1 << len(operators)) - 1
     waiting: dict[int, CombinedState] = {whole: start}
@@ -72,11 +72,11 @@ def _check_all_states(operators: Sequence[int], predecessors: Sequence[Sequence[
     return transitions
 
 
-def _named(block: Block, ending: int) -> frozenset[frozenset[int]]:
+def _named(block: SearchedBlock, ending: int) -> frozenset[frozenset[int]]:
     return frozenset(frozenset(block.operators[place] for place in group) for group in block.groups(ending))
 
 
-def _left(block: Block, left: int, stage: Stage) -> int:
+def _left(block: SearchedBlock, left: int, stage: Stage) -> int:
     for operator in (v for group in stage for v in group):
         left &= ~(1 << block.operators.index(operator))
     return left
@@ -87,7 +87,7 @@ def _left(block: Block, left: int, stage: Stage) -> int:
 def test_numbers_are_a_bijection(instance: Problem, r: int, s: int) -> None:
     """In every state of a block of up to 12 operators, endings by number are those that IOS lists, each once."""
     predecessors = [[u for u, _ in before] for before in instance.predecessors]
-    if Block.of(instance.order, predecessors).states().__len__() > 300:
+    if SearchedBlock.of(instance.order, predecessors).states().__len__() > 300:
         operators = instance.order[:8]
         predecessors = [[u for u in before if u in operators] for before in predecessors]
         _check_all_states(operators, predecessors, r, s)
@@ -101,7 +101,7 @@ def test_blocks_of_the_papers_networks(build: object) -> None:
     graph = build()  # type: ignore[operator]
     for operators in _blocks(graph):
         if len(operators) <= 12:
-            expected = block_space(Block.of(operators, _predecessors(graph)), R, S).transitions
+            expected = block_space(SearchedBlock.of(operators, _predecessors(graph)), R, S).transitions
             assert _check_all_states(operators, _predecessors(graph), R, S) == expected
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hios import Problem
 from hios.schedulers.policy.endings import combined, sub_blocks
 from hios.schedulers.policy.features import FEATURES
-from hios.schedulers.policy.network import EMBEDDING, Policy, Structure, initial_weights
+from hios.schedulers.policy.network import EMBEDDING, GpgPolicy, Structure, initial_weights
 from hios.schedulers.policy.perceptron import Adam, Array, Weights
-from hios.schedulers.policy.training import WARM_UP, Learner, Step
+from hios.schedulers.policy.training import WARM_UP, Learner, PlayedStep
 from tests.problems import problems
 
 #: A diamond with a tail, and an operator apart.
@@ -25,8 +25,8 @@ def _features(count: int, seed: int = 0) -> Array:
     return np.random.default_rng(seed).uniform(0, 3, (count, FEATURES))
 
 
-def _policy(seed: int = 0) -> Policy:
-    return Policy(initial_weights(seed, np.float64))
+def _policy(seed: int = 0) -> GpgPolicy:
+    return GpgPolicy(initial_weights(seed, np.float64))
 
 
 def test_equations() -> None:
@@ -46,7 +46,7 @@ def test_equations() -> None:
     second = layers("h1", layers("g1", first, last=True), last=True) + s[1]
     z = layers("h2", layers("g2", second, last=True), last=True)
     m = 1 / (1 + np.exp(-layers("mu", z, last=False)[0]))
-    policy = Policy(weights)
+    policy = GpgPolicy(weights)
     embedding = policy.embed(Structure(features, [[], [0]]))
     assert np.allclose(embedding.nodes, [first, second])
     assert policy.decide(embedding, [[1]]).z[0] == pytest.approx(z)
@@ -163,7 +163,7 @@ def test_targets() -> None:
     policy = learner.policy
     after = policy.decide(policy.embed(learner.structure), [[3]])
     expected = -0.5 + 0.95 * float(learner.value(after.z, after.actions)[0])
-    steps = [Step([4, 5], 0.5, -0.5, [3]), Step([0], 0.5, -0.25, [])]
+    steps = [PlayedStep([4, 5], 0.5, -0.5, [3]), PlayedStep([0], 0.5, -0.25, [])]
     assert learner._targets(steps) == pytest.approx([expected, -0.25])
 
 
@@ -177,7 +177,7 @@ def test_learning_finds_the_best_action() -> None:
     assert learner.policy.action(learner.policy.embed(structure), [0]) > 0.6
     for _ in range(WARM_UP + 300):
         actions = chance.uniform(0, 1, 50)
-        learner.update([Step([0], float(m), -4 * (float(m) - 0.4) ** 2, []) for m in actions])
+        learner.update([PlayedStep([0], float(m), -4 * (float(m) - 0.4) ** 2, []) for m in actions])
     assert learner.policy.action(learner.policy.embed(structure), [0]) == pytest.approx(0.4, abs=0.1)
 
 

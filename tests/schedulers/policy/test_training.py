@@ -11,15 +11,15 @@ import pytest
 from hios import HiosError, Problem, schedule, violations
 from hios.errors import ArtifactError
 from hios.schedulers.policy.combining import combined_problem, model_blocks
-from hios.schedulers.policy.network import Policy, initial_weights
+from hios.schedulers.policy.network import GpgPolicy, initial_weights
 from hios.schedulers.policy.passes import index_of
 from hios.schedulers.policy.policy_file import read_policy, write_policy
-from hios.schedulers.policy.training import Pool, Settings, discounted, mean_share, train
+from hios.schedulers.policy.training import Pool, TrainingSettings, discounted, mean_share, train
 from tests.convolution_graphs import Conv, conv_problem
 from tests.problems import problem
 
 #: Small enough to train in a second.
-QUICK = Settings(steps=30, most=2, value_layers=(32, 32))
+QUICK = TrainingSettings(steps=30, most=2, value_layers=(32, 32))
 
 
 def _pair() -> Problem:
@@ -60,10 +60,10 @@ def test_rewards_prefer_different_schedules() -> None:
 @pytest.mark.parametrize(("kind", "stages"), [("paper", 2), ("relative", 1)])
 def test_training_follows_its_reward(kind: str, stages: int) -> None:
     """On the pair, the policy that learns from the paper's reward runs two stages, that of ours one."""
-    settings = Settings(steps=800, most=1, reward=kind, value_layers=(64, 64))
+    settings = TrainingSettings(steps=800, most=1, reward=kind, value_layers=(64, 64))
     pool = Pool({"pair": _pair()}, 3, 8)
     start = pool.draw(random.Random(0), 1)
-    policy = Policy(train({"pair": _pair()}, settings).last)
+    policy = GpgPolicy(train({"pair": _pair()}, settings).last)
     action = policy.action(policy.embed(pool.structure), start.leaves)
     assert len(start.ending(index_of(action, start.count)).stage) == 3 - stages
 
@@ -73,7 +73,7 @@ def test_same_seed_same_bytes(tmp_path: Path) -> None:
     files = []
     for number, seed in enumerate((5, 5, 6)):
         path = tmp_path / f"{number}.safetensors"
-        policy = train({"net": _branches()}, Settings(steps=20, most=2, seed=seed, value_layers=(32, 32)))
+        policy = train({"net": _branches()}, TrainingSettings(steps=20, most=2, seed=seed, value_layers=(32, 32)))
         write_policy(path, policy.weights, policy.facts)
         files.append(path.read_bytes())
     assert files[0] == files[1]
@@ -87,7 +87,7 @@ def test_the_best_policy_is_kept() -> None:
     pool = Pool({"net": _branches()}, 3, 8)
     chance = random.Random(QUICK.seed)
     judges = [pool.draw(chance, QUICK.most) for _ in range(64)]
-    assert mean_share(pool, Policy(policy.weights), judges) == pytest.approx(min(share for _, share in policy.curve))
+    assert mean_share(pool, GpgPolicy(policy.weights), judges) == pytest.approx(min(share for _, share in policy.curve))
 
 
 def test_schedule_with_trained_weights(tmp_path: Path) -> None:

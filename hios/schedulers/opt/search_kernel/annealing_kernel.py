@@ -35,7 +35,7 @@ def keep(search: StagedSearch, latency: float) -> None:
     if state.count < state.old_count:
         search.lists[SPARE, state.spares] = state.source
         state.spares += 1
-    set_after(search, state.count)
+    set_after(search)
     state.latency = latency
     trace_critical(search)
 
@@ -75,11 +75,11 @@ def trace_critical(search: StagedSearch) -> None:
 
 
 @compiled
-def set_starts(search: StagedSearch, count: int) -> None:
+def set_starts(search: StagedSearch) -> None:
     """Work out the starts of the stages, none of them before one that it waits for."""
     operators, stages, devices, start = search.operators, search.stages, search.devices, search.starts
     reset(devices)  # here: start of the stage before on the device
-    for k in range(count):
+    for k in range(search.states[0].count):
         stage = search.order[k]
         # Rounding must not put it before the stage before it on its device, or those of its inputs.
         start[k] = max(stages[stage].finish - stages[stage].duration, devices[stages[stage].device].free)
@@ -91,11 +91,11 @@ def set_starts(search: StagedSearch, count: int) -> None:
 
 
 @compiled
-def copy_best(search: StagedSearch, count: int) -> None:
+def copy_best(search: StagedSearch) -> None:
     """Remember the list and its stages; the rest of ``best_order`` becomes -1."""
     order = search.order
     search.best_order[:] = -1
-    for k in range(count):
+    for k in range(search.states[0].count):
         search.best_order[k] = order[k]
         search.best_stages[order[k]] = search.stages[order[k]]
 
@@ -131,5 +131,5 @@ def anneal(search: StagedSearch, temperature: float, moves: int) -> None:
         keep(search, latency)
         if latency < state.best:
             state.best = latency
-            copy_best(search, state.count)
-    set_starts(search, state.count)
+            copy_best(search)
+    set_starts(search)

@@ -41,10 +41,7 @@ def mixed(value: np.uint64) -> np.uint64:
 def stage_key(group: Array, operator: Array, size: int) -> np.uint64:
     """A key of a stage that depends on the order within its groups and not on the order of the groups.
 
-    Args:
-        group: group number, below ``size``, of each of ``size`` operators.
-        operator: the operators; those of a group in their order.
-        size: how many there are.
+    ``group`` has the group number, below ``size``, of each of ``size`` operators; those of a group are in their order.
     """
     key = np.uint64(0)
     for g in range(size):

@@ -12,11 +12,11 @@ from hios.schedulers.opt.search_kernel.staged_records import TOUCHED, WAS_ON, St
 
 
 @compiled
-def mark_after(search: StagedSearch, operator: int, iteration: int) -> None:
+def mark_after(search: StagedSearch, operator: int) -> None:
     """The stages that take a value from an operator must be timed again."""
     operators = search.operators
     for e in range(operators[operator].first_output, operators[operator + 1].first_output):
-        search.stages[operators[search.outputs[e].operator].stage].marked = iteration
+        search.stages[operators[search.outputs[e].operator].stage].marked = search.states[0].iteration
 
 
 @compiled
@@ -40,13 +40,13 @@ def prepare(search: StagedSearch) -> None:
     if state.target != state.source:
         stages[state.source].marked = stages[state.target].marked = state.iteration
         devices[stages[state.source].device].forced = True
-        mark_after(search, state.operator, state.iteration)
+        mark_after(search, state.operator)
     for number in range(state.touched):
         stage = search.lists[TOUCHED, number]
         stages[stage].marked = state.iteration
         devices[search.lists[WAS_ON, number]].forced = True
         for i in range(stages[stage].size):
-            mark_after(search, stages[stage].members[i], state.iteration)
+            mark_after(search, stages[stage].members[i])
 
 
 @compiled
@@ -109,17 +109,17 @@ def timed(search: StagedSearch, limit: float) -> float:
                 return np.inf
             stages[stage].new_finish, stages[stage].changed = finish, iteration
             for i in range(stages[stage].size):
-                mark_after(search, stages[stage].members[i], iteration)
+                mark_after(search, stages[stage].members[i])
         devices[device].free = finish
     return float(last_free(devices))
 
 
 @kept
-def set_after(search: StagedSearch, count: int) -> None:
+def set_after(search: StagedSearch) -> None:
     """Work out the longest path after every stage: through its device, or through what takes its values."""
     operators, stages, devices = search.operators, search.stages, search.devices
     reset(devices)  # here: from the start of the next stage on the device to the end
-    for k in range(count - 1, -1, -1):
+    for k in range(search.states[0].count - 1, -1, -1):
         stage = search.order[k]
         device = stages[stage].device
         after = devices[device].free

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hios.schedulers.opt.search_kernel.compiling import compiled
-from hios.schedulers.opt.search_kernel.shared_moves import Array, draw, neighbor, reset
+from hios.schedulers.opt.search_kernel.shared_moves import draw, neighbor, reset
 from hios.schedulers.opt.search_kernel.wide_records import WideSearch
 
 
@@ -38,12 +38,13 @@ def free_before(search: WideSearch, place: int) -> None:
 
 
 @compiled
-def arrival(operators: Array, inputs: Array, operator: int, device: int) -> float:
-    """When the inputs of an operator are on a device, in the current candidate."""
-    latest = 0.0
+def arrival(search: WideSearch, operator: int, device: int) -> float:
+    """When the inputs of an operator are on a device; while a candidate is timed, in that one."""
+    operators, iteration, latest = search.operators, search.states[0].iteration, 0.0
     for e in range(operators[operator].first_input, operators[operator + 1].first_input):
-        u = inputs[e].operator
-        latest = max(latest, operators[u].finish + (0.0 if operators[u].device == device else inputs[e].transfer))
+        u = search.inputs[e].operator
+        done = operators[u].new_finish if operators[u].changed == iteration else operators[u].finish
+        latest = max(latest, done if operators[u].device == device else done + search.inputs[e].transfer)
     return latest
 
 
@@ -61,7 +62,7 @@ def first_device(search: WideSearch, operator: int) -> int:
         offset = draw(state, devices.shape[0])
         for number in range(devices.shape[0]):
             d = (number + offset) % devices.shape[0]
-            start = max(devices[d].free, arrival(search.operators, search.inputs, operator, d))
+            start = max(devices[d].free, arrival(search, operator, d))
             if start < best:
                 best, device = start, d
         return int(device)
@@ -75,7 +76,7 @@ def with_others(search: WideSearch, operator: int, first: int, width: int) -> An
     held = np.uint64(1) << np.uint64(first)
     if width == 1:
         return held
-    start = max(devices[first].free, arrival(search.operators, search.inputs, operator, first))
+    start = max(devices[first].free, arrival(search, operator, first))
     random = draw(state, 4) == 0
     for _ in range(width - 1):
         other, other_cost = -1, np.inf

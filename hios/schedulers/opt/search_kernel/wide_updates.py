@@ -8,15 +8,16 @@ import numpy as np
 
 from hios.schedulers.opt.search_kernel.compiling import compiled, kept
 from hios.schedulers.opt.search_kernel.shared_moves import Array, last_free, reset
-from hios.schedulers.opt.search_kernel.wide_devices import free_before, holds
+from hios.schedulers.opt.search_kernel.wide_devices import arrival, free_before, holds
 from hios.schedulers.opt.search_kernel.wide_records import WideSearch
 
 
 @compiled
-def mark_after(operators: Array, outputs: Array, operator: int, iteration: int) -> None:
+def mark_after(search: WideSearch, operator: int) -> None:
     """The operators that take the value of one must be timed again."""
+    operators = search.operators
     for e in range(operators[operator].first_output, operators[operator + 1].first_output):
-        operators[outputs[e].operator].marked = iteration
+        operators[search.outputs[e].operator].marked = search.states[0].iteration
 
 
 @compiled
@@ -32,7 +33,7 @@ def prepare(search: WideSearch) -> None:
         v = search.touched[number].operator
         forced |= search.touched[number].held | operators[v].held
         operators[v].marked = state.iteration
-        mark_after(operators, search.outputs, v, state.iteration)
+        mark_after(search, v)
     for d in range(devices.shape[0]):
         devices[d].dirty = False
         devices[d].forced = holds(forced, d)
@@ -55,14 +56,8 @@ def waits(devices: Array, held: np.uint64, device: int, width: int) -> Any:
 def occupy(devices: Array, held: np.uint64, device: int, width: int, finish: float, dirty: bool, past: bool) -> None:
     """An operator ran on its devices: when they are free, and whether the next ones there must be timed.
 
-    Args:
-        devices: as said in wide_records.
-        held: devices of the operator.
-        device: the first of them.
-        width: how many they are.
-        finish: its finish.
-        dirty: whether that is another than before.
-        past: whether its place is behind the last that the move changed.
+    ``held`` are its ``width`` devices, ``device`` the first of them; ``dirty``: its finish changed;
+    ``past``: its place is behind the last that the move changed.
     """
     if width == 1:
         devices[device].free, devices[device].dirty = finish, dirty
@@ -74,17 +69,6 @@ def occupy(devices: Array, held: np.uint64, device: int, width: int, finish: flo
             devices[d].free, devices[d].dirty = finish, dirty
             if past:
                 devices[d].forced = False
-
-
-@compiled
-def arrived(operators: Array, inputs: Array, operator: int, device: int, iteration: int) -> float:
-    """When the inputs of an operator are on a device, in the changed candidate."""
-    latest = 0.0
-    for e in range(operators[operator].first_input, operators[operator + 1].first_input):
-        u = inputs[e].operator
-        done = operators[u].new_finish if operators[u].changed == iteration else operators[u].finish
-        latest = max(latest, done if operators[u].device == device else done + inputs[e].transfer)
-    return latest
 
 
 @kept
@@ -105,14 +89,14 @@ def timed(search: WideSearch, limit: float) -> float:
         if not (again or own.marked == iteration):
             occupy(devices, held, device, width, own.finish, False, False)
             continue
-        finish = max(free, arrived(operators, search.inputs, v, device, iteration)) + own.duration
+        finish = max(free, arrival(search, v, device)) + own.duration
         dirty, past = finish != own.finish, k > state.last
         occupy(devices, held, device, width, finish, dirty, past)
         if dirty:
             if finish + own.tail > limit or (past and finish + own.after > limit):
                 return np.inf
             own.new_finish, own.changed = finish, iteration
-            mark_after(operators, search.outputs, v, iteration)
+            mark_after(search, v)
     return float(last_free(devices))
 
 
