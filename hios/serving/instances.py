@@ -42,12 +42,13 @@ class Instances:
     """Instances of all models in the slots before their blocks."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        count = sum(pipeline.blocks)
-        # By block, one model after another, as `Rules` counts them.
-        self._waiting: list[deque[Task]] = [deque() for _ in range(count)]
-        self._held, self._running = [0] * count, [0] * count
+        #: Numbers of the blocks, one model after another, as `Rules` counts them.
+        members = [(model, block) for model, count in enumerate(pipeline.blocks) for block in range(count)]
+        self._number = {member: number for number, member in enumerate(members)}
+        self._waiting: list[deque[Task]] = [deque() for _ in members]
+        self._held, self._running = [0] * len(members), [0] * len(members)
         #: When the task arrived whose instance is the first to wait, and since when that has waited.
-        self._oldest, self._since = [0.0] * count, [0.0] * count
+        self._oldest, self._since = [0.0] * len(members), [0.0] * len(members)
         self._numbers = 0
         #: Tasks that have been launched and have not ended.
         self.in_flight = 0
@@ -58,7 +59,9 @@ class Instances:
     def change(self, pipeline: Pipeline) -> None:
         """Go on with other combined blocks of the same blocks and slots; instances keep their places."""
         self._pipeline, self._rules = pipeline, rules_of(pipeline, lambda _, values: list(values))
-        self._home = {member: number for number, members in enumerate(pipeline.combined) for member in members}
+        home = {member: number for number, members in enumerate(pipeline.combined) for member in members}
+        #: By block, the number of its combined block.
+        self._homes = [home[member] for member in self._number]
         #: Combined blocks that could run, with their sub-blocks that are present and their ranks; and those for which
         #: that may have changed since.
         self._due: dict[int, tuple[int, Rank]] = {}
@@ -84,24 +87,19 @@ class Instances:
 
     def _put(self, member: SubBlock, task: Task, now_s: float) -> None:
         task.since_s = now_s
-        self._waiting[self._number(member)].append(task)
+        self._waiting[self._number[member]].append(task)
         self._note(member)
-
-    def _number(self, member: SubBlock) -> int:
-        """Number of a block among all."""
-        model, block = member
-        return self._rules.first_block[model] + block
 
     def _note(self, member: SubBlock) -> None:
         """Slots of a block changed: it, or the one before it, may run now or not any more."""
-        number, (model, block) = self._number(member), member
+        number = self._number[member]
         waiting = self._waiting[number]
         self._held[number] = len(waiting)
         if waiting:
             self._oldest[number], self._since[number] = waiting[0].arrived_s, waiting[0].since_s
-        self._changed.add(self._home[member])
-        if block:
-            self._changed.add(self._home[model, block - 1])
+        self._changed.add(self._homes[number])
+        if member[1]:
+            self._changed.add(self._homes[number - 1])
 
     def due(self) -> list[tuple[int, int]]:
         """Combined blocks that could run now, each with its sub-blocks that are present, as bits."""
@@ -133,9 +131,9 @@ class Instances:
     def start(self, combined: int, present: int, now_s: float) -> LiveRun:
         """Take the instances of a run out of their slots."""
         members = self._of(combined, present)
-        tasks = tuple(self._waiting[self._number(member)].popleft() for member in members)
+        tasks = tuple(self._waiting[self._number[member]].popleft() for member in members)
         for member in members:
-            self._running[self._number(member)] += 1
+            self._running[self._number[member]] += 1
             self._note(member)
         self._numbers += 1
         self.block_runs += len(members)
@@ -149,8 +147,9 @@ class Instances:
         """
         ended: list[tuple[int, Task, str | None]] = []
         for place, ((model, block), task) in enumerate(zip(run.members, run.tasks, strict=True)):
-            self._running[self._number((model, block))] -= 1
-            self._changed.add(self._home[model, block])
+            number = self._number[model, block]
+            self._running[number] -= 1
+            self._changed.add(self._homes[number])
             why = run.failed.get(place)
             if why is not None or block + 1 == self._pipeline.blocks[model]:
                 ended.append((model, task, why))
@@ -162,8 +161,8 @@ class Instances:
     def drain(self) -> list[tuple[int, Task]]:
         """Take all instances out, as they will not run."""
         drained: list[tuple[int, Task]] = []
-        for model, block in self._home:
-            waiting = self._waiting[self._number((model, block))]
+        for model, block in self._number:
+            waiting = self._waiting[self._number[model, block]]
             drained += [(model, task) for task in waiting]
             waiting.clear()
             self._note((model, block))

@@ -183,7 +183,8 @@ def _chosen(
     times = tuple(tuple((1.0,) for _ in range(1 << len(members))) for members in combined)
     pipeline = Pipeline(1, (2, 3), combined, times, times, "all", max_wait_s=max_wait_s)
     simulation = _waiting(pipeline, waiting)
-    state, rounds = simulation.state, []
+    state = simulation.state
+    rounds: list[tuple[int, int]] = []
     state.clock[0] = now
     while True:
         state.numbers[0], before = 1, simulation.runs

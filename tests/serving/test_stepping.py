@@ -19,7 +19,7 @@ from tests.serving.scenarios import OPEN, random_case, random_partition, trace
 _Kind = Callable[..., Simulation]
 _PLAIN, _COMPILED = (functools.partial(Simulation, compiled=compiled) for compiled in (False, True))
 #: The reference, and the simulator as it is and compiled.
-_KINDS = [ReferenceSteps, _PLAIN, _COMPILED]
+_KINDS: list[_Kind] = [ReferenceSteps, _PLAIN, _COMPILED]
 
 
 def _regrouped(pipeline: Pipeline, draw: random.Random) -> Pipeline:

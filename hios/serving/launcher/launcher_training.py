@@ -257,13 +257,25 @@ class _Training:
         return best_static(self._judge, [self._alone, self._searched, online.first(), *self._promising()])
 
     def _promising(self) -> list[LauncherDecision]:
-        """Decisions that were carried out, those with the largest rewards of the launcher."""
-        if not self._seen:
-            return []
-        measures = np.array([row for _, row in self._seen])
-        scores = self._scores or Scores.of(measures)
-        order = np.argsort(-rewards(scores.normalized(measures, self._settings.clip))[:, 0], kind="stable")
-        return [self._seen[place][0] for place in order[:_TRIED]]
+        return promising(self._seen, self._settings, self._scores)
+
+
+def promising(
+    seen: Sequence[tuple[LauncherDecision, Sequence[float]]], settings: LauncherSettings, scores: Scores | None = None
+) -> list[LauncherDecision]:
+    """Decisions that were carried out, those with the largest rewards of the launcher.
+
+    Args:
+        seen: each with what it brought.
+        settings: of the training.
+        scores: that normalize measures; those of what was seen if None.
+    """
+    if not seen:
+        return []
+    measures = np.array([row for _, row in seen])
+    scores = scores or Scores.of(measures)
+    order = np.argsort(-rewards(scores.normalized(measures, settings.clip))[:, 0], kind="stable")
+    return [seen[place][0] for place in order[:_TRIED]]
 
 
 def best_static(judge: Judge, decisions: Sequence[LauncherDecision]) -> tuple[LauncherDecision, tuple[float, float]]:
@@ -294,6 +306,4 @@ def random_search(
         measures = environment.step(decision)[1]
         if measures is not None:
             seen.append((decision, measures))
-    rows = np.array([row for _, row in seen])
-    order = np.argsort(-rewards(Scores.of(rows).normalized(rows, settings.clip))[:, 0], kind="stable")
-    return best_static(judge, [first, *(seen[place][0] for place in order[:_TRIED])])
+    return best_static(judge, [first, *promising(seen, settings)])
