@@ -6,17 +6,15 @@ import random
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from hios.formats.settings import Settings
 from hios.graph import Graph
 from hios.platforms.competitor import Competitor
 from hios.platforms.probe_schedule import ProbeSchedule
 from hios.platforms.reference import Reference
 from hios.progress import bar
 from hios.runtime.competitors import ScheduleEntry
-
-if TYPE_CHECKING:
-    from hios.formats.settings import Settings
 
 
 class TurnOutcome(NamedTuple):
