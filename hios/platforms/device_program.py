@@ -160,8 +160,12 @@ class ArenaPlan:
     def copies(self, plan: StagedPlan, count: int) -> list[DeviceProgram]:
         """Programs in which each of ``count`` devices runs the whole single-device plan by itself."""
         (alone,) = self.program(plan)
+        assert isinstance(alone, StepProgram)  # noqa: S101 - a staged plan has no other programs
         everyone = tuple(range(count))
-        return [replace(alone, device=device, devices=everyone) for device in everyone]
+        return [
+            StepProgram(device, everyone, tuple(replace(step, devices=(device,)) for step in alone.steps))
+            for device in everyone
+        ]
 
     def _handovers(self, home: dict[str, int]) -> dict[External, Handover]:
         """The values that cross devices; grows the arena to hold them."""

@@ -100,7 +100,7 @@ class StepRunner:
 
     def run(self, epoch: int) -> list[Row]:
         """Run all steps; returns the rows of the operators whose values this device keeps."""
-        arena, values = self._values.arena, self._values
+        arena, values, team = self._values.arena, self._values, self._team
         rows: list[Row] = []
         try:
             for step in self._steps:
@@ -109,8 +109,8 @@ class StepRunner:
                     continue
                 for flag, what in step.waits:
                     arena.wait(flag, epoch, self._timeout_s, what)
-                if self._team is not None:
-                    self._team.take(step.cores)
+                if team is not None:
+                    team.take(step.cores)
                 if step.merge is not None:
                     self._run_merge(step.merge, step, rows)
                 elif len(step.groups) == 1:
@@ -126,8 +126,8 @@ class StepRunner:
                 for slot in step.dead:
                     values.tensors[slot] = None
         finally:
-            if self._team is not None:
-                self._team.release()
+            if team is not None:
+                team.release()
         return rows
 
     def _lend(self, loan: _Loan, epoch: int) -> None:
