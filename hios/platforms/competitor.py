@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hios.graph import Graph
-from hios.platforms.device_program import DeviceProgram
+from hios.platforms.device_program import DeviceProgram, is_wide
 from hios.schedule import Placement, Plan, StreamPlan
 from hios.statistics import spread
 
@@ -48,7 +48,7 @@ class Competitor:
     @property
     def is_wide(self) -> bool:
         """Whether some operators of its plan use several devices at once, or are merged on streams."""
-        return isinstance(self.plan, StreamPlan) and bool(self.plan.wide or self.plan.merges)
+        return is_wide(self.plan)
 
     def wide(self, graph: Graph) -> dict[str, tuple[int, ...]]:
         """The devices of each operator that uses several at once, by id."""

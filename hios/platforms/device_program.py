@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
 from hios.errors import ScheduleError
-from hios.graph import Graph
+from hios.graph import Graph, Operator
 from hios.kernels.compiled_operator import External, externals
 from hios.kernels.tensors import nbytes, value_type
 from hios.problem import positions
@@ -39,24 +40,38 @@ class Handover:
 
 
 @dataclass(frozen=True, slots=True)
-class StageProgram:
-    """One stage of a device: wait for values, run the groups or one merged operator, pass values on."""
+class ProgramStep:
+    """What a device does next: wait for values, run operators, and pass values on.
 
-    number: int
-    arrivals: tuple[Handover, ...]
+    The ``groups`` run concurrently on streams, each in order; if ``merged``, all of them run as one operator instead.
+    ``stage`` is their number in a staged schedule, None in others.
+
+    An operator may take several ``devices``: the first waits until the others are ``free``, runs it on the cores of
+    all, and sets the flag ``done``. Each of the others sets its flag of ``free`` and waits for ``done``; consecutive
+    operators of the same first device are one step there, which ends with the last of them.
+    """
+
     groups: tuple[tuple[str, ...], ...]
-    departures: tuple[Handover, ...]
-    results: tuple[tuple[External, Buffer], ...]
+    devices: tuple[int, ...]
+    stage: int | None = None
+    arrivals: tuple[Handover, ...] = ()
+    departures: tuple[Handover, ...] = ()
+    results: tuple[tuple[External, Buffer], ...] = ()
     merged: bool = False
+    free: tuple[int, ...] = ()
+    done: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class StagedProgram:
-    """All stages of one device in order; ``devices`` are the numbers of all participating devices."""
+class StepProgram:
+    """The steps of one device in order: its stages, or operators of which some take several devices or are merged.
+
+    ``devices`` are the numbers of all that take part.
+    """
 
     device: int
     devices: tuple[int, ...]
-    stages: tuple[StageProgram, ...]
+    steps: tuple[ProgramStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,41 +102,12 @@ class StreamProgram:
     streams: tuple[tuple[StreamStep, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WideStep:
-    """An operator of a plan with wide or merged operators, as one of its devices sees it.
-
-    The first of ``devices`` waits for values and for the others to be free, runs the operator on the cores of all, and
-    passes values on. Each of the others sets its flag of ``free`` and waits for ``done``; consecutive operators of the
-    same first device are one step there, which ends with the last of them.
-
-    ``merged`` are all operators that run merged into this one, in order; empty for an operator by itself.
-    """
-
-    operator: str
-    devices: tuple[int, ...]
-    arrivals: tuple[Handover, ...] = ()
-    departures: tuple[Handover, ...] = ()
-    results: tuple[tuple[External, Buffer], ...] = ()
-    #: Flags of the other devices, and the one that the first device sets at the end; none for a single device.
-    free: tuple[int, ...] = ()
-    done: int = 0
-    merged: tuple[str, ...] = ()
+DeviceProgram = StepProgram | StreamProgram
 
 
-@dataclass(frozen=True, slots=True)
-class WideProgram:
-    """All operators of one device in order, in a plan with wide or merged operators.
-
-    ``devices`` are the numbers of all that take part.
-    """
-
-    device: int
-    devices: tuple[int, ...]
-    steps: tuple[WideStep, ...]
-
-
-DeviceProgram = StagedProgram | StreamProgram | WideProgram
+def is_wide(plan: Plan) -> bool:
+    """Whether some operators use several devices at once, or are merged on streams."""
+    return isinstance(plan, StreamPlan) and bool(plan.wide or plan.merges)
 
 
 @dataclass
@@ -161,22 +147,25 @@ class ArenaPlan:
         home = _home(self.graph, plan)
         handovers = self._handovers(home)
         taking_part = tuple(device for device, row in enumerate(plan.devices) if row)
-        if isinstance(plan, StreamPlan) and (plan.wide or plan.merges):
-            return self._wide(plan, taking_part, home, handovers)
-        if isinstance(plan, StreamPlan):
+        if isinstance(plan, StagedPlan):
             return [
-                StreamProgram(device, taking_part, *self._streams(plan, device, home, handovers))
-                for device in taking_part
+                StepProgram(device, taking_part, self._stages(plan, device, home, handovers)) for device in taking_part
             ]
+        if is_wide(plan):
+            return self._wide(plan, taking_part, home, handovers)
         return [
-            StagedProgram(device, taking_part, self._stages(plan, device, home, handovers)) for device in taking_part
+            StreamProgram(device, taking_part, *self._streams(plan, device, home, handovers)) for device in taking_part
         ]
 
     def copies(self, plan: StagedPlan, count: int) -> list[DeviceProgram]:
         """Programs in which each of ``count`` devices runs the whole single-device plan by itself."""
         (alone,) = self.program(plan)
+        assert isinstance(alone, StepProgram)  # noqa: S101 - a staged plan has no other programs
         everyone = tuple(range(count))
-        return [replace(alone, device=device, devices=everyone) for device in everyone]
+        return [
+            StepProgram(device, everyone, tuple(replace(step, devices=(device,)) for step in alone.steps))
+            for device in everyone
+        ]
 
     def _handovers(self, home: dict[str, int]) -> dict[External, Handover]:
         """The values that cross devices; grows the arena to hold them."""
@@ -207,33 +196,49 @@ class ArenaPlan:
             if (value := reference.external) is not None and value[1] in operators
         )
 
+    def _exchanged(
+        self,
+        operators: Sequence[Operator],
+        device: int,
+        home: dict[str, int],
+        handovers: dict[External, Handover],
+        arrived: set[External],
+    ) -> tuple[tuple[Handover, ...], tuple[Handover, ...], tuple[tuple[External, Buffer], ...]]:
+        """What operators of a device wait for, what they pass on, and what the network outputs of it.
+
+        Args:
+            operators: that run.
+            device: where.
+            home: device of every operator's values.
+            handovers: values that cross devices.
+            arrived: what earlier operators of the device waited for; extended.
+        """
+        needed = dict.fromkeys(
+            value
+            for operator in operators
+            for value in externals(operator)
+            if value[0] == "operator" and home[value[1]] != device and value not in arrived
+        )
+        arrived.update(needed)
+        names = {operator.id for operator in operators}
+        return (
+            tuple(handovers[value] for value in needed),
+            tuple(handover for value, handover in handovers.items() if value[1] in names),
+            self._results(names),
+        )
+
     def _stages(
         self, plan: StagedPlan, device: int, home: dict[str, int], handovers: dict[External, Handover]
-    ) -> tuple[StageProgram, ...]:
+    ) -> tuple[ProgramStep, ...]:
         arrived: set[External] = set()
-        stages = []
+        steps = []
         for number, stage in enumerate(plan.devices[device]):
-            groups = tuple(tuple(self.graph.operators[operator].id for operator in group) for group in stage)
-            members = [self.graph.operators[operator] for group in stage for operator in group]
-            needed = dict.fromkeys(
-                value
-                for operator in members
-                for value in externals(operator)
-                if value[0] == "operator" and home[value[1]] != device and value not in arrived
-            )
-            arrived.update(needed)
-            names = {operator.id for operator in members}
-            stages.append(
-                StageProgram(
-                    number,
-                    tuple(handovers[value] for value in needed),
-                    groups,
-                    tuple(handover for value, handover in handovers.items() if value[1] in names),
-                    self._results(names),
-                    plan.is_merged(stage),
-                )
-            )
-        return tuple(stages)
+            groups = [[self.graph.operators[operator] for operator in group] for group in stage]
+            members = [operator for group in groups for operator in group]
+            exchanged = self._exchanged(members, device, home, handovers, arrived)
+            names = tuple(tuple(operator.id for operator in group) for group in groups)
+            steps.append(ProgramStep(names, (device,), number, *exchanged, plan.is_merged(stage)))
+        return tuple(steps)
 
     def _streams(
         self, plan: StreamPlan, device: int, home: dict[str, int], handovers: dict[External, Handover]
@@ -277,18 +282,18 @@ class ArenaPlan:
         done = {operator: next(flags) for operator in plan.wide}
         lent = {device: _lent(plan, device) for device in taking_part}
         free: dict[int, list[int]] = {operator: [] for operator in plan.wide}
-        steps: dict[int, dict[int, WideStep]] = {device: {} for device in taking_part}
+        steps: dict[int, dict[int, ProgramStep]] = {device: {} for device in taking_part}
         for device, spans in lent.items():
             for span in spans:
                 flag, first = next(flags), self.graph.operators[span[0]].id
-                steps[device][span[0]] = WideStep(first, plan.wide[span[0]], free=(flag,), done=done[span[-1]])
+                steps[device][span[0]] = ProgramStep(((first,),), plan.wide[span[0]], free=(flag,), done=done[span[-1]])
                 for operator in span:
                     free[operator].append(flag)
         self.flags = max(self.flags, next(flags))
         for device in taking_part:
             steps[device] |= self._own_steps(plan, device, home, handovers, free, done, members)
         return [
-            WideProgram(device, taking_part, tuple(own[place] for place in plan.devices[device][0] if place in own))
+            StepProgram(device, taking_part, tuple(own[place] for place in plan.devices[device][0] if place in own))
             for device, own in steps.items()
         ]
 
@@ -301,32 +306,23 @@ class ArenaPlan:
         free: dict[int, list[int]],
         done: dict[int, int],
         members: dict[int, tuple[int, ...]],
-    ) -> dict[int, WideStep]:
+    ) -> dict[int, ProgramStep]:
         """The operators whose values a device keeps, by their position in the graph; merges by that of their first."""
-        waited: set[External] = set()
+        arrived: set[External] = set()
         steps = {}
         for place in plan.devices[device][0]:
             operators = [self.graph.operators[member] for member in members.get(place, (place,))]
-            names, devices = [operator.id for operator in operators], plan.wide.get(place, (device,))
-            if devices[0] != device:
-                continue
-            needed = dict.fromkeys(
-                value
-                for operator in operators
-                for value in externals(operator)
-                if value[0] == "operator" and home[value[1]] != device and value not in waited
-            )
-            waited.update(needed)
-            steps[place] = WideStep(
-                names[0],
-                devices,
-                tuple(handovers[value] for value in needed),
-                tuple(handover for value, handover in handovers.items() if value[1] in names),
-                self._results(set(names)),
-                tuple(free.get(place, ())),
-                done.get(place, 0),
-                tuple(names) if place in members else (),
-            )
+            devices = plan.wide.get(place, (device,))
+            if devices[0] == device:
+                steps[place] = ProgramStep(
+                    tuple((operator.id,) for operator in operators),
+                    devices,
+                    None,
+                    *self._exchanged(operators, device, home, handovers, arrived),
+                    place in members,
+                    tuple(free.get(place, ())),
+                    done.get(place, 0),
+                )
         return steps
 
 

@@ -21,7 +21,7 @@ from hios.machine import usable_cores
 from hios.operator_merge import convolutions, merge_candidates
 from hios.platforms.cpu.cpu_platform import device_cores
 from hios.platforms.cpu.engine import Engine, Task
-from hios.platforms.device_program import ArenaPlan, WideProgram
+from hios.platforms.device_program import ArenaPlan, StepProgram
 from hios.schedule import StreamPlan
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
@@ -144,7 +144,7 @@ def test_flags_differ(graph: Graph) -> None:
     """Every wait of a program has a flag of its own, and the first device waits for each of the others."""
     plan = random_wide(graph, 4, seed=5)
     arena = ArenaPlan(graph, 4)
-    programs = [program for program in arena.program(plan) if isinstance(program, WideProgram)]
+    programs = [program for program in arena.program(plan) if isinstance(program, StepProgram)]
     assert len(programs) == 4
     raised: list[int] = []
     for program in programs:
@@ -163,8 +163,8 @@ def test_a_device_steps_aside_once_for_operators_in_a_row(graph: Graph) -> None:
     middle = len(order) // 2
     wide = dict.fromkeys(order[:middle], (0, 1)) | dict.fromkeys(order[middle:], (1, 0))
     first, second = ArenaPlan(graph, 2).program(StreamPlan(((order,), (order,)), order, wide))
-    assert isinstance(first, WideProgram)
-    assert isinstance(second, WideProgram)
+    assert isinstance(first, StepProgram)
+    assert isinstance(second, StepProgram)
     assert len(first.steps) == middle + 1
     assert len(second.steps) == 1 + len(order) - middle
     assert second.steps[0].done == first.steps[middle - 1].done

@@ -9,8 +9,7 @@ cpu_distributing  a core as the device of one rank
 cpu_reporting     the cores in words, for the report
 cpu_worker        functions inside a worker that run the program of its device
 values            the tensors of a program, and operators that read and write them
-staged_runner     runs stages one after another, and the groups of a stage concurrently
-wide_runner       runs operators one after another, some on several devices at once
+staged_runner     runs steps in order: stages with concurrent groups, or operators, some on several devices at once
 thread_team       threads of a worker on the cores of several devices
 stream_runner     runs streams concurrently; an operator waits for the values it reads
 progress_marker   which operator a device is running, for error messages

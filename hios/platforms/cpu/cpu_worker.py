@@ -15,9 +15,8 @@ from hios.kernels import CompiledOperator, compile_operator
 from hios.kernels.merged import compile_merged
 from hios.operator_merge import convolutions
 from hios.platforms.buffers import arena_tensor
-from hios.platforms.cpu.staged_runner import StagedRunner
+from hios.platforms.cpu.staged_runner import StepRunner
 from hios.platforms.cpu.stream_runner import StreamRunner
-from hios.platforms.cpu.wide_runner import WideRunner
 from hios.platforms.device_program import (
     FIRST_READY,
     START,
@@ -25,8 +24,7 @@ from hios.platforms.device_program import (
     Buffer,
     DeviceProgram,
     Row,
-    StagedProgram,
-    WideProgram,
+    StreamProgram,
 )
 from hios.platforms.weights import load_weights
 from hios.workers.arena import Arena
@@ -92,13 +90,8 @@ def prepare(
         program: what the device does.
         cores: of every device by number, for operators that take several.
     """
-    runner: StagedRunner | StreamRunner | WideRunner
-    if isinstance(program, StagedProgram):
-        runner = StagedRunner(worker, program)
-    elif isinstance(program, WideProgram):
-        runner = WideRunner(worker, program, cores)
-    else:
-        runner = StreamRunner(worker, program)
+    runner: StepRunner | StreamRunner
+    runner = StreamRunner(worker, program) if isinstance(program, StreamProgram) else StepRunner(worker, program, cores)
     worker.state["programs"][name] = program.device, program.devices, runner
 
 

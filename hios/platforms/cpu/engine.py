@@ -26,7 +26,7 @@ from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.platforms.buffers import arena_tensor, copy_alone
 from hios.platforms.cpu import cpu_worker, progress_marker, thread_team
-from hios.platforms.device_program import ArenaPlan, DeviceProgram, WideProgram
+from hios.platforms.device_program import ArenaPlan, DeviceProgram, is_wide
 from hios.schedule import Plan
 from hios.workers.arena import Arena, memory_file
 from hios.workers.pool import WorkerPool
@@ -82,7 +82,7 @@ class Engine:
         self._outputs = [arena_tensor(arena, buffer) for buffer in plan.outputs]
         keeper = _Keeper()
         self._end = weakref.finalize(self, keeper.end, self._process)
-        wide = any(isinstance(part, WideProgram) for parts in programs.values() for part in parts.values())
+        wide = any(is_wide(task.plan) for task in tasks.values())
         environment = dict.fromkeys(range(len(cores)), thread_team.environment()) if wide else {}
         try:
             self._pool = keeper.start(cores, arena, timeout_s, environment)

@@ -35,7 +35,7 @@ class _Operator:
     def __init__(self, program: StreamStep, stream: int, values: Values) -> None:
         self.rank = program.rank
         self.stream = stream
-        self.step = values.step(program.operator, None, stream)
+        self.call = values.call(program.operator, None, stream)
         self.needs = frozenset(program.needs)
         self.departures = tuple(values.departure(handover) for handover in program.departures)
         self.results = tuple(values.result(*result) for result in program.results)
@@ -86,14 +86,14 @@ class StreamRunner:
                 waiting[value].append(operator)
         made: dict[External, int] = {}
         for operator in operators:
-            outputs = worker.state["outputs"][operator.step.operator]
+            outputs = worker.state["outputs"][operator.call.operator]
             pairs = [(dependent, value) for value in outputs for dependent in waiting[value]]
             operator.dependents = tuple(sorted(pairs, key=lambda pair: pair[0].rank))
-            made |= dict(zip(outputs, operator.step.outputs, strict=True))
+            made |= dict(zip(outputs, operator.call.outputs, strict=True))
         self._arrivals: list[_Arrival] = [(handover, waiting[handover.value]) for handover in program.arrivals]
         local = frozenset(made.values())
         for operator in operators:
-            operator.uses = tuple(local.intersection((*operator.step.arguments, *operator.step.outputs)))
+            operator.uses = tuple(local.intersection((*operator.call.arguments, *operator.call.outputs)))
         #: How many operators use each slot, and how many of them are still to run.
         self._users = Counter(slot for operator in operators for slot in operator.uses)
         self._users_left = dict(self._users)
@@ -134,12 +134,12 @@ class StreamRunner:
                 operator.gate.acquire()
             start = clock()
             try:
-                values.run(operator.step)
-                rows.append((operator.step.operator, operator.stream, None, start, clock()))
+                values.run(operator.call)
+                rows.append((operator.call.operator, operator.stream, None, start, clock()))
                 values.hand_over(operator.departures, operator.results, epoch)
             except Exception as error:
                 raise PlatformError(
-                    f"operator {operator.step.operator}, stream {operator.stream}: {reason(error)}"
+                    f"operator {operator.call.operator}, stream {operator.stream}: {reason(error)}"
                 ) from error
             self._finish(operator)
             if not self._busy:
@@ -212,7 +212,7 @@ class StreamRunner:
         current = sorted((operator for operator in self._current if operator is not None), key=_rank)
         for operator in current:
             if not operator.missing:
-                name, stream = operator.step.operator, operator.stream
+                name, stream = operator.call.operator, operator.stream
                 return f"operator {name}, stream {stream}, did not finish within {self._timeout_s:g} s"
         for (_, producer, _), dependents in ((handover.value, waiting) for handover, waiting in self._pending):
             for operator in current:

@@ -19,7 +19,7 @@ from hios.workers.worker import Worker
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class OperatorCall:
     """An operator bound to slots: its function, the slots of its arguments and outputs, and its marker."""
 
     operator: str
@@ -44,7 +44,7 @@ class Values:
 
     def __init__(self, worker: Worker) -> None:
         self.arena = worker.arena
-        #: Tells the controller which step has begun.
+        #: Tells the controller which operator has begun.
         self.mark = worker.mark
         self.tensors: list[Any] = []
         self._slots: dict[External, int] = {}
@@ -61,10 +61,10 @@ class Values:
             self.tensors.append(tensor)
         return self._slots[value]
 
-    def step(self, operator: str, stage: int | None, stream: int) -> Step:
+    def call(self, operator: str, stage: int | None, stream: int) -> OperatorCall:
         """An operator bound to slots, at its position in the schedule."""
         compiled = self._operators[operator]
-        return Step(
+        return OperatorCall(
             operator,
             compiled.run,
             tuple(self.slot(value) for value in compiled.externals),
@@ -85,23 +85,23 @@ class Values:
         """A value that is an output of the network."""
         return self.slot(value), arena_tensor(self.arena, buffer)
 
-    def run(self, step: Step) -> None:
+    def run(self, call: OperatorCall) -> None:
         """Run an operator on the values in its slots."""
-        self.mark(step.marker)
+        self.mark(call.marker)
         tensors = self.tensors
-        result = step.function(*[tensors[argument] for argument in step.arguments])
-        if len(step.outputs) == 1:
-            tensors[step.outputs[0]] = result
+        result = call.function(*[tensors[argument] for argument in call.arguments])
+        if len(call.outputs) == 1:
+            tensors[call.outputs[0]] = result
         else:
-            for output, part in zip(step.outputs, parts(result, len(step.outputs)), strict=True):
+            for output, part in zip(call.outputs, parts(result, len(call.outputs)), strict=True):
                 tensors[output] = part
 
-    def run_merged(self, function: Callable[[Any], tuple[Tensor, ...]], steps: Sequence[Step]) -> None:
+    def run_merged(self, function: Callable[[Any], tuple[Tensor, ...]], calls: Sequence[OperatorCall]) -> None:
         """Run operators that read the same value as one function, which gives the output of each."""
-        self.mark(steps[0].marker)
-        results = function(self.tensors[steps[0].arguments[0]])
-        for step, part in zip(steps, results, strict=True):
-            self.tensors[step.outputs[0]] = part
+        self.mark(calls[0].marker)
+        results = function(self.tensors[calls[0].arguments[0]])
+        for call, part in zip(calls, results, strict=True):
+            self.tensors[call.outputs[0]] = part
 
     def hand_over(self, departures: tuple[Departure, ...], results: tuple[Result, ...], epoch: int) -> None:
         """Copy values to the buffers that other devices and the controller read."""

@@ -22,7 +22,7 @@ class ProgressState:
 
     def __init__(self) -> None:
         self.doing = "starting"
-        self.stages: Mapping[str, int] = {}
+        self.stages: Mapping[str, int | None] = {}
         self.waiting: tuple[str, int] | None = None
         self._running: dict[str, None] = {}
         self._last = ""
@@ -52,7 +52,7 @@ class ProgressState:
         yield  # not reset after an error, as it shows where the rank failed
         self.waiting = None
 
-    def enter(self, doing: str, stages: Mapping[str, int] | None = None) -> None:
+    def enter(self, doing: str, stages: Mapping[str, int | None] | None = None) -> None:
         """Record that something else begins."""
         self.doing, self.stages, self._last = doing, stages or {}, ""
 

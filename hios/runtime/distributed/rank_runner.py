@@ -17,7 +17,7 @@ from hios.graph import Graph
 from hios.kernels.tensors import nbytes, torch_dtype
 from hios.platforms.competitor import Competitor
 from hios.platforms.cpu import cpu_worker
-from hios.platforms.device_program import ArenaPlan, Buffer, Row, StagedProgram
+from hios.platforms.device_program import ArenaPlan, Buffer, Row, StepProgram
 from hios.platforms.protocol import RankDevice
 from hios.runtime.distributed.clock_sync import Peers
 from hios.runtime.distributed.progress_state import ProgressState
@@ -63,7 +63,7 @@ class Turns:
         self.memory = RankMemory(plan.flags, plan.size, self.hardware.place)
         self._worker = self.hardware.worker(self.transport.rank, self.memory)
         self._exchanges: dict[str, ValueExchange] = {}
-        self._stages: dict[str, dict[str, int]] = {}
+        self._stages: dict[str, dict[str, int | None]] = {}
         self._makes: dict[str, list[int]] = {}
         self._expected: list[Tensor] = []
         self._epoch = 0
@@ -77,7 +77,7 @@ class Turns:
         for name, operator in operators.items():
             operators[name] = state.watched(operator, self.transport.progress)
         for name, competitor in self.competitors.items():
-            programs = [program for program in competitor.programs if isinstance(program, StagedProgram)]
+            programs = [program for program in competitor.programs if isinstance(program, StepProgram)]
             self.memory.exchange = ValueExchange(
                 programs, self.transport.rank, self.memory, self.channel, self._tags, state
             )
@@ -90,12 +90,12 @@ class Turns:
         for buffer, value in zip(buffers, example_inputs(self.graph.inputs, self.settings.seed), strict=True):
             self.tensor(buffer).copy_(value)
 
-    def _bind(self, name: str, program: StagedProgram) -> None:
+    def _bind(self, name: str, program: StepProgram) -> None:
         self._stages[name] = {
-            operator: stage.number for stage in program.stages for group in stage.groups for operator in group
+            operator: step.stage for step in program.steps for group in step.groups for operator in group
         }
         values = [reference.external for reference in self.graph.outputs]
-        own = {value for stage in program.stages for value, _ in stage.results}
+        own = {value for step in program.steps for value, _ in step.results}
         self._makes[name] = [number for number, value in enumerate(values) if value in own]
 
     def tensor(self, buffer: Buffer) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hios.errors import PlatformError
 from hios.kernels.tensors import nbytes
-from hios.platforms.device_program import FIRST_READY, Handover, StagedProgram
+from hios.platforms.device_program import FIRST_READY, Handover, StepProgram
 from hios.runtime.distributed.progress_state import ProgressState
 from hios.runtime.distributed.transports import Channel, Request
 from hios.workers.arena import Arena
@@ -90,7 +90,7 @@ class ValueExchange:
 
     def __init__(
         self,
-        programs: Sequence[StagedProgram],
+        programs: Sequence[StepProgram],
         rank: int,
         memory: RankMemory,
         channel: Channel,
@@ -102,10 +102,10 @@ class ValueExchange:
         self._sources: dict[int, int] = {}
         self._memory: dict[int, Tensor] = {}
         for program in programs:
-            for stage in program.stages:
-                for handover in stage.departures:
+            for step in program.steps:
+                for handover in step.departures:
                     self._bind(handover, memory, program.device)
-                for handover in stage.arrivals:
+                for handover in step.arrivals:
                     self._destinations[handover.flag].append(program.device)
         self._arrivals = [flag for flag in self._sources if rank in self._destinations[flag]]
         self._epoch = 0
