@@ -103,7 +103,9 @@ def verify(folder: str | Path) -> list[CheckedFile]:
         problems = table_problems(path, [inputs for inputs in neighbors if inputs is not None])
         checked.append(_checked(path, "table", problems, root))
     for pattern, kind, found in _OTHERS:
-        checked += (_checked(path, kind, found(path), root) for path in sorted(root.glob(pattern)))
+        # A folder of the same name beside the networks may be a network.
+        paths = (path for path in sorted(root.glob(pattern)) if path.is_file() or path.parent != root)
+        checked += (_checked(path, kind, found(path), root) for path in paths)
     for rule in (*STUDY_FILES, *SERVING_FILES):
         checked += (_checked(path, kind, problems, root) for path, kind, problems in rule.checked(root))
     if not checked:
