@@ -93,6 +93,13 @@ def plain(record: Record) -> Json:
     return contents
 
 
+def contents(record: Record) -> Json:
+    """The fields of an object by name, without the version of its format."""
+    fields = msgspec.structs.asdict(record)
+    del fields["format_version"]
+    return fields
+
+
 def kind_of(cls: type[Record]) -> str:
     """The artifact kind of a class."""
     return next(kind for kind, (_, name) in _CLASSES.items() if name == cls.__name__)

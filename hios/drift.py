@@ -16,7 +16,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hios.formats.probe_record import Estimate, ProfiledSpeed, Sample, Speed
+from hios.formats.probe_record import Estimate, ProbeTiming, ProfiledSpeed, Speed
 from hios.statistics import interval
 
 #: Change of the machine's speed within a session, as a share, from which users are warned.
@@ -71,7 +71,7 @@ def ratio(now: Estimate, then: Estimate) -> Estimate:
     return Estimate(value, value * math.exp(-below), value * math.exp(above))
 
 
-def speed(samples: Sequence[Sample], devices: int | None = None) -> Speed | None:
+def speed(samples: Sequence[ProbeTiming], devices: int | None = None) -> Speed | None:
     """Median speed over a session: the mean over its devices, with equal weights.
 
     Args:
@@ -116,7 +116,7 @@ def between(now: Speed, then: Speed, copy_share: float) -> Estimate:
     return weighted([(1 - copy_share, compute), (copy_share, copies)])
 
 
-def since(then: ProfiledSpeed | None, version: str, samples: Sequence[Sample], devices: int) -> Estimate | None:
+def since(then: ProfiledSpeed | None, version: str, samples: Sequence[ProbeTiming], devices: int) -> Estimate | None:
     """Drift of the devices of a schedule since its costs were measured; None if unknown.
 
     Args:
@@ -136,7 +136,7 @@ def error_beyond(drift: Estimate, predicted_ms: float, measured_ms: float) -> fl
     return (predicted_ms * drift.value - measured_ms) / measured_ms
 
 
-def within(samples: Sequence[Sample]) -> Change | None:
+def within(samples: Sequence[ProbeTiming]) -> Change | None:
     """The largest change of any device within a session; None if there are too few samples."""
     changes: list[Change] = []
     for device in sorted({sample.device for sample in samples}):

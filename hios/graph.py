@@ -109,30 +109,11 @@ class Graph:
     @classmethod
     def of(cls, file: GraphFile, source: str = "graph") -> Graph:
         """The graph in a parsed file."""
-        return cls(
-            file.name,
-            file.operators,
-            file.edges,
-            file.inputs,
-            file.outputs,
-            file.weights,
-            file.blocks,
-            file.units,
-            source,
-        )
+        return cls(**artifacts.contents(file), source=source)
 
     def to_file(self) -> GraphFile:
         """The contents of graph.json as an object."""
-        return GraphFile(
-            self.name,
-            self.operators,
-            self.edges,
-            self.inputs,
-            self.outputs,
-            self.weights,
-            self.blocks,
-            self.units,
-        )
+        return GraphFile(**{name: value for name, value in vars(self).items() if name in GraphFile.__struct_fields__})
 
     def to_json(self) -> artifacts.Json:
         """The contents of graph.json."""

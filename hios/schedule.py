@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from hios import artifacts
 from hios.errors import ScheduleError, shown
 from hios.formats.probe_record import ProfiledSpeed
@@ -157,31 +155,12 @@ class Schedule:
     @classmethod
     def of(cls, file: ScheduleFile, source: str = "schedule") -> Schedule:
         """The schedule that a file holds."""
-        contents = msgspec.structs.asdict(file)
-        del contents["format_version"]
-        return cls(**contents, source=source)
+        return cls(**artifacts.contents(file), source=source)
 
     def to_file(self) -> ScheduleFile:
         """The contents of schedule.json as an object."""
-        return ScheduleFile(
-            algorithm=self.algorithm,
-            parameters=dict(self.parameters),
-            devices=self.devices,
-            latency_ms=self.latency_ms,
-            lower_bound_ms=self.lower_bound_ms,
-            scheduling_time_s=self.scheduling_time_s,
-            placements=self.placements,
-            graph=self.graph,
-            merges=self.merges,
-            notes=dict(self.notes),
-            graph_fingerprint=self.graph_fingerprint,
-            staged_lower_bound_ms=self.staged_lower_bound_ms,
-            cuts=self.cuts,
-            probe=self.probe,
-            cores_per_device=self.cores_per_device,
-            hardware=self.hardware,
-            allocation_time_s=self.allocation_time_s,
-        )
+        own = {name: value for name, value in vars(self).items() if name in ScheduleFile.__struct_fields__}
+        return ScheduleFile(**{**own, "parameters": dict(self.parameters), "notes": dict(self.notes)})
 
     def to_json(self) -> artifacts.Json:
         """The contents of schedule.json."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from hios import drift
-from hios.formats.probe_record import Estimate, Sample, Speed
+from hios.formats.probe_record import Estimate, ProbeTiming, Speed
 
 #: Noise of the probe, as a standard deviation relative to its time; copies take two thirds of the convolutions' time.
 _NOISE, _COPIES = 0.02, 2 / 3
@@ -17,11 +17,11 @@ _NOISE, _COPIES = 0.02, 2 / 3
 
 def _session(
     count: int, seed: int, compute: Callable[[float], float], copies: Callable[[float], float], devices: int = 1
-) -> list[Sample]:
+) -> list[ProbeTiming]:
     """Samples of a session whose speed is a function of the share of it that is over."""
     draw = random.Random(seed)
     return [
-        Sample(
+        ProbeTiming(
             10.0 * number,
             device,
             compute(number / count) * draw.lognormvariate(0, _NOISE),
@@ -36,7 +36,7 @@ def _steady(_: float) -> float:
     return 3.0
 
 
-def _speed(samples: list[Sample], devices: int | None = None) -> Speed:
+def _speed(samples: list[ProbeTiming], devices: int | None = None) -> Speed:
     speed = drift.speed(samples, devices)
     assert speed is not None
     return speed
@@ -78,7 +78,7 @@ def test_interval_of_drift_holds_the_truth(samples: tuple[int, int]) -> None:
 
 def test_only_the_devices_that_ran_count() -> None:
     """The speed of one device is its own; that of several is their mean, each alike however often it was timed."""
-    samples = [*[Sample(0.0, 0, 2.0, 1.0)] * 7, *[Sample(0.0, 1, 4.0, 3.0)] * 21]
+    samples = [*[ProbeTiming(0.0, 0, 2.0, 1.0)] * 7, *[ProbeTiming(0.0, 1, 4.0, 3.0)] * 21]
     assert _speed(samples, 1) == Speed(Estimate(2, 2, 2), Estimate(1, 1, 1))
     assert _speed(samples) == Speed(Estimate(3, 3, 3), Estimate(2, 2, 2))
     assert drift.speed([], 1) is None
@@ -115,7 +115,7 @@ def test_drift_within_a_session_is_found(count: int, slowed: bool) -> None:
     """A device that becomes 20 % slower, or faster, half-way is named with about that share."""
     before, after = (3.0, 3.6) if slowed else (3.6, 3.0)
     samples = _session(count, 5, lambda share: before if share < 0.5 else after, _steady)
-    steady = [Sample(sample.at_s, 1, 3.0, 2.0) for sample in samples]
+    steady = [ProbeTiming(sample.at_s, 1, 3.0, 2.0) for sample in samples]
     estimate = drift.within([*steady, *samples])
     assert estimate is not None
     assert (estimate.device, estimate.part, estimate.slowed) == (0, "convolutions", slowed)
@@ -149,7 +149,7 @@ def test_one_outlier_is_harmless(count: int, place: float) -> None:
     clean = _session(count, 7, _steady, _steady)
     samples = list(clean)
     at = int(place * count)
-    samples[at] = Sample(samples[at].at_s, 0, 10 * samples[at].compute_ms, 10 * samples[at].copy_ms)
+    samples[at] = ProbeTiming(samples[at].at_s, 0, 10 * samples[at].compute_ms, 10 * samples[at].copy_ms)
     estimate = drift.within(samples)
     assert estimate is not None
     assert estimate.factor <= 1 + drift.MOST_CHANGE

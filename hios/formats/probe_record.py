@@ -31,7 +31,7 @@ class Speed(Record, frozen=True):
     """Milliseconds of its copies."""
 
 
-class Sample(Record, frozen=True):
+class ProbeTiming(Record, frozen=True):
     """One timing of the probe on one device."""
 
     at_s: NonNegative
@@ -44,7 +44,7 @@ class Sample(Record, frozen=True):
     """Milliseconds of its copies."""
 
 
-Samples = Annotated[tuple[Sample, ...], doc("All timings of the probe in this session.")]
+Samples = Annotated[tuple[ProbeTiming, ...], doc("All timings of the probe in this session.")]
 
 
 class ProfiledSpeed(Record, frozen=True):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from hios import drift
 from hios.errors import warn
-from hios.formats.probe_record import RunProbe, Sample
+from hios.formats.probe_record import ProbeTiming, RunProbe
 
 #: Largest share of a session that the probe may take between the start and the end.
 SHARE = 0.02
@@ -37,7 +37,7 @@ class ProbeSchedule:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.version = version
-        self.samples: list[Sample] = []
+        self.samples: list[ProbeTiming] = []
         self._time_on, self._devices, self._clock = time_on, devices, clock
         self._began = clock()
         self._next = 0.0
@@ -56,7 +56,7 @@ class ProbeSchedule:
         began = self._clock()
         for device in range(self._devices):
             at = self._clock() - self._began
-            self.samples.append(Sample(at, device, *self._time_on(device)))
+            self.samples.append(ProbeTiming(at, device, *self._time_on(device)))
         now = self._clock()
         self._next = now + (now - began) * (1 / SHARE - 1)
 

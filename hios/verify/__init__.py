@@ -12,13 +12,15 @@ serving_files        results of serving against themselves
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from hios import artifacts
 from hios.costs import CostsFile
 from hios.errors import ArtifactError
+from hios.formats.base import Record
 from hios.formats.graph_file import GraphFile
 from hios.formats.partition_file import PartitionFile
 from hios.formats.run_file import Run
@@ -34,11 +36,11 @@ from hios.verify.consistency import (
     problem_of,
     schedule_problems,
 )
-from hios.verify.latency_table import Inputs, table_problems
+from hios.verify.latency_table import CheckedNetwork, table_problems
 from hios.verify.run_numbers import run_problems
 from hios.verify.schema_check import config_problems, contents
-from hios.verify.serving_files import serving_problems
-from hios.verify.study_files import study_problems
+from hios.verify.serving_files import SERVING_FILES, scenario_problems
+from hios.verify.study_files import STUDY_FILES
 from hios.verify.system_description import costs_description_problems, run_description_problems, versions_problems
 
 #: Files by name; schedules have any name in a folder of schedules, or in that of a graph.
@@ -55,6 +57,15 @@ _SCHEDULES = "schedules"
 #: Folder of a network's run over the ranks of a launcher.
 _DISTRIBUTED = "distributed"
 _TABLE = "tables/latency.csv"
+#: Files that are not JSON objects of a class: which files of a folder, their kind, and their problems.
+_OTHERS: tuple[tuple[str, str, Callable[[Path], Iterable[str]]], ...] = (
+    ("config.yaml", "config", config_problems),
+    ("versions.json", "versions", versions_problems),
+    ("**/serving/*/scenario.yaml", "scenario", scenario_problems),
+)
+
+
+_Record = TypeVar("_Record", bound=Record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,22 +96,26 @@ def verify(folder: str | Path) -> list[CheckedFile]:
     for path in sorted(root.rglob("*.json")):
         if _kind(path) != "":
             networks.setdefault(_network_of(path), []).append(path)
-    opened = {own: _Network(own, paths, root) for own, paths in networks.items()}
+    opened = {own: _NetworkFolder(own, paths, root) for own, paths in networks.items()}
     checked = [entry for network in opened.values() for entry in network.checked()]
     for path in sorted(root.rglob(_TABLE)):
         neighbors = [network.inputs for own, network in opened.items() if path.parents[1] in (own, own.parent)]
         problems = table_problems(path, [inputs for inputs in neighbors if inputs is not None])
-        checked.append(CheckedFile(str(path.relative_to(root)), "table", tuple(problems)))
-    if (config := root / "config.yaml").is_file():
-        checked.append(CheckedFile(config.name, "config", tuple(config_problems(config))))
-    if (versions := root / "versions.json").is_file():
-        checked.append(CheckedFile(versions.name, "versions", tuple(versions_problems(versions))))
-    for path, kind, problems in (*study_problems(root), *serving_problems(root)):
-        checked.append(CheckedFile(str(path.relative_to(root)), kind, tuple(problems)))
+        checked.append(_checked(path, "table", problems, root))
+    for pattern, kind, found in _OTHERS:
+        # A folder of the same name beside the networks may be a network.
+        paths = (path for path in sorted(root.glob(pattern)) if path.is_file() or path.parent != root)
+        checked += (_checked(path, kind, found(path), root) for path in paths)
+    for rule in (*STUDY_FILES, *SERVING_FILES):
+        checked += (_checked(path, kind, problems, root) for path, kind, problems in rule.checked(root))
     if not checked:
         names = ", ".join((*_KINDS, _CHOSEN, f"{_SCHEDULES}/*.json", "config.yaml", "result.json"))
         raise ArtifactError(f"{root}: found no artifact; allowed: a folder with some of {names}")
     return sorted(checked, key=lambda entry: entry.path)
+
+
+def _checked(path: Path, kind: str, problems: Iterable[str], root: Path) -> CheckedFile:
+    return CheckedFile(str(path.relative_to(root)), kind, tuple(problems))
 
 
 def _network_of(path: Path) -> Path:
@@ -127,21 +142,21 @@ def _kind(path: Path) -> str:
     return "schedule" if isinstance(data, dict) and "placements" in data else ""
 
 
-class _Network:
+class _NetworkFolder:
     """The artifacts of one network."""
 
     def __init__(self, own: Path, paths: list[Path], root: Path) -> None:
         self._own, self._paths, self._root = own, paths, root
         self._problems: dict[Path, list[str]] = {path: [] for path in paths}
         #: What rows of tables follow from; None until the files are checked, and where one is missing or not valid.
-        self.inputs: Inputs | None = None
+        self.inputs: CheckedNetwork | None = None
 
     def checked(self) -> list[CheckedFile]:
         """All files, with what is wrong with them."""
-        graph_file, costs_file = self._graph_file(), self._costs_file()
+        graph_file, costs_file = self._read("graph.json", GraphFile), self._read("costs.json", CostsFile)
         runs = self._runs()
         run = runs.get(self._own / "run.json")
-        partition = self._partition()
+        partition = self._read("partition.json", PartitionFile)
         schedules = {
             path: Schedule.of(file, path.name)
             for path in self._paths
@@ -164,12 +179,10 @@ class _Network:
             self._problems[path] += run_description_problems(measured)
         if costs_file is not None:
             self._problems[self._own / "costs.json"] += costs_description_problems(costs_file)
-        if graph is not None and costs_file is not None and (run is not None or not self._has_run()):
-            self.inputs = Inputs(self._own.name, graph, costs_file, run, labeled)
-        return [
-            CheckedFile(str(path.relative_to(self._root)), _kind(path), tuple(problems))
-            for path, problems in self._problems.items()
-        ]
+        has_run = self._own / "run.json" in self._problems
+        if graph is not None and costs_file is not None and (run is not None or not has_run):
+            self.inputs = CheckedNetwork(self._own.name, graph, costs_file, run, labeled)
+        return [_checked(path, _kind(path), problems, self._root) for path, problems in self._problems.items()]
 
     def _check_bounds(self, schedules: Mapping[Path, Schedule], problem: Problem) -> None:
         predicted = {path: schedule for path, schedule in schedules.items() if not is_measured(schedule)}
@@ -178,26 +191,16 @@ class _Network:
             if schedule in valid:
                 self._problems[path] += bound_problems(schedule, problem, valid)
 
-    def _graph_file(self) -> GraphFile | None:
-        path = self._own / "graph.json"
-        return contents(path, GraphFile, self._problems[path]) if path in self._problems else None
-
-    def _costs_file(self) -> CostsFile | None:
-        path = self._own / "costs.json"
-        return contents(path, CostsFile, self._problems[path]) if path in self._problems else None
-
-    def _has_run(self) -> bool:
-        return self._own / "run.json" in self._problems
+    def _read(self, name: str, cls: type[_Record]) -> _Record | None:
+        """A file of the network's own folder; None if it is not there or not valid."""
+        path = self._own / name
+        return contents(path, cls, self._problems[path]) if path in self._problems else None
 
     def _runs(self) -> dict[Path, Run]:
         """The valid runs: on one node, and over the ranks of a launcher."""
         files = [path for path in self._paths if _kind(path) == "run"]
         read = {path: contents(path, Run, self._problems[path]) for path in files}
         return {path: run for path, run in read.items() if run is not None}
-
-    def _partition(self) -> PartitionFile | None:
-        path = self._own / "partition.json"
-        return contents(path, PartitionFile, self._problems[path]) if path in self._problems else None
 
     def _graph(self, file: GraphFile) -> Graph | None:
         """The graph, if its parts fit together; contents has said where they do not."""

@@ -24,7 +24,7 @@ _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
+class CheckedNetwork:
     """The artifacts from which the rows of one network follow.
 
     Attributes:
@@ -42,7 +42,7 @@ class Inputs:
     schedules: Mapping[str, Schedule]
 
 
-def table_problems(path: Path, networks: Sequence[Inputs]) -> list[str]:
+def table_problems(path: Path, networks: Sequence[CheckedNetwork]) -> list[str]:
     """Errors in latency.csv. Rows of networks other than the given ones are not checked.
 
     Args:
@@ -71,7 +71,7 @@ def table_problems(path: Path, networks: Sequence[Inputs]) -> list[str]:
     return problems
 
 
-def _by_name(networks: Sequence[Inputs]) -> dict[str, Inputs]:
+def _by_name(networks: Sequence[CheckedNetwork]) -> dict[str, CheckedNetwork]:
     """Networks by the names that a report may use: with the folder if several have the same name."""
     names = [network.graph.name if network.run is None else network.run.graph for network in networks]
     count = Counter(names)
@@ -79,7 +79,9 @@ def _by_name(networks: Sequence[Inputs]) -> dict[str, Inputs]:
     return by_name | {name: network for name, network in zip(names, networks, strict=True) if count[name] == 1}
 
 
-def _network_problems(name: str, network: Inputs, stated: Sequence[tuple[int, dict[str, str]]]) -> Iterator[str]:
+def _network_problems(
+    name: str, network: CheckedNetwork, stated: Sequence[tuple[int, dict[str, str]]]
+) -> Iterator[str]:
     expected = _expected(network)
     if expected is None:
         return
@@ -100,7 +102,7 @@ def _network_problems(name: str, network: Inputs, stated: Sequence[tuple[int, di
         yield f"no row for {kind} {shown(label)} of {shown(name)}; required: one for every latency in run.json"
 
 
-def _expected(network: Inputs) -> list[Row] | None:
+def _expected(network: CheckedNetwork) -> list[Row] | None:
     """The rows of a network; None if its files contradict each other, which is reported there."""
     if network.run is not None:
         try:

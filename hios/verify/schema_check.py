@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -16,6 +17,31 @@ from hios.formats.graph_file import GraphFile
 from hios.validation import schema_errors
 
 _Record = TypeVar("_Record", bound=Record)
+
+
+@dataclass(frozen=True, slots=True)
+class FileRule(Generic[_Record]):
+    """Which files of a folder of results have a format, and what else is checked of them.
+
+    Attributes:
+        cls: the class of the format.
+        patterns: which files, below the folder.
+        check: what is wrong with a valid file, from its contents, its path and the folder.
+        but: name of files that match a pattern and are of another format.
+    """
+
+    cls: type[_Record]
+    patterns: tuple[str, ...]
+    check: Callable[[_Record, Path, Path], Iterable[str]] = lambda record, path, root: ()
+    but: str = ""
+
+    def checked(self, root: Path) -> Iterator[tuple[Path, str, list[str]]]:
+        """File, kind and problems of the files in a folder."""
+        for path in sorted({path for pattern in self.patterns for path in root.glob(pattern) if path.name != self.but}):
+            problems: list[str] = []
+            if (record := contents(path, self.cls, problems)) is not None:
+                problems += self.check(record, path, root)
+            yield path, artifacts.kind_of(self.cls), problems
 
 
 def contents(path: Path, cls: type[_Record], problems: list[str]) -> _Record | None:

@@ -10,7 +10,7 @@ from hios.errors import HiosError
 from hios.formats.calibration_file import CalibrationFile
 from hios.formats.serving_result_file import ResultFile, ServedResult
 from hios.validation import schema_errors
-from hios.verify.schema_check import contents
+from hios.verify.schema_check import FileRule, contents
 from hios.yaml_file import plain, read_yaml
 
 #: Relative difference that is rounding in floating point.
@@ -19,32 +19,25 @@ _ROUNDING = 1e-9
 _JITTER = 0.01
 #: Folders of the pipeline's results, and whether they are simulated.
 _KINDS = {"simulated": True, "measured": False}
+#: Files of the pipeline, which hold what their name and folder say.
+_NAMED = tuple(f"serving/*/{kind}/*.json" for kind in _KINDS)
 _CALIBRATION = "calibration.json"
 #: States of tasks at the end.
 _ENDS = ("completed", "dropped", "expired", "failed", "waiting", "in_flight")
 
 
-def serving_problems(root: Path) -> Iterator[tuple[Path, str, list[str]]]:
-    """File, kind and problems of every result.json in a folder, and of those that the pipeline writes to serving/.
+def scenario_problems(path: Path) -> Iterator[str]:
+    """Errors in a scenario that the pipeline wrote."""
+    try:
+        yield from schema_errors(plain(read_yaml(path), path.name, ()), artifacts.schema("scenario"))
+    except HiosError as error:
+        yield str(error).removeprefix(f"{path}: ").removeprefix(f"{path.name}: ")
 
-    Every task is counted once, the total is the sum of the models, no more is completed than the work bound allows, and
-    a file of the pipeline holds what its name and folder say. A calibrated one needs the calibration of its models in
-    that folder. A scenario of the pipeline is checked against its schema.
-    """
-    named = {path for kind in _KINDS for path in root.rglob(f"serving/*/{kind}/*.json")}
-    own = {path for path in root.rglob("serving/*.json") if path.name != _CALIBRATION}
-    for path in sorted({*root.rglob("result.json"), *own, *named}):
-        problems: list[str] = []
-        if (result := contents(path, ResultFile, problems)) is not None:
-            problems += _contradictions(result)
-            problems += _misplaced(result, path) if path in named else ()
-        yield path, "result", problems
-    for path in sorted(root.rglob(_CALIBRATION)):
-        problems = []
-        contents(path, CalibrationFile, problems)
-        yield path, "calibration", problems
-    for path in sorted(root.rglob("serving/*/scenario.yaml")):
-        yield path, "scenario", list(_scenario_problems(path))
+
+def _result_problems(result: ResultFile, path: Path, root: Path) -> Iterator[str]:
+    yield from _contradictions(result)
+    if any(path.relative_to(root).match(pattern) for pattern in _NAMED):
+        yield from _misplaced(result, path)
 
 
 def _misplaced(result: ResultFile, path: Path) -> Iterator[str]:
@@ -65,13 +58,6 @@ def _miscalibrated(result: ResultFile, file: Path) -> Iterator[str]:
             yield f"lanes: found {result.lanes}; allowed: {calibration.lanes}, as in {_CALIBRATION}"
         if unknown := result.models.keys() - calibration.models.keys():
             yield f"models: found {min(unknown)}; allowed: {', '.join(calibration.models)}, as in {_CALIBRATION}"
-
-
-def _scenario_problems(path: Path) -> Iterator[str]:
-    try:
-        yield from schema_errors(plain(read_yaml(path), path.name, ()), artifacts.schema("scenario"))
-    except HiosError as error:
-        yield str(error).removeprefix(f"{path}: ").removeprefix(f"{path.name}: ")
 
 
 def _contradictions(result: ResultFile) -> Iterator[str]:
@@ -103,3 +89,17 @@ def _miscounted(label: str, served: ServedResult) -> Iterator[str]:
     known = [value for value in (served.p50_ms, served.p90_ms, served.p99_ms) if value is not None]
     if known != sorted(known):
         yield f"{label}: found percentiles {', '.join(f'{value:g}' for value in known)} ms; allowed: ascending"
+
+
+#: Every task is counted once, the total is the sum of the models, no more is completed than the work bound allows, and
+#: a file of the pipeline holds what its name and folder say. A calibrated one needs the calibration of its models in
+#: that folder.
+SERVING_FILES = (
+    FileRule(
+        ResultFile,
+        ("**/result.json", "**/serving/*.json", *(f"**/{pattern}" for pattern in _NAMED)),
+        _result_problems,
+        but=_CALIBRATION,
+    ),
+    FileRule(CalibrationFile, (f"**/{_CALIBRATION}",)),
+)

@@ -9,7 +9,7 @@ from hios.errors import HiosError
 from hios.formats.convolutions_file import ConvolutionsFile
 from hios.formats.figure_file import FigureFile
 from hios.formats.prediction_file import PredictionFile
-from hios.formats.simulation_file import AblationFile, Instance, SimulationFile
+from hios.formats.simulation_file import AblationFile, SimulationFile
 from hios.formats.top_study_file import TopStudyFile
 from hios.graph import Graph
 from hios.schedule import Schedule
@@ -19,7 +19,7 @@ from hios.study.figure_files import stated, table_text
 from hios.study.gpu_predictions import predicted_problem
 from hios.study.gpu_targets import TARGETS
 from hios.verify.consistency import schedule_problems
-from hios.verify.schema_check import contents
+from hios.verify.schema_check import FileRule
 
 #: What a figure says of itself and of its data, in words.
 _WORDS = ("title", "caption", "state", "missing", "reason", "finding")
@@ -27,43 +27,7 @@ _WORDS = ("title", "caption", "state", "missing", "reason", "finding")
 _ROUNDING = 1e-9
 
 
-def study_problems(root: Path) -> Iterator[tuple[Path, str, list[str]]]:
-    """File, kind and problems of figures and study in a folder of results.
-
-    Sessions are checked against their schema, simulated latencies against bounds, and predicted schedules against the
-    costs that are predicted again. Table, words and
-    verdicts of a figure are computed again from its data, and its CSV file is compared with them.
-    """
-    for path in sorted((root / "study" / "simulation").glob("*.json")):
-        problems: list[str] = []
-        if (simulation := contents(path, SimulationFile, problems)) is not None:
-            problems += [problem for instance in simulation.instances for problem in _instance_problems(instance)]
-        yield path, "simulation", problems
-    for path in sorted((root / "study" / "ablation").glob("*.json")):
-        problems = []
-        contents(path, AblationFile, problems)
-        yield path, "ablation", problems
-    for path in sorted((root / "study").glob("convolutions.json")):
-        problems = []
-        contents(path, ConvolutionsFile, problems)
-        yield path, "convolutions", problems
-    for path in sorted((root / "study" / "top").glob("*.json")):
-        problems = []
-        contents(path, TopStudyFile, problems)
-        yield path, "top-study", problems
-    for path in sorted(root.rglob("predicted.json")):
-        problems = []
-        if (prediction := contents(path, PredictionFile, problems)) is not None:
-            problems += _prediction_problems(prediction, path)
-        yield path, "predicted", problems
-    for path in sorted((root / "figures").glob("*.json")):
-        problems = []
-        if (record := contents(path, FigureFile, problems)) is not None:
-            problems += _figure_problems(record, path, root)
-        yield path, "figure", problems
-
-
-def _prediction_problems(file: PredictionFile, path: Path) -> Iterator[str]:
+def _prediction_problems(file: PredictionFile, path: Path, root: Path) -> Iterator[str]:
     """Where predicted schedules contradict the graph beside them and the costs that are predicted for it again."""
     try:
         graph = Graph.read(path.with_name("graph.json"))
@@ -83,11 +47,12 @@ def _prediction_problems(file: PredictionFile, path: Path) -> Iterator[str]:
                 yield f"{entry.target}: {label}: {text}"
 
 
-def _instance_problems(instance: Instance) -> Iterator[str]:
-    for name, latency in instance.latency_ms.items():
-        if latency < instance.bound_ms * (1 - _ROUNDING):
-            bound = f"{instance.bound_ms}, the bound"
-            yield f"instance {instance.seed}: {name}: found {latency} ms; allowed: at least {bound}"
+def _simulation_problems(simulation: SimulationFile, path: Path, root: Path) -> Iterator[str]:
+    for instance in simulation.instances:
+        for name, latency in instance.latency_ms.items():
+            if latency < instance.bound_ms * (1 - _ROUNDING):
+                bound = f"{instance.bound_ms}, the bound"
+                yield f"instance {instance.seed}: {name}: found {latency} ms; allowed: at least {bound}"
 
 
 def _figure_problems(record: FigureFile, path: Path, root: Path) -> Iterator[str]:
@@ -109,3 +74,16 @@ def _figure_problems(record: FigureFile, path: Path, root: Path) -> Iterator[str
     table = path.with_suffix(".csv")
     if not table.is_file() or table.read_bytes() != table_text(record.rows).encode():
         yield f"{table.name}: not the rows of {path.name}; draw the figure again"
+
+
+#: Sessions are checked against their schema, simulated latencies against bounds, and predicted schedules against the
+#: costs that are predicted again. Table, words and verdicts of a figure are computed again from its data, and its CSV
+#: file is compared with them.
+STUDY_FILES = (
+    FileRule(SimulationFile, ("study/simulation/*.json",), _simulation_problems),
+    FileRule(AblationFile, ("study/ablation/*.json",)),
+    FileRule(ConvolutionsFile, ("study/convolutions.json",)),
+    FileRule(TopStudyFile, ("study/top/*.json",)),
+    FileRule(PredictionFile, ("**/predicted.json",), _prediction_problems),
+    FileRule(FigureFile, ("figures/*.json",), _figure_problems),
+)

@@ -12,7 +12,7 @@ import msgspec
 from benchmarks.drawn_runs import drawn_run
 from hios import Costs, Edge, Graph, Operator, Problem, Schedule, artifacts, drift, schedule
 from hios.formats.costs_file import CostsFile, OperatorCost, StageCost, TransferCost
-from hios.formats.probe_record import ProfiledSpeed, RunProbe, Sample
+from hios.formats.probe_record import ProbeTiming, ProfiledSpeed, RunProbe
 from hios.formats.run_file import Chosen, Latency, Run, ScheduleResult
 from hios.statistics import speedup_interval, spread
 
@@ -70,9 +70,9 @@ def write_pruning(root: Path, label: str, seed: int) -> Path:
     return path
 
 
-def _probe_samples(chance: random.Random) -> list[Sample]:
+def _probe_samples(chance: random.Random) -> list[ProbeTiming]:
     return [
-        Sample(float(second), device, chance.uniform(5, 6), chance.uniform(1, 2))
+        ProbeTiming(float(second), device, chance.uniform(5, 6), chance.uniform(1, 2))
         for second in range(12)
         for device in (0, 1)
     ]
