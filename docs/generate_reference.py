@@ -28,6 +28,9 @@ _BEGIN, _END = "<!-- generated: {} -->", "<!-- end -->"
 #: A bar within a cell of a table, in code too.
 BAR = r"\|"
 
+#: An object with at least so many keys is not repeated where another has them too.
+MANY_KEYS = 8
+
 #: The schemas of files that hios writes, and of those that users write, in the order of docs/artifacts.md.
 KINDS = (
     *("graph", "costs", "schedule", "run", "partition", "figure", "simulation", "ablation", "convolutions"),
@@ -146,6 +149,7 @@ class _Tables:
 
     def __init__(self, kind: str, described: dict[str, tuple[str, str]]) -> None:
         self._described = described
+        self._kind_of_file = kind
         self._schema = artifacts.schema(kind)
         self._has_defaults = kind == "config"
         #: Before the path of an object, as several files have objects of the same name.
@@ -155,7 +159,9 @@ class _Tables:
 
     def lines(self, mark: str) -> Iterator[str]:
         """Description and table of the file, then a heading with a table for every object within it."""
-        yield _prose(self._schema["description"])
+        description = _prose(self._schema["description"])
+        self._described.setdefault(self._content(self._schema), (f"{self._kind_of_file}.json", description))
+        yield description
         yield from self._table("", self._schema)
         while self._waiting:
             path, rule = self._waiting.pop(0)
@@ -168,10 +174,16 @@ class _Tables:
     def _table(self, path: str, rule: Mapping[str, Any]) -> Iterator[str]:
         required = rule.get("required", ())
         heads = ["key", "value", "default" if self._has_defaults else "required", "meaning"]
+        base, known = self._base(path, rule) if path else ("", set())
         yield ""
+        if base:
+            yield f"The keys of [`{base}`](#{_anchor(base)}), and:"
+            yield ""
         yield _row(*heads)
         yield _row(*["---"] * len(heads))
         for name, value in rule.get("properties", {}).items():
+            if name in known:
+                continue
             place = f"{path}.{name}" if path else name
             third = self._default(value, name in required) if self._has_defaults else "yes" if name in required else ""
             yield _row(f"`{name}`", self._value(place, value), third, value.get("description", ""))
@@ -221,14 +233,33 @@ class _Tables:
         """A link to the table of an object, which waits for one if no schema had it yet."""
         if path not in self._seen:
             description = rule.get("description", "")
-            content = json.dumps({**self._resolved(rule), "description": ""}, sort_keys=True)
-            heading, stated = self._described.setdefault(content, (self._prefix + path, description))
+            heading, stated = self._described.setdefault(self._content(rule), (self._prefix + path, description))
             is_key = not path.endswith(("[]", "NAME"))  # the description of a key stands in its row
             if heading != self._prefix + path and (is_key or stated == description):
                 return f"object [`{heading}`](#{_anchor(heading)})"
             self._seen.add(path)
             self._waiting.append((path, rule))
         return f"object [`{path}`](#{_anchor(self._prefix + path)})"
+
+    def _content(self, rule: Mapping[str, Any]) -> str:
+        """The keys of an object, to compare it with others."""
+        parts = ("properties", "required", "additionalProperties")
+        return json.dumps({part: self._resolved(rule.get(part)) for part in parts}, sort_keys=True)
+
+    def _base(self, path: str, rule: Mapping[str, Any]) -> tuple[str, set[str]]:
+        """Heading and keys of an object on the page with many keys, all of which this one has as well."""
+        mine = json.loads(self._content(rule))
+        for content, (heading, _) in self._described.items():
+            other = json.loads(content)
+            keys = set(other["properties"] or ())
+            if (
+                heading not in (self._prefix + path, f"{self._kind_of_file}.json")
+                and len(keys) >= MANY_KEYS
+                and all(mine["properties"].get(key) == value for key, value in other["properties"].items())
+                and set(other["required"] or ()) == keys.intersection(mine["required"] or ())
+            ):
+                return heading, keys
+        return "", set()
 
     def _resolved(self, rule: Any) -> Any:
         """A rule with definitions in place of references to them."""
