@@ -9,6 +9,7 @@ page is not what this makes of it.
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +27,9 @@ FOLDER = Path(__file__).parent
 _BEGIN, _END = "<!-- generated: {} -->", "<!-- end -->"
 #: A bar within a cell of a table, in code too.
 BAR = r"\|"
+
+#: An object with at least so many keys is not repeated where another has them too.
+MANY_KEYS = 8
 
 #: The schemas of files that hios writes, and of those that users write, in the order of docs/artifacts.md.
 KINDS = (
@@ -124,17 +128,28 @@ def _prose(text: str) -> str:
 
 
 def _configuration() -> dict[str, str]:
-    return {"keys": "\n".join(_Tables("config").lines("###"))}
+    return {"keys": "\n".join(_Tables("config", {}).lines("###"))}
 
 
 def _artifacts() -> dict[str, str]:
-    return {kind: "\n".join(_Tables(kind).lines("###")) for kind in KINDS}
+    described: dict[str, tuple[str, str]] = {}
+    return {kind: "\n".join(_Tables(kind, described).lines("###")) for kind in KINDS}
 
 
 class _Tables:
-    """The objects of a schema as tables of their keys: the file itself, then those within it."""
+    """The objects of a schema as tables of their keys: the file itself, then those within it.
 
-    def __init__(self, kind: str) -> None:
+    An object that an earlier schema of the page has as well gets a link to its table there.
+
+    Args:
+        kind: of the schema.
+        described: heading and description of the objects that have a table on the page, by what they contain; objects
+            of this schema are added.
+    """
+
+    def __init__(self, kind: str, described: dict[str, tuple[str, str]]) -> None:
+        self._described = described
+        self._kind_of_file = kind
         self._schema = artifacts.schema(kind)
         self._has_defaults = kind == "config"
         #: Before the path of an object, as several files have objects of the same name.
@@ -144,7 +159,9 @@ class _Tables:
 
     def lines(self, mark: str) -> Iterator[str]:
         """Description and table of the file, then a heading with a table for every object within it."""
-        yield _prose(self._schema["description"])
+        description = _prose(self._schema["description"])
+        self._described.setdefault(self._content(self._schema), (f"{self._kind_of_file}.json", description))
+        yield description
         yield from self._table("", self._schema)
         while self._waiting:
             path, rule = self._waiting.pop(0)
@@ -157,10 +174,16 @@ class _Tables:
     def _table(self, path: str, rule: Mapping[str, Any]) -> Iterator[str]:
         required = rule.get("required", ())
         heads = ["key", "value", "default" if self._has_defaults else "required", "meaning"]
+        base, known = self._base(path, rule) if path else ("", set())
         yield ""
+        if base:
+            yield f"The keys of [`{base}`](#{_anchor(base)}), and:"
+            yield ""
         yield _row(*heads)
         yield _row(*["---"] * len(heads))
         for name, value in rule.get("properties", {}).items():
+            if name in known:
+                continue
             place = f"{path}.{name}" if path else name
             third = self._default(value, name in required) if self._has_defaults else "yes" if name in required else ""
             yield _row(f"`{name}`", self._value(place, value), third, value.get("description", ""))
@@ -186,8 +209,7 @@ class _Tables:
         """What a value may be, in words; objects wait for tables of their own."""
         if "$ref" in rule:
             name = rule["$ref"].rpartition("/")[2]
-            self._wait(name, self._schema["$defs"][name])
-            return self._object(name)
+            return self._object(name, self._schema["$defs"][name])
         if "enum" in rule:
             return " or ".join(f"`{value}`" for value in rule["enum"])
         if "const" in rule:
@@ -200,27 +222,60 @@ class _Tables:
         if kind == "array":
             return self._list(path, rule)
         if kind == "object" and "properties" in rule:
-            self._wait(path, rule)
-            return self._object(path)
+            return self._object(path, rule)
         if kind == "object":
             more = rule.get("additionalProperties", {})
             return f"mapping to {self._value(f'{path}.NAME', more)}"
         words = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false"}
         return words.get(kind, kind) + (_limits(rule) if kind in ("integer", "number") else "")
 
-    def _object(self, path: str) -> str:
+    def _object(self, path: str, rule: Mapping[str, Any]) -> str:
+        """A link to the table of an object, which waits for one if no schema had it yet."""
+        if path not in self._seen:
+            description = rule.get("description", "")
+            heading, stated = self._described.setdefault(self._content(rule), (self._prefix + path, description))
+            is_key = not path.endswith(("[]", "NAME"))  # the description of a key stands in its row
+            if heading != self._prefix + path and (is_key or stated == description):
+                return f"object [`{heading}`](#{_anchor(heading)})"
+            self._seen.add(path)
+            self._waiting.append((path, rule))
         return f"object [`{path}`](#{_anchor(self._prefix + path)})"
+
+    def _content(self, rule: Mapping[str, Any]) -> str:
+        """The keys of an object, to compare it with others."""
+        parts = ("properties", "required", "additionalProperties")
+        return json.dumps({part: self._resolved(rule.get(part)) for part in parts}, sort_keys=True)
+
+    def _base(self, path: str, rule: Mapping[str, Any]) -> tuple[str, set[str]]:
+        """Heading and keys of an object on the page with many keys, all of which this one has as well."""
+        mine = json.loads(self._content(rule))
+        for content, (heading, _) in self._described.items():
+            other = json.loads(content)
+            keys = set(other["properties"] or ())
+            if (
+                heading not in (self._prefix + path, f"{self._kind_of_file}.json")
+                and len(keys) >= MANY_KEYS
+                and all(mine["properties"].get(key) == value for key, value in other["properties"].items())
+                and set(other["required"] or ()) == keys.intersection(mine["required"] or ())
+            ):
+                return heading, keys
+        return "", set()
+
+    def _resolved(self, rule: Any) -> Any:
+        """A rule with definitions in place of references to them."""
+        if isinstance(rule, list):
+            return [self._resolved(item) for item in rule]
+        if not isinstance(rule, dict):
+            return rule
+        if "$ref" in rule:
+            return self._resolved(self._schema["$defs"][rule["$ref"].rpartition("/")[2]])
+        return {key: self._resolved(value) for key, value in rule.items()}
 
     def _list(self, path: str, rule: Mapping[str, Any]) -> str:
         least, most = rule.get("minItems"), rule.get("maxItems")
         count = f" of {least}" if least is not None and least == most else f" of at least {least}" if least else ""
         item = self._value(f"{path}[]", rule.get("items", {}))
         return f"list{count}: {item}" if count else f"list of {item}"
-
-    def _wait(self, path: str, rule: Mapping[str, Any]) -> None:
-        if path not in self._seen:
-            self._seen.add(path)
-            self._waiting.append((path, rule))
 
 
 def _limits(rule: Mapping[str, Any]) -> str:
