@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hios.optimizing.optimize import optimize
     from hios.report.dataframes import Results, load_results
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "ALGORITHMS",
