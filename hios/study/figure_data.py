@@ -266,12 +266,7 @@ class _SessionReader:
 
 
 def located(file: str, root: Path) -> Path:
-    """The current place of a file that a figure names: as named, or in a folder of results that was moved or renamed.
-
-    Args:
-        file: as the figure names it.
-        root: the folder of results.
-    """
+    """The current place of a file that a figure names: as named, or in a folder of results that was moved."""
     path = Path(file)
     tails = [root.joinpath(*path.parts[start:]) for start in range(1, len(path.parts))]
     return next((place for place in tails if place.is_file()), path)

@@ -29,12 +29,7 @@ _KINDS = {
 
 
 def state(figure: Figure, results: Path) -> str:
-    """Whether a figure is there, how to get it, or what is missing.
-
-    Args:
-        figure: of the registry.
-        results: folder of results.
-    """
+    """Whether a figure is in the folder of results, how to get it, or what is missing."""
     if figure.state != "drawn":
         return figure.state
     written = results / "figures" / f"{figure.id}.svg"

@@ -44,12 +44,7 @@ _KERNEL, _BYTES = 5, 4
 
 
 def machine_rows(data: FigureData, rows: Callable[[FigureData], Rows]) -> Rows:
-    """The measured rows of this machine and of every archive; none without an archive.
-
-    Args:
-        data: with networks and other machines.
-        rows: makes the rows of one machine, each with its network.
-    """
+    """The measured rows of this machine and of every archive, made by ``rows`` for each; none without an archive."""
     if not data.machines:
         return []
     own = _of_machine(HERE, _UNKNOWN, data.networks, rows)
@@ -74,14 +69,7 @@ def _of_machine(
 def comparisons(
     figure: str, statement: str, rows: Rows, values: Callable[[Rows], Mapping[str, float]]
 ) -> list[Comparison]:
-    """A published range beside what each machine with GPUs reached; other machines are named.
-
-    Args:
-        figure: id in published.yaml.
-        statement: its name there.
-        rows: of the figure.
-        values: numbers of one machine, by network.
-    """
+    """A published range beside what each machine with GPUs reached, by network; other machines are named."""
     entry = published(figure)[statement]
     compared = []
     for name, own in grouped(rows, "machine").items():
@@ -103,13 +91,7 @@ def hardware(rows: Rows) -> str:
 
 
 def panels(rows: Rows, column: str, title: str) -> alt.TopLevelMixin:
-    """Bars of a column by network and schedule, a panel for every machine.
-
-    Args:
-        rows: with machine and hardware.
-        column: length of the bars.
-        title: of their axis.
-    """
+    """Bars of a column by network and schedule, a panel for every machine."""
     bars = runs.bar_chart("schedule", column, title)
     return marks.panels([(name, _hardware_of(own), bars(own)) for name, own in grouped(rows, "machine").items()])
 
@@ -220,13 +202,7 @@ def size_rows(data: FigureData, values: Callable[[ConvolutionSize], Row]) -> Row
 
 
 def chart_over_sizes(column: str, title: str, series: str) -> Callable[[Rows], alt.TopLevelMixin]:
-    """Makes a line over the image size, both axes logarithmic.
-
-    Args:
-        column: what is plotted.
-        title: of its axis.
-        series: what the line is called, or the column that names several.
-    """
+    """Makes lines over the image size, both axes logarithmic; ``series`` names one, or is the column that does."""
     return marks.line_chart(
         "image size",
         column,
@@ -270,14 +246,7 @@ class PredictedConvolution:
 
 
 def predicted_convolution(pixels: int, channels: int, gpu: Gpu, link: Link) -> PredictedConvolution:
-    """A convolution 5x5 of stride 1 in float32 on a GPU.
-
-    Args:
-        pixels: height and width of the image.
-        channels: of image and output.
-        gpu: that it runs on.
-        link: over which its output is moved.
-    """
+    """A convolution 5x5 of stride 1 in float32 on a GPU, with as many channels before and after it, and a link."""
     size = _BYTES * channels * pixels**2
     terms = channels * _KERNEL**2
     kernels = predict(

@@ -225,12 +225,7 @@ def write_validation(rows: list[ValidationRow], file: Path = VALIDATION_FILE) ->
 
 
 def error_in_words(gpu: str, name: str) -> str:
-    """How far predicted sequential latencies are from those that were published for a GPU.
-
-    Args:
-        gpu: name of its description.
-        name: of the GPU in words.
-    """
+    """How far predicted sequential latencies are from those that were published for a GPU of this description."""
     own = [row for row in validation_rows() if row.gpu == gpu]
     where = f"for the {name}"
     if not own:

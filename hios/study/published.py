@@ -73,20 +73,12 @@ class Published:
 
 
 def published(figure: str) -> dict[str, Published]:
-    """What is published of a figure or table, by the names of the file; empty where nothing is.
-
-    Args:
-        figure: id of the registry, or ``PAPER_text``.
-    """
+    """What is published of a figure or of ``PAPER_text``, by the names of the file; empty where nothing is."""
     return dict(all_published().get(figure, {}))
 
 
 def number(key: str, case: str = "value") -> float:
-    """A published number.
-
-    Args:
-        key: ``FIGURE.NAME``.
-        case: which of several; ``least`` or ``most`` of a range.
+    """A published number, by ``FIGURE.NAME`` and case; the ends of a range are ``least`` and ``most``.
 
     Raises:
         KeyError: there is none of this key or case.

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
-from hios import Costs, Edge, Graph, Operator
+from hios import Costs, Edge, Graph, Operator, Problem
+from hios.artifacts import Json
 
 #: The image: reading it is not an edge.
 _INPUT = ""
@@ -274,6 +276,22 @@ def _reduction(net: _NetworkBuilder, a: str, b: str) -> tuple[str, str, list[str
     fourth = net.add("avg_pool2d", first)
     fifth = [_separable(net, first), net.add("max_pool2d", a)]
     return first, total, [*second, *third, fourth, *fifth]
+
+
+def worked_example(name: str, edges: str, times: Mapping[str, float], transfer_ms: float, **more: Json) -> Problem:
+    """The example of a paper: edges such as "v1 v2, v1 v3", times of operators, and one time of all transfers.
+
+    Anything more goes into the costs.
+    """
+    pairs = [edge.split() for edge in edges.split(", ")]
+    operators = tuple(Operator(operator, "conv") for operator in times)
+    costs = {
+        "operators": {operator: {"time_ms": time} for operator, time in times.items()},
+        "transfers": [{"source": source, "target": target, "time_ms": transfer_ms} for source, target in pairs],
+        **more,
+    }
+    graph = Graph(name, operators, tuple(Edge(source, target) for source, target in pairs))
+    return Problem(graph, Costs.from_json(costs))
 
 
 def synthetic_costs(graph: Graph, *, seed: int = 0, p: float = 0.8) -> Costs:

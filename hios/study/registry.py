@@ -154,12 +154,7 @@ _FIGURES: dict[str, Figure] = {}
 def register(
     name: str, *, beside: Callable[[Figure], Figure] = lambda figure: figure, **drawing: Unpack[Drawing]
 ) -> None:
-    """Say how a figure of figures.yaml is drawn.
-
-    Args:
-        name: its id.
-        beside: adds what stands beside its own rows, see `hios.study.predicted_rows.predictions`.
-        **drawing: its functions.
+    """Say how a figure of figures.yaml is drawn; `predicted_rows.predictions` adds what stands beside its own rows.
 
     Raises:
         ValueError: the figure is drawn already, or `checked` refuses it.

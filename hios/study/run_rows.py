@@ -37,10 +37,7 @@ _REFERENCES = ("", *get_args(ReferenceKind))
 def schedule_rows(data: FigureData, algorithms: Collection[str], *, devices: int | None = None) -> Rows:
     """A row for the measured and one for the predicted latency of every schedule of some algorithms.
 
-    Args:
-        data: with networks.
-        algorithms: names in the registry; the baseline stands for the sequential schedule where no other does.
-        devices: number of devices; all if None.
+    The baseline stands for the sequential schedule where no other does. They are those of a number of devices, or all.
     """
     rows: Rows = []
     for label, network in data.networks.items():
@@ -54,12 +51,7 @@ def schedule_rows(data: FigureData, algorithms: Collection[str], *, devices: int
 
 
 def reference_rows(data: FigureData, kinds: Collection[str] = ()) -> Rows:
-    """A row for every other way in which the networks ran: PyTorch, torch.compile, ONNX Runtime, TensorRT.
-
-    Args:
-        data: with networks.
-        kinds: what may have run them, as run.json names it; anything if empty.
-    """
+    """A row for every other way in which the networks ran, of some kinds or of all: PyTorch, TensorRT, ..."""
     return [
         _measured(label, run, reference.name, reference.kind or "", reference.threads, reference.latency_ms, speedup)
         for label, run in ((label, network.run) for label, network in data.networks.items())
@@ -149,12 +141,9 @@ def on_gpu(rows: Rows) -> bool:
 
 
 def comparisons(figure: str, rows: Rows, numbers: Mapping[str, Mapping[str, float]]) -> list[Comparison]:
-    """Published statements beside what was measured on GPUs; nothing measured on cores is compared with them.
+    """Published statements beside what was measured on GPUs, by name of the statement and network or case.
 
-    Args:
-        figure: id in published.yaml.
-        rows: of the figure.
-        numbers: measured, by name of the statement, by network.
+    Nothing measured on cores is compared with them.
     """
     if not on_gpu(rows):
         return []
@@ -174,13 +163,7 @@ def columns_compared(figure: str, rows: Rows) -> list[Comparison]:
 
 
 def bar_chart(what: str, column: str = "ms", title: str = "latency, ms") -> Callable[[Rows], alt.TopLevelMixin]:
-    """Makes bars of a column by network and schedule, filled where measured and outlined where predicted.
-
-    Args:
-        what: the column that names the bars.
-        column: their length.
-        title: of the axis.
-    """
+    """Makes bars of a column by network and the column ``what``, filled where measured, outlined where predicted."""
     return marks.bar_chart(
         column,
         title,
@@ -225,13 +208,7 @@ def _box_words(row: Row) -> str:
 
 
 def batch_rows(data: FigureData, algorithms: Collection[str], references: Collection[str] = ()) -> Rows:
-    """A row for every network, batch size, schedule and mark.
-
-    Args:
-        data: with the session batches.
-        algorithms: names in the registry.
-        references: other ways to run the networks, as run.json names them.
-    """
+    """A row for every network, batch size and mark of schedules of some algorithms, and of some kinds of references."""
     session = FigureData(networks=data.variants.get("batches", {}))
     rows = schedule_rows(session, algorithms, devices=1)
     if references:
@@ -262,9 +239,7 @@ def by_batch(rows: Rows, algorithm: str) -> dict[str, float]:
 def batches_of(label: str, schedule: str) -> tuple[str, int, int]:
     """A network, the batch size that it runs with, and the one that a schedule was made for.
 
-    Args:
-        label: of the network in the session, such as ``inception_v3-b4``.
-        schedule: its label, such as ``ios-1``, or ``ios-for-b1``.
+    Networks have labels such as ``inception_v3-b4``, schedules ``ios-1`` or ``ios-for-b1``.
     """
     own, other = _LABEL.fullmatch(label), _MADE_FOR.fullmatch(schedule)
     network, batch = (own["network"], int(own["batch"])) if own else (label, 1)
@@ -332,23 +307,13 @@ def one_operator_fills_a_core(rows: Rows) -> str:
 
 
 def stand_ins(rows: Rows, instead_of: str) -> str:
-    """Which runtimes stand for frameworks that did not run.
-
-    Args:
-        rows: of schedules and references.
-        instead_of: the frameworks of the paper.
-    """
+    """Which runtimes stand for frameworks that did not run."""
     names = dict.fromkeys(row["schedule"] for row in measured(rows) if row["algorithm"] in _REFERENCES)
     return f"Instead of {instead_of}, this figure shows {', '.join(names)}." if names else ""
 
 
 def gain_of_groups(rows: Rows, algorithm: str) -> str:
-    """The change of measured latency by grouping operators on a device, relative to the inter-GPU part alone.
-
-    Args:
-        rows: of schedules.
-        algorithm: hios-lp or hios-mr.
-    """
+    """The change of measured latency by grouping operators on a device, relative to the inter-GPU part alone."""
     times = {(row["network"], row["devices"], row["algorithm"]): row["ms"] for row in measured(rows)}
     changes = [
         f"{100 * (time / before - 1):+.1f} % on {network} with {devices} devices"

@@ -32,12 +32,7 @@ _CONVERGED = 0.01
 
 
 def policy_rows(data: FigureData, *, several: bool) -> Rows:
-    """A row for every result of scenarios of one model, or of several.
-
-    Args:
-        data: with results of serving.
-        several: whether scenarios of several models are wanted.
-    """
+    """A row for every result of scenarios of one model, or of several."""
     return [
         _row(label, result)
         for label, results in data.serving.items()
@@ -68,13 +63,7 @@ def _row(scenario: str, result: ResultFile) -> Row:
 
 
 def gains(rows: Rows, column: str, over: Iterable[str]) -> dict[float, list[float]]:
-    """By how many per cent TOP has more of a column than other policies, predicted; by load.
-
-    Args:
-        rows: of policies.
-        column: a number above 0.
-        over: names of the policies.
-    """
+    """By how many per cent TOP has more of a column than other policies, predicted; by load."""
     values = {(row["scenario"], row["load"], row["policy"]): float(row[column]) for row in predicted(rows)}
     names = list(over)
     percents: dict[float, list[float]] = {}
@@ -96,13 +85,7 @@ def compared_gains(
 ) -> list[Comparison]:
     """The least and the largest gain of TOP in a column beside a published statement; nothing on lanes.
 
-    Args:
-        figure: id in published.yaml.
-        statement: its name there.
-        rows: of the figure.
-        column: of the rows.
-        over: policies that stand for the paper's baselines.
-        all_loads: whether every load counts, or the highest, at which nothing keeps up.
+    Every load counts, or the highest alone, at which nothing keeps up.
     """
     by_load = gains(rows, column, over)
     values = [value for load in (by_load if all_loads else list(by_load)[-1:]) for value in by_load[load]]
@@ -156,13 +139,7 @@ def policy_bars(column: str, title: str) -> Callable[[Rows], alt.TopLevelMixin]:
 
 
 def point_rows(data: FigureData, experiment: Experiment, x: str) -> Rows:
-    """A row for every point of an experiment.
-
-    Args:
-        data: with the experiment.
-        experiment: its name.
-        x: what is varied, the name of its column.
-    """
+    """A row for every point of an experiment, with what is varied in the column ``x``."""
     if experiment not in data.top:
         return []
     study = data.top[experiment]
@@ -210,15 +187,8 @@ def settled(
 ) -> list[float]:
     """Where curves saturate or converge, if what was tried goes beyond that and beyond the published value.
 
-    Otherwise the end of what was tried would decide on a verdict. Flat curves are left out.
-
-    Args:
-        curves: each over what is varied.
-        place: where one saturates or converges.
-        published: value that is compared with.
-
-    Returns:
-        A place for every curve; nothing if one of them was not followed far enough.
+    Otherwise the end of what was tried would decide on a verdict: there is no place then, of any curve. Flat curves are
+    left out.
     """
     followed = [over for over in curves if not is_flat(over)]
     places = [place(over) for over in followed]
@@ -238,13 +208,7 @@ def fitting(rows: Rows, column: str, what: str) -> list[str]:
 
 
 def unsettled(curves: Iterable[Mapping[float, float]], published: float, key: str) -> str:
-    """Why learning curves are not compared, and what to set; empty if they are long enough.
-
-    Args:
-        curves: each over steps.
-        published: steps until convergence, in the paper.
-        key: name of the number of steps under `study: top:`.
-    """
+    """Why learning curves are not compared, and what to set under `study: top:`; empty if they are long enough."""
     followed = [max(over) for over in curves if not is_flat(over)]
     if not followed or min(followed) > published:
         return ""
@@ -257,15 +221,7 @@ def unsettled(curves: Iterable[Mapping[float, float]], published: float, key: st
 def point_lines(
     x: str, column: str, title: str, series: Callable[[Row], str], *, log: bool = False
 ) -> Callable[[Rows], alt.TopLevelMixin]:
-    """Makes lines of a column over what is varied.
-
-    Args:
-        x: column that is varied, and title of its axis.
-        column: what is plotted.
-        title: of its axis.
-        series: name of the line of a row.
-        log: whether the horizontal axis is logarithmic.
-    """
+    """Makes lines of a column over what is varied."""
     return marks.line_chart(
         x,
         column,
@@ -286,13 +242,7 @@ def _ticks(values: list[float]) -> dict[str, Any]:
 
 
 def point_bars(place: Callable[[Row], str], column: str, title: str) -> Callable[[Rows], alt.TopLevelMixin]:
-    """Makes bars of a column, one for every place, by system.
-
-    Args:
-        place: of a row, in words.
-        column: what is plotted.
-        title: of its axis.
-    """
+    """Makes bars of a column, one for every place in words, by system."""
     return marks.bar_chart(
         column,
         title,

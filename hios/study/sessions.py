@@ -87,12 +87,7 @@ def settings_by_graphs(study: SimulationStudy) -> dict[str, list[Setting]]:
 
 
 def series(study: SimulationStudy, name: str) -> list[Setting]:
-    """The settings in which one parameter varies and the others keep their default.
-
-    Args:
-        study: the configuration.
-        name: one of ``SERIES``. With the operators the edges vary too.
-    """
+    """The settings in which one of ``SERIES`` varies and the others keep their default; edges vary with operators."""
     usual = msgspec.structs.asdict(study.base)
     settings = []
     for value in getattr(study, name):
@@ -130,12 +125,7 @@ def checked_archives(settings: Config, source: str) -> dict[str, str]:
 
 
 def session_files(settings: Config, session: str) -> list[str]:
-    """The files of a session in the folder of results.
-
-    Args:
-        settings: of the pipeline.
-        session: one of `hios.study.figure_data.AVAILABLE`.
-    """
+    """The files of one of `hios.study.figure_data.AVAILABLE` in the folder of results."""
     if session == "networks":
         return [f"{settings.results}/{label}/run.json" for label in settings.models]
     if session == "convolutions":
@@ -170,13 +160,7 @@ def _has_experiment(settings: Config, session: str) -> bool:
 
 
 def figure_files(settings: Config, figure: Figure, *, measures: bool = True) -> list[str]:
-    """The files that a figure is drawn from, in the folder of results.
-
-    Args:
-        settings: of the pipeline.
-        figure: of the registry; its optional sessions count if the configuration names them.
-        measures: whether networks are executed.
-    """
+    """The files that a figure is drawn from; those of networks only where these are executed."""
     more = [session for session in figure.optional if _is_configured(session, figure, settings.study)]
     sessions = [name for name in (*figure.sessions, *more) if measures or name.partition("/")[0] not in MEASURING]
     return [file for session in sessions for file in session_files(settings, session)]
@@ -194,12 +178,7 @@ def _is_configured(session: str, figure: Figure, study: Study) -> bool:
 
 
 def page_figures(settings: Config, *, measures: bool = True) -> list[str]:
-    """The ids of the figures that the page of the report shows: those that the configured sessions feed.
-
-    Args:
-        settings: of the pipeline.
-        measures: whether networks are executed.
-    """
+    """The ids of the figures that the page of the report shows: those that the configured sessions feed."""
     wanted: set[str] = {*settings.study.sessions}
     if not measures:
         wanted -= MEASURING

@@ -146,14 +146,7 @@ def speedups(rows: Rows, name: str, program: str) -> dict[str, dict[str, float]]
 
 
 def chart_over(rows: Rows, figure: str, name: str, title: str) -> alt.TopLevelMixin:
-    """Latencies with their standard deviation, and speedups over sequential beside published ones.
-
-    Args:
-        rows: of the figure.
-        figure: id, for the published points.
-        name: what varies.
-        title: of the axis.
-    """
+    """Latencies with their standard deviation, and speedups over sequential beside published ones."""
     import altair as alt
 
     values = sorted({row[name] for row in rows})

@@ -7,12 +7,9 @@ from collections.abc import Mapping
 from functools import partial
 
 from hios.charts import marks
-from hios.costs import Costs
 from hios.formats.convolutions_file import ConvolutionSize
 from hios.formats.prediction_file import GpuPrediction
-from hios.graph import Edge, Graph, Operator
 from hios.platforms.model import descriptions
-from hios.problem import Problem
 from hios.schedulers.hios_lp import ValidPaths, map_longest_paths
 from hios.study import machine_rows as machines
 from hios.study import predicted_rows as predicted
@@ -20,6 +17,7 @@ from hios.study import run_rows as runs
 from hios.study import simulated_rows as simulated
 from hios.study.figure_data import FigureData, PredictedNetwork, ProfiledAlone
 from hios.study.published import Comparison, number, published
+from hios.study.reference_networks import worked_example
 from hios.study.registry import register
 from hios.study.released_program import Deviations
 from hios.study.rows import Row, Rows, grouped
@@ -129,22 +127,12 @@ register(
 # ours.
 _EDGES = "v1 v2, v1 v3, v2 v4, v3 v5, v4 v6, v5 v6, v5 v7, v6 v8, v7 v8"
 _TIMES = {"v1": 2, "v2": 3, "v3": 2, "v4": 3, "v5": 2, "v6": 3, "v7": 2, "v8": 3}
-_TRANSFER = 1
+_TRANSFER_MS = 1
 
 
 def fig4_rows(data: FigureData) -> Rows:
     """A row for every longest valid path: its operators, and the GPU that they are mapped to."""
-    pairs = [tuple(edge.split()) for edge in _EDGES.split(", ")]
-    graph = Graph(
-        "figure 4",
-        tuple(Operator(name, "conv") for name in _TIMES),
-        tuple(Edge(source, target) for source, target in pairs),
-    )
-    costs = {
-        "operators": {name: {"time_ms": time} for name, time in _TIMES.items()},
-        "transfers": [{"source": source, "target": target, "time_ms": _TRANSFER} for source, target in pairs],
-    }
-    problem = Problem(graph, Costs.from_json(costs)).on(2)
+    problem = worked_example("figure 4", _EDGES, _TIMES, _TRANSFER_MS).on(2)
     plan = map_longest_paths(problem, 2)
     home = {operator: gpu for gpu, row in enumerate(plan.devices, 1) for ((operator,),) in row}
     valid = ValidPaths(problem)
@@ -267,13 +255,7 @@ _OWN_SIZE = 331
 
 
 def image_rows(data: FigureData, algorithms: tuple[str, ...], *, engine: bool) -> Rows:
-    """A row for every schedule of some algorithms, with the size of the images.
-
-    Args:
-        data: with networks and those on other images.
-        algorithms: names in the registry.
-        engine: whether all devices as one count too.
-    """
+    """A row for every schedule, and for all devices as one engine if that counts, with the size of the images."""
     networks = {**data.networks, **data.variants.get("images", {})}
     own = FigureData(networks=networks)
     latencies = runs.schedule_rows(own, algorithms) + (runs.reference_rows(own, ("engine",)) if engine else [])

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from hios.charts import marks
-from hios.costs import Costs
-from hios.graph import Edge, Graph, Operator
 from hios.problem import Problem
 from hios.schedulers import schedule
 from hios.schedulers.lios import steps
@@ -14,7 +12,7 @@ from hios.study import predicted_rows as predicted
 from hios.study import run_rows as runs
 from hios.study.figure_data import FigureData
 from hios.study.published import Comparison, published
-from hios.study.reference_networks import inception_v3, nasnet_large, squeezenet
+from hios.study.reference_networks import inception_v3, nasnet_large, squeezenet, worked_example
 from hios.study.registry import register
 from hios.study.rows import Rows
 
@@ -100,15 +98,7 @@ _EDGES = "v1 v2, v1 v3, v1 v4, v1 v5, v2 v6, v3 v6, v4 v7, v5 v8, v6 v9, v7 v9, 
 
 
 def _example() -> Problem:
-    pairs = [tuple(edge.split()) for edge in _EDGES.split(", ")]
-    operators = tuple(Operator(name, "conv") for name in _TIMES)
-    graph = Graph("example", operators, tuple(Edge(source, target) for source, target in pairs))
-    costs = {
-        "operators": {name: {"time_ms": time} for name, time in _TIMES.items()},
-        "transfers": [{"source": source, "target": target, "time_ms": 0} for source, target in pairs],
-        "contention": {"kind": "none"},
-    }
-    return Problem(graph, Costs.from_json(costs))
+    return worked_example("example", _EDGES, _TIMES, 0, contention={"kind": "none"})
 
 
 def tab3_rows(data: FigureData) -> Rows:

@@ -91,13 +91,7 @@ register(
 
 # Figures 14 and 15: throughput of single models, and of several.
 def register_throughput(name: str, over: Sequence[str], *, several: bool) -> None:
-    """Register a figure of tasks completed in a second.
-
-    Args:
-        name: its id.
-        over: policies that stand for the paper's baselines.
-        several: whether scenarios have several models, and all loads count instead of the highest.
-    """
+    """Register a figure of tasks completed in a second; with several models all loads count, not the highest alone."""
     register(
         name,
         rows=lambda data: serving.policy_rows(data, several=several),
@@ -210,14 +204,7 @@ register(
 
 # Figures 18, 26 and 27 compare where throughput saturates, of the scenario in which it does so last, on the A100.
 def saturation(rows: Rows, x: str, column: str, stated: float | None) -> float | None:
-    """Where throughput under top saturates last; None where that is not followed far enough, or not of the A100.
-
-    Args:
-        rows: of the figure.
-        x: column that is varied.
-        column: of throughput.
-        stated: the published value.
-    """
+    """Where throughput under top saturates last; None where that is not followed far enough, or not of the A100."""
     curves = serving.by_scenario(rows, serving.TOP, x, column).values()
     places = serving.settled(curves, serving.saturation, stated or 0.0)
     return max(places) if places and serving.on_gpu(rows, "A100") else None
