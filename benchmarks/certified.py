@@ -27,8 +27,8 @@ from comparison_problems import planted, problem, standard_task_graph
 from published_data import data_folder
 
 from hios import ALGORITHMS, Schedule
-from hios.formats.config_file import SERIES, SimulationStudy
-from hios.formats.simulation_file import Setting
+from hios.formats.config import SERIES, SimulationStudy
+from hios.formats.study import Setting
 from hios.study.published import published
 from hios.study.random_graphs import random_layers
 from hios.study.sessions import series

@@ -10,7 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from hios import Costs, Graph, Problem, artifacts
+from hios import Costs, Graph, Problem
+from hios.files import artifacts
 from hios.study.random_graphs import RandomGraph, random_layers
 
 #: A graph with the contents of its costs.json.

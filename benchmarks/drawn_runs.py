@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from hios import Graph, Schedule, drift
-from hios.formats.probe_record import RunProbe
-from hios.formats.run_file import Baseline, Ceiling, Latency, ReferenceResult, Run, RunPlatform, ScheduleResult
-from hios.statistics import speedup_interval, spread
+from hios import Graph, Schedule
+from hios.core import drift
+from hios.core.drift import RunProbe
+from hios.formats.run import Baseline, Ceiling, Latency, ReferenceResult, Run, RunPlatform, ScheduleResult
+from hios.machine.statistics import speedup_interval, spread
 
 
 def drawn_run(

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import hios
-from hios.formats.run_file import Latency, Run
-from hios.platforms.cuda.cuda_platform import RUNTIMES
+from hios.formats.run import Latency, Run
+from hios.platforms.cuda.devices import RUNTIMES
 
 NETWORKS = ("googlenet", "inception_v3", "nasnet_large", "squeezenet")
 #: Algorithms for one device; ios measures the stages it tries, which are too many for NASNet.

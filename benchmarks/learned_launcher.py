@@ -30,9 +30,9 @@ import msgspec
 from networks import inception_v3, resnet50, squeezenet, synthetic_costs
 
 from hios import Problem
-from hios.formats.scenario_file import ModelOfScenario, ScenarioFile
+from hios.formats.scenario import ModelOfScenario, ScenarioFile
 from hios.serving.launcher.launcher_settings import AS_PRINTED, SIZES, LauncherSettings, settings_of
-from hios.serving.launcher.launcher_training import JUDGING, Judge, random_search, train_launcher
+from hios.serving.launcher.training import JUDGING, Judge, random_search, train_launcher
 from hios.serving.policies import LEARNED, LEARNED_STATIC
 from hios.serving.scenario import Scenario, ServedModel, pipeline_blocks
 from hios.serving.simulate import compare, outcomes_of

@@ -35,7 +35,8 @@ from typing import Any
 from comparison_problems import hios_simulation, problem
 from drawn_runs import drawn_run
 
-from hios import ALGORITHMS, Graph, artifacts, schedule
+from hios import ALGORITHMS, Graph, schedule
+from hios.files import artifacts
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CHROMIUM = "/usr/bin/chromium"

@@ -27,11 +27,10 @@ from typing import Any
 
 from torch import Tensor
 
-from hios.defaults import TOLERANCE
+from hios.files.defaults import TOLERANCE
 from hios.frontends.example_inputs import example_inputs
-from hios.serving.arrivals import Trace
 from hios.serving.load_generator import ReferenceSample, Repeat
-from hios.serving.scenario import Scenario
+from hios.serving.scenario import Scenario, Trace
 from hios.serving.server import Server
 
 GOAL = 0.03

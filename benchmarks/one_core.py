@@ -35,16 +35,16 @@ from primitive_times import kind_of
 from torch import Tensor
 
 from hios import Graph
+from hios.core.graph import Operator
+from hios.core.schedule import StagedPlan
 from hios.frontends import program as programs
-from hios.graph import Operator
-from hios.kernels.tensors import torch_dtype
-from hios.machine import busy_share, usable_cores
+from hios.kernels.merged import torch_dtype
+from hios.machine.description import busy_share, usable_cores
 from hios.optimizing import runtimes
-from hios.platforms.buffers import arena_tensor, copy_alone
-from hios.platforms.cpu import cpu_worker
-from hios.platforms.cpu.cpu_platform import SETTLE_S, device_cores
-from hios.platforms.device_program import ArenaPlan, Row
-from hios.schedule import StagedPlan
+from hios.platforms.cpu import worker
+from hios.platforms.cpu.devices import SETTLE_S, device_cores
+from hios.platforms.program import ArenaPlan, Row
+from hios.platforms.workloads import arena_tensor, copy_alone
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
@@ -78,8 +78,8 @@ class Ours:
         self._epoch = 0
         (program,) = layout.program(StagedPlan((tuple(((operator,),) for operator in graph.order),)))
         files = {"graph": str(folder / "graph.json"), "weights": str(folder / "weights.safetensors")}
-        pool.call(0, cpu_worker.load, **files, inputs=layout.inputs, timeout_s=TIMEOUT_S)
-        pool.call(0, cpu_worker.prepare, name="sequential", program=program)
+        pool.call(0, worker.load, **files, inputs=layout.inputs, timeout_s=TIMEOUT_S)
+        pool.call(0, worker.prepare, name="sequential", program=program)
 
     def run(self) -> Times:
         """One call, as `hios.platforms.cpu.engine.Engine.run` makes it."""
@@ -88,7 +88,7 @@ class Ours:
         for value, buffer in zip(self._given, self._inputs, strict=True):
             copy_alone(value, buffer)
         copied = time.perf_counter_ns()
-        began, end, rows = self._pool.call(0, cpu_worker.run, name="sequential", epoch=self._epoch)
+        began, end, rows = self._pool.call(0, worker.run, name="sequential", epoch=self._epoch)
         answered = time.perf_counter_ns()
         for buffer in self._outputs:
             copy_alone(buffer, torch.empty_like(buffer))

@@ -32,14 +32,14 @@ import torch
 from torch import nn
 
 import hios
+from hios.core.schedule import StagedPlan
 from hios.frontends.model_registry import build_model
-from hios.machine import busy_share, usable_cores
-from hios.optimizing.optimized_module import torch_threads
+from hios.machine.description import busy_share, usable_cores
+from hios.machine.statistics import interval, spread
+from hios.optimizing.module import torch_threads
 from hios.optimizing.report import Report, WayReport
 from hios.optimizing.tracing import export, extract
 from hios.platforms.cpu.engine import Engine, Task
-from hios.schedule import StagedPlan
-from hios.statistics import interval, spread
 
 MODELS = ("inception_v3", "squeezenet", "googlenet", "resnet50", "randwire", "nasnet_large", "bert", "t5")
 #: Seconds for each model: enough for torch.compile.

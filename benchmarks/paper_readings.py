@@ -17,9 +17,9 @@ import statistics
 from comparison_problems import Instance, hios_simulation, problem
 
 from hios import HiosError, Problem
-from hios.evaluate import staged_times
-from hios.problem import Stage, priority_order
-from hios.schedule import StagedPlan
+from hios.core.evaluate import staged_times
+from hios.core.problem import Stage, priority_order
+from hios.core.schedule import StagedPlan
 from hios.schedulers.hios_lp import map_longest_paths
 from hios.schedulers.parallelize import parallelize
 

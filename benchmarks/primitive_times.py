@@ -15,8 +15,8 @@ from typing import Any
 import onnxruntime
 import torch
 
-from hios.platforms.cpu import cpu_worker
-from hios.platforms.device_program import Row
+from hios.platforms.cpu import worker as cpu_worker
+from hios.platforms.program import Row
 from hios.workers.worker import Worker
 
 #: What an operator of a graph does, by part of the Relax function that it begins with, and a node of ONNX Runtime, by

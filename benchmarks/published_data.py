@@ -15,7 +15,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from hios.artifacts import replacing
+from hios.files.artifacts import replacing
 
 _REPOSITORY = Path(__file__).resolve().parents[1]
 FETCHED = _REPOSITORY / "benchmarks" / "data"

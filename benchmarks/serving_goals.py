@@ -32,19 +32,18 @@ from pathlib import Path
 
 import msgspec
 
-from hios import artifacts
 from hios.errors import HiosError
-from hios.formats.calibration_file import CalibrationFile
-from hios.formats.serving_result_file import ResultFile
-from hios.serving.calibrating import calibrate
+from hios.files import artifacts
+from hios.formats.serving_result import CalibrationFile, ResultFile
+from hios.serving.calibrate import calibrate
 from hios.serving.calibration import calibrated
 from hios.serving.launcher.launcher_settings import SIZES, settings_of
-from hios.serving.launcher.launcher_training import train_launcher
-from hios.serving.load_session import load
+from hios.serving.launcher.training import train_launcher
+from hios.serving.load import load
 from hios.serving.policies import AUTO, LEARNED_POLICIES, policies_of
-from hios.serving.result_table import calibration_table
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import ChosenPolicy, choose
+from hios.serving.tables import calibration_table
 
 #: Baselines as their papers have them: one task at a time, and rounds that wait for a task of every model.
 PUBLISHED = ("sequential", "ios", "nimble", "opara", "hios-lp", "threads", "pos-strict")

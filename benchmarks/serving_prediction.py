@@ -27,14 +27,13 @@ from statistics import median
 
 import msgspec
 
-from hios.formats.calibration_file import CalibrationFile
-from hios.formats.serving_result_file import ResultFile
-from hios.serving.calibrating import calibrate
+from hios.formats.serving_result import CalibrationFile, ResultFile
+from hios.serving.calibrate import calibrate
 from hios.serving.calibration import calibrated
-from hios.serving.load_session import load
-from hios.serving.result_table import calibration_table
+from hios.serving.load import load
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
+from hios.serving.tables import calibration_table
 
 POLICIES = ("one-per-lane", "sequential", "top-open", "hios-lp")
 LOADS = (0.3, 0.6, 0.8, 1.2)

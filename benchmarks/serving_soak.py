@@ -30,17 +30,16 @@ from pathlib import Path
 
 import msgspec
 
-from hios import artifacts
-from hios.defaults import TOLERANCE
 from hios.errors import HiosError
-from hios.formats.calibration_file import CalibrationFile
-from hios.machine import OtherWork, private_bytes, usable_cores
-from hios.serving.arrivals import draw
+from hios.files import artifacts
+from hios.files.defaults import TOLERANCE
+from hios.formats.serving_result import CalibrationFile
+from hios.machine.description import OtherWork, private_bytes, usable_cores
 from hios.serving.calibration import calibrated
+from hios.serving.load import reference_samples
 from hios.serving.load_generator import ReferenceSample, Repeat
-from hios.serving.load_session import reference_samples
 from hios.serving.measures import Tally
-from hios.serving.scenario import Scenario
+from hios.serving.scenario import Scenario, draw
 from hios.serving.server import Server
 
 OVERLOAD = 1.5

@@ -14,9 +14,9 @@ import sys
 import time
 from array import array
 
-from hios.serving.arrivals import Trace
 from hios.serving.pipeline import Pipeline, QueueRules
-from hios.serving.stepping import Simulation
+from hios.serving.scenario import Trace
+from hios.serving.simulator import Simulation
 
 #: Blocks and tasks a second.
 MODELS = ((13, 30.0), (5, 60.0), (12, 120.0))

@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 
 from hios.kernels.onednn import packed_convolution
-from hios.machine import busy_share, usable_cores
-from hios.platforms.cpu.cpu_timing import hand_over
+from hios.machine.description import busy_share, usable_cores
+from hios.platforms.cpu.timing import hand_over
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 

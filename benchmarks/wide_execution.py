@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from hios import Graph
-from hios.machine import busy_share, usable_cores
-from hios.platforms.cpu import cpu_worker
-from hios.platforms.cpu.cpu_platform import SETTLE_S, device_cores
-from hios.platforms.device_program import ArenaPlan, DeviceProgram
-from hios.schedule import Plan, StagedPlan, StreamPlan
+from hios.core.schedule import Plan, StagedPlan, StreamPlan
+from hios.machine.description import busy_share, usable_cores
+from hios.platforms.cpu import worker
+from hios.platforms.cpu.devices import SETTLE_S, device_cores
+from hios.platforms.program import ArenaPlan, DeviceProgram
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
@@ -73,12 +73,12 @@ class Comparison:
         self.pool = WorkerPool(cores, Arena(layout.flags, layout.size), TIMEOUT_S, environment=environment)
         files = {"graph": str(folder / "graph.json"), "weights": str(folder / "weights.safetensors")}
         given = {**files, "inputs": layout.inputs, "timeout_s": TIMEOUT_S}
-        self.pool.call_each(cpu_worker.load, dict.fromkeys(range(len(cores)), given))
+        self.pool.call_each(worker.load, dict.fromkeys(range(len(cores)), given))
         for name, parts in self._competitors.values():
             arguments = {
                 w: {"name": name, "program": part, "cores": dict(enumerate(pair))} for w, part in parts.items()
             }
-            self.pool.call_each(cpu_worker.prepare, arguments)
+            self.pool.call_each(worker.prepare, arguments)
         self.latencies: dict[str, list[float]] = defaultdict(list)
         self.operators: dict[tuple[str, str], list[float]] = defaultdict(list)
         self.pauses: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -91,7 +91,7 @@ class Comparison:
             name, parts = self._competitors[competitor]
             self._epoch += 1
             answers: dict[int, Any] = self.pool.call_each(
-                cpu_worker.run, {key: {"name": name, "epoch": self._epoch} for key in parts}
+                worker.run, {key: {"name": name, "epoch": self._epoch} for key in parts}
             )
             began = min(start for start, _, _ in answers.values())
             self.latencies[competitor].append((max(end for _, end, _ in answers.values()) - began) / 1e6)

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from hios import Graph
-from hios.machine import busy_share, usable_cores
-from hios.operator_merge import convolutions, merged_kernel
-from hios.platforms.cpu import cpu_timing
-from hios.platforms.cpu.cpu_platform import device_cores
-from hios.statistics import interval
+from hios.core.merging import convolutions, merged_kernel
+from hios.machine.description import busy_share, usable_cores
+from hios.machine.statistics import interval
+from hios.platforms.cpu import timing
+from hios.platforms.cpu.devices import device_cores
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
@@ -137,14 +137,14 @@ def measure(folder: Path, chosen: Sequence[tuple[tuple[str, ...], bool, int]], r
     alone: dict[str, list[float]] = defaultdict(list)
     with WorkerPool([[first], [first, second]], Arena(4, 64), TIMEOUT_S) as pool:
         for worker in (0, 1):
-            pool.call(worker, cpu_timing.load_merges, graph=graph, merges=groups)
-        pool.call(0, cpu_timing.load, graph=graph, operators=dict.fromkeys(members, 1))
+            pool.call(worker, timing.load_merges, graph=graph, merges=groups)
+        pool.call(0, timing.load, graph=graph, operators=dict.fromkeys(members, 1))
         for _ in range(runs):
             for worker, kept in enumerate(samples):
                 given = {"quantities": range(len(chosen)), "rounds": 1, "warmup": WARMUP}
-                for own, new in zip(kept, pool.call(worker, cpu_timing.time_rounds, **given), strict=True):
+                for own, new in zip(kept, pool.call(worker, timing.time_rounds, **given), strict=True):
                     own += new
-            times = pool.call(0, cpu_timing.time_rounds, quantities=members, rounds=1, warmup=WARMUP)
+            times = pool.call(0, timing.time_rounds, quantities=members, rounds=1, warmup=WARMUP)
             for operator, own in zip(members, times, strict=True):
                 alone[operator] += [time_ms for (time_ms,) in own]
     return [

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from comparison_problems import hios_simulation
 
 from hios import Costs, Problem, lower_bound_ms, schedule, violations
-from hios.evaluate import evaluate, latency_ms
+from hios.core.evaluate import evaluate, latency_ms
 from hios.schedulers.hios_wide import WEIGHTS, cpa_widths, hios_wide, list_schedule
 from hios.schedulers.opt.wide_search import fastest_in_sequence
 

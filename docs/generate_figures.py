@@ -24,18 +24,17 @@ from typing import Literal
 import msgspec
 import yaml
 
-from hios import artifacts
 from hios.charts.marks import explanation
 from hios.errors import HiosError
-from hios.formats.convolutions_file import ConvolutionsFile
-from hios.formats.figure_file import ComparedNumber, FigureFile
-from hios.formats.run_file import Run
+from hios.files import artifacts
+from hios.files.yaml_file import plain, read_yaml
+from hios.formats.run import Run
+from hios.formats.study import ComparedNumber, ConvolutionsFile, FigureFile
 from hios.study.figure_data import SESSION_TIMES, FigureData, located
 from hios.study.figure_files import stated
 from hios.study.figure_listing import source_text
 from hios.study.published import all_published
 from hios.study.registry import NEEDS, PAPERS, Figure, figure, figures, ids
-from hios.yaml_file import plain, read_yaml
 
 RECORD = Path(__file__).with_name("verdicts.yaml")
 PAGE = Path(__file__).with_name("reproducing.md")

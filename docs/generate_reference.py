@@ -19,8 +19,8 @@ from typing import Any
 import click
 
 import hios
-from hios import artifacts
 from hios.cli import main
+from hios.files import artifacts
 
 FOLDER = Path(__file__).parent
 

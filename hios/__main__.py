@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C ends it in one line, and while it is loaded without a word (`hios.interrupts`)."""
+    """Run the command line; Ctrl-C ends it in one line, and before that without a word (`hios.machine.interrupts`)."""
     try:
         from hios.cli import main as run  # takes a third of a second
 

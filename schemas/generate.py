@@ -17,24 +17,18 @@ import msgspec
 import yaml
 from msgspec import inspect as types
 
-from hios.formats.archive_file import ArchiveFile
-from hios.formats.base import END, meanings
-from hios.formats.calibration_file import CalibrationFile
-from hios.formats.config_file import Config
-from hios.formats.convolutions_file import ConvolutionsFile
-from hios.formats.costs_file import CostsFile
-from hios.formats.description_files import GpuFile, LinkFile
-from hios.formats.figure_file import FigureFile
-from hios.formats.graph_file import GraphFile
-from hios.formats.partition_file import PartitionFile
-from hios.formats.prediction_file import PredictionFile
-from hios.formats.published_file import PublishedFile
-from hios.formats.run_file import Run
-from hios.formats.scenario_file import ScenarioFile
-from hios.formats.schedule_file import ScheduleFile
-from hios.formats.serving_result_file import ResultFile
-from hios.formats.simulation_file import AblationFile, SimulationFile
-from hios.formats.top_study_file import TopStudyFile
+from hios.core.costs import CostsFile
+from hios.core.graph import GraphFile
+from hios.core.schedule import ScheduleFile
+from hios.files.base import END, meanings
+from hios.formats.archive import ArchiveFile
+from hios.formats.config import Config
+from hios.formats.descriptions import GpuFile, LinkFile
+from hios.formats.partition import PartitionFile, PredictionFile
+from hios.formats.run import Run
+from hios.formats.scenario import ScenarioFile
+from hios.formats.serving_result import CalibrationFile, ResultFile
+from hios.formats.study import AblationFile, ConvolutionsFile, FigureFile, PublishedFile, SimulationFile, TopStudyFile
 
 FOLDER = Path(__file__).parent
 CLASSES: dict[str, type[msgspec.Struct]] = {

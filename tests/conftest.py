@@ -58,7 +58,7 @@ LONGEST = (
     "runtime/test_wide.py",
     "frontends/test_onnx_file.py",
     "optimizing/test_optimize_choice.py",
-    "test_dynamo.py",
+    "optimizing/test_dynamo.py",
     "profiling/test_cached.py",
     "optimizing/test_optimize.py",
     "test_api.py",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hios import Costs, Edge, Graph, Operator, Problem
-from hios.graph import TensorSpec
+from hios.core.graph import TensorSpec
 from tests.operators import operator_from
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from hios import Operator
-from hios.graph import TensorSpec, Value
+from hios.core.graph import TensorSpec, Value
 
 
 def operator_from(name: str, kind: str, details: Mapping[str, Any]) -> Operator:

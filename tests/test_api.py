@@ -83,10 +83,10 @@ def test_objects_are_those_of_the_files(stages: Stages, tmp_path: Path) -> None:
     assert {name: tensor.tolist() for name, tensor in weights.items()} == {
         name: tensor.tolist() for name, tensor in stages.weights.items()
     }
-    hios.artifacts.write(tmp_path / "costs.json", "costs", stages.costs)
+    hios.files.artifacts.write(tmp_path / "costs.json", "costs", stages.costs)
     assert hios.Costs.read(tmp_path / "costs.json").time_ms == hios.Costs.of(stages.costs).time_ms
-    hios.artifacts.write(tmp_path / "run.json", "run", stages.run)
-    assert hios.artifacts.load(tmp_path / "run.json", Run) == stages.run
+    hios.files.artifacts.write(tmp_path / "run.json", "run", stages.run)
+    assert hios.files.artifacts.load(tmp_path / "run.json", Run) == stages.run
 
 
 def test_run(stages: Stages) -> None:
@@ -109,8 +109,8 @@ def test_report(stages: Stages, tmp_path: Path) -> None:
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == report.html
     folder = tmp_path / "network"
     stages.graph.write(folder / "graph.json")
-    hios.artifacts.write(folder / "costs.json", "costs", stages.costs)
-    hios.artifacts.write(folder / "run.json", "run", stages.run)
+    hios.files.artifacts.write(folder / "costs.json", "costs", stages.costs)
+    hios.files.artifacts.write(folder / "run.json", "run", stages.run)
     from hios.report import write_report
 
     write_report([folder], tmp_path / "other.html", tmp_path)

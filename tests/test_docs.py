@@ -92,7 +92,7 @@ def test_damaged_markers_are_refused(generate: ModuleType, page: str, old: str, 
 def test_what_the_page_names_is_there(page: str) -> None:
     """Files and folders that the page names exist, and so do the anchors that it links to."""
     named = set(re.findall(r"(?:^|[`( ])((?:hios|tests|benchmarks|docs|schemas)/[\w./]*)", page))
-    assert {"hios/problem.py", "tests/schedulers/test_lios.py", "benchmarks/certified.py"} <= named
+    assert {"hios/core/problem.py", "tests/schedulers/test_lios.py", "benchmarks/certified.py"} <= named
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
     anchors = {
         re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).replace(" ", "-")

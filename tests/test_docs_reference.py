@@ -9,8 +9,8 @@ from types import ModuleType
 import pytest
 
 import hios
-from hios import artifacts
 from hios.cli import main
+from hios.files import artifacts
 
 DOCS = Path(hios.__file__).resolve().parents[1] / "docs"
 PAGES = ("cli.md", "configuration.md", "artifacts.md", "api.md")

@@ -83,8 +83,8 @@ def problem(tmp_path: Path) -> Path:
         "hios",
         "hios.cli",
         "hios.config",
-        "hios.platforms.cpu.cpu_platform",
-        "hios.platforms.cuda.cuda_platform",
+        "hios.platforms.cpu.devices",
+        "hios.platforms.cuda.devices",
         "hios.workers.worker",
         "hios.platforms.cuda.plan",
         "hios.charts.marks",
@@ -134,7 +134,7 @@ def test_learned_launchers_serve_without_torch(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_is_heavy_would_be_found(tmp_path: Path) -> None:
     """The measure measures: a module that needs torch is seen to load it."""
-    assert {"torch", "safetensors"} <= _loaded("import hios.platforms.weights", tmp_path)
+    assert {"torch", "safetensors"} <= _loaded("import hios.platforms.workloads", tmp_path)
 
 
 def _places() -> dict[str, int]:

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 from jsonschema import Draft202012Validator
 
-from hios import artifacts
+from hios.files import artifacts
 
 KINDS = (
     "graph",

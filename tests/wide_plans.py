@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 from hios import Problem
-from hios.schedule import StreamPlan
+from hios.core.schedule import StreamPlan
 
 #: Where an operator runs: its devices, the first of which keeps its value.
 Choice = tuple[int, ...]

@@ -20,7 +20,7 @@ from typing import Any
 import click
 
 from hios.errors import HiosError, HiosWarning, missing_extra
-from hios.interrupts import raise_again
+from hios.machine.interrupts import raise_again
 
 
 class Group(click.Group):

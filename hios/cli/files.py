@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hios.artifacts import replacing, require_writable, write
+from hios.core.graph import Graph
 from hios.errors import HiosError
-from hios.formats.config_file import ModelOptions
-from hios.graph import Graph
+from hios.files.artifacts import replacing, require_writable, write
+from hios.formats.config import ModelOptions
 
 if TYPE_CHECKING:
-    from hios.formats.costs_file import CostsFile
-    from hios.formats.run_file import Run
+    from hios.core.costs import CostsFile
+    from hios.formats.run import Run
     from hios.formats.settings import Settings
     from hios.serving.scenario import Scenario
 
@@ -42,7 +42,7 @@ def export(
     """
     from hios.frontends.export import check, described
     from hios.frontends.export import export as run
-    from hios.models import model
+    from hios.frontends.models import model
 
     source = model(text)
     if Path(output).suffix.lower() != source.exported:
@@ -170,8 +170,8 @@ def scenario_of(
     Raises:
         HiosError: a file is missing or damaged, or does not fit the scenario.
     """
-    from hios.artifacts import load as load_file
-    from hios.formats.calibration_file import CalibrationFile
+    from hios.files.artifacts import load as load_file
+    from hios.formats.serving_result import CalibrationFile
     from hios.serving.calibration import calibrated
     from hios.serving.scenario import Scenario
 

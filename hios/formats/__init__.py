@@ -1,5 +1,5 @@
 """The file formats, one class each: the source of the JSON Schemas under schemas/ (``python schemas/generate.py``).
 
 A class says which keys a JSON object has, of which types, within which limits and with which meaning; the docstring of
-a class and the text under a field become descriptions in the schema. ``hios.artifacts`` reads and writes them.
+a class and the text under a field become descriptions in the schema. ``hios.files.artifacts`` reads and writes them.
 """

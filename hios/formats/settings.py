@@ -2,7 +2,7 @@
 
 The command line makes its options and their refusals from these fields (`hios.cli.options`), with the text under a
 field as help. `Profile` and `Execute` are sections of config.yaml too. Defaults that functions share are in
-`hios.defaults`.
+`hios.files.defaults`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from hios import defaults
-from hios.formats.base import AboveZero, Amount, Count, Distinct, Positive, Record, Several, Text, doc
+from hios.files import defaults
+from hios.files.base import AboveZero, Amount, Count, Distinct, Positive, Record, Several, Text, doc
 
 #: Value of a parameter of an algorithm, or of another argument by name.
 Scalar = bool | int | float | str

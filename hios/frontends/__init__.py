@@ -1,6 +1,6 @@
 """From a model to graph.json: torch.export or ONNX -> Relax -> scheduling units.
 
-export              a model (`hios.models`) to program.pt2, with open dimensions fixed
+export              a model (`hios.frontends.models`) to program.pt2, with open dimensions fixed
 model_registry      networks of models/ by name, with seeded random weights, and those of a user's function
 model_declarations  what a model declares about itself: units, blocks
 program             program.pt2: torch.export, inlining autocast regions, saving and loading
@@ -8,22 +8,19 @@ program_interface   inputs and outputs of a program: tensors, and the structure 
 pt2_archive         loading a program.pt2 without trusting its author
 export_check        whether an exported program computes what its module computes
 onnx_file           program.onnx: checking, loading, ONNX Runtime
-onnx_session        ONNX Runtime with torch tensors
-onnx_shapes         sizes for the dimensions that an ONNX file leaves open
-source_location     where in a model an operator comes from
-relax_calls         a Relax function as plain calls
+onnx_session        ONNX Runtime with torch tensors; programs of torch.export in OpenVINO
+onnx_rewriting      sizes for the dimensions that an ONNX file leaves open; constant folding of what fixed shapes
+                    determine
+relax_calls         where in a model an operator comes from; a Relax function as plain calls
 torch_lowering      programs of torch.export in Relax
 torch_converters    ATen operators that Relax's importer lacks (add converters here)
-onnx_lowering       ONNX models in Relax
-onnx_rewriting      constant folding of what fixed shapes determine
+onnx_lowering       ONNX models in Relax; ONNX operators that Relax's importer lacks (add converters here)
 onnx_recurrent      LSTM, GRU and RNN unrolled
-onnx_converters     ONNX operators that Relax's importer lacks (add converters here)
-patterns            which Relax operators form one scheduling unit (add fusion patterns here)
-units               matching the patterns, and sums that join the unit that reads them
+units               which Relax operators form one scheduling unit (add fusion patterns here); matching the patterns,
+                    and sums that join the unit that reads them
 folding             folding batch norm, biases and constants in torch
 example_inputs      seeded random inputs for a graph
 extraction_check    whether the extracted graph computes what the program computes
 rounding            how much rounding to float32 changes the outputs of a program
 extract             all of it, to graph.json and weights.safetensors
-openvino            programs of torch.export in OpenVINO
 """

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from hios.core.graph import TensorSpec
 from hios.frontends.model_declarations import Declarations
-from hios.graph import TensorSpec
 
 
 def example_inputs(inputs: Sequence[TensorSpec], seed: int) -> tuple[Tensor, ...]:

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
+from hios.core.graph import TensorSpec
 from hios.errors import HiosError, UnsupportedError, shown
-from hios.formats.config_file import ModelOptions
+from hios.formats.config import ModelOptions
 from hios.frontends import program as programs
 from hios.frontends.example_inputs import example_inputs
 from hios.frontends.model_declarations import Declarations
 from hios.frontends.model_registry import build_function, build_model, built
+from hios.frontends.models import Model, model
 from hios.frontends.program import Program
 from hios.frontends.program_interface import copied, flat_module, plain, type_text
-from hios.graph import TensorSpec
-from hios.models import Model, model
 
 
 def export(

@@ -16,22 +16,21 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from hios.blocks import declared_blocks, found_blocks
+from hios.core.blocks import declared_blocks, found_blocks
+from hios.core.graph import Call, Edge, Graph, Operator, Shapes, TensorSpec, Value
 from hios.errors import HiosError, shown
 from hios.frontends.extraction_check import OutputsDifferError, require_close, require_equal
 from hios.frontends.folding import Folder
 from hios.frontends.model_declarations import Declarations
-from hios.frontends.patterns import DEFAULT_UNITS
 from hios.frontends.program import Program
 from hios.frontends.program_interface import flat_module
 from hios.frontends.relax_calls import Input, Lowered, RelaxCall, Weight, described, is_constant
 from hios.frontends.rounding import rounding_errors
 from hios.frontends.torch_lowering import lower
-from hios.frontends.units import Unit, group
-from hios.graph import Call, Edge, Graph, Operator, Shapes, TensorSpec, Value
+from hios.frontends.units import DEFAULT_UNITS, Unit, group
 from hios.kernels import build
 from hios.kernels.flops import LOOKUPS, flops
-from hios.kernels.tensors import nbytes
+from hios.kernels.merged import nbytes
 
 
 def extract(

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hios.core.graph import Graph, Value
 from hios.errors import UnsupportedError, first_line, warn
 from hios.frontends.example_inputs import example_inputs
-from hios.graph import Graph, Value
+from hios.frontends.tolerances import TOLERANCE_BY_DTYPE, compared, difference, explained, nan_in_words
 from hios.kernels import compile_operator
 from hios.kernels.compiled_operator import External
-from hios.tolerances import TOLERANCE_BY_DTYPE, compared, difference, explained, nan_in_words
 
 
 class OutputsDifferError(UnsupportedError):

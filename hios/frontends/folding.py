@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from hios.errors import UnsupportedError, first_line
-from hios.frontends.patterns import CONVOLUTIONS
 from hios.frontends.relax_calls import RelaxCall, Weight, is_constant
-from hios.frontends.units import Unit
+from hios.frontends.units import CONVOLUTIONS, Unit
 from hios.kernels import build
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hios.core.graph import UNITS
 from hios.errors import HiosError
-from hios.graph import UNITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Declarations:
     """The declarations of a model.
 
     Attributes:
-        units: one of ``hios.graph.UNITS``; None if the model declares none.
+        units: one of ``hios.core.graph.UNITS``; None if the model declares none.
         blocks: paths of the submodules, each of which is a block; empty if the model declares none.
         below: for each integer input the upper limit of its values, such as the size of a vocabulary, as the example
             inputs show it; None for other inputs. Empty if nothing is known.

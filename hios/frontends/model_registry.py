@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from hios.artifacts import resource_directory
 from hios.errors import HiosError, first_line, place, suggestion, warn
-from hios.formats.config_file import ModelOptions
-from hios.models import Model, names
-from hios.tolerances import nan_in_words
+from hios.files.artifacts import resource_directory
+from hios.formats.config import ModelOptions
+from hios.frontends.models import Model, names
+from hios.frontends.tolerances import nan_in_words
 
 #: Takes keyword options; gives the module and a tuple of example inputs.
 Build = Callable[..., tuple[nn.Module, tuple[Tensor, ...]]]

@@ -17,9 +17,8 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 from onnx.external_data_helper import load_external_data_for_model, uses_external_data
 
 from hios.errors import ArtifactError, UnsupportedError, first_line
-from hios.frontends.onnx_rewriting import folded
+from hios.frontends.onnx_rewriting import Shapes, fix_shapes, fix_values, folded
 from hios.frontends.onnx_session import OnnxSession
-from hios.frontends.onnx_shapes import Shapes, fix_shapes, fix_values
 from hios.frontends.program_interface import TensorType, type_text
 
 #: Largest protobuf message, and so the largest ONNX file that holds its weights.

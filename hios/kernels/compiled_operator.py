@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
+from hios.core.graph import Call, Operator, Value
 from hios.errors import ArtifactError
-from hios.graph import Call, Operator, Value
 from hios.kernels.onednn import can_fuse, can_pack, is_packable, is_product, packed_convolution, packed_product
 from hios.kernels.table import ALLOCATES, IN_PLACE, Kernel, build
 

@@ -1,7 +1,11 @@
-"""Several convolutions on the same value as a single one (IOS, operator merge)."""
+"""Several convolutions on the same value as a single one (IOS, operator merge).
+
+Shapes, dtypes and sizes of the values of a graph.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,11 +13,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from hios.core.graph import Graph, Operator
+from hios.core.merging import Convolution, merged_kernel
 from hios.errors import UnsupportedError
-from hios.graph import Operator
+from hios.kernels.compiled_operator import External
 from hios.kernels.onednn import is_packable, packed_convolution
 from hios.kernels.table import IN_PLACE, Kernel, build
-from hios.operator_merge import Convolution, merged_kernel
 
 
 def compile_merged(
@@ -26,7 +31,7 @@ def compile_merged(
     """Turn two operators or more into one function that computes all their outputs with one convolution.
 
     It takes the value that all of them read, and gives parts of one tensor in the order of the operators. ``members``
-    are those of ``hios.operator_merge.convolutions``; packed as in ``compile_operator``.
+    are those of ``hios.core.merging.convolutions``; packed as in ``compile_operator``.
 
     Kernels are padded with zeros to the elementwise largest and stacked here, once.
 
@@ -71,3 +76,19 @@ def _padded(filters: Tensor, kernel: tuple[int, int]) -> Tensor:
 
 def _no_bias(filters: Tensor) -> Tensor:
     return torch.zeros(filters.shape[0], dtype=filters.dtype, device=filters.device)
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """Torch's dtype of a name such as float32."""
+    dtype: Any = getattr(torch, name)
+    return dtype
+
+
+def nbytes(shape: Sequence[int], dtype: str) -> int:
+    """Bytes of a tensor."""
+    return math.prod(shape) * int(torch_dtype(dtype).itemsize)
+
+
+def value_type(graph: Graph, value: External) -> tuple[tuple[int, ...], str]:
+    """Shape and dtype of an operator's output."""
+    return graph.operators[graph.index[value[1]]].output_types[value[2]]

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from hios.graph import Call
+from hios.core.graph import Call
 from hios.kernels.table import Kernel
-from hios.kernels.table.attributes import dtype_of, split_padding
+from hios.kernels.table.kernel_registry import dtype_of, split_padding
 
 #: Activations that oneDNN computes while it writes the result, by Relax name: what torch calls them, and how.
 _FUSED = {

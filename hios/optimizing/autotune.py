@@ -11,26 +11,24 @@ from typing import NamedTuple
 from torch import Tensor
 
 from hios.errors import HiosError
-from hios.machine import BUSY, OtherWork, busy_share
+from hios.files.versions import versions
+from hios.frontends.tolerances import allows_rounding, explained_share
+from hios.machine.description import BUSY, OtherWork, busy_share
+from hios.machine.statistics import speedup_interval, spread
 from hios.optimizing import choice_cache, runtimes
-from hios.optimizing.budget import Budget
-from hios.optimizing.cache_key import model_key, state_digest
 from hios.optimizing.candidates import EAGER, SCHEDULE, Candidate
-from hios.optimizing.choice_cache import ChoiceCache, ModelStore
-from hios.optimizing.optimized_module import warn
+from hios.optimizing.choice_cache import ChoiceCache, ModelStore, model_key, state_digest
+from hios.optimizing.module import warn
 from hios.optimizing.preparation import Preparation, Subject
 from hios.optimizing.race import FEWEST_ROUNDS, Race
-from hios.optimizing.report import Report, WayReport
-from hios.optimizing.schedule_candidates import SCHEDULERS
+from hios.optimizing.report import Budget, Report, WayReport
+from hios.optimizing.schedules import SCHEDULERS
 from hios.optimizing.tracing import export, extract
-from hios.platforms.cpu.cpu_environment import surroundings
+from hios.platforms.code_hash import code_hash, package_hash
 from hios.platforms.cpu.engine import Engine
-from hios.profiling.measurement_cache import now
+from hios.platforms.cpu.environment import surroundings
+from hios.profiling.cache import now
 from hios.schedulers import find
-from hios.sources import code_hash, package_hash
-from hios.statistics import speedup_interval, spread
-from hios.tolerances import allows_rounding, explained_share
-from hios.versions import versions
 
 #: Software whose version changes what is fastest.
 _PACKAGES = ("torch", "apache-tvm", "onnx", "onnxruntime", "onnxscript", "openvino", "numpy")

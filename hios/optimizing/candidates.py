@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from hios import artifacts
+from hios.core.graph import Graph
+from hios.core.schedule import Schedule, StagedPlan
 from hios.errors import ArtifactError, HiosError
-from hios.graph import Graph
-from hios.models import RUNTIMES
+from hios.files import artifacts
+from hios.frontends.models import RUNTIMES
 from hios.platforms.cpu.engine import Task
-from hios.schedule import Schedule, StagedPlan
 
 #: Ways to run a model, by the names that ``way`` takes: runtimes of the whole model, and schedules of its operators.
 EAGER, SCHEDULE = "eager", "schedule"

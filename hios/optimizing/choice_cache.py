@@ -1,30 +1,42 @@
 """The cache on disk: which candidate was the fastest for a model here, and its files, ready to be loaded.
 
 The key of a choice covers the model's code, attributes and shapes, and the measurement environment
-(`hios.optimizing.cache_key`); models with other weights share it. The key of what runs it - graph and weights, or the
-files of another runtime - also covers the contents of the weights: a model never gets what was made for other weights.
+(`hios.optimizing.choice_cache`); models with other weights share it. The key of what runs it - graph and weights, or
+the files of another runtime - also covers the contents of the weights: a model never gets what was made for other
+weights.
+
+Cache keys of choices and of prepared models, computed without exporting the model.
+
+The key of a choice covers the model's structure, code and attributes, the types of its inputs, and torch's settings.
+The key of a prepared model also covers the contents of its state: all parameters, buffers and other tensors of modules.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import json
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 import msgspec
+import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, fx, nn
 
+from hios.core.graph import Graph
 from hios.errors import ArtifactError, HiosError
-from hios.graph import Graph
-from hios.json_cache import JsonCache
+from hios.files.json_cache import JsonCache
+from hios.machine.description import usable_cores
 from hios.optimizing import runtimes
 from hios.optimizing.candidates import SCHEDULE, Candidate
 from hios.optimizing.report import Report
@@ -158,3 +170,185 @@ def _digest(key: Mapping[str, Any], state: str) -> str:
 
 def _bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+#: Environment variables that change how intra-operator threads wait and where they run.
+_VARIABLES = ("GOMP_", "KMP_", "OMP_")
+#: Attributes that every module has: tables that are examined separately, and hooks, which no optimized model has.
+_OWN = frozenset(nn.Module().__dict__) - {"training"}
+#: Depth to which containers and objects among the attributes are examined.
+_DEPTH = 4
+#: Packages that are identified by their versions, and the standard library.
+_BY_VERSION = frozenset({"torch", "hios", *sys.stdlib_module_names} - {"__main__"})
+_INSTALLED = ("site-packages", "dist-packages")
+#: Types whose values are part of the key as they are.
+_CONSTANTS = (type(None), bool, int, float, complex, str, bytes, torch.dtype)
+_PLAIN = (*_CONSTANTS, torch.device, torch.Size)
+
+
+def model_key(model: nn.Module, tensors: Sequence[Tensor]) -> dict[str, object]:
+    """Code of a model, memory formats of its tensors, and settings of torch, as JSON.
+
+    Weights and values of inputs make no difference. `code_digest` says which code is covered.
+    """
+    code = hashlib.sha256()
+    for path, module in model.named_modules():
+        kind = type(module)
+        code.update(f"{path}:{kind.__module__}.{kind.__qualname__}:{_attributes(module)}\n".encode())
+    code.update(code_digest(model).encode())
+    weights = [*model.named_parameters(), *model.named_buffers()]
+    return {
+        "code": code.hexdigest(),
+        "weights": [[name, *_type(tensor)] for name, tensor in weights],
+        "inputs": [_type(tensor) for tensor in tensors],
+        "torch": {
+            "onednn": torch._C._get_mkldnn_enabled(),
+            "onednn_deterministic": torch._C._get_mkldnn_deterministic(),
+            "nnpack": torch._C._get_nnpack_enabled(),
+            "float32_matmul": torch.get_float32_matmul_precision(),
+            "deterministic": torch.are_deterministic_algorithms_enabled(),
+            "attention": [
+                torch.backends.cuda.flash_sdp_enabled(),  # for CPUs too, whatever their names say
+                torch.backends.cuda.math_sdp_enabled(),
+                torch.backends.cuda.mem_efficient_sdp_enabled(),
+            ],
+        },
+        "environment": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)},
+    }
+
+
+def state_digest(model: nn.Module) -> str:
+    """Hash of the contents of all tensors of a model: parameters, buffers, and plain attributes."""
+    tensors = list(_tensors(model))
+    with ThreadPoolExecutor(max(1, len(usable_cores()))) as pool:  # hashing releases the GIL
+        hashes = pool.map(_content, (tensor for _, tensor in tensors))
+        whole = hashlib.sha256()
+        for (name, tensor), content in zip(tensors, hashes, strict=True):
+            whole.update(f"{name}:{_type(tensor)}:{content}\n".encode())
+    return whole.hexdigest()
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from model.named_parameters(remove_duplicate=False)
+    yield from model.named_buffers(remove_duplicate=False)
+    for path, module in model.named_modules():
+        for name, value in module.__dict__.items():
+            if isinstance(value, Tensor):
+                yield f"{path}.{name}", value
+
+
+def _content(tensor: Tensor) -> str:
+    values = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    return hashlib.sha256(values.numpy().data).hexdigest()
+
+
+def _type(tensor: Tensor) -> list[object]:
+    stride = list(tensor.stride()) if tensor.layout is torch.strided else []
+    return [list(tensor.shape), stride, str(tensor.dtype), str(tensor.layout)]
+
+
+def _attributes(module: nn.Module) -> str:
+    """The attributes of a module other than torch's own tables."""
+    return _text({name: value for name, value in module.__dict__.items() if name not in _OWN}, _DEPTH)
+
+
+def _text(value: Any, depth: int) -> str:
+    """A textual form of a value that is the same in another process, as far as possible."""
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    if isinstance(value, Tensor):
+        return str(_type(value))
+    if depth == 0:
+        return type(value).__qualname__
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(sorted(f'{_text(k, depth - 1)}: {_text(v, depth - 1)}' for k, v in value.items()))}}}"
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = [_text(entry, depth - 1) for entry in value]
+        return f"{type(value).__name__}[{', '.join(sorted(parts) if isinstance(value, set | frozenset) else parts)}]"
+    if inspect.isroutine(value) or inspect.isclass(value):
+        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
+    if isinstance(value, nn.Module | fx.Graph):
+        return type(value).__qualname__  # modules are examined separately, graphs as code
+    return f"{type(value).__qualname__}{_text(getattr(value, '__dict__', {}), depth - 1)}"
+
+
+def code_digest(model: nn.Module) -> str:
+    """Hash of the code of a model.
+
+    It covers the source files of its classes, and the modules that these files name, directly or through others: of the
+    packages that the classes are from, and of all that is not installed, such as a file of helpers next to the model's.
+    Other packages, what is imported within functions, and helpers that were typed in are not covered.
+    """
+    digest = hashlib.sha256()
+    for module in model.modules():
+        if isinstance(module, fx.GraphModule):
+            digest.update(module.code.encode())
+    for kind in sorted(_own_classes(model), key=lambda kind: f"{kind.__module__}.{kind.__qualname__}"):
+        digest.update(_source(kind).encode())
+    for name in sorted(_reached(model)):
+        if (file := _file(name)) is not None:
+            digest.update(f"{name}\n".encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def is_in_files(model: nn.Module) -> bool:
+    """Whether all classes of a model are defined in files, so that its digest covers them and their helpers."""
+    return all(_file(kind.__module__) is not None for kind in _own_classes(model))
+
+
+def _own_classes(model: nn.Module) -> set[type]:
+    """Classes of modules that no package version identifies; FX graphs are code themselves."""
+    kinds = {type(module) for module in model.modules() if not isinstance(module, fx.GraphModule)}
+    return {kind for kind in kinds if _top(kind.__module__) not in _BY_VERSION}
+
+
+def _reached(model: nn.Module) -> set[str]:
+    """Names of the Python modules that define the classes of a model, and of those they import."""
+    waiting = [kind.__module__ for kind in _own_classes(model)]
+    tops = set(map(_top, waiting))
+    reached: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in reached:
+            continue
+        reached.add(name)
+        waiting += [other for other in _named(name) if _top(other) in tops or not _is_installed(other)]
+    return reached
+
+
+def _named(name: str) -> Iterator[str]:
+    """Modules that a module imports, or whose functions and classes it imports."""
+    for value in list(vars(sys.modules[name]).values()) if name in sys.modules else ():
+        if isinstance(value, ModuleType):
+            yield value.__name__
+        elif isinstance(value, FunctionType | type):
+            yield str(value.__module__)
+
+
+def _is_installed(name: str) -> bool:
+    if _top(name) in _BY_VERSION or (file := _file(name)) is None:
+        return True
+    return any(part in _INSTALLED for part in file.parts)
+
+
+def _file(name: str) -> Path | None:
+    """The Python file of an imported module; None if there is none."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    path = Path(file) if isinstance(file, str) else None
+    return path if path is not None and path.suffix == ".py" and path.is_file() else None
+
+
+def _source(kind: type) -> str:
+    """Source of a class or, if it was typed in, the bytecode of its forward."""
+    try:
+        return inspect.getsource(kind)
+    except (OSError, TypeError):
+        code = getattr(getattr(kind, "forward", None), "__code__", None)
+        if code is None:
+            return ""
+        constants = [value for value in code.co_consts if isinstance(value, _CONSTANTS)]
+        return f"{code.co_code.hex()} {code.co_names} {constants}"
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]

@@ -10,22 +10,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hios import defaults
 from hios.errors import ExampleInputsError, HiosError, UnsupportedError, missing_extra
+from hios.files import defaults
+from hios.frontends.tolerances import beyond
+from hios.machine.terminal import on_terminals_only
 from hios.optimizing.autotune import Autotune, Tuned
-from hios.optimizing.budget import Budget
-from hios.optimizing.cache_key import is_in_files
 from hios.optimizing.candidates import EAGER, Candidate, itself
-from hios.optimizing.guards import Guards, has_hooks
-from hios.optimizing.online_race import OnlineRace
-from hios.optimizing.optimize_options import Options
-from hios.optimizing.optimized_module import OptimizedModule, TracedRunner, warn
+from hios.optimizing.choice_cache import is_in_files
+from hios.optimizing.module import Guards, OptimizedModule, TracedRunner, has_hooks, warn
+from hios.optimizing.options import Options
 from hios.optimizing.preparation import Subject
-from hios.optimizing.race import outruns
-from hios.optimizing.report import Report
+from hios.optimizing.race import OnlineRace, outruns
+from hios.optimizing.report import Budget, Report
 from hios.optimizing.runtimes import Run
-from hios.progress import on_terminals_only
-from hios.tolerances import beyond
 
 #: Number of initial runs that show how long the model takes.
 _TIMED = 3

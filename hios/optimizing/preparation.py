@@ -15,15 +15,14 @@ import torch
 from torch import Tensor
 
 from hios.errors import ExampleInputsError, HiosError, UnsupportedError, first_line
-from hios.machine import private_bytes, usable_cores
+from hios.machine.description import private_bytes, usable_cores
 from hios.optimizing import runtimes
-from hios.optimizing.budget import Budget
 from hios.optimizing.candidates import EAGER, OTHERS, SCHEDULE, Candidate, distinct, in_runtime, itself
-from hios.optimizing.optimize_options import Options
-from hios.optimizing.optimized_module import torch_threads, warn
-from hios.optimizing.report import RaceOutcome, WayReport
-from hios.optimizing.runtime_conversion import Conversion
-from hios.optimizing.schedule_candidates import ScheduleProposals, tasks
+from hios.optimizing.module import torch_threads, warn
+from hios.optimizing.options import Options
+from hios.optimizing.report import Budget, RaceOutcome, WayReport
+from hios.optimizing.runtimes import Conversion
+from hios.optimizing.schedules import ScheduleProposals, tasks
 from hios.optimizing.tracing import Exported, ModelInputs, ModelOutputs, Traced, export, extract
 from hios.platforms.cpu.engine import Engine
 

@@ -1,12 +1,23 @@
-"""The report of ``optimize``: the choice, with a row of measured numbers per candidate."""
+"""The report of ``optimize``: the choice, with a row of measured numbers per candidate.
+
+The time limit of ``hios.optimize``: which steps still fit, and the remaining time for the progress bar.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal, Self
 
-from hios.csv_tables import aligned
-from hios.machine import BUSY
+from hios.files.artifacts import replacing
+from hios.files.text_tables import aligned
+from hios.machine.description import BUSY, usable_cores
+from hios.machine.terminal import bar
 
 #: What became of a candidate: it finished the race, dropped out as clearly slower, has outputs that differ from the
 #: model's, could not be prepared or run, or was not prepared at all.
@@ -27,7 +38,7 @@ class WayReport:
         p80_ms: 80th percentile.
         runs: number of runs behind these percentiles.
         speedup: median of the model itself over this median, in the same rounds.
-        low: lower end of its 95 % interval (`hios.statistics.speedup_interval`); 0 with too few runs for an interval.
+        low: lower end of its 95 % interval (`statistics.speedup_interval`); 0 with too few runs for an interval.
         high: upper end; None with too few runs for an interval.
         memory_mb: memory in addition to that of the model, in MB (10^6 bytes); None where it was not measured.
         prepare_s: seconds that preparing it took; None if it was not prepared.
@@ -129,3 +140,134 @@ class Report:
                 "in the model's own"
             )
         return "\n".join(lines)
+
+
+#: Conservative first estimates of the time of each step, for a machine on which it never ran: seconds, seconds per
+#: module of the model, and calls of the model. Measured times on the machine replace them.
+_GUESSES = {
+    "export": (1.5, 0.015, 3.0),
+    "openvino": (2.0, 0.01, 5.0),
+    "onnxruntime": (8.0, 0.03, 5.0),
+    "compile": (15.0, 0.08, 5.0),
+    "extract": (4.0, 0.03, 3.0),
+    "costs": (3.0, 0.01, 12.0),
+    "engine": (3.0, 0.0, 5.0),
+}
+#: How many times as long as the last time a step may take.
+_MARGIN = 1.25
+#: Seconds between two updates of the progress bar.
+_REDRAWN_S = 0.5
+
+
+class Budget:
+    """Counts down from its creation, with a progress bar; a context manager.
+
+    Predicted times of steps depend on how many modules the model has. Their durations are saved in the folder, if any.
+    """
+
+    def __init__(self, seconds: float, name: str, modules: int, folder: Path | None) -> None:
+        self.began = time.monotonic()
+        self.seconds = seconds
+        self._name, self._modules = name, modules
+        self._file = None if folder is None else folder / "step-times.json"
+        self._factors = _read(self._file)
+        #: Seconds of a call of the model, which some steps make.
+        self.call_s = 0.0
+        self._over = threading.Event()
+        self._cores = max(len(usable_cores()), 1)
+        #: Seconds that the steps of this run took, and that they were expected to take.
+        self._taken, self._expected = 0.0, 0.0
+
+    def __enter__(self) -> Self:
+        self._bar: Any = bar(round(self.seconds, 1), f"{self._name}: beginning", "s")
+        self._ticker = threading.Thread(target=self._tick, name="hios progress", daemon=True)
+        if not self._bar.disable:
+            self._ticker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._ticker.is_alive():
+            self._ticker.join()
+        self._bar.close()
+
+    def _tick(self) -> None:
+        while not self._over.wait(_REDRAWN_S):
+            self._redraw()
+
+    def _redraw(self) -> None:
+        self._bar.n = min(round(self.spent_s, 1), self._bar.total)
+        self._bar.refresh()
+
+    @property
+    def deadline(self) -> float:
+        """The end of the budget, by ``time.monotonic``."""
+        return self.began + self.seconds
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self.began
+
+    @property
+    def left_s(self) -> float:
+        """Seconds left; negative if the budget is overdrawn."""
+        return self.deadline - time.monotonic()
+
+    def show(self, what: str) -> None:
+        """Show what is being done."""
+        self._bar.set_description_str(f"{self._name}: {what}", refresh=False)
+        self._redraw()
+
+    def predicted_s(self, step: str, concurrent: int = 0) -> float:
+        """Seconds that a step is expected to take.
+
+        The prediction uses how long the step took here before, and how much longer than expected the steps of this run
+        took. ``concurrent`` is how many other processes prepare something at the same time; they share the cores.
+        """
+        pace = max(1.0, self._taken / self._expected) if self._expected else 1.0
+        return pace * self._usual_s(step, concurrent)
+
+    def _usual_s(self, step: str, concurrent: int) -> float:
+        return self._guess_s(step, concurrent) * self._factors.get(step, 1.0)
+
+    def _guess_s(self, step: str, concurrent: int) -> float:
+        fixed, each, calls = _GUESSES[step]
+        alone_s = fixed + each * self._modules + calls * self.call_s
+        return alone_s * max(1.0, (1 + concurrent) / self._cores)
+
+    def too_short_for(self, *steps: str, keep_s: float = 0.0, concurrent: int = 0) -> str:
+        """Why steps are not started, in words; empty if there is time for all of them, with ``keep_s`` left after."""
+        needed, left = sum(self.predicted_s(step, concurrent) for step in steps), self.left_s - keep_s
+        if needed <= left:
+            return ""
+        return (
+            f"preparing it takes about {needed:.0f} s, and of the budget of {self.seconds:g} s (budget_s) only "
+            f"{max(left, 0.0):.0f} s is left"
+        )
+
+    @contextlib.contextmanager
+    def step(self, step: str, what: str, concurrent: int = 0) -> Iterator[None]:
+        """A context whose time is recorded for predictions if it does not fail."""
+        self.show(what)
+        began = time.monotonic()
+        yield
+        self.took(step, time.monotonic() - began, concurrent)
+
+    def took(self, step: str, seconds: float, concurrent: int = 0) -> None:
+        """Record how long a step took while this many other processes ran."""
+        self._taken += seconds
+        self._expected += self._usual_s(step, concurrent)
+        self._factors[step] = round(_MARGIN * seconds / self._guess_s(step, concurrent), 3)
+        if self._file is not None:
+            with contextlib.suppress(OSError), replacing(self._file) as temporary:
+                temporary.write_text(json.dumps(self._factors) + "\n", encoding="utf-8")
+
+
+def _read(file: Path | None) -> dict[str, float]:
+    """The ratio of actual to estimated time of earlier steps; empty if the file is missing or damaged."""
+    try:
+        factors = json.loads(file.read_text(encoding="utf-8")) if file is not None else {}
+        return {step: float(factors[step]) for step in _GUESSES if 0 < float(factors.get(step, 0)) < float("inf")}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}

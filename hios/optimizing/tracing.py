@@ -15,10 +15,10 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
+from hios.core.graph import Graph
 from hios.errors import ExampleInputsError, UnsupportedError
 from hios.frontends.model_declarations import Declarations
 from hios.frontends.program_interface import TensorType, type_text
-from hios.graph import Graph
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

@@ -4,14 +4,13 @@ protocol        what a platform is: the modules in its folder, and what they off
 cpu             devices are cores or groups of cores
 cuda            devices are GPUs
 model           GPUs that are not here: predicts costs, and runs nothing
-device_timer    what a platform measures
+timer           what a platform measures
 probe_schedule  when the probe of the machine's speed is timed
-workloads       what profiling times: operators with random weights and inputs
-device_program  a schedule as what each device does
+workloads       what profiling times: operators with random weights and inputs; buffers of shared memory as tensors,
+                and values copied into them; weights.safetensors, checked against the graph
+program         a schedule as what each device does
 competitor      a program that runs in a session, with its measurements
-buffers         buffers of shared memory as tensors, and values copied into them
 reference       the model itself inside a worker: eager PyTorch, torch.compile, ONNX Runtime
-weights         weights.safetensors, checked against the graph
 
 A platform is a folder of that name with the parts that `hios.platforms.protocol` describes, and an entry in
 `PLATFORMS` that names the module of each. This module is light: those modules are imported when the platform is used.
@@ -27,11 +26,11 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec.structs import replace
 
-from hios.batch_job import allocation
 from hios.errors import PlatformError, suggestion
+from hios.platforms.batch_job import allocation
 
 if TYPE_CHECKING:
-    from hios.formats.base import Platform as Description
+    from hios.files.base import Platform as Description
     from hios.platforms.protocol import (
         Distributing,
         Executing,
@@ -78,31 +77,32 @@ class KnownPlatform:
         return "executing" in self.modules
 
 
-#: Every platform, by the name of its folder. `hios.sources` reads the modules from this text, so they are literals.
+#: Every platform, by the name of its folder. `hios.platforms.code_hash` reads the modules from this text, so they are
+#: literals.
 PLATFORMS = {
     "cpu": KnownPlatform(
         "devices are cores or groups of cores",
         {
-            "platform": "cpu_platform",
-            "measuring": "cpu_measuring",
-            "executing": "cpu_executing",
-            "distributing": "cpu_distributing",
-            "reporting": "cpu_reporting",
+            "platform": "devices",
+            "measuring": "measuring",
+            "executing": "executing",
+            "distributing": "distributing",
+            "reporting": "reporting",
         },
     ),
     "cuda": KnownPlatform(
         "devices are GPUs",
         {
-            "platform": "cuda_platform",
-            "measuring": "cuda_measuring",
-            "executing": "cuda_executing",
-            "distributing": "cuda_distributing",
-            "reporting": "cuda_reporting",
+            "platform": "devices",
+            "measuring": "measuring",
+            "executing": "executing",
+            "distributing": "distributing",
+            "reporting": "reporting",
         },
     ),
     "model": KnownPlatform(
         "devices are GPUs that are not here, whose costs are predicted",
-        {"platform": "model_platform", "predicting": "model_predicting", "reporting": "model_reporting"},
+        {"platform": "devices", "predicting": "devices", "reporting": "reporting"},
         (
             Option(
                 "gpu",

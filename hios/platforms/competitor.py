@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hios.graph import Graph
-from hios.platforms.device_program import DeviceProgram, is_wide
-from hios.schedule import Placement, Plan, StreamPlan
-from hios.statistics import spread
+from hios.core.graph import Graph
+from hios.core.schedule import Placement, Plan, StreamPlan
+from hios.machine.statistics import spread
+from hios.platforms.program import DeviceProgram, is_wide
 
 
 @dataclass

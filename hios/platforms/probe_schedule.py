@@ -1,7 +1,7 @@
 """When to time the probe: at both ends of a session, and in between at a small share of the time.
 
 The probe is a fixed piece of work, convolutions and copies, by which the speed of the machine in different sessions,
-and at different times of one, is compared (``hios.drift``). It never depends on the network that is measured.
+and at different times of one, is compared (``hios.core.drift``). It never depends on the network that is measured.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from hios import drift
+from hios.core import drift
+from hios.core.drift import ProbeTiming, RunProbe
 from hios.errors import warn
-from hios.formats.probe_record import ProbeTiming, RunProbe
 
 #: Largest share of a session that the probe may take between the start and the end.
 SHARE = 0.02

@@ -15,7 +15,7 @@ part             protocol       imported by
 
 Reach them through `hios.platforms` (``find``, ``describe``, ``measuring``, ...), by the platform's name. The module of
 ``platform`` must import none of those that execute or report, and share no file with them where costs are measured, so
-that an edit of them does not measure everything again (`hios.sources`).
+that an edit of them does not measure everything again (`hios.platforms.code_hash`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     import torch
 
-    from hios.formats.base import Platform as Description
-    from hios.formats.costs_file import CostsFile
-    from hios.graph import Graph
+    from hios.core.costs import CostsFile
+    from hios.core.graph import Graph
+    from hios.files.base import Platform as Description
+    from hios.frontends.tolerances import ReducedPrecision
     from hios.platforms.competitor import Competitor
-    from hios.platforms.device_program import ArenaPlan, Buffer, Row
-    from hios.platforms.device_timer import DeviceTimer
+    from hios.platforms.program import ArenaPlan, Buffer, Row
     from hios.platforms.reference import Reference
-    from hios.tolerances import ReducedPrecision
+    from hios.platforms.timer import DeviceTimer
     from hios.workers.arena import Arena
     from hios.workers.pool import WorkerPool
     from hios.workers.worker import Worker
@@ -58,7 +58,7 @@ class Platform(Protocol):
 
     @property
     def RUNTIMES(self) -> Collection[str]:  # noqa: N802
-        """The runtimes that can run a whole model on it, by their names in ``hios.models.RUNTIMES``."""
+        """The runtimes that can run a whole model on it, by their names in ``hios.frontends.models.RUNTIMES``."""
 
     @property
     def TRANSPORTS(self) -> Sequence[str]:  # noqa: N802

@@ -28,9 +28,9 @@ from hios.frontends import program as programs
 from hios.frontends.extraction_check import flat
 from hios.frontends.program_interface import TensorType, flat_module, type_text
 from hios.frontends.rounding import rounding_errors
-from hios.kernels.tensors import torch_dtype
-from hios.platforms.buffers import deliver
-from hios.platforms.device_program import Buffer
+from hios.kernels.merged import torch_dtype
+from hios.platforms.program import Buffer
+from hios.platforms.workloads import deliver
 from hios.workers.worker import Worker
 
 
@@ -48,7 +48,7 @@ class Reference:
         worker: number of its worker.
         cores: cores of its worker.
         threads: threads inside an operator.
-        kind: one of ``hios.models.RUNTIMES``.
+        kind: one of ``hios.frontends.models.RUNTIMES``.
         load: called inside the worker: `load`, or that of another platform.
         options: its arguments in addition to those that all references share.
         compile_time_s: seconds that compiling the model took; None if nothing is compiled.
@@ -245,10 +245,10 @@ def _exported(program: str, loaded: ExportedProgram, parallel: bool) -> Callable
 
 def _in_openvino(program: str, loaded: ExportedProgram) -> Callable[..., Any]:
     """A program of torch.export in OpenVINO."""
-    from hios.frontends import openvino  # optional dependency
+    from hios.frontends import onnx_session  # optional dependency
 
     try:
-        return openvino.OpenVinoSession(openvino.converted(loaded, program), threads=_threads(), name=program)
+        return onnx_session.OpenVinoSession(onnx_session.converted(loaded, program), threads=_threads(), name=program)
     except UnsupportedError as error:
         raise PlatformError(str(error)) from error
 

@@ -1,19 +1,30 @@
-"""What profiling times: operators and merges with random weights and inputs of the shapes in their graph."""
+"""What profiling times: operators and merges with random weights and inputs of the shapes in their graph.
+
+Reading weights.safetensors and checking that it belongs to the graph.
+
+Buffers of the arena as tensors, and values copied into them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
-from hios.graph import Graph, Operator, TensorSpec
+from hios.core.graph import Graph, Operator, TensorSpec
+from hios.core.merging import convolutions
+from hios.errors import ArtifactError, PlatformError
 from hios.kernels import CompiledOperator, compile_operator
 from hios.kernels.compiled_operator import External
-from hios.kernels.merged import compile_merged
+from hios.kernels.merged import compile_merged, torch_dtype, value_type
 from hios.kernels.onednn import as_made
-from hios.kernels.tensors import torch_dtype, value_type
-from hios.operator_merge import convolutions
+from hios.platforms.program import Buffer
+from hios.workers.arena import Arena
 
 
 class Workload:
@@ -99,3 +110,75 @@ def _random(shape: Sequence[int], dtype: str, generator: torch.Generator) -> Ten
     if kind.is_floating_point:
         return torch.randn(tuple(shape), generator=generator, dtype=kind, device=generator.device)
     return torch.randint(0, 2, tuple(shape), generator=generator, dtype=kind, device=generator.device)
+
+
+def load_weights(path: str | Path, graph: Graph) -> dict[str, Tensor]:
+    """Tensors by name.
+
+    Raises:
+        ArtifactError: missing, damaged, or not the weights of the graph.
+    """
+    try:
+        tensors = load_file(path)
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read: {error.strerror or 'no such file'}") from error
+    except SafetensorError as error:
+        raise ArtifactError(f"{path}: damaged or not a safetensors file ({error}); extract it again") from error
+    require_weights(tensors, graph, str(path))
+    return tensors
+
+
+def require_weights(tensors: Mapping[str, Tensor], graph: Graph, source: str) -> None:
+    """Check that tensors are the weights of a graph.
+
+    Args:
+        tensors: by name.
+        graph: the graph.
+        source: their file, for messages.
+
+    Raises:
+        ArtifactError: one is missing or of another shape or dtype.
+    """
+    for entry in graph.weights:
+        name, required = entry.name, f"{entry.dtype} of shape {list(entry.shape)}"
+        tensor = tensors.get(name)
+        stated = (
+            "none" if tensor is None else f"{str(tensor.dtype).removeprefix('torch.')} of shape {list(tensor.shape)}"
+        )
+        if stated != required:
+            raise ArtifactError(
+                f"{source}: {name}: found {stated}; required: {required}, as graph {graph.name} states; "
+                "graph and weights must come from one extraction"
+            )
+
+
+def arena_tensor(arena: Arena, buffer: Buffer) -> Tensor:
+    """A buffer as a tensor."""
+    return arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype))
+
+
+def deliver(value: Tensor, buffer: Tensor) -> None:
+    """Copy a value into its buffer, refusing shapes or dtypes that ``copy_`` would broadcast or convert.
+
+    Raises:
+        PlatformError: shape or dtype are not those that the graph states.
+    """
+    if value.shape != buffer.shape or value.dtype != buffer.dtype:
+        raise PlatformError(
+            f"found a value of shape {tuple(value.shape)} and {value.dtype}; the graph states "
+            f"{tuple(buffer.shape)} and {buffer.dtype}"
+        )
+    buffer.copy_(value)
+
+
+def copy_alone(value: Tensor, target: Tensor) -> Tensor:
+    """Copy a tensor into a contiguous one of the same shape and dtype, on the calling thread only.
+
+    ``copy_`` splits large tensors over the threads of torch, and those spin on for milliseconds on cores that the
+    workers need.
+    """
+    if value.is_contiguous() and not value.is_conj() and not value.is_neg():
+        ctypes.memmove(target.data_ptr(), value.data_ptr(), value.nbytes)
+    else:
+        target.copy_(value.detach())
+    return target

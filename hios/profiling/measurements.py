@@ -1,29 +1,203 @@
-"""Measuring operators, stages and merges of one graph, on one device or several; the devices take turns."""
+"""Measuring operators, stages and merges of one graph, on one device or several; the devices take turns.
+
+Repeating measurements until their medians are precise or the time is up.
+
+The stages and merges that algorithms ask for, collected before they are measured; equal ones are measured once.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import random
 import statistics
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count as counter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from hios import drift
+from hios.core import drift
+from hios.core.costs import BlockResources, Costs
+from hios.core.drift import ProfileProbe, Speed
+from hios.core.evaluate import evaluate
+from hios.core.graph import Graph
+from hios.core.merging import convolutions, merge_candidates
+from hios.core.problem import Group, Problem
+from hios.core.problem import Stage as Groups
 from hios.errors import PlatformError
-from hios.formats.costs_file import BlockResources
-from hios.formats.probe_record import ProfileProbe, Speed
-from hios.graph import Graph
-from hios.kernels.signature import signatures
-from hios.platforms.device_timer import DeviceTimer, Merge, Quantity, Stage
+from hios.kernels.executable import signatures
+from hios.machine.statistics import expected_repeats, is_precise
+from hios.machine.terminal import Meter
 from hios.platforms.probe_schedule import ProbeSchedule
-from hios.profiling.measurement_cache import MOST_DRIFT, RECHECK_ROUNDS, Cache, Measured, now
-from hios.profiling.sampling import CHUNK, Effort, sample
-from hios.profiling.stage_requests import StageRequests
-from hios.progress import Meter
+from hios.platforms.timer import DeviceTimer, Merge, Quantity, Stage
+from hios.profiling.cache import MOST_DRIFT, RECHECK_ROUNDS, Cache, Measured, now
+from hios.schedulers import find
+
+if TYPE_CHECKING:
+    from hios.platforms.timer import Merge, Stage
+
+#: Rounds of one call to a worker.
+CHUNK = 5
+#: A measurement whose median stays uncertain ends at this many times the minimum number of repeats.
+_MOST = 5
+
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How often to measure: at least ``repeats`` times, then until precise, the deadline or ``most``.
+
+    ``chunk`` is the number of rounds of one call to a worker: the progress bar moves and devices take turns.
+    ``deadline`` is a time of ``time.monotonic``.
+    """
+
+    repeats: int
+    deadline: float
+    chunk: int = CHUNK
+
+    @property
+    def most(self) -> int:
+        """The number of repeats after which a measurement stops in any case."""
+        return _MOST * self.repeats
+
+    def is_over(self) -> bool:
+        """Whether the deadline has passed."""
+        return time.monotonic() >= self.deadline
+
+    def left_s(self) -> float:
+        """Seconds until the deadline."""
+        return self.deadline - time.monotonic()
+
+    def is_settled(self, samples: Sequence[float]) -> bool:
+        """Whether no more samples are needed."""
+        return len(samples) >= self.repeats and (len(samples) >= self.most or is_precise(samples))
+
+    def left(self, samples: Sequence[float]) -> float:
+        """How many more samples are expected."""
+        if len(samples) < self.repeats:
+            return self.repeats - len(samples)
+        return 0.0 if self.is_settled(samples) else max(1.0, min(expected_repeats(samples), self.most) - len(samples))
+
+
+def sample(
+    keys: Sequence[Key],
+    run: Callable[[list[Key], int], Mapping[Key, Sequence[float]]],
+    effort: Effort,
+    meter: Meter,
+    *,
+    whole: bool = False,
+    later: int = 0,
+) -> dict[Key, list[float]]:
+    """Samples of all keys, taken in rounds over those that are not settled yet.
+
+    Args:
+        keys: what to measure, in the order of a round.
+        run: measures some of it for a number of rounds; returns its samples.
+        effort: how often.
+        meter: is told of every sample.
+        whole: rounds include every key until all are settled, as fewer keys would leave more of the caches to each.
+        later: number of samples that later calls will take, for the estimate of the remaining time.
+    """
+    samples: dict[Key, list[float]] = {key: [] for key in keys}
+    waiting, taken = list(keys), 0
+    while waiting:
+        target = effort.repeats if taken < effort.repeats else effort.most
+        rounds = min(effort.chunk, target - taken)
+        for key, times in run(waiting, rounds).items():
+            samples[key].extend(times)
+        taken += rounds
+        done = len(waiting) * rounds
+        if taken >= effort.repeats:
+            unsettled = [key for key in waiting if not effort.is_settled(samples[key])]
+            if taken >= effort.most or effort.is_over():
+                unsettled = []
+            waiting = waiting if whole and unsettled else unsettled
+        left = [effort.left(samples[key]) for key in waiting]
+        meter.advance(done, (len(left) * max(left, default=0.0) if whole else sum(left)) + later)
+    return samples
+
+
+@dataclass
+class StageRequests:
+    """Stages and merges that algorithms asked for, each with the stand-ins that are measured in its place.
+
+    Args:
+        graph: the graph.
+        stand_in: the operator that is measured for each operator, by id: one per signature.
+    """
+
+    graph: Graph
+    stand_in: Mapping[str, str]
+    stages: dict[Stage, Stage] = field(default_factory=dict)
+    merges: dict[Merge, Merge] = field(default_factory=dict)
+
+    def ask(self, algorithms: Sequence[str], devices: int, costs: Costs) -> None:
+        """Add what the algorithms request on 1 to ``devices`` devices and the costs do not contain."""
+        for name in algorithms:
+            algorithm = find(name)
+            for count in range(1, devices + 1 if algorithm.several_devices else 2):
+                problem = RecordingProblem(Problem(self.graph, costs))
+                # The evaluation of the plan asks for stages that the algorithm did not ask for in its search.
+                evaluate(problem, algorithm.solve(problem, count).plan)
+                self._note(problem)
+
+    def ask_merges(self) -> None:
+        """Add all merges that algorithms may choose from where operators take several devices."""
+        for merge in merge_candidates(convolutions(self.graph)):
+            self._add_merge([self.graph.operators[number].id for number in sorted(merge)])
+
+    def _add_merge(self, operators: Sequence[str]) -> None:
+        self.merges[tuple(operators)] = tuple(sorted(self.stand_in[operator] for operator in operators))
+
+    def _note(self, problem: RecordingProblem) -> None:
+        for stage in problem.asked:
+            groups = tuple(sorted(tuple(problem.ids[operator] for operator in group) for group in stage))
+            self.stages[groups] = tuple(
+                sorted(tuple(self.stand_in[operator] for operator in group) for group in groups)
+            )
+        for numbers in sorted(map(sorted, problem.asked_merges)):
+            self._add_merge([problem.ids[operator] for operator in numbers])
+
+    def merge_of(self, alike: Merge) -> Merge:
+        """A requested merge measured by these stand-ins; the stand-ins themselves need not read the same value."""
+        return next(merge for merge, own in self.merges.items() if own == alike)
+
+
+class RecordingProblem(Problem):
+    """The same problem, recording the stages and merges whose time was modeled because it was not measured.
+
+    ``on(M)`` of it adds to the same record.
+
+    Args:
+        problem: the problem to record; graph, times and measured stages are shared with it.
+
+    Attributes:
+        asked: stages of several groups whose time was asked for and not measured.
+        asked_merges: merges whose time was asked for and not measured.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.__dict__.update(problem.__dict__)
+        self.asked: set[frozenset[Group]] = set()
+        self.asked_merges: set[frozenset[int]] = set()
+
+    def stage_ms(self, stage: Groups) -> float:
+        """t(S) of a stage in milliseconds; records the request."""
+        if len(stage) > 1 and (key := frozenset(stage)) not in self.measured:
+            self.asked.add(key)
+        return super().stage_ms(stage)
+
+    def merge_ms(self, operators: Iterable[int]) -> float | None:
+        """Time of a merged operator in milliseconds, None as in `Problem`; records the request."""
+        key = frozenset(operators)
+        time_ms = super().merge_ms(key)
+        if time_ms is not None and key not in self.measured_merges:
+            self.asked_merges.add(key)
+        return time_ms
+
 
 #: Warm-up rounds: of the first call to a worker, and of later calls.
 _WARMUP, _AGAIN = 3, 1

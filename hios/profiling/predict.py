@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from hios import platforms
-from hios.formats.costs_file import CostsFile
-from hios.graph import Graph
+from hios.core.costs import CostsFile
+from hios.core.graph import Graph
 
 
 def predict(graph: Graph, platform: str, devices: int, options: Mapping[str, str]) -> CostsFile:

@@ -11,14 +11,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from hios import defaults, platforms
-from hios.costs import Costs
-from hios.errors import HiosWarning, PlatformError
-from hios.formats.base import Platform
-from hios.formats.costs_file import (
+from hios import platforms
+from hios.core.costs import (
     ContentionError,
     ContentionModel,
     CorunFactor,
+    Costs,
     CostsFile,
     Link,
     LinkError,
@@ -28,18 +26,21 @@ from hios.formats.costs_file import (
     StageCost,
     TransferCost,
 )
-from hios.graph import Graph
+from hios.core.graph import Graph
+from hios.errors import HiosWarning, PlatformError
+from hios.files import defaults
+from hios.files.base import Platform
+from hios.files.versions import versions
 from hios.kernels.executable import require_executable
-from hios.machine import BUSY
-from hios.platforms.device_timer import Merge
-from hios.profiling import contention, transfers
-from hios.profiling.contention import Contention
-from hios.profiling.measurement_cache import Cache, Measured
-from hios.profiling.measurements import Session, check_widths
-from hios.profiling.stage_requests import StageRequests
+from hios.machine.description import BUSY
+from hios.machine.statistics import FEWEST, PRECISION, interval, is_precise, spread
+from hios.platforms.timer import Merge
+from hios.profiling import transfers
+from hios.profiling import transfers as contention
+from hios.profiling.cache import Cache, Measured
+from hios.profiling.measurements import Session, StageRequests, check_widths
+from hios.profiling.transfers import Contention
 from hios.schedulers import find
-from hios.statistics import FEWEST, PRECISION, interval, is_precise, spread
-from hios.versions import versions
 from hios.workers.arena import memory_file
 
 #: How often algorithms are run again after new stages were measured, as they may request more.

@@ -1,18 +1,18 @@
 """Output for readers: the report of a run, the page of a single schedule, and the list of algorithms.
 
-    paper_figures                      the papers' figures and verdicts
-    model_results                      what a report is made from: the files of every model, of runs and of predictions
+    paper_figures  the papers' figures and verdicts
+    results        what a report is made from: the files of every model, of runs and of predictions
     tables, dataframes                 rows, CSV and LaTeX files; results as pandas data frames
     statements, cost_summary, environment, schedule_summary    the same in words, with numbers from the data
-    serving_results                    several models on one device: tables and charts of policies
+    serving_results  several models on one device: tables and charts of policies
     gantt_chart, latency_chart         charts of Altair, in the look of `hios.charts`
-    short_names                        names that fit bars and rows
-    results_archive                    all that a page was made from as one file, and the page made again from it
-    page                               HTML from the templates beside it
-    large_pages                        what the page of a large study leaves out; several processes that draw it
+    graph_layout  names that fit bars and rows
+    archive       all that a page was made from as one file, and the page made again from it
+    page          HTML from the templates beside it; what the page of a large study leaves out; several processes that
+                  draw it
     graph_layout, graph_boxes, graph_frames, layered_layout, graph_captions, graph_svg    the picture of a graph
-    terminal                           one schedule as text
-    algorithm_listing                  the registry of algorithms in words
+    terminal           one schedule as text
+    algorithm_listing  the registry of algorithms in words
 
 Altair, Jinja2 and pandas are loaded by charts, pages and tables, and by nothing else in hios: what prints text or draws
 a graph needs none.
@@ -25,11 +25,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hios import artifacts
+from hios.core.graph import Graph
+from hios.core.schedule import Schedule
 from hios.errors import ArtifactError
-from hios.graph import Graph
-from hios.report.environment import NOT_RECORDED, Provenance
-from hios.report.model_results import ModelPredictions, ModelResults, is_predicted, read_predictions, read_results
+from hios.files import artifacts
+from hios.report.results import (
+    NOT_RECORDED,
+    ModelPredictions,
+    ModelResults,
+    Provenance,
+    is_predicted,
+    read_predictions,
+    read_results,
+)
 from hios.report.serving_results import ServedScenario, read_serving
 from hios.report.tables import (
     LATENCY_COLUMNS,
@@ -41,7 +49,6 @@ from hios.report.tables import (
     table,
     table_files,
 )
-from hios.schedule import Schedule
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -219,9 +226,8 @@ def write_picture(graph: Graph, output: Path) -> str:
     if suffix not in (".svg", ".html"):
         raise ArtifactError(f"{output}: found the suffix {suffix or 'none'}; allowed: .svg, .html")
     artifacts.require_writable(output)
-    from hios.report.graph_captions import size, type_counts, words
     from hios.report.graph_layout import lay_out
-    from hios.report.graph_svg import svg, svg_file
+    from hios.report.graph_svg import size, svg, svg_file, type_counts, words
 
     picture = lay_out(graph)
     if suffix == ".svg":

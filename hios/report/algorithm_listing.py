@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from hios.schedulers import ALGORITHMS, Algorithm, Parameter
-from hios.schedulers.algorithm_registry import AUTO
+from hios.schedulers.registry import AUTO
 
 #: Sections of docstrings for those who call the function.
 _FOR_CALLERS = ("Args:", "Returns:", "Raises:", "Attributes:")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hios.costs import DEFAULT_ALPHA, predicted_for
-from hios.formats.costs_file import CostsFile, LinkModel, ProfileSummary
-from hios.formats.probe_record import Estimate
-from hios.report.graph_captions import counted
+from hios.core.costs import DEFAULT_ALPHA, CostsFile, LinkModel, ProfileSummary, predicted_for
+from hios.core.drift import Estimate
+from hios.report.graph_svg import counted
 
 
 class CostEntry(NamedTuple):

@@ -9,16 +9,14 @@ from pathlib import Path
 import msgspec
 import pandas as pd
 
-from hios import artifacts
-from hios.costs import Costs
+from hios.core.costs import Costs, CostsFile, MergeCost, OperatorCost, StageCost, TransferCost
+from hios.core.graph import Graph
+from hios.core.problem import Problem
+from hios.core.schedule import Placement, Schedule
 from hios.errors import ArtifactError
-from hios.formats.costs_file import CostsFile, MergeCost, OperatorCost, StageCost, TransferCost
-from hios.graph import Graph
-from hios.problem import Problem
-from hios.report.environment import is_virtual
-from hios.report.model_results import ModelResults, read_model, told_apart
+from hios.files import artifacts
+from hios.report.results import ModelResults, is_virtual, read_model, told_apart
 from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, operator_rows, prediction_rows, table
-from hios.schedule import Placement, Schedule
 
 #: Columns of the data frames with their data types; those of operators are the columns of operators.csv and one more.
 _LATENCIES = {name: column.dtype for name, column in LATENCY_COLUMNS.items()}

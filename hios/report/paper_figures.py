@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
-from hios import artifacts
 from hios.errors import ArtifactError
-from hios.formats.figure_file import ComparedNumber, FigureFile
+from hios.files import artifacts
+from hios.formats.study import ComparedNumber, FigureFile
 from hios.report.tables import View
 from hios.study import registry
 from hios.study.figure_data import located

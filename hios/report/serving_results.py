@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hios import artifacts
 from hios.charts import marks
 from hios.charts.rendering import to_svg
 from hios.errors import ArtifactError
-from hios.formats.serving_result_file import Candidate, ResultFile
+from hios.files import artifacts
+from hios.formats.serving_result import Candidate, ResultFile
 from hios.report.tables import View
 from hios.serving.strict_rounds import rounds_notes
 

@@ -6,13 +6,12 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hios.formats.run_file import Baseline, ReferenceResult, ScheduleResult
-from hios.machine import BUSY
-from hios.report.environment import virtual_text
-from hios.report.model_results import ModelResults
+from hios.formats.run import Baseline, ReferenceResult, ScheduleResult
+from hios.machine.description import BUSY
+from hios.machine.statistics import Interval, speedup_interval, tells
+from hios.report.results import ModelResults, virtual_text
 from hios.report.tables import reference_rows
 from hios.runtime import predictions
-from hios.statistics import Interval, speedup_interval, tells
 
 #: Share of the number of devices below which devices are not independent.
 FULL_CEILING = 0.9

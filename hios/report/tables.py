@@ -9,15 +9,13 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hios.charts.latex import latex_document
-from hios.costs import predicted_for
-from hios.csv_tables import csv_text
-from hios.formats.costs_file import CostsFile
-from hios.formats.run_file import Chosen, Latency, ReferenceResult, ScheduleResult
-from hios.graph import Graph
-from hios.report.environment import is_virtual
-from hios.report.model_results import ModelResults, sequential_ms
-from hios.schedule import Placement, Schedule
+from hios.charts.rendering import latex_document
+from hios.core.costs import CostsFile, predicted_for
+from hios.core.graph import Graph
+from hios.core.schedule import Placement, Schedule
+from hios.files.text_tables import csv_text
+from hios.formats.run import Chosen, Latency, ReferenceResult, ScheduleResult
+from hios.report.results import ModelResults, is_virtual, sequential_ms
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,7 +4,7 @@ competitors   what takes part in a session: schedules, the sequential baseline, 
 rounds        a session: the competitors take turns, in worker processes or in ranks
 session       sessions in the workers of a pool
 distributed   sessions in ranks started by torchrun or mpirun
-run_record    run.json: what is recorded of a session
+record        run.json: what is recorded of a session
 auto          the schedule that ``auto`` chooses among those measured
 predictions   predicted against measured latencies
 run_table     the results of a session as a table in text

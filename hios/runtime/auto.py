@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hios.formats.run_file import Chosen
-from hios.graph import Graph
+from hios.core.graph import Graph
+from hios.core.schedule import Schedule
+from hios.formats.run import Chosen
+from hios.machine.statistics import LEAST_ROUNDS, best
 from hios.platforms.competitor import Competitor
 from hios.runtime.competitors import BASELINE, ScheduleEntry
-from hios.runtime.run_record import gained, measured
-from hios.schedule import Schedule
-from hios.statistics import LEAST_ROUNDS, best
+from hios.runtime.record import gained, measured
 
 #: Rounds that choose, and rounds that are reported.
 _CHOOSING, _REPORTED = slice(0, None, 2), slice(1, None, 2)
@@ -83,7 +83,7 @@ def choose(competitors: Mapping[str, Competitor], entries: Sequence[ScheduleEntr
 
     It is the sequential one on one device unless the interval of the speedup over it lies above 1. Among candidates
     that are statistically tied with the fastest, it is the one with the smallest 80th percentile
-    (`hios.statistics`).
+    (`hios.machine.statistics`).
     Every competitor needs at least ``LEAST_RUNS`` runs.
     """
     candidates = {name: competitor for name, competitor in competitors.items() if not competitor.copies}

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from hios.artifacts import replacing
-from hios.graph import Graph
-from hios.schedule import Placement, merged_rows
+from hios.core.graph import Graph
+from hios.core.schedule import Placement, merged_rows
+from hios.files.artifacts import replacing
 
 
 def write_trace(path: str | Path, title: str, graph: Graph, placements: Sequence[Placement]) -> None:

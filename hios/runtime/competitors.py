@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hios import platforms
-from hios.costs import Costs
+from hios.core.costs import Costs
+from hios.core.evaluate import evaluate
+from hios.core.graph import Graph
+from hios.core.problem import Problem
+from hios.core.schedule import Plan, Schedule, StagedPlan, StreamPlan
 from hios.errors import PlatformError, ScheduleError, shown, warn
-from hios.evaluate import evaluate
-from hios.formats.base import Platform
-from hios.graph import Graph
-from hios.models import RUNTIMES
+from hios.files.base import Platform
+from hios.frontends.models import RUNTIMES
 from hios.platforms.competitor import Competitor
-from hios.platforms.device_program import ArenaPlan
-from hios.problem import Problem
-from hios.schedule import Plan, Schedule, StagedPlan, StreamPlan
+from hios.platforms.program import ArenaPlan
 
 #: Streams of a device: each is a thread that keeps one to two MB. NASNet has 159 by Opara's released rule.
 MOST_STREAMS = 512

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import statistics
 
-from hios import drift
-from hios.formats.probe_record import ProfileProbe, RunProbe
-from hios.formats.run_file import Run
-from hios.machine import BUSY
+from hios.core import drift
+from hios.core.drift import ProfileProbe, RunProbe
+from hios.formats.run import Run
+from hios.machine.description import BUSY
 
 
 def in_words(run: Run) -> str | None:

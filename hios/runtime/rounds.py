@@ -8,12 +8,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from hios.core.graph import Graph
 from hios.formats.settings import Settings
-from hios.graph import Graph
+from hios.machine.terminal import bar
 from hios.platforms.competitor import Competitor
 from hios.platforms.probe_schedule import ProbeSchedule
 from hios.platforms.reference import Reference
-from hios.progress import bar
 from hios.runtime.competitors import ScheduleEntry
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hios.csv_tables import aligned
-from hios.formats.run_file import Chosen, ReferenceResult, Run, ScheduleResult
+from hios.files.text_tables import aligned
+from hios.formats.run import Chosen, ReferenceResult, Run, ScheduleResult
 from hios.runtime import predictions
 from hios.runtime.competitors import BASELINE
 

@@ -16,35 +16,34 @@ from safetensors.torch import save
 from torch import Tensor
 
 from hios import platforms
+from hios.core.graph import Graph
+from hios.core.schedule import Schedule
 from hios.errors import PlatformError
-from hios.formats.run_file import Run, RunPlatform
+from hios.files.versions import versions
+from hios.formats.run import Run, RunPlatform
 from hios.formats.settings import Settings
 from hios.frontends.example_inputs import example_inputs
+from hios.frontends.models import RUNTIMES
 from hios.frontends.program import Program
-from hios.graph import Graph
+from hios.frontends.tolerances import allows_rounding, compared, explained
 from hios.kernels.executable import require_executable
-from hios.kernels.tensors import torch_dtype
-from hios.models import RUNTIMES
+from hios.kernels.merged import torch_dtype
+from hios.machine.terminal import bar
 from hios.platforms.competitor import Competitor
-from hios.platforms.device_program import ArenaPlan, Buffer
 from hios.platforms.probe_schedule import ProbeSchedule
+from hios.platforms.program import ArenaPlan, Buffer
 from hios.platforms.reference import Reference
 from hios.platforms.reference import peak_memory_bytes as reference_peak_bytes
 from hios.platforms.reference import rounding as reference_rounding
 from hios.platforms.reference import run as run_reference
 from hios.platforms.reference import runtime as runtime_of
-from hios.platforms.weights import require_weights
-from hios.progress import bar
+from hios.platforms.workloads import require_weights
 from hios.runtime.auto import LEAST_RUNS, choose
 from hios.runtime.competitors import BASELINE, competitors, entries_of, other_hardware, require
+from hios.runtime.record import run_file
 from hios.runtime.rounds import Competition, TurnOutcome
-from hios.runtime.run_record import run_file
-from hios.schedule import Schedule
-from hios.tolerances import allows_rounding, compared, explained
-from hios.versions import versions
 from hios.workers.arena import Arena, memory_file
-from hios.workers.peak_memory import peak_bytes
-from hios.workers.pool import WorkerPool
+from hios.workers.pool import WorkerPool, peak_bytes
 
 if TYPE_CHECKING:
     from hios.platforms.protocol import Workers

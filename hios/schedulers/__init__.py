@@ -11,11 +11,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from hios.bound import lower_bound_ms
+from hios.core.bounds import lower_bound_ms
+from hios.core.evaluate import evaluate, latency_ms
+from hios.core.problem import Problem, positions
+from hios.core.schedule import Plan, Schedule, StagedPlan
 from hios.errors import ScheduleError
-from hios.evaluate import evaluate, latency_ms
-from hios.problem import Problem, positions
-from hios.schedule import Plan, Schedule, StagedPlan
 from hios.schedulers import (
     gpg,
     greedy,
@@ -30,8 +30,8 @@ from hios.schedulers import (
     opara,
     sequential,
 )
-from hios.schedulers.algorithm_registry import ALGORITHMS, Algorithm, Parameter, check_devices, register
 from hios.schedulers.plugins import find
+from hios.schedulers.registry import ALGORITHMS, Algorithm, Parameter, check_devices, register
 
 __all__ = [
     "ALGORITHMS",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 
-from hios.problem import Problem, Stage, positions
-from hios.schedule import StagedPlan
-from hios.schedulers.algorithm_registry import Parameter, register
+from hios.core.problem import Problem, Stage, positions
+from hios.core.schedule import StagedPlan
 from hios.schedulers.policy.combining import model_blocks
-from hios.schedulers.policy.endings import CombinedState, combined, sub_blocks
-from hios.schedulers.policy.passes import Action, Passes, largest
+from hios.schedulers.policy.endings import Action, CombinedState, Passes, combined, largest, sub_blocks
+from hios.schedulers.registry import Parameter, register
 
 
 @register(
@@ -76,9 +75,7 @@ def chooser(problem: Problem, r: int, s: int, weights: str) -> tuple[list[Combin
     starts = [combined(sub_blocks(block.operators, predecessors, labels, r, s)) for block in blocks]
     if not weights:
         return starts, largest
-    from hios.schedulers.policy.features import features
-    from hios.schedulers.policy.network import GpgPolicy, Structure
-    from hios.schedulers.policy.policy_file import read_policy
+    from hios.schedulers.policy.network import GpgPolicy, Structure, features, read_policy
 
     policy = GpgPolicy(read_policy(weights))
     home = {v: number for number, block in enumerate(blocks) for v in block.operators}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hios.problem import Problem, priority_order
-from hios.schedule import StagedPlan
-from hios.schedulers.algorithm_registry import register
+from hios.core.problem import Problem, priority_order
+from hios.core.schedule import StagedPlan
 from hios.schedulers.insertion import InsertionTimetable
+from hios.schedulers.registry import register
 
 
 @register(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from hios.problem import Problem, positions, priority_order
-from hios.schedule import StagedPlan
-from hios.schedulers.algorithm_registry import Parameter, register
+from hios.core.problem import Problem, positions, priority_order
+from hios.core.schedule import StagedPlan
 from hios.schedulers.insertion import timetable
 from hios.schedulers.parallelize import WINDOW, parallelize, pays_to_compile
-from hios.schedulers.path_timetable import CompiledTimetable, PathTimetable
+from hios.schedulers.path_times import CompiledTimetable, PathTimetable
+from hios.schedulers.registry import Parameter, register
 
 _PAPER = "HIOS (Kundu and Shu), Algorithm 1"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from array import array
 
-from hios.problem import Problem, positions, priority_order
-from hios.schedule import StagedPlan
-from hios.schedulers.algorithm_registry import register
+from hios.core.problem import Problem, positions, priority_order
+from hios.core.schedule import StagedPlan
 from hios.schedulers.parallelize import WINDOW, parallelize
+from hios.schedulers.registry import register
 
 _PAPER = "HIOS (Kundu and Shu), Algorithm 3"
 

@@ -6,15 +6,15 @@ import math
 import time
 from dataclasses import dataclass
 
-from hios.bound import lower_bound_ms
+from hios.core.bounds import lower_bound_ms
+from hios.core.evaluate import evaluate, latency_ms
+from hios.core.problem import Problem
+from hios.core.schedule import Plan, Solution, StagedPlan, StreamPlan
 from hios.errors import HiosError
-from hios.evaluate import evaluate, latency_ms
-from hios.problem import Problem
-from hios.schedule import Plan, Solution, StagedPlan, StreamPlan
-from hios.schedulers.algorithm_registry import ALGORITHMS, Parameter, register
 from hios.schedulers.deadline import check_deadline, until
 from hios.schedulers.hios_wide import best_list
 from hios.schedulers.opt.parallel_search import CHAINS, CLOSED, Clock, anneal, is_open
+from hios.schedulers.registry import ALGORITHMS, Parameter, register
 
 __all__ = ["CHAINS", "CLOSED", "NAME", "hios_opt"]
 
@@ -57,7 +57,7 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
        into a stage of its own or into another stage, takes a stage or a few connected ones to another device, or
        lets two devices exchange what they run from some position on. Stages may hold operators that depend on each
        other; these form a group. Measured stages cost what was measured. Each move is timed from the first stage
-       that it changes, only as far as it has an effect and can still be kept (`hios.schedulers.opt.search_kernel`).
+       that it changes, only as far as it has an effect and can still be kept (`hios.schedulers.opt.moves`).
     3. The lower bound is `interval_bound_ms`, which holds for all schedules. Where grouping gains nothing, staged
        schedules of whole times end at whole times, so their bound is rounded up; and where there are no transfers
        either, CP-SAT takes the last part of the time to find a shorter staged schedule or to prove that there is

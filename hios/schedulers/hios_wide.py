@@ -10,11 +10,11 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hios.problem import Problem, positions
-from hios.schedule import StreamPlan
-from hios.schedulers.algorithm_registry import register
+from hios.core.problem import Problem, positions
+from hios.core.schedule import StreamPlan
 from hios.schedulers.deadline import check_deadline
 from hios.schedulers.merge_choice import choose_merges
+from hios.schedulers.registry import register
 
 #: Weights of the area term that are tried; chosen by ``benchmarks/wide_operators.py variants``.
 WEIGHTS = (2.0, 4.0, 8.0, 16.0)

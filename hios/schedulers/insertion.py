@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 
-from hios.problem import Problem, positions
-from hios.schedule import StagedPlan
+from hios.core.problem import Problem, positions
+from hios.core.schedule import StagedPlan
 
 #: Start, finish and position in the order of placement; rows are sorted by it, so operators of 0 ms keep their order.
 _Slot = tuple[float, float, int]

@@ -13,14 +13,22 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hios.blocks import in_order, pieces
-from hios.graph import Graph
-from hios.problem import Problem, Stage
-from hios.schedule import Solution, StagedPlan
-from hios.schedulers.algorithm_registry import Parameter, register
+from hios.core.blocks import in_order, pieces
+from hios.core.graph import Graph
+from hios.core.problem import Problem, Stage
+from hios.core.schedule import Solution, StagedPlan
 from hios.schedulers.deadline import check_deadline
-from hios.schedulers.ios_space import SearchedBlock, SearchSpace, as_set, grown, network_space
-from hios.schedulers.ios_times import MOST_OPERATORS, ROUNDING, StageTimes
+from hios.schedulers.ios_search import (
+    MOST_OPERATORS,
+    ROUNDING,
+    SearchedBlock,
+    SearchSpace,
+    StageTimes,
+    as_set,
+    grown,
+    network_space,
+)
+from hios.schedulers.registry import Parameter, register
 
 _NEVER = float("inf")
 
@@ -92,7 +100,7 @@ def ios(
       Borders of blocks are borders of stages. ``cuts`` of the result counts the borders that ``states`` put inside
       of blocks; with none, the schedule of every block is the best that r and s allow. Blocks that are alike in
       structure and costs are searched once.
-    - Merging is restricted to where it is correct (``hios.operator_merge``), which the released program does not check.
+    - Merging is restricted to where it is correct (``hios.core.merging``), which the released program does not check.
     - At equal times the groups run concurrently, and among equal schedules the first one is taken, with endings
       of fewer groups tried first; Algorithm 1 merges at equal times (Lines 30 to 33).
 

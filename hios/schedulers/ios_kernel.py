@@ -10,12 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hios.problem import Problem
+from hios.core.problem import Problem
 from hios.schedulers.deadline import check_deadline
-from hios.schedulers.ios_space import SearchedBlock
-from hios.schedulers.ios_times import ROUNDING
-from hios.schedulers.opt.search_kernel.compiling import compiled, kept
-from hios.schedulers.opt.search_kernel.shared_moves import Array
+from hios.schedulers.ios_search import ROUNDING, SearchedBlock
+from hios.schedulers.opt.moves import Array, compiled, kept
 
 #: Initial room for endings of a state.
 _ROOM = 1024
@@ -53,7 +51,7 @@ class _Endings(NamedTuple):
 def best_endings(problem: Problem, block: SearchedBlock, r: int, s: int, *, single_groups: bool) -> dict[int, int]:
     """The last stage of the best schedule of every state of a block, under the contention model alone.
 
-    The block has at most `hios.schedulers.ios_times.MOST_OPERATORS` operators; ``single_groups`` is IOS-Merge.
+    The block has at most `hios.schedulers.ios_search.MOST_OPERATORS` operators; ``single_groups`` is IOS-Merge.
     """
     states = np.array(block.states(), dtype=np.int64)
     time = np.array([problem.time[operator] for operator in block.operators])

@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hios.problem import Problem
-from hios.schedule import StreamPlan
-from hios.schedulers.algorithm_registry import Parameter, register
+from hios.core.problem import Problem
+from hios.core.schedule import StreamPlan
+from hios.schedulers.registry import Parameter, register
 
 _PAPER = "LIOS (Ping et al., IEEE TSC 2024)"
 _STREAMS = Parameter("streams", 8, "number x of streams that may be used", minimum=1)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from hios.bound import least_ms, least_work_ms
-from hios.contraction import Contraction
-from hios.problem import Problem
+from hios.core.bounds import least_ms, least_work_ms
+from hios.core.contraction import Contraction
+from hios.core.problem import Problem
 
 #: Changes that are tried one by one.
 MOST_TRIED = 100

@@ -6,9 +6,9 @@ import time
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from hios.problem import Problem
-from hios.schedule import Solution, StreamPlan
-from hios.schedulers.algorithm_registry import Parameter, register
+from hios.core.problem import Problem
+from hios.core.schedule import Solution, StreamPlan
+from hios.schedulers.registry import Parameter, register
 
 #: FLOPs per byte from which on an operator is compute-intensive: peak float32 throughput over memory bandwidth of the
 #: paper's A100-PCIE-40GB (19.5 TFLOPS, 1555 GB/s), to the two decimals that the help states.

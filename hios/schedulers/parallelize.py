@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hios.evaluate import staged_times
-from hios.graph import topological_order
-from hios.problem import Problem, positions, priority_order
-from hios.schedule import StagedPlan
-from hios.schedulers.algorithm_registry import Parameter
+from hios.core.evaluate import staged_times
+from hios.core.graph import topological_order
+from hios.core.problem import Problem, positions, priority_order
+from hios.core.schedule import StagedPlan
+from hios.schedulers.registry import Parameter
 
 #: The window of HIOS: at most so many neighboring operators are grouped (w, preset to 2 in the simulation).
 WINDOW = Parameter("window", 2, "largest number w of operators in a stage", minimum=2)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hios.errors import HiosError, first_line, shown, suggestion
-from hios.schedulers.algorithm_registry import ALGORITHMS, AUTO, Algorithm
+from hios.schedulers.registry import ALGORITHMS, AUTO, Algorithm
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

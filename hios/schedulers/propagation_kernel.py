@@ -1,6 +1,6 @@
 """Propagating changed start times through a large graph, compiled: for HIOS-LP and for windows.
 
-The same loops as in `hios.schedulers.path_timetable` and `hios.schedulers.parallelize`, with sums in the same order, so
+The same loops as in `hios.schedulers.path_times` and `hios.schedulers.parallelize`, with sums in the same order, so
 that schedules are identical to the last bit (tests check that). Mapping a path or merging a window
 changes the times of a large part of the graph, so this work grows with the square of the number of operators.
 """
@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hios.schedulers.opt.search_kernel.compiling import compiled, kept
-from hios.schedulers.opt.search_kernel.shared_moves import Array
+from hios.schedulers.opt.moves import Array, compiled, kept
 
 _Neighbors = Sequence[Sequence[tuple[int, float]]]
 

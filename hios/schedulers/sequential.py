@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hios.problem import Problem
-from hios.schedule import StagedPlan
-from hios.schedulers.algorithm_registry import register
+from hios.core.problem import Problem
+from hios.core.schedule import StagedPlan
+from hios.schedulers.registry import register
 
 
 @register(

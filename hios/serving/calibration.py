@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from hios.errors import HiosError
-from hios.formats.calibration_file import CalibrationFile
+from hios.formats.serving_result import CalibrationFile
 from hios.serving.pipeline import Pipeline
 from hios.serving.scenario import Scenario
 

@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 import torch
 
 from hios.errors import HiosError
-from hios.platforms.buffers import copy_alone
+from hios.platforms.workloads import copy_alone
 from hios.serving.admission import Admission, Task, TaskFailedError
-from hios.serving.block_values import FreeSlots
-from hios.serving.event_kernel import first_tick
 from hios.serving.instances import Instances, LiveRun
 from hios.serving.lane import Answer, Lane, LaneEvent
+from hios.serving.lane_program import FreeSlots
 from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.rules import shared_lanes
 from hios.serving.run_programs import RunPrograms
+from hios.serving.simulator import first_tick
 from hios.workers.arena import Arena
 from hios.workers.ring import Bell
 from hios.workers.worker import reason

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import yaml
 
-from hios import artifacts, config
 from hios.errors import HiosError
-from hios.formats.config_file import Config
-from hios.formats.scenario_file import ScenarioFile
+from hios.files import artifacts
+from hios.files.yaml_file import plain, read_yaml
+from hios.formats.config import Config
+from hios.formats.scenario import ScenarioFile
+from hios.pipeline import config
 from hios.serving.policies import AUTO, LANES_ONLY, LEARNED_POLICIES, POLICIES
-from hios.yaml_file import plain, read_yaml
 
 #: The scenario of all networks of a configuration that names none.
 NETWORKS = "networks"

@@ -14,8 +14,7 @@ from typing import Literal, NamedTuple
 from hios.errors import HiosError
 from hios.platforms.cpu import thread_team
 from hios.serving import lane_worker
-from hios.serving.block_values import Slots
-from hios.serving.lane_program import LaneProgram
+from hios.serving.lane_program import LaneProgram, Slots
 from hios.serving.lane_worker import ANSWER_WORDS, MORE, STOP, LaneWiring
 from hios.workers.arena import Arena, Layout
 from hios.workers.pool import WorkerPool

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hios.artifacts import replacing
+from hios.files.artifacts import replacing
 from hios.serving.instances import LiveRun
 from hios.serving.lane import Answer
 from hios.serving.scenario import Scenario

@@ -15,16 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hios.core.graph import Graph
 from hios.errors import PlatformError
-from hios.graph import Graph
 from hios.kernels import CompiledOperator, compile_operator
 from hios.kernels.compiled_operator import External, parts
-from hios.kernels.tensors import torch_dtype
-from hios.platforms.buffers import arena_tensor, deliver
-from hios.platforms.device_program import Buffer
-from hios.platforms.weights import load_weights
-from hios.serving.block_values import Slots
-from hios.serving.lane_program import LaneProgram, LaneStep, Placed
+from hios.kernels.merged import torch_dtype
+from hios.platforms.program import Buffer
+from hios.platforms.workloads import arena_tensor, deliver, load_weights
+from hios.serving.lane_program import LaneProgram, LaneStep, Placed, Slots
 from hios.workers.arena import Arena
 from hios.workers.process_settings import keep_memory
 from hios.workers.ring import Bell, Ring

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from hios.frontends.tolerances import compared
 from hios.serving.admission import DeadlineError, QueueFullError
-from hios.serving.arrivals import Trace
 from hios.serving.measures import RepeatOutcome, Tally, variance
+from hios.serving.scenario import Trace
 from hios.serving.server import Server
-from hios.tolerances import compared
 
 #: What has become of a task.
 _UNSENT, _OUT, _COMPLETED, _DROPPED, _EXPIRED, _FAILED = range(6)

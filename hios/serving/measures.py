@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hios.formats.serving_result_file import ResultFile, ServedResult
+from hios.formats.serving_result import ResultFile, ServedResult
+from hios.machine.statistics import LEAST_ROUNDS, Interval
 from hios.serving.scenario import Scenario, settings_of
-from hios.serving.work_bound import bound_per_s, least_works_s
-from hios.statistics import LEAST_ROUNDS, Interval
+from hios.serving.stage_times import bound_per_s, least_works_s
 
 #: Resamples of the bootstrap, and the share that each end of the interval leaves out.
 _RESAMPLES, _LEFT_OUT = 2000, 0.025

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from hios.problem import Group
-from hios.schedule import Plan
+from hios.core.problem import Group
+from hios.core.schedule import Plan
 from hios.serving.scenario import Scenario
 
 #: A block of a model, by their numbers.

@@ -9,17 +9,25 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from hios.core.evaluate import evaluate, latency_ms
+from hios.core.problem import Problem
+from hios.core.schedule import Plan, StreamPlan
 from hios.errors import HiosError, suggestion
-from hios.evaluate import evaluate, latency_ms
-from hios.formats.base import MOST_SUB_BLOCKS
-from hios.problem import Problem
-from hios.schedule import Plan, StreamPlan
+from hios.files.base import MOST_SUB_BLOCKS
 from hios.schedulers import find
 from hios.serving.pipeline import Pipeline, QueueRules, SubBlock, UnionStage, queue_rules
 from hios.serving.scenario import Scenario, ServedModel
-from hios.serving.stage_times import Device, block_stages, in_one_lane, on_all_lanes, side_by_side, threaded_ms
+from hios.serving.stage_times import (
+    Device,
+    block_stages,
+    even_intervals_s,
+    in_one_lane,
+    least_work_s,
+    on_all_lanes,
+    side_by_side,
+    threaded_ms,
+)
 from hios.serving.top_pipeline import TopPipelines, run_times
-from hios.serving.work_bound import even_intervals_s, least_work_s
 
 #: Not a pipeline or launcher of its own: the best of the others on other traces.
 AUTO = "auto"
@@ -197,8 +205,8 @@ LANES_ONLY = tuple(name for name, own in POLICIES.items() if own.lanes_only)
 
 def _learned(scenario: Scenario, *, static: bool = False) -> Pipeline:
     """What a trained launcher decides first, or the static decision beside it."""
+    from hios.serving.launcher.environment import Decisions
     from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
-    from hios.serving.launcher.scenario_environment import Decisions
 
     launcher = launcher_of(scenario)
     decisions = Decisions(scenario, launcher.settings)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hios.core.problem import Problem
+from hios.core.schedule import Plan, StreamPlan
 from hios.errors import HiosError
-from hios.problem import Problem
-from hios.schedule import Plan, StreamPlan
-from hios.serving.block_values import BlockValues, Slots
-from hios.serving.lane_program import Handovers, LaneProgram, Order, Part, lane_programs, slots_of
+from hios.serving.lane_program import BlockValues, Handovers, LaneProgram, Order, Part, Slots, lane_programs, slots_of
 from hios.serving.pipeline import Pipeline, SubBlock
 from hios.serving.scenario import Scenario
 from hios.serving.stage_times import Device, restricted

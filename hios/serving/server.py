@@ -18,12 +18,12 @@ from typing import Any
 from safetensors.torch import save
 from torch import Tensor
 
-from hios import defaults
+from hios.core.graph import Graph
 from hios.errors import HiosError, PlatformError
-from hios.graph import Graph
+from hios.files import defaults
 from hios.kernels.executable import require_executable
-from hios.kernels.tensors import torch_dtype
-from hios.platforms.cpu.cpu_platform import all_cores, device_cores
+from hios.kernels.merged import torch_dtype
+from hios.platforms.cpu.devices import all_cores, device_cores
 from hios.serving.admission import Admission, Counts, Task
 from hios.serving.dispatcher import Dispatcher
 from hios.serving.instances import LiveRun

@@ -1,24 +1,33 @@
-"""A scenario under a policy, simulated: the contents of result.json."""
+"""A scenario under a policy, simulated: the contents of result.json.
+
+Every policy under every launcher on the same tasks.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
 from hios.errors import HiosError
-from hios.formats.serving_result_file import Candidate, ResultFile
-from hios.serving.arrivals import draw
+from hios.formats.serving_result import Candidate, ResultFile
 from hios.serving.calibration import with_interference
-from hios.serving.event_kernel import has_numba
 from hios.serving.measures import RepeatOutcome, result
 from hios.serving.pipeline import Pipeline
-from hios.serving.policies import AUTO, LEARNED, launched, launchers_of, policies_of, policy
-from hios.serving.scenario import Scenario
-from hios.serving.simulator import outcome
-from hios.serving.stepping import Simulation
+from hios.serving.policies import (
+    AUTO,
+    LAUNCHERS,
+    LEARNED,
+    LEARNED_POLICIES,
+    launched,
+    launchers_of,
+    policies_of,
+    policy,
+)
+from hios.serving.scenario import Scenario, draw
+from hios.serving.simulator import Simulation, has_numba, outcome
 
 #: Repeats that no result is made of, as their numbers are larger than any that a scenario asks for.
 HELD_OUT = range(1_000_000, 1_000_003)
@@ -199,3 +208,61 @@ def outcomes_of(
 def _made(scenario: Scenario, name: str) -> Pipeline:
     """The pipeline of a policy, which is slowed down as the scenario's calibration says."""
     return with_interference(policy(name).make(scenario), scenario)
+
+
+#: In place of the name of a policy or of a launcher.
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class PolicyGrid:
+    """Results of policies under launchers.
+
+    Attributes:
+        results: by policy and launcher, in the order in which they were asked for.
+        left_out: by policy, why it cannot run the scenario.
+    """
+
+    results: Mapping[tuple[str, str], ResultFile]
+    left_out: Mapping[str, str]
+
+
+def simulate_grid(
+    scenario: Scenario,
+    policies: Sequence[str],
+    launchers: Sequence[str],
+    *,
+    compiled: bool | None = None,
+    tell: Tell = no_one,
+) -> PolicyGrid:
+    """Simulate policies under launchers, all with the same tasks.
+
+    Policies of a trained launcher have intervals of their own, so they run once.
+
+    Raises:
+        HiosError: no policy can run the scenario.
+    """
+    results: dict[tuple[str, str], ResultFile] = {}
+    left_out: dict[str, str] = {}
+    for name in policies:
+        for launcher in launchers[:1] if name in LEARNED_POLICIES else launchers:
+            try:
+                result = simulate(scenario, name, launcher=launcher, compiled=compiled, tell=tell)
+            except HiosError as error:
+                left_out[name] = str(error)
+                break
+            results[name, result.launcher] = result
+            tell(f"{name}, launcher {result.launcher}: goodput {result.goodput_per_s:.4g} tasks/s")
+    if not results:
+        raise HiosError("; ".join(left_out.values()))
+    return PolicyGrid(results, left_out)
+
+
+def chosen_policies(scenario: Scenario, name: str) -> list[str]:
+    """The policy of a name, or with ``all`` every one that the scenario can be compared under."""
+    return policies_of(scenario) if name == ALL else [name]
+
+
+def chosen_launchers(scenario: Scenario, name: str | None) -> list[str]:
+    """The launcher of a name, that of the scenario if None, or with ``all`` every one."""
+    return list(LAUNCHERS) if name == ALL else [name or scenario.file.launcher]

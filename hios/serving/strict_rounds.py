@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hios.formats.serving_result_file import ResultFile
+from hios.formats.serving_result import ResultFile
 
 _STRICT = "pos-strict"
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from hios.problem import Group, Problem, Stage
+from hios.core.problem import Group, Problem, Stage
 from hios.schedulers.gpg import chooser
 from hios.schedulers.policy.combining import ModelBlock, combined_problem
-from hios.schedulers.policy.passes import Passes
+from hios.schedulers.policy.endings import Passes
 from hios.serving.pipeline import Pipeline, SubBlock, UnionStage
 from hios.serving.scenario import Scenario
 from hios.serving.stage_times import Device, block_stages, on_all_lanes, restricted, side_by_side

@@ -12,9 +12,9 @@ import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from hios import artifacts
 from hios.errors import ArtifactError
-from hios.formats.archive_file import ArchivedFile, ArchiveFile
+from hios.files import artifacts
+from hios.formats.archive import ArchivedFile, ArchiveFile
 
 #: What an archive has beside the files that it lists.
 MANIFEST, SUMS = "archive.json", "SHA256SUMS"

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, get_args
 import msgspec
 
 from hios import platforms
-from hios.artifacts import Json
-from hios.formats.convolutions_file import ConvolutionsFile, ConvolutionSize, Pair, PairKind
-from hios.graph import Edge, Graph, Operator, TensorSpec
-from hios.versions import versions
+from hios.core.graph import Edge, Graph, Operator, TensorSpec
+from hios.files.artifacts import Json
+from hios.files.versions import versions
+from hios.formats.study import ConvolutionsFile, ConvolutionSize, Pair, PairKind
 from hios.workers.arena import memory_file
 
 if TYPE_CHECKING:
-    from hios.platforms.cpu.cpu_measuring import CpuTimer
+    from hios.platforms.cpu.measuring import CpuTimer
 
 #: Height and width of the filters of HIOS, figure 1.
 KERNEL = 5

@@ -7,18 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
-from hios import artifacts
+from hios.core.costs import CostsFile
+from hios.core.graph import GraphFile
+from hios.core.schedule import ScheduleFile
 from hios.errors import ArtifactError, HiosError
-from hios.formats.config_file import SERIES
-from hios.formats.convolutions_file import ConvolutionsFile
-from hios.formats.costs_file import CostsFile
-from hios.formats.graph_file import GraphFile
-from hios.formats.prediction_file import PredictionFile
-from hios.formats.run_file import Run
-from hios.formats.schedule_file import ScheduleFile
-from hios.formats.serving_result_file import ResultFile
-from hios.formats.simulation_file import AblationFile, SimulationFile
-from hios.formats.top_study_file import Experiment, TopStudyFile
+from hios.files import artifacts
+from hios.formats.config import SERIES
+from hios.formats.partition import PredictionFile
+from hios.formats.run import Run
+from hios.formats.serving_result import ResultFile
+from hios.formats.study import AblationFile, ConvolutionsFile, Experiment, SimulationFile, TopStudyFile
 from hios.study.archive_reader import unpacked
 
 VARIANTS = ("images", "batches", "transformers")

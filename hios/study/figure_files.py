@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hios import artifacts
 from hios.charts import marks, rendering
-from hios.charts.latex import escaped
-from hios.csv_tables import csv_text
-from hios.formats.figure_file import ComparedNumber, FigureFile, FigureOrigin
+from hios.charts.rendering import escaped
+from hios.files import artifacts
+from hios.files.text_tables import csv_text
+from hios.files.versions import checkout
+from hios.formats.study import ComparedNumber, FigureFile, FigureOrigin
 from hios.study.figure_data import FigureData
 from hios.study.figure_listing import chart_of_published, chart_of_table, published_rows, source_text
 from hios.study.published import Comparison
 from hios.study.registry import Figure
 from hios.study.rows import Row, Rows
-from hios.versions import checkout
 
 if TYPE_CHECKING:
     import altair as alt

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hios.artifacts import Json
 from hios.charts import marks
-from hios.csv_tables import aligned
+from hios.files.artifacts import Json
+from hios.files.text_tables import aligned
 from hios.study.figure_data import SESSION_TIMES
 from hios.study.published import Published
 from hios.study.registry import Figure

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterable
 
 from hios import platforms
-from hios.costs import Costs
+from hios.core.costs import Costs
+from hios.core.graph import Graph
+from hios.core.problem import Problem
 from hios.errors import UnsupportedError
-from hios.formats.prediction_file import GpuPrediction, PredictionFile
-from hios.graph import Graph
-from hios.problem import Problem
+from hios.formats.partition import GpuPrediction, PredictionFile
 from hios.profiling.predict import predict
 from hios.schedulers import find, schedule
 from hios.study.gpu_targets import TARGETS

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hios.charts import marks
-from hios.costs import Costs
+from hios.core.costs import Costs
+from hios.core.evaluate import evaluate, latency_ms
+from hios.core.graph import Graph
+from hios.core.problem import Problem
+from hios.core.schedule import Schedule
 from hios.errors import HiosError
-from hios.evaluate import evaluate, latency_ms
-from hios.formats.convolutions_file import ConvolutionSize
-from hios.formats.run_file import ScheduleResult
-from hios.graph import Graph
+from hios.formats.run import ScheduleResult
+from hios.formats.study import ConvolutionSize
 from hios.platforms.model.descriptions import Gpu, Link
 from hios.platforms.model.kernel_work import Contraction
 from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, predict
-from hios.problem import Problem
-from hios.schedule import Schedule
 from hios.study import run_rows as runs
 from hios.study.figure_data import ExecutedNetwork, FigureData
 from hios.study.published import Comparison, published

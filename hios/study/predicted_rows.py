@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hios import artifacts
 from hios.charts import marks
-from hios.formats.prediction_file import GpuPrediction
-from hios.formats.schedule_file import ScheduleFile
+from hios.core.schedule import ScheduleFile
+from hios.files import artifacts
+from hios.files.yaml_file import plain, read_yaml
+from hios.formats.partition import GpuPrediction
 from hios.platforms.model import descriptions
 from hios.study import run_rows as runs
 from hios.study.figure_data import FigureData, PredictedNetwork
 from hios.study.gpu_targets import TARGETS
 from hios.study.registry import Figure
 from hios.study.rows import Row, Rows, grouped
-from hios.yaml_file import plain, read_yaml
 
 if TYPE_CHECKING:
     import altair as alt

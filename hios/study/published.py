@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from hios import artifacts
 from hios.errors import ArtifactError
-from hios.formats.published_file import PublishedFigure, PublishedFile, PublishedNumber, Source
-from hios.yaml_file import plain, read_yaml
+from hios.files import artifacts
+from hios.files.yaml_file import plain, read_yaml
+from hios.formats.study import PublishedFigure, PublishedFile, PublishedNumber, Source
 
 _FILE = Path(__file__).with_suffix(".yaml")
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hios.artifacts import Json
-from hios.costs import Costs
+from hios.core.costs import Costs
+from hios.core.graph import Edge, Graph, Operator
+from hios.core.problem import Problem
 from hios.errors import HiosError
-from hios.graph import Edge, Graph, Operator
-from hios.problem import Problem
+from hios.files.artifacts import Json
 
 #: Least time of a transfer in milliseconds, and the range of operator times (HIOS, section V-A).
 LEAST_TRANSFER_MS = 0.1

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hios import Costs, Edge, Graph, Operator, Problem
-from hios.artifacts import Json
+from hios.files.artifacts import Json
 
 #: The image: reading it is not an edge.
 _INPUT = ""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 import msgspec
 
 from hios.errors import HiosError, suggestion
+from hios.files.yaml_file import plain, read_yaml
 from hios.study import figures as _drawings
 from hios.study.figure_data import AVAILABLE, FigureData
 from hios.study.published import Comparison, Published, published
 from hios.study.rows import Rows
-from hios.yaml_file import plain, read_yaml
 
 if TYPE_CHECKING:
     import altair as alt

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 
-from hios.problem import Problem, positions, priority_order
+from hios.core.problem import Problem, positions, priority_order
 from hios.schedulers.hios_lp import ValidPaths
 from hios.schedulers.hios_mr import map_by_recording
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, get_args
 
 from hios.charts import marks
-from hios.formats.run_file import Latency, ReferenceKind, Run, ScheduleResult
-from hios.formats.schedule_file import Placement
+from hios.core.schedule import Placement
+from hios.formats.run import Latency, ReferenceKind, Run, ScheduleResult
 from hios.study.figure_data import ExecutedNetwork, FigureData, PredictedNetwork
 from hios.study.published import Comparison, published
 from hios.study.rows import Row, Rows, grouped, measured

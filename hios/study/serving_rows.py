@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hios.charts import marks
-from hios.formats.serving_result_file import ResultFile
-from hios.formats.top_study_file import Experiment
+from hios.formats.serving_result import ResultFile
+from hios.formats.study import Experiment
 from hios.study.figure_data import FigureData
 from hios.study.published import Comparison, published
 from hios.study.rows import Row, Rows, predicted

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from hios import config
 from hios.errors import HiosError
-from hios.formats.config_file import AUTO_DEVICES, SERIES, Config, ModelEntry, SimulationStudy, Study
-from hios.formats.simulation_file import Setting
+from hios.formats.config import AUTO_DEVICES, SERIES, Config, ModelEntry, SimulationStudy, Study
+from hios.formats.study import Setting
+from hios.pipeline import config
 from hios.schedulers import find
 from hios.serving import jobs as serving_jobs
 from hios.study import registry

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hios.charts import marks
-from hios.formats.simulation_file import SimulationFile
+from hios.formats.study import SimulationFile
 from hios.study.figure_data import FigureData
 from hios.study.published import Comparison, Found, Published, published
 from hios.study.registry import Drawing

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from hios.artifacts import Json
+from hios.core.check import violations
+from hios.core.problem import Problem
+from hios.core.schedule import Schedule
 from hios.errors import ScheduleError
-from hios.formats.simulation_file import AblationFile, Instance, Setting, SimulationFile, Variant
-from hios.problem import Problem
-from hios.schedule import Schedule
-from hios.schedule_check import violations
+from hios.files.artifacts import Json
+from hios.formats.study import AblationFile, Instance, Setting, SimulationFile, Variant
 from hios.schedulers import find, schedule
 from hios.schedulers.ios import searching_once
 from hios.study import released_program

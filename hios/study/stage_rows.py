@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
-from hios.blocks import found_blocks
 from hios.charts import marks
-from hios.formats.graph_file import GraphFile
-from hios.formats.prediction_file import GpuPrediction
-from hios.formats.schedule_file import Placement
-from hios.graph import Graph
+from hios.core.blocks import found_blocks
+from hios.core.graph import Graph, GraphFile
+from hios.core.schedule import Placement
+from hios.formats.partition import GpuPrediction
 from hios.platforms.model import descriptions
 from hios.study import predicted_rows as predicted
 from hios.study import run_rows as runs

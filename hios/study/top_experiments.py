@@ -14,23 +14,22 @@ from pathlib import Path
 
 import msgspec
 
-from hios.costs import Costs
+from hios.core.costs import Costs, CostsFile
+from hios.core.graph import Graph
+from hios.core.problem import Problem
 from hios.errors import HiosError, warn
-from hios.formats.config_file import TopStudy
-from hios.formats.costs_file import CostsFile
-from hios.formats.scenario_file import ModelOfScenario, ScenarioFile
-from hios.formats.serving_result_file import ResultFile
-from hios.formats.top_study_file import BATCH_THAT_FITS, COPIES_THAT_FIT, TopPoint
-from hios.graph import Graph
+from hios.formats.config import TopStudy
+from hios.formats.scenario import ModelOfScenario, ScenarioFile
+from hios.formats.serving_result import ResultFile
+from hios.formats.study import BATCH_THAT_FITS, COPIES_THAT_FIT, TopPoint
 from hios.platforms.model import descriptions
 from hios.platforms.model.descriptions import Gpu
+from hios.platforms.model.devices import predicted_costs
 from hios.platforms.model.kernel_work import ELEMENT_BYTES
-from hios.platforms.model.model_predicting import predicted_costs
-from hios.problem import Problem
 from hios.serving.policies import policy
 from hios.serving.scenario import Scenario, ServedModel, pipeline_blocks
 from hios.serving.simulate import simulate
-from hios.serving.work_bound import least_work_s
+from hios.serving.stage_times import least_work_s
 
 #: Systems of figures that compare them: one operator after another, stages of IOS, synchronous rounds, TOP.
 SINGLE, ROUNDS, TOP = ("sequential", "ios"), "pos-relaxed", "top"
@@ -412,8 +411,7 @@ def memory_of(scenario: Scenario, system: str) -> ModelMemory | None:
         scenario: models with graphs.
         system: name of the policy.
     """
-    from hios.serving.block_values import BlockValues
-    from hios.serving.lane_program import Handovers
+    from hios.serving.lane_program import BlockValues, Handovers
     from hios.workers.arena import Layout
 
     graphs = [model.problem.graph for model in scenario.models]

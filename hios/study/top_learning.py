@@ -14,11 +14,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from hios.artifacts import load
+from hios.core.costs import CostsFile
+from hios.core.problem import Problem
 from hios.errors import HiosError, suggestion
-from hios.formats.config_file import TopStudy
-from hios.formats.costs_file import CostsFile
-from hios.formats.top_study_file import (
+from hios.files.artifacts import load
+from hios.formats.config import TopStudy
+from hios.formats.study import (
     CURVE,
     DP,
     GPG,
@@ -30,13 +31,12 @@ from hios.formats.top_study_file import (
     TopPoint,
     TopStudyFile,
 )
-from hios.problem import Problem
 from hios.schedulers import schedule
 from hios.schedulers.gpg import chooser
-from hios.schedulers.ios_space import SearchedBlock, block_space
+from hios.schedulers.ios_search import SearchedBlock, block_space
 from hios.schedulers.policy.combining import ModelBlock, combined_problem, model_blocks
-from hios.schedulers.policy.passes import index_of
-from hios.schedulers.policy.policy_file import write_policy
+from hios.schedulers.policy.endings import index_of
+from hios.schedulers.policy.network import write_policy
 from hios.schedulers.policy.training import TrainingSettings, train
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import HELD_OUT
@@ -193,7 +193,7 @@ def launcher(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> It
 
 def _learned(label: str, scenario: Scenario, seeds: Sequence[LauncherSettings]) -> Iterator[TopPoint]:
     """Goodput over the steps of training, on traces that judge; then that of all systems, on held-out traces."""
-    from hios.serving.launcher.launcher_training import Judge, random_search, train_launcher
+    from hios.serving.launcher.training import Judge, random_search, train_launcher
 
     curve: dict[int, list[float]] = {}
     goodputs: dict[str, list[float]] = {}

@@ -1,12 +1,11 @@
 """Whether a results folder is consistent: every artifact against its schema, and all against each other.
 
-schema_check         a file against its schema, with all violations
-consistency          costs against their graph; schedules against graph and costs
-run_numbers          run.json against its own runs, and against graph and schedules
-system_description   what measurements say of the machine and the software
-latency_table        tables/latency.csv against the files that it is made from
-study_files          figures of the papers against the data that they are drawn from
-serving_files        results of serving against themselves
+schema_check       a file against its schema, with all violations
+consistency        costs against their graph; schedules against graph and costs; what measurements say of the machine
+                   and the software; tables/latency.csv against the files that it is made from
+run_numbers        run.json against its own runs, and against graph and schedules
+study_and_serving  figures of the papers against the data that they are drawn from; results of serving against
+                   themselves
 """
 
 from __future__ import annotations
@@ -17,31 +16,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from hios import artifacts
-from hios.costs import CostsFile
+from hios.core.costs import CostsFile
+from hios.core.graph import Graph, GraphFile
+from hios.core.problem import Problem
+from hios.core.schedule import Schedule, ScheduleFile
 from hios.errors import ArtifactError
-from hios.formats.base import Record
-from hios.formats.graph_file import GraphFile
-from hios.formats.partition_file import PartitionFile
-from hios.formats.run_file import Run
-from hios.formats.schedule_file import ScheduleFile
-from hios.graph import Graph
-from hios.problem import Problem
-from hios.schedule import Schedule
+from hios.files import artifacts
+from hios.files.base import Record
+from hios.formats.partition import PartitionFile
+from hios.formats.run import Run
 from hios.verify.consistency import (
+    CheckedNetwork,
     bound_problems,
+    costs_description_problems,
     costs_problems,
     is_measured,
     partition_problems,
     problem_of,
+    run_description_problems,
     schedule_problems,
+    table_problems,
+    versions_problems,
 )
-from hios.verify.latency_table import CheckedNetwork, table_problems
 from hios.verify.run_numbers import run_problems
 from hios.verify.schema_check import config_problems, contents
-from hios.verify.serving_files import SERVING_FILES, scenario_problems
-from hios.verify.study_files import STUDY_FILES
-from hios.verify.system_description import costs_description_problems, run_description_problems, versions_problems
+from hios.verify.study_and_serving import SERVING_FILES, STUDY_FILES, scenario_problems
 
 #: Files by name; schedules have any name in a folder of schedules, or in that of a graph.
 _KINDS = {

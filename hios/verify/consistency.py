@@ -1,22 +1,37 @@
-"""Costs against their graph, schedules against graph and costs."""
+"""Costs against their graph, schedules against graph and costs.
+
+Whether measurements state what they were measured on: numbers without machine and software are worthless.
+
+tables/latency.csv, which `hios report` writes, against the files that it is made from.
+"""
 
 from __future__ import annotations
 
+import csv
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-from hios.bound_check import judge_bounds
-from hios.costs import Costs, CostsFile, LinkModel
-from hios.errors import HiosError, shown
-from hios.evaluate import evaluate, latency_ms
-from hios.formats.partition_file import PartitionFile
-from hios.graph import Graph
-from hios.problem import Problem
-from hios.schedule import Schedule
-from hios.schedule_check import violations
+from hios.core.bound_check import judge_bounds
+from hios.core.check import violations
+from hios.core.costs import Costs, CostsFile, LinkModel, predicted_for
+from hios.core.evaluate import evaluate, latency_ms
+from hios.core.graph import Graph
+from hios.core.problem import Problem
+from hios.core.schedule import Schedule
+from hios.errors import ArtifactError, HiosError, first_line, shown
+from hios.files import artifacts
+from hios.files.base import Platform
+from hios.files.text_tables import unguarded
+from hios.formats.partition import PartitionFile
+from hios.formats.run import Run, RunPlatform
+from hios.machine.statistics import spread
+from hios.report.results import model_results
+from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, prediction_rows
 from hios.schedulers import ALGORITHMS
 from hios.schedulers.opt.lower_bounds import proven_bound_ms
-from hios.statistics import spread
 
 #: Relative difference between a stated and a recomputed number that rounding explains.
 _ROUNDING = 1e-6
@@ -103,7 +118,7 @@ def problem_of(graph: Graph, file: CostsFile) -> Problem | None:
 def schedule_problems(schedule: Schedule, graph: Graph | None, problem: Problem | None) -> list[str]:
     """Errors in a schedule, as far as graph and costs are available to check it against.
 
-    Rows are checked by ``hios.schedule_check``, and the latency is compared with that of the evaluator. Of a schedule
+    Rows are checked by ``hios.core.check``, and the latency is compared with that of the evaluator. Of a schedule
     with measured times, which ``hios execute --auto`` writes if no cost model predicted them, only the plan is checked.
     """
     if graph is None:
@@ -167,3 +182,188 @@ def _without_name(message: object, schedule: Schedule) -> str:
 
 def _name(operator: str) -> str:
     return shown(operator, quoted=False)
+
+
+#: Fields of the platform that a measurement has to state, each in words; by platform if only some have it.
+_ALWAYS = {
+    "processor": "model name of the processor",
+    "devices": "number of devices",
+    "load_average": "load average when the measurement began",
+}
+_BY_PLATFORM = {
+    "cpu": {"cores": "cores of each device"},
+    "cuda": {"gpus": "name of the GPU of each device"},
+}
+#: Ranks of a launcher do not record other work on their cores.
+_ONE_NODE = {"cpu": {"busy_share": "share of the cores' time that other work took"}}
+#: Software that every measurement depends on.
+_SOFTWARE = ("python", "kernel", "hios", "torch")
+#: Packages that versions.json names in any installation.
+_INSTALLED = ("python", "kernel", "hios")
+
+
+def run_description_problems(run: Run) -> Iterator[str]:
+    """What a run fails to state about where and when it was measured."""
+    yield from _platform_problems(run.platform)
+    yield from _version_problems(run.versions, _SOFTWARE, "versions.")
+    if run.measured_at is None:
+        yield _missing("measured_at", "date and time at which the session began")
+    if run.checked_against is None:
+        yield _missing("checked_against", "what outputs were compared with")
+
+
+def costs_description_problems(costs: CostsFile) -> Iterator[str]:
+    """What a profile fails to state about where it was measured; handwritten and predicted costs need no machine."""
+    if costs.profile is None or (costs.platform is not None and costs.platform.predicted):
+        return
+    if costs.platform is None:
+        yield _missing("platform", "where the costs were measured")
+    else:
+        yield from _platform_problems(costs.platform)
+    yield from _version_problems(costs.versions or {}, _SOFTWARE, "versions.")
+
+
+def versions_problems(path: Path) -> Iterator[str]:
+    """Errors in the software versions that the pipeline recorded."""
+    try:
+        versions = artifacts.read_json(path)
+    except HiosError as error:
+        yield str(error).removeprefix(f"{path}: ")
+        return
+    if not isinstance(versions, dict):
+        yield f"found {type(versions).__name__}; allowed: an object with a version for each package"
+        return
+    yield from _version_problems(versions, _INSTALLED, "")
+    yield from (
+        f"{name}: found {version!r}; allowed: a version in quotes"
+        for name, version in versions.items()
+        if not isinstance(version, str)
+    )
+
+
+def _platform_problems(platform: Platform) -> Iterator[str]:
+    several_nodes = isinstance(platform, RunPlatform) and platform.transport is not None
+    required = {
+        **_ALWAYS,
+        **_BY_PLATFORM.get(platform.name, {}),
+        **({} if several_nodes else _ONE_NODE.get(platform.name, {})),
+    }
+    for field, meaning in required.items():
+        if getattr(platform, field) in (None, ()):
+            yield _missing(f"platform.{field}", meaning)
+
+
+def _version_problems(versions: Mapping[str, object], required: tuple[str, ...], field: str) -> Iterator[str]:
+    for name in required:
+        if not versions.get(name):
+            yield _missing(f"{field}{name}", "its version" if name != "kernel" else "version of the system's kernel")
+
+
+def _missing(field: str, meaning: str) -> str:
+    return f"{field}: missing; a measurement has to state it ({meaning})"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedNetwork:
+    """The artifacts from which the rows of one network follow.
+
+    Attributes:
+        folder: name of the folder of the network.
+        graph: its graph.
+        costs: its costs.json.
+        run: its run.json; None where nothing ran.
+        schedules: by label.
+    """
+
+    folder: str
+    graph: Graph
+    costs: CostsFile
+    run: Run | None
+    schedules: Mapping[str, Schedule]
+
+
+def table_problems(path: Path, networks: Sequence[CheckedNetwork]) -> list[str]:
+    """Errors in latency.csv. Rows of networks other than the given ones are not checked.
+
+    Args:
+        path: the table.
+        networks: those whose files are in the folder and valid.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file, strict=True)
+            rows = [
+                {name: unguarded(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
+                for row in reader
+            ]
+            columns = reader.fieldnames or ()
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        return [f"cannot be read as CSV: {first_line(error)}"]
+    if unknown := [column for column in columns if column not in LATENCY_COLUMNS]:
+        return [f"header: found column {shown(unknown[0], quoted=False)}; allowed: {', '.join(LATENCY_COLUMNS)}"]
+    if absent := [column for column in ("model", "kind", "label") if column not in columns]:
+        return [f"header: no column {absent[0]}; required: model, kind and label, which name a row"]
+    problems: list[str] = []
+    for name, network in _by_name(networks).items():
+        stated = [(number, row) for number, row in enumerate(rows, start=1) if row["model"] == name]
+        if stated:
+            problems += _network_problems(name, network, stated)
+    return problems
+
+
+def _by_name(networks: Sequence[CheckedNetwork]) -> dict[str, CheckedNetwork]:
+    """Networks by the names that a report may use: with the folder if several have the same name."""
+    names = [network.graph.name if network.run is None else network.run.graph for network in networks]
+    count = Counter(names)
+    by_name = {f"{name} ({network.folder})": network for name, network in zip(names, networks, strict=True)}
+    return by_name | {name: network for name, network in zip(names, networks, strict=True) if count[name] == 1}
+
+
+def _network_problems(
+    name: str, network: CheckedNetwork, stated: Sequence[tuple[int, dict[str, str]]]
+) -> Iterator[str]:
+    expected = _expected(network)
+    if expected is None:
+        return
+    rows = {(row["kind"], row["label"]): row for row in expected}
+    for number, row in stated:
+        place = f"row {number}, {shown(row['label'])}"
+        computed = rows.pop((row["kind"], row["label"]), None)
+        if computed is None:
+            yield f"{place}: found kind {shown(row['kind'])}; the files have no row of this kind and label, or one only"
+            continue
+        for column in LATENCY_COLUMNS:
+            value = computed.get(column)
+            if column in row and column != "model" and not _agrees(row[column], value):
+                words = "empty" if value is None else f"{value:.9g}" if isinstance(value, float) else shown(value)
+                yield f"{place}: {column}: found {shown(row[column])}; recomputed from the files: {words}"
+    # A report of predictions may be of some schedules only.
+    for kind, label in rows if network.run is not None else ():
+        yield f"no row for {kind} {shown(label)} of {shown(name)}; required: one for every latency in run.json"
+
+
+def _expected(network: CheckedNetwork) -> list[Row] | None:
+    """The rows of a network; None if its files contradict each other, which is reported there."""
+    if network.run is not None:
+        try:
+            return latency_rows(model_results(network.graph, network.costs, network.run))
+        except ArtifactError:
+            return None
+    if (
+        predicted_for(network.costs.platform) is None
+        or not network.graph.index.keys() <= network.costs.operators.keys()
+    ):
+        return None
+    return prediction_rows(network.graph.name, network.schedules, network.costs)
+
+
+def _agrees(text: str | None, value: object) -> bool:
+    """Whether a cell holds a value, as far as rounding allows; an empty one holds None, or False."""
+    if not text:
+        return value is None or value is False or value == ""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return text == str(value)
+    try:
+        return math.isclose(float(text), value, rel_tol=_ROUNDING, abs_tol=1e-9)
+    except ValueError:
+        return False

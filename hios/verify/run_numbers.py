@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from hios import drift
+from hios.core import drift
+from hios.core.drift import Estimate, RunProbe
+from hios.core.graph import Graph
+from hios.core.schedule import Placement, Schedule
 from hios.errors import shown
-from hios.formats.probe_record import Estimate, RunProbe
-from hios.formats.run_file import Baseline, Ceiling, Chosen, Latency, ReferenceResult, Run, ScheduleResult
-from hios.graph import Graph
-from hios.schedule import Placement, Schedule
-from hios.statistics import LEAST_ROUNDS, speedup_interval, spread
+from hios.formats.run import Baseline, Ceiling, Chosen, Latency, ReferenceResult, Run, ScheduleResult
+from hios.machine.statistics import LEAST_ROUNDS, speedup_interval, spread
 
 #: Relative difference between a stated and a recomputed number that rounding explains.
 _ROUNDING = 1e-6

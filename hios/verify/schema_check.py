@@ -9,12 +9,14 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from hios import artifacts, config, costs, graph, yaml_file
+from hios.core import costs, graph
+from hios.core.costs import CostsFile
+from hios.core.graph import GraphFile
 from hios.errors import HiosError, first_line
-from hios.formats.base import Record
-from hios.formats.costs_file import CostsFile
-from hios.formats.graph_file import GraphFile
-from hios.validation import schema_errors
+from hios.files import artifacts, yaml_file
+from hios.files.base import Record
+from hios.files.validation import schema_errors
+from hios.pipeline import config
 
 _Record = TypeVar("_Record", bound=Record)
 

@@ -1,8 +1,13 @@
-"""Worker processes, one per device, and calls of functions inside them."""
+"""Worker processes, one per device, and calls of functions inside them.
+
+Peak memory of worker processes during a run, as Linux counts it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import gc
 import multiprocessing
 import os
 import select
@@ -17,10 +22,11 @@ from types import MappingProxyType, TracebackType
 from typing import Any, NoReturn
 
 from hios.errors import HiosError, PlatformError
-from hios.machine import private_bytes
+from hios.machine.description import private_bytes
 from hios.workers import pipe_messages
 from hios.workers.arena import Arena
 from hios.workers.process_settings import interrupts_blocked
+from hios.workers.worker import Worker
 
 #: Seconds that a worker may take to import torch and report.
 _START_TIMEOUT_S = 120.0
@@ -283,3 +289,51 @@ def import_folders() -> list[str]:
     # An empty entry means the current folder, and Python ignores entries that are not strings.
     folders = [folder for folder in sys.path if folder and isinstance(folder, str)]
     return folders if own in folders else [own, *folders]
+
+
+#: Written to /proc/PID/clear_refs, it makes the peak of a process what it has now (proc_pid_clear_refs(5)).
+_RESET = "5"
+
+
+def give_back(worker: Worker) -> None:
+    """Give freed memory back to the system, which malloc keeps otherwise; called inside a worker."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def peak_bytes(pool: WorkerPool, workers: Collection[int], run: Callable[[], object]) -> int | None:
+    """Private memory of workers before a run plus their largest growth during it, in bytes.
+
+    Weights and compiled operators are included; memory released by earlier runs is not. None if the system does not
+    report it.
+
+    Args:
+        pool: with the workers.
+        workers: that take part.
+        run: runs once.
+    """
+    pool.call_each(give_back, {worker: {} for worker in workers})
+    ids = [pool.process_ids[worker] for worker in workers]
+    own = [private_bytes(process) for process in ids]
+    before = [_status(process, "VmRSS") for process in ids]
+    if not all(own) or not all(map(_reset, ids)):
+        return None
+    run()
+    peaks = [_status(process, "VmHWM") for process in ids]
+    return sum(bytes_ + max(0, peak - now) for bytes_, peak, now in zip(own, peaks, before, strict=True))
+
+
+def _reset(process: int) -> bool:
+    try:
+        Path(f"/proc/{process}/clear_refs").write_text(_RESET, encoding="ascii")
+    except OSError:
+        return False
+    return True
+
+
+def _status(process: int, field: str) -> int:
+    """A field of /proc/PID/status in bytes."""
+    lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{field}:")), 0)

@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("torch")
 from benchmarks.serving_soak import balance, judged, overloaded
-from hios import artifacts
 from hios.errors import HiosError
-from hios.formats.calibration_file import CalibrationFile
-from hios.formats.scenario_file import Overheads
+from hios.files import artifacts
+from hios.formats.scenario import Overheads
+from hios.formats.serving_result import CalibrationFile
 from hios.serving.measures import Tally
 from tests.serving.scenarios import written
 

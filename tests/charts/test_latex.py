@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hios.charts.latex import escaped, latex_document
+from hios.charts.rendering import escaped, latex_document
 from tests.charts.latex_compiler import compile_latex, needs_pdflatex
 
 #: Names that a network, an algorithm or a file may have, and what stands for them.

@@ -17,8 +17,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import hios
-from hios import ALGORITHMS, Costs, Graph, Schedule, artifacts
+from hios import ALGORITHMS, Costs, Graph, Schedule
 from hios.cli import main
+from hios.files import artifacts
 from hios.frontends.program import load
 from hios.report.algorithm_listing import option
 from tests.cli.commands import invoke, refused, succeed

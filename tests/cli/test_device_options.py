@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from hios import Schedule, artifacts
+from hios import Schedule
 from hios.cli import files
-from hios.formats.partition_file import Partition, PartitionFile
-from hios.models import RUNTIMES
+from hios.files import artifacts
+from hios.formats.partition import Partition, PartitionFile
+from hios.frontends.models import RUNTIMES
 from hios.platforms import PLATFORMS, executable
 from tests.cli.commands import invoke, refused, succeed
 from tests.runtime.small import branches

@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 import hios
-from hios import artifacts
 from hios.cli import main
 from hios.cli.error_exit import VARIABLE, Group
 from hios.errors import warn
+from hios.files import artifacts
 from tests.workers.processes import eventually, running
 
 

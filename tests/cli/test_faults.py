@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import hios
-from hios import Graph, Operator, artifacts
+from hios import Graph, Operator
+from hios.files import artifacts
 from tests.verify.results import write_network
 
 ROOT = Path(hios.__file__).resolve().parents[1]
@@ -136,7 +137,7 @@ def test_a_read_only_cache(disk: Path) -> None:
     """Refused before anything is measured, with a way round."""
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
     from hios.errors import ArtifactError
-    from hios.profiling.measurement_cache import Cache
+    from hios.profiling.cache import Cache
 
     with pytest.raises(ArtifactError, match="cannot be written"):
         Cache(disk / "measurements", {})
@@ -163,7 +164,7 @@ def test_ctrl_c_while_scheduling(network: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "schedule.json").exists()
 
 
-@pytest.mark.parametrize("module", ["hios.cli", "hios.cli.schedule_command", "hios.cli.error_exit"])
+@pytest.mark.parametrize("module", ["hios.cli", "hios.cli.stages", "hios.cli.error_exit"])
 def test_ctrl_c_while_a_command_is_loaded(module: str) -> None:
     """So it is before the command begins."""
     done = subprocess.run(
@@ -197,7 +198,7 @@ def _interrupted_at(module: str, command: list[str], folder: Path, *, ignored: b
     return done.returncode, done.stdout
 
 
-@pytest.mark.parametrize("module", ["hios.api", "hios.schedulers", "hios.cli.error_exit"])
+@pytest.mark.parametrize("module", ["hios", "hios.schedulers", "hios.cli.error_exit"])
 @pytest.mark.parametrize("command", [["hios", "algorithms"], ["-m", "hios", "algorithms"]])
 def test_ctrl_c_while_hios_is_loaded(command: list[str], module: str, tmp_path: Path) -> None:
     """There is no traceback; the program ends as one that was interrupted."""
@@ -206,14 +207,14 @@ def test_ctrl_c_while_hios_is_loaded(command: list[str], module: str, tmp_path: 
 
 def test_interrupts_that_are_ignored_stay_so(tmp_path: Path) -> None:
     """A command in the background of a shell script, where interrupts are ignored, is not ended."""
-    status, printed = _interrupted_at("hios.api", ["hios", "algorithms"], tmp_path, ignored=True)
+    status, printed = _interrupted_at("hios", ["hios", "algorithms"], tmp_path, ignored=True)
     assert status == 0
     assert "hios-lp" in printed
 
 
 def test_the_library_leaves_interrupts_alone(tmp_path: Path) -> None:
     """A program that imports hios sees KeyboardInterrupt."""
-    status, printed = _interrupted_at("hios.api", ["-c", "import hios"], tmp_path)
+    status, printed = _interrupted_at("hios", ["-c", "import hios"], tmp_path)
     assert "KeyboardInterrupt" in printed
     assert status == -signal.SIGINT
 

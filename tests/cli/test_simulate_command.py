@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hios import artifacts
+from hios.files import artifacts
 from hios.serving.policies import LAUNCHERS, POLICIES
 from tests.cli.commands import refused, succeed
 from tests.serving.scenarios import written

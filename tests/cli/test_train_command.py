@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 
-from hios import Schedule, artifacts
-from hios.formats.calibration_file import CalibrationFile
-from hios.formats.scenario_file import Overheads
+from hios import Schedule
+from hios.files import artifacts
+from hios.formats.scenario import Overheads
+from hios.formats.serving_result import CalibrationFile
 from tests.cli.commands import invoke, succeed
 from tests.problems import problem
 

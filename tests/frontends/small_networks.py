@@ -16,8 +16,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from hios import Graph, artifacts
+from hios import Graph
 from hios.cli.files import extract
+from hios.files import artifacts
 from hios.frontends.extraction_check import run_graph
 from hios.frontends.model_declarations import Declarations
 from hios.frontends.model_registry import build_model

@@ -13,10 +13,10 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from hios.cli.files import extract
+from hios.core.graph import Value
 from hios.errors import HiosError, UnsupportedError
 from hios.frontends.extraction_check import require_equal
 from hios.frontends.program import export, save
-from hios.graph import Value
 from hios.kernels.table import KERNELS
 from tests.frontends.small_networks import Model, Network, batch_norm, extracted, read_files, write_files
 

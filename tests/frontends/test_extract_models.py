@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks import networks as benchmark
 from benchmarks.networks import KIND
 from hios import Edge, Graph, HiosError
-from hios.blocks import found_blocks
+from hios.core.blocks import found_blocks
 from hios.frontends.model_registry import build_model, initialize
 from hios.kernels import compile_operator
 from hios.schedulers.ios import search_space

@@ -409,7 +409,7 @@ def test_operators_that_relax_lacks(tmp_path: Path) -> None:
         _extracted(path)
     assert str(caught.value) == (
         "Relax cannot import Det (node determinant): it has no converter for this operator; write the model with other "
-        "operators there, or add a converter to hios/frontends/onnx_converters.py"
+        "operators there, or add a converter to hios/frontends/onnx_lowering.py"
     )
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from hios.frontends import program as programs
 from hios.frontends.rounding import rounding_errors
-from hios.tolerances import explained, explained_share
+from hios.frontends.tolerances import explained, explained_share
 
 
 class _Amplifying(nn.Module):

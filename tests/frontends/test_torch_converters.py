@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from hios.errors import UnsupportedError
 from hios.frontends.extraction_check import run_graph
-from hios.tolerances import difference
+from hios.frontends.tolerances import difference
 from tests.frontends.small_networks import Model, batch_norm, extracted
 
 

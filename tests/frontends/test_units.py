@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from hios import artifacts
+from hios.core.graph import UNITS as NAMES
+from hios.files import artifacts
 from hios.frontends.extract import extract_program
 from hios.frontends.extraction_check import run_graph
-from hios.frontends.patterns import DEFAULT_UNITS, UNITS
 from hios.frontends.program import export
-from hios.graph import UNITS as NAMES
+from hios.frontends.units import DEFAULT_UNITS, UNITS
 from tests.frontends.small_networks import Model, batch_norm
 
 

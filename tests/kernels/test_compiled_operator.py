@@ -12,7 +12,7 @@ from hios import Graph, Operator
 from hios.errors import ArtifactError, UnsupportedError
 from hios.kernels import compile_operator
 from hios.kernels.compiled_operator import externals, parts
-from hios.kernels.tensors import nbytes, torch_dtype, value_type
+from hios.kernels.merged import nbytes, torch_dtype, value_type
 from tests.operators import operator_from
 
 _CONV = {"strides": [1, 1], "padding": [0, 0, 0, 0], "dilation": [1, 1], "groups": 1}

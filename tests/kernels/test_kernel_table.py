@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from hios.core.merging import ACTIVATIONS
 from hios.errors import UnsupportedError
 from hios.kernels import build
 from hios.kernels.table import ALLOCATES, IN_PLACE, KERNELS, kernel
-from hios.operator_merge import ACTIVATIONS
 from tests.kernels.table import CHECKS
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
-from hios.kernels.signature import signatures
+from hios.kernels.executable import signatures
 from tests.frontends.small_networks import Model, extracted, network
 
 

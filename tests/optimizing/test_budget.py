@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import hios
-from hios.optimizing import budget as module
-from hios.optimizing.budget import Budget
+from hios.optimizing import report as module
+from hios.optimizing.report import Budget
 from tests.runtime.small import Branches
 
 

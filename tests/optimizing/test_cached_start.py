@@ -15,9 +15,8 @@ from torch import Tensor, nn
 
 import hios
 from hios.optimizing import autotune, choice_cache, race
-from hios.optimizing.cache_key import model_key, state_digest
-from hios.optimizing.choice_cache import ModelStore
-from hios.optimizing.optimized_module import OptimizedModule
+from hios.optimizing.choice_cache import ModelStore, model_key, state_digest
+from hios.optimizing.module import OptimizedModule
 from tests.optimizing.optimized_models import image, require_equal
 from tests.runtime.small import Branches
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, fx, nn
 
 import hios
-from hios import dynamo
 from hios.errors import ExampleInputsError, UnsupportedError
-from hios.optimizing.fast_paths import without_fast_paths
+from hios.optimizing import dynamo
+from hios.optimizing.module import without_fast_paths
 from hios.optimizing.purity import require_pure
 
 

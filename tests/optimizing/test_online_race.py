@@ -12,10 +12,9 @@ from torch import Tensor
 
 import hios
 from hios import HiosWarning
-from hios.optimizing import online_race
+from hios.optimizing import race as online_race
 from hios.optimizing.candidates import Candidate, in_runtime, itself
-from hios.optimizing.online_race import OnlineRace
-from hios.optimizing.race import FEWEST_ROUNDS, Race
+from hios.optimizing.race import FEWEST_ROUNDS, OnlineRace, Race
 from tests.optimizing.optimized_models import image, pretend_busy, require_equal
 from tests.runtime.small import Branches
 from tests.workers.processes import children

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 import hios
 from hios import HiosError, HiosWarning
 from hios.optimizing import autotune
-from hios.optimizing.optimize_options import Options
-from hios.optimizing.optimized_module import OptimizedModule
+from hios.optimizing.module import OptimizedModule
+from hios.optimizing.options import Options
 from hios.optimizing.report import Report
 from tests.optimizing.optimized_models import (
     DEVICES,

@@ -15,13 +15,12 @@ from torch import Tensor, nn
 
 import hios
 from hios import HiosWarning
-from hios.optimizing import candidates, optimize, preparation, race, schedule_candidates
-from hios.optimizing.cache_key import model_key
+from hios.frontends.tolerances import beyond
+from hios.optimizing import candidates, optimize, preparation, race, schedules
 from hios.optimizing.candidates import Candidate, itself
-from hios.optimizing.choice_cache import ChoiceCache
-from hios.optimizing.optimized_module import OptimizedModule
+from hios.optimizing.choice_cache import ChoiceCache, model_key
+from hios.optimizing.module import OptimizedModule
 from hios.optimizing.report import Report
-from hios.tolerances import beyond
 from tests.optimizing.optimized_models import DEVICES, OWN, image, pretend_busy, require_equal, scheduled
 from tests.runtime.small import Branches
 
@@ -146,8 +145,8 @@ def test_wrong_outputs_take_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_second_call_measures_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same network again, with other weights, is neither profiled nor measured; another image size is."""
     calls: list[str] = []
-    profile, measure = schedule_candidates.profile, race.Race.measure  # type: ignore[attr-defined] # what the module imported
-    monkeypatch.setattr(schedule_candidates, "profile", lambda *a, **k: calls.append("profile") or profile(*a, **k))
+    profile, measure = schedules.profile, race.Race.measure  # type: ignore[attr-defined] # what the module imported
+    monkeypatch.setattr(schedules, "profile", lambda *a, **k: calls.append("profile") or profile(*a, **k))
     monkeypatch.setattr(race.Race, "measure", lambda self: calls.append("measure") or measure(self))
     first = scheduled(Branches(), image(0), tmp_path)
     assert calls == ["profile", "measure"]

@@ -14,7 +14,7 @@ from torch.nn.utils import parametrizations
 
 import hios
 from hios import HiosWarning
-from hios.optimizing.guards import Guards, has_hooks
+from hios.optimizing.module import Guards, has_hooks
 from tests.runtime.small import Branches
 
 

@@ -8,14 +8,15 @@ import pytest
 from click.testing import CliRunner
 from safetensors.torch import save_file
 
-from hios import Edge, Graph, Operator, artifacts
+from hios import Edge, Graph, Operator
 from hios.cli import main
 from hios.errors import PlatformError
+from hios.files import artifacts
 from hios.formats.settings import PartitionSettings
-from hios.machine import usable_cores
-from hios.optimizing import partition as partitioning
-from hios.optimizing import schedule_candidates
-from hios.optimizing.partition import partition
+from hios.machine.description import usable_cores
+from hios.optimizing import schedules
+from hios.optimizing import schedules as partitioning
+from hios.optimizing.schedules import partition
 from tests.runtime.small import branches
 
 
@@ -103,4 +104,4 @@ def test_operators_beside_each_other() -> None:
     fork = Graph(
         "fork", tuple(Operator(name, "task") for name in "abcd"), (Edge("a", "b"), Edge("a", "c"), Edge("a", "d"))
     )
-    assert [schedule_candidates.widest(graph) for graph in (chain, fork)] == [1, 3]
+    assert [schedules.widest(graph) for graph in (chain, fork)] == [1, 3]

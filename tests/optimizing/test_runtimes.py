@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hios.errors import PlatformError
 from hios.optimizing import runtimes
-from hios.optimizing.runtime_conversion import Conversion
+from hios.optimizing.runtimes import Conversion
 
 
 def test_errors_of_runtimes_are_ours() -> None:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from hios import Costs, Edge, Graph, Operator, Problem, cpu_topology
-from hios.cpu_topology import LogicalCpu
+from hios import Costs, Edge, Graph, Operator, Problem
 from hios.errors import HiosError
-from hios.optimizing.budget import Budget
+from hios.machine import topology
+from hios.machine.topology import LogicalCpu
 from hios.optimizing.candidates import Candidate, distinct
-from hios.optimizing.optimize_options import Options
-from hios.optimizing.schedule_candidates import ScheduleProposals, tasks
+from hios.optimizing.options import Options
+from hios.optimizing.report import Budget
+from hios.optimizing.schedules import ScheduleProposals, tasks
 
 _EIGHT = [LogicalCpu(number, number, cache=4 * (number // 4)) for number in range(8)]
 _ALL = list(range(8))
@@ -37,7 +38,7 @@ class _Times(ScheduleProposals):
         options: Options | None = None,
         divisions: Sequence[list[list[int]]] | None = None,
     ) -> None:
-        ways = cpu_topology.divisions(_EIGHT, 8) if divisions is None else divisions
+        ways = topology.divisions(_EIGHT, 8) if divisions is None else divisions
         super().__init__(_FORK, options or Options(cache=False), ways, _ALL, Budget(60.0, "Net", 1, None), 10.0)
         self._times = times
         self.asked: list[tuple[int, int]] = []
@@ -56,16 +57,16 @@ def _labels(candidates: Sequence[Candidate]) -> list[str]:
 
 def test_machines_are_divided_by_their_topology() -> None:
     """Two, four and eight devices, each within a cache where it fits; a machine of one core has one device."""
-    divisions = cpu_topology.divisions(_EIGHT, 8)
+    divisions = topology.divisions(_EIGHT, 8)
     assert divisions == [
         [[0, 1, 2, 3], [4, 5, 6, 7]],
         [[0, 1], [2, 3], [4, 5], [6, 7]],
         [[0], [1], [2], [3], [4], [5], [6], [7]],
     ]
-    assert cpu_topology.divisions(_EIGHT, 4) == divisions[:2]
-    assert cpu_topology.divisions(_EIGHT[:2], 8) == [[[0], [1]]]
+    assert topology.divisions(_EIGHT, 4) == divisions[:2]
+    assert topology.divisions(_EIGHT[:2], 8) == [[[0], [1]]]
     siblings = [LogicalCpu(0, 0), LogicalCpu(1, 0)]
-    assert cpu_topology.divisions(siblings, 8) == [[[0]]]
+    assert topology.divisions(siblings, 8) == [[[0]]]
 
 
 def test_divisions_that_are_predicted_to_be_slow_take_no_part() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hios.errors import PlatformError
-from hios.platforms.buffers import deliver
+from hios.platforms.workloads import deliver
 
 
 def test_fitting_value_is_copied() -> None:

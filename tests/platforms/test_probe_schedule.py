@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from hios import HiosWarning
-from hios.formats.probe_record import Estimate
+from hios.core.drift import Estimate
 from hios.platforms.probe_schedule import SHARE, ProbeSchedule
 
 #: Seconds of the probe on one device.

@@ -10,18 +10,25 @@ import pytest
 
 from hios import platforms
 from hios.errors import PlatformError
-from hios.models import RUNTIMES
+from hios.frontends.models import RUNTIMES
 from hios.platforms import PLATFORMS, KnownPlatform, Option, protocol
-from hios.platforms.cpu import cpu_distributing, cpu_executing, cpu_measuring, cpu_platform, cpu_reporting
-from hios.platforms.cuda import cuda_distributing, cuda_executing, cuda_measuring, cuda_platform, cuda_reporting
-from hios.platforms.model import model_platform, model_predicting, model_reporting
+from hios.platforms.cpu import devices as cpu_platform
+from hios.platforms.cpu import distributing, executing, measuring, reporting
+from hios.platforms.cuda import devices as cuda_platform
+from hios.platforms.cuda import distributing as cuda_distributing
+from hios.platforms.cuda import executing as cuda_executing
+from hios.platforms.cuda import measuring as cuda_measuring
+from hios.platforms.cuda import reporting as cuda_reporting
+from hios.platforms.model import devices as model_platform
+from hios.platforms.model import devices as model_predicting
+from hios.platforms.model import reporting as model_reporting
 
 # For type checkers: every module offers what the protocol of its name asks for.
 _PLATFORMS: tuple[protocol.Platform, ...] = (cpu_platform, cuda_platform, model_platform)
-_MEASURING: tuple[protocol.Measuring, ...] = (cpu_measuring, cuda_measuring)
-_EXECUTING: tuple[protocol.Executing, ...] = (cpu_executing, cuda_executing)
-_DISTRIBUTING: tuple[protocol.Distributing, ...] = (cpu_distributing, cuda_distributing)
-_REPORTING: tuple[protocol.Reporting, ...] = (cpu_reporting, cuda_reporting, model_reporting)
+_MEASURING: tuple[protocol.Measuring, ...] = (measuring, cuda_measuring)
+_EXECUTING: tuple[protocol.Executing, ...] = (executing, cuda_executing)
+_DISTRIBUTING: tuple[protocol.Distributing, ...] = (distributing, cuda_distributing)
+_REPORTING: tuple[protocol.Reporting, ...] = (reporting, cuda_reporting, model_reporting)
 _PREDICTING: protocol.Predicting = model_predicting
 _FIND = {
     protocol.Platform: platforms.find,
@@ -69,7 +76,7 @@ def test_constants(name: str) -> None:
 def test_platforms_are_found_by_name() -> None:
     """The modules of a platform by name; unknown names are refused, with a list of the known ones."""
     modules: list[Any] = [platforms.find("cpu"), platforms.measuring("cpu"), platforms.executing("cuda")]
-    assert modules == [cpu_platform, cpu_measuring, cuda_executing]
+    assert modules == [cpu_platform, measuring, cuda_executing]
     for part in _FIND.values():
         with pytest.raises(PlatformError, match=rf"^unknown platform tpu; allowed: {', '.join(PLATFORMS)}$"):
             part("tpu")

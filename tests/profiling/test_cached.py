@@ -11,12 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from hios import Graph, artifacts
+from hios import Graph
 from hios.cli.files import profile
-from hios.formats.costs_file import CostsFile
+from hios.core.costs import CostsFile
+from hios.files import artifacts
 from hios.profiling import measurements as session
-from hios.profiling.measurement_cache import Cache
-from hios.profiling.sampling import Effort
+from hios.profiling.cache import Cache
+from hios.profiling.measurements import Effort
 from hios.report.cost_summary import profile_details
 from tests.profiling.conftest import DEVICES
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from hios import HiosError
-from hios.formats.probe_record import Estimate, Speed
-from hios.platforms.cpu.cpu_environment import cache_bytes, settings
-from hios.profiling.measurement_cache import Cache, Measured, default_folder, now
+from hios.core.drift import Estimate, Speed
+from hios.platforms.cpu.environment import cache_bytes, settings
+from hios.profiling.cache import Cache, Measured, default_folder, now
 
 MEASURED = Measured([1.0, 1.5, 1.25], "2025-01-02T03:04:05Z")
 SETTINGS = {"processor": "one", "code": "abc"}
@@ -167,14 +167,14 @@ def test_cache_size_of_the_machine() -> None:
 @pytest.mark.parametrize(
     ("place", "value"),
     [
-        ("hios.platforms.cpu.cpu_environment.metadata.version", lambda package: "0.0"),
-        ("hios.platforms.cpu.cpu_environment.platform.release", lambda: "another kernel"),
-        ("hios.platforms.cpu.cpu_environment.platform.python_version", lambda: "3.99"),
-        ("hios.platforms.cpu.cpu_environment.processor", lambda: "another processor"),
-        ("hios.platforms.cpu.cpu_environment._processor_fields", lambda: {"microcode": "0xff"}),
-        ("hios.platforms.cpu.cpu_environment._caches", lambda cores: ["3 Unified 1K"]),
-        ("hios.platforms.cpu.cpu_environment._read", lambda path: "1" if path.name == "no_turbo" else "powersave"),
-        ("hios.platforms.cpu.cpu_environment.code_hash", lambda modules: "edited"),
+        ("hios.platforms.cpu.environment.metadata.version", lambda package: "0.0"),
+        ("hios.platforms.cpu.environment.platform.release", lambda: "another kernel"),
+        ("hios.platforms.cpu.environment.platform.python_version", lambda: "3.99"),
+        ("hios.platforms.cpu.environment.processor", lambda: "another processor"),
+        ("hios.platforms.cpu.environment._processor_fields", lambda: {"microcode": "0xff"}),
+        ("hios.platforms.cpu.environment._caches", lambda cores: ["3 Unified 1K"]),
+        ("hios.platforms.cpu.environment._read", lambda path: "1" if path.name == "no_turbo" else "powersave"),
+        ("hios.platforms.cpu.environment.code_hash", lambda modules: "edited"),
     ],
 )
 def test_what_changed_makes_measurements_stale(

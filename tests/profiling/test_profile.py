@@ -12,16 +12,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from hios import Costs, Edge, Graph, HiosError, Operator, Problem, artifacts, schedule, violations
+from hios import Costs, Edge, Graph, HiosError, Operator, Problem, schedule, violations
 from hios.cli.files import profile
-from hios.formats.costs_file import CorunFactor, CostsFile
-from hios.kernels.signature import signatures
+from hios.core.costs import CorunFactor, CostsFile
+from hios.files import artifacts
+from hios.kernels.executable import signatures
+from hios.machine.statistics import interval, spread
 from hios.profiling import measurements as session
-from hios.profiling.measurement_cache import Measured
+from hios.profiling.cache import Measured
+from hios.profiling.measurements import RecordingProblem
 from hios.profiling.profile import _corun, _ratio_timing
-from hios.profiling.stage_requests import RecordingProblem
 from hios.report.cost_summary import cost_summary
-from hios.statistics import interval, spread
 from tests.operators import operator_from, tensor_from, value_from
 from tests.profiling.conftest import DEVICES, REPEATS
 

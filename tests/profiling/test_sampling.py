@@ -9,8 +9,8 @@ from itertools import cycle
 
 import pytest
 
-from hios.profiling.sampling import Effort, sample
-from hios.progress import Meter
+from hios.machine.terminal import Meter
+from hios.profiling.measurements import Effort, sample
 
 STEADY, NOISY = (1.0, 1.001), tuple(1.0 + (7 * number % 23) / 10 for number in range(23))
 

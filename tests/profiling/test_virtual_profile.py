@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from hios import Graph, artifacts
+from hios import Graph
 from hios.cli.files import profile
 from hios.errors import PlatformError
-from hios.formats.base import Platform
-from hios.machine import usable_cores
-from hios.platforms.cpu import cpu_measuring as cores
-from hios.platforms.device_timer import whose_turn
+from hios.files import artifacts
+from hios.files.base import Platform
+from hios.machine.description import usable_cores
+from hios.platforms.cpu import measuring as cores
+from hios.platforms.timer import whose_turn
 
 
 @pytest.mark.slow

@@ -10,13 +10,13 @@ import pytest
 
 from hios import Costs
 from hios.cli.files import profile
+from hios.core.graph import Graph
+from hios.core.merging import convolutions, merge_candidates
 from hios.errors import PlatformError
-from hios.formats.base import Platform
-from hios.graph import Graph
-from hios.operator_merge import convolutions, merge_candidates
-from hios.platforms.cpu.cpu_measuring import CpuTimer
+from hios.files.base import Platform
+from hios.platforms.cpu.measuring import CpuTimer
 from hios.profiling import profile as profiling
-from hios.profiling.measurement_cache import Cache, Measured, now
+from hios.profiling.cache import Cache, Measured, now
 from hios.profiling.measurements import Session, check_widths
 
 
@@ -102,7 +102,7 @@ def test_merges_are_listed_where_they_gain(
     graph: Graph, graph_file: Path, monkeypatch: pytest.MonkeyPatch, ratios: list[float], expected: dict[str, float]
 ) -> None:
     """On two devices beyond doubt less than the operators one after another on one, and less than merged on one."""
-    monkeypatch.setattr("hios.platforms.cpu.cpu_measuring.WorkerPool", lambda *_, **__: None)
+    monkeypatch.setattr("hios.platforms.cpu.measuring.WorkerPool", lambda *_, **__: None)
     timer = CpuTimer(graph, str(graph_file), Platform("cpu", devices=2, cores=((0,), (1,))))
     session = Session(graph, timer, 3, Cache(None, {}))
     session.merges["a", "b"] = Measured([0.8] * 20, now())
@@ -118,7 +118,7 @@ def test_only_what_gains_beyond_doubt_is_listed(
     graph: Graph, graph_file: Path, monkeypatch: pytest.MonkeyPatch, ratios: list[float], expected: float | None
 ) -> None:
     """Of a ratio whose interval holds 1, or of few samples, there is no t(v, k)."""
-    monkeypatch.setattr("hios.platforms.cpu.cpu_measuring.WorkerPool", lambda *_, **__: None)
+    monkeypatch.setattr("hios.platforms.cpu.measuring.WorkerPool", lambda *_, **__: None)
     timer = CpuTimer(graph, str(graph_file), Platform("cpu", devices=2, cores=((0,), (1,))))
     session = Session(graph, timer, 3, Cache(None, {}))
     operator = graph.operators[0].id

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from hios import artifacts
+from hios.files import artifacts
 from hios.report import write_report
 from hios.study import registry
 from hios.study.figure_data import FigureData

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from hios import ALGORITHMS, Problem
+from hios.core.schedule import StagedPlan
 from hios.report.algorithm_listing import described, listing, parameter_help, parameters
-from hios.schedule import StagedPlan
-from hios.schedulers.algorithm_registry import Algorithm, Parameter, register
+from hios.schedulers.registry import Algorithm, Parameter, register
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from hios import artifacts
-from hios.formats.costs_file import CostsFile
+from hios.core.costs import CostsFile
+from hios.files import artifacts
 from hios.report.cost_summary import CostEntry, cost_summary
 from tests.report.browser import needs_chromium, opened
 from tests.report.test_report import edited, make_results, page_of, read_csv

@@ -16,9 +16,10 @@ import pandas as pd
 import pytest
 
 import hios
-from hios import Graph, HiosError, Problem, artifacts
+from hios import Graph, HiosError, Problem
+from hios.files import artifacts
 from hios.report import write_report
-from hios.report.model_results import read_model
+from hios.report.results import read_model
 from hios.report.tables import (
     LATENCY_COLUMNS,
     OPERATOR_COLUMNS,

@@ -17,9 +17,8 @@ from hios import Edge, Graph, HiosError, Operator
 from hios.charts.theme import style_of
 from hios.cli import main
 from hios.report.graph_boxes import Box
-from hios.report.graph_captions import block_sizes, far_edges, operator_tooltip, reading_order
 from hios.report.graph_layout import Picture, lay_out, text_width
-from hios.report.graph_svg import svg, svg_file
+from hios.report.graph_svg import block_sizes, far_edges, operator_tooltip, reading_order, svg, svg_file
 from hios.report.layered_layout import assign_columns, order_columns, place_vertically
 from tests.external_data import data_folder
 from tests.operators import operator_from

@@ -13,7 +13,7 @@ import altair
 import pytest
 
 from hios.charts.rendering import to_svg
-from hios.report import large_pages
+from hios.report import page as large_pages
 from tests.report.test_report import COMPETITORS, PageTables, make_results, page_of, read_csv
 from tests.workers.processes import children
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hios.report import large_pages, write_report
+from hios.report import page, write_report
 from tests.report.browser import PAPER, needs_chromium, opens_clean, visited
 from tests.report.test_report import make_results
 from tests.workers.processes import eventually
@@ -29,7 +29,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     models = [make_results(folder / name, name, seed=seed) for seed, name in enumerate(NAMES)]
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_CHARTS", "_ROWS", "_PICTURES"):
-            patch.setattr(large_pages, name, 1)
+            patch.setattr(page, name, 1)
         write_report(models, folder / "report.html", folder / "tables")
     return folder / "report.html"
 

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from hios import Edge, Graph, Operator, artifacts
+from hios import Edge, Graph, Operator
 from hios.cli import main
+from hios.files import artifacts
 from hios.report import write_report
 from hios.study import registry
 from hios.study.figure_data import FigureData
@@ -231,7 +232,7 @@ def test_one_color_in_report_show_and_draw(tmp_path: Path, kind: str) -> None:
     from hios import Graph, Operator, Problem, schedule
     from hios.charts.rendering import fill_of
     from hios.charts.theme import style_of
-    from hios.costs import Costs
+    from hios.core.costs import Costs
     from hios.report import write_picture, write_schedule
     from hios.report.terminal import Look, draw
 

@@ -11,17 +11,20 @@ import msgspec
 import pytest
 
 from benchmarks.drawn_runs import drawn_run
-from hios import Costs, Graph, Problem, Schedule, artifacts, config, schedule
-from hios.formats.config_file import SERIES, Study
-from hios.formats.costs_file import CostsFile, OperatorCost, TransferCost
-from hios.formats.simulation_file import SimulationFile
-from hios.report import large_pages, write_report
+from hios import Costs, Graph, Problem, Schedule, schedule
+from hios.core.costs import CostsFile, OperatorCost, TransferCost
+from hios.files import artifacts
+from hios.files.yaml_file import plain, read_yaml
+from hios.formats.config import SERIES, Study
+from hios.formats.study import SimulationFile
+from hios.pipeline import config
+from hios.report import page as large_pages
+from hios.report import write_report
 from hios.schedulers import ALGORITHMS, find
 from hios.study import registry
 from hios.study.figure_data import FigureData
 from hios.study.reference_networks import inception_v3, nasnet_large, squeezenet
 from hios.study.sessions import page_figures, series
-from hios.yaml_file import plain, read_yaml
 from tests.study.every_session import write_sessions
 
 pytest.importorskip("altair", reason="needs the extra report")

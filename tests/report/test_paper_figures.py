@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hios import artifacts
 from hios.cli import main
 from hios.errors import ArtifactError
-from hios.formats.figure_file import FigureFile
+from hios.files import artifacts
+from hios.formats.study import FigureFile
 from hios.report import write_report
 from hios.report.paper_figures import read_figures, verdict_sentences
 from hios.study import registry

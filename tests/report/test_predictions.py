@@ -11,10 +11,10 @@ from click.testing import CliRunner
 
 import hios
 from hios import Costs, CostsFile, Edge, Graph, HiosError, Operator, Problem, Schedule, schedule
-from hios.artifacts import load, write
 from hios.cli import main
+from hios.files.artifacts import load, write
 from hios.platforms.model.descriptions import gpu, link
-from hios.platforms.model.model_predicting import predicted_costs
+from hios.platforms.model.devices import predicted_costs
 from tests.report.test_report import read_csv
 
 WORDS = "predicted for 2 x NVIDIA A40, link nvlink; nothing was measured"

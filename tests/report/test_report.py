@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
-from hios import Costs, Edge, Graph, Problem, artifacts, schedule
+from hios import Costs, Edge, Graph, Problem, schedule
 from hios.charts.theme import style_of
 from hios.errors import ArtifactError
+from hios.files import artifacts
+from hios.machine.statistics import speedup_interval
 from hios.report import write_report
-from hios.report.model_results import read_results
-from hios.statistics import speedup_interval
+from hios.report.results import read_results
 from tests.operators import operator_from
 from tests.report.browser import loads_nothing
 

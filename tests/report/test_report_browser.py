@@ -10,7 +10,7 @@ import pytest
 import hios
 from hios import Costs, Edge, Graph, Operator, Problem, schedule
 from hios.platforms.model.descriptions import gpu, link
-from hios.platforms.model.model_predicting import predicted_costs
+from hios.platforms.model.devices import predicted_costs
 from hios.report import write_picture, write_report, write_schedule
 from tests.report.browser import PAPER, WINDOWS, needs_chromium, opens_clean, visited
 from tests.report.test_report import COMPETITORS, make_results

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from hios.cli import main
 from hios.errors import ArtifactError
-from hios.report.results_archive import write_archive
+from hios.report.archive import write_archive
 from hios.study import archive_reader
 from hios.study.archive_reader import unpacked
 from tests.report.paper_pages import write_results

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hios import artifacts
 from hios.errors import ArtifactError
-from hios.formats.serving_result_file import Candidate, ResultFile
+from hios.files import artifacts
+from hios.formats.serving_result import Candidate, ResultFile
 from hios.report.serving_results import (
     ServedPolicy,
     ServedScenario,

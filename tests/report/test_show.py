@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from hios import Graph, HiosError, Operator, Placement, Problem, Schedule, schedule
 from hios.charts.theme import style_of
 from hios.cli import main
-from hios.report.schedule_summary import device_uses, operator_types, summary
-from hios.report.short_names import short_names, shortened
-from hios.report.terminal import ASCII, PIPED_WIDTH, Look, draw, look
+from hios.report.graph_layout import short_names, shortened
+from hios.report.terminal import ASCII, PIPED_WIDTH, Look, device_uses, draw, look, operator_types, summary
 from tests.problems import problem, problems
 from tests.report.drawn_schedules import made
 

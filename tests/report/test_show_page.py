@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from hios.charts.theme import style_of
 from hios.cli import main
 from hios.report import write_schedule
-from hios.report.schedule_summary import summary
+from hios.report.terminal import summary
 from tests.report.browser import loads_nothing, needs_chromium, opened
 from tests.report.drawn_schedules import made
 

@@ -11,11 +11,10 @@ from click.testing import CliRunner
 
 from hios import Costs, Problem, Schedule, schedule
 from hios.cli import main
+from hios.report.charts import schedule_chart
 from hios.report.dataframes import _rows
-from hios.report.gantt_chart import schedule_chart
-from hios.report.schedule_summary import device_uses, summary, widths_in_words
-from hios.report.short_names import lanes, lanes_of
-from hios.report.terminal import ASCII, Look, draw
+from hios.report.graph_layout import lanes, lanes_of
+from hios.report.terminal import ASCII, Look, device_uses, draw, summary, widths_in_words
 from hios.runtime.chrome_trace import write_trace
 from tests.convolution_graphs import Conv, conv_graph
 from tests.problems import problem

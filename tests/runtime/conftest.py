@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from hios import Graph, artifacts
+from hios import Graph
 from hios.cli.files import execute
-from hios.formats.probe_record import Estimate, ProfiledSpeed, Speed
+from hios.core.drift import Estimate, ProfiledSpeed, Speed
+from hios.core.schedule import Plan, StagedPlan, StreamPlan
+from hios.files import artifacts
 from hios.formats.settings import Settings
 from hios.platforms.cpu import core_probe
-from hios.schedule import Plan, StagedPlan, StreamPlan
 from tests.frontends.small_networks import Files, write_squeezenet
 from tests.runtime.schedules import merged_plan, one_by_one, random_plan, random_streams, schedule_of
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hios import Graph
-from hios.platforms.cpu import cpu_worker as device
-from hios.platforms.cpu import progress_marker
-from hios.platforms.cpu.cpu_platform import device_cores
+from hios.core.schedule import Plan, StreamPlan
+from hios.platforms.cpu import thread_team
+from hios.platforms.cpu import worker as device
+from hios.platforms.cpu.devices import device_cores
 from hios.platforms.cpu.thread_team import ThreadTeam, environment
-from hios.platforms.device_program import ArenaPlan
-from hios.schedule import Plan, StreamPlan
+from hios.platforms.program import ArenaPlan
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 from hios.workers.worker import Worker
@@ -89,7 +89,7 @@ def run_spoilt(
     try:
         arena = Arena(layout.flags, layout.size)
         with WorkerPool(list(cores.values()), arena, 300.0, environment=environments) as pool:
-            pool.describe = partial(progress_marker.text, graph)
+            pool.describe = partial(thread_team.text, graph)
             given = {"graph": str(files.graph), "weights": str(files.weights), "inputs": layout.inputs}
             pool.call_each(device.load, {key: {**given, "timeout_s": wait_s} for key in cores})
             pool.call_each(spoil, {key: {"operator": operator, "how": how} for key in spoilt_on})

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from hios.cli import main
-from hios.runtime.distributed.gloo import Gloo
-from hios.runtime.distributed.nccl import Pairs
-from hios.runtime.distributed.transports import Channel
+from hios.runtime.distributed.transports import Channel, Gloo, Pairs
 
 
 def _channel(ranks: Gloo, deadline: float) -> Channel:

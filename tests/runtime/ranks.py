@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from hios.cli import main
-from hios.platforms.cpu import cpu_worker as device
+from hios.platforms.cpu import worker as device
 from hios.workers.worker import Worker
 from tests.runtime.faults import spoil
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hios import Costs, Graph, Problem, Schedule, evaluate
-from hios.contraction import Contraction
-from hios.operator_merge import convolutions, merge_candidates, merged_kernel
-from hios.problem import Stage
-from hios.schedule import Plan, StagedPlan, StreamPlan
+from hios.core.contraction import Contraction
+from hios.core.merging import convolutions, merge_candidates, merged_kernel
+from hios.core.problem import Stage
+from hios.core.schedule import Plan, StagedPlan, StreamPlan
 
 
 def schedule_of(graph: Graph, plan: Plan) -> Schedule:

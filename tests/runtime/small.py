@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from hios.machine import usable_cores
+from hios.core.schedule import StagedPlan
+from hios.machine.description import usable_cores
 from hios.platforms.cpu.engine import Engine, Task
-from hios.schedule import StagedPlan
 from tests.frontends.small_networks import Files, Network, extracted, read_files
 from tests.runtime.schedules import one_by_one
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hios import ALGORITHMS, Costs, Graph, Problem, Schedule, artifacts, schedule
+from hios import ALGORITHMS, Costs, Graph, Problem, Schedule, schedule
 from hios.cli.files import execute
+from hios.files import artifacts
 from hios.formats.settings import Settings
 from tests.frontends.small_networks import Files
 from tests.problems import briefly

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from hios import Graph, HiosError, Schedule, artifacts
+from hios import Graph, HiosError, Schedule
 from hios.cli.files import execute
+from hios.core.schedule import Placement
+from hios.files import artifacts
 from hios.formats.settings import Settings
 from hios.platforms.competitor import Competitor
-from hios.platforms.device_program import ArenaPlan
+from hios.platforms.program import ArenaPlan
 from hios.runtime.auto import LEAST_RUNS, choose
 from hios.runtime.competitors import BASELINE, ScheduleEntry, competitors
-from hios.schedule import Placement
 from hios.schedulers import find
 from tests.frontends.small_networks import Files
 from tests.runtime.conftest import DEVICES

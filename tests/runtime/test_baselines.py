@@ -12,14 +12,15 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from hios import Graph, HiosWarning, artifacts
+from hios import Graph, HiosWarning
 from hios.cli.files import execute
 from hios.errors import PlatformError
-from hios.formats.base import Platform
+from hios.files import artifacts
+from hios.files.base import Platform
 from hios.formats.settings import Settings
-from hios.models import RUNTIMES
-from hios.platforms.cpu import cpu_platform as cpu
-from hios.platforms.cpu.cpu_executing import references
+from hios.frontends.models import RUNTIMES
+from hios.platforms.cpu import devices as cpu
+from hios.platforms.cpu.executing import references
 from hios.runtime.competitors import require
 from tests.frontends.small_networks import Model, write_files
 from tests.runtime.conftest import DEVICES

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from hios import Costs, Graph, Problem, Schedule, artifacts
+from hios import Costs, Graph, Problem, Schedule
 from hios import schedule as solve
 from hios.cli.files import execute, profile
+from hios.core.schedule import Plan
 from hios.errors import PlatformError, ScheduleError
+from hios.files import artifacts
 from hios.formats.settings import Settings
-from hios.machine import usable_cores
-from hios.platforms.cpu import cpu_platform as cpu
-from hios.platforms.cpu.cpu_environment import settings as environment
-from hios.schedule import Plan
+from hios.machine.description import usable_cores
+from hios.platforms.cpu import devices as cpu
+from hios.platforms.cpu.environment import settings as environment
 from tests.frontends.small_networks import Files
 from tests.runtime.schedules import random_plan, random_streams, schedule_of, write_schedules
 

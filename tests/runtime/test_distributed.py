@@ -22,13 +22,12 @@ import torch
 from torch import Tensor
 
 import hios
-from hios import Graph, artifacts
+from hios import Graph
+from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.errors import PlatformError
-from hios.runtime.distributed.clock_sync import Peers
-from hios.runtime.distributed.progress_state import ProgressState
-from hios.runtime.distributed.topology import RankPlace, shared
-from hios.runtime.distributed.value_exchange import Tags
-from hios.schedule import Plan, StagedPlan, StreamPlan
+from hios.files import artifacts
+from hios.runtime.distributed.control_channel import ProgressState, RankPlace, shared
+from hios.runtime.distributed.rank_runner import Peers, Tags
 from tests.frontends.small_networks import Files, Model, write_files
 from tests.gpu_marker import needs_two_gpus, requires_gpu
 from tests.runtime.schedules import random_plan, random_streams, random_wide, schedule_of, write_schedules

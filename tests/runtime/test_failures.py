@@ -9,11 +9,11 @@ import pytest
 
 from hios import Graph, HiosError
 from hios.cli.files import execute
+from hios.core.schedule import StagedPlan
 from hios.errors import PlatformError
 from hios.formats.settings import Settings
-from hios.platforms.cpu import cpu_worker as device
-from hios.platforms.cpu import progress_marker
-from hios.schedule import StagedPlan
+from hios.platforms.cpu import thread_team
+from hios.platforms.cpu import worker as device
 from tests.frontends.small_networks import Files
 from tests.runtime import faults
 from tests.runtime.conftest import DEVICES
@@ -93,11 +93,11 @@ def _descriptors() -> int:
 )
 def test_markers_in_words(graph: Graph, operator: int, stage: int | None, stream: int, where: str) -> None:
     """A marker fits a flag of 64 bits, and holds operator, and stage or stream."""
-    marker = progress_marker.marker(operator, stage, stream)
+    marker = thread_team.marker(operator, stage, stream)
     assert 0 < marker < 2**63
-    assert progress_marker.text(graph, marker) == f"operator {graph.operators[operator].id}, {where}"
+    assert thread_team.text(graph, marker) == f"operator {graph.operators[operator].id}, {where}"
 
 
 def test_no_marker(graph: Graph) -> None:
     """A device that has not begun its first operator has no position."""
-    assert progress_marker.text(graph, 0) == ""
+    assert thread_team.text(graph, 0) == ""

@@ -13,9 +13,9 @@ import pytest
 import hios
 from hios import Costs, Graph, Problem, schedule
 from hios.cli import files as stages
+from hios.core.costs import CostsFile, OperatorCost, TransferCost
 from hios.errors import PlatformError
-from hios.formats.base import Platform
-from hios.formats.costs_file import CostsFile, OperatorCost, TransferCost
+from hios.files.base import Platform
 from hios.formats.settings import Settings
 from hios.runtime.competitors import other_hardware
 from hios.runtime.run_table import latency_table

@@ -16,12 +16,12 @@ from safetensors.torch import load_file, save_file
 
 from hios import Edge, Graph, HiosError, Operator, Placement, Schedule
 from hios.cli.files import execute, export
+from hios.core.schedule import StagedPlan
 from hios.errors import ArtifactError, ScheduleError
 from hios.formats.settings import Settings
-from hios.platforms.device_program import ArenaPlan
-from hios.platforms.weights import load_weights
+from hios.platforms.program import ArenaPlan
+from hios.platforms.workloads import load_weights
 from hios.runtime import competitors
-from hios.schedule import StagedPlan
 from tests.frontends.small_networks import Files, Model, write_files
 from tests.runtime.schedules import one_by_one, random_plan, write_schedules
 

@@ -8,17 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hios.formats.probe_record import Estimate
-from hios.formats.run_file import (
-    Baseline,
-    Ceiling,
-    Chosen,
-    Latency,
-    ReferenceResult,
-    Run,
-    RunPlatform,
-    ScheduleResult,
-)
+from hios.core.drift import Estimate
+from hios.formats.run import Baseline, Ceiling, Chosen, Latency, ReferenceResult, Run, RunPlatform, ScheduleResult
 from hios.runtime.predictions import in_words, other_work_in_words
 from hios.runtime.run_table import latency_table
 

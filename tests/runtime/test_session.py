@@ -15,18 +15,19 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from hios import Graph, artifacts
+from hios import Graph
 from hios.cli.files import execute
+from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.errors import PlatformError
+from hios.files import artifacts
 from hios.formats.settings import Settings
 from hios.platforms.cpu import core_probe
-from hios.platforms.cpu.cpu_executing import CpuWorkers
-from hios.platforms.device_program import ArenaPlan
+from hios.platforms.cpu.executing import CpuWorkers
+from hios.platforms.program import ArenaPlan
 from hios.platforms.reference import Reference
 from hios.platforms.reference import rounding as reference_rounding
 from hios.runtime.competitors import BASELINE
 from hios.runtime.session import PoolRunner
-from hios.schedule import Plan, StagedPlan, StreamPlan
 from hios.workers.arena import Arena
 from tests.frontends.small_networks import Model, write_files
 from tests.runtime.conftest import DEVICES, PROBES, RUNS, Session

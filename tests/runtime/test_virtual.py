@@ -13,10 +13,10 @@ import pytest
 
 import hios
 from hios import Graph
+from hios.core.schedule import Plan
 from hios.errors import PlatformError
-from hios.machine import usable_cores
-from hios.platforms.cpu import cpu_platform as cpu
-from hios.schedule import Plan
+from hios.machine.description import usable_cores
+from hios.platforms.cpu import devices as cpu
 from tests.frontends.small_networks import Files
 from tests.runtime.schedules import random_plan, random_streams, write_schedules
 

@@ -14,15 +14,15 @@ from safetensors.torch import load_file
 from hios import Costs, Graph, HiosError, Placement, Problem, violations
 from hios import schedule as solve
 from hios.cli.files import execute, profile
+from hios.core.costs import MergeCost
+from hios.core.merging import convolutions, merge_candidates
+from hios.core.schedule import StreamPlan
 from hios.errors import PlatformError, ScheduleError
-from hios.formats.costs_file import MergeCost
 from hios.formats.settings import Settings
-from hios.machine import usable_cores
-from hios.operator_merge import convolutions, merge_candidates
-from hios.platforms.cpu.cpu_platform import device_cores
+from hios.machine.description import usable_cores
+from hios.platforms.cpu.devices import device_cores
 from hios.platforms.cpu.engine import Engine, Task
-from hios.platforms.device_program import ArenaPlan, StepProgram
-from hios.schedule import StreamPlan
+from hios.platforms.program import ArenaPlan, StepProgram
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 from tests.frontends.small_networks import Files

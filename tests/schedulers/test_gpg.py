@@ -9,8 +9,8 @@ from hypothesis import given, settings
 
 from benchmarks.networks import inception_v3, resnet50, squeezenet, synthetic_costs
 from hios import Costs, Edge, Graph, HiosError, Operator, Problem, schedule, violations
+from hios.core.schedule import StagedPlan
 from hios.errors import ArtifactError
-from hios.schedule import StagedPlan
 from hios.schedulers.policy.combining import combined_problem, model_blocks
 from tests.problems import problem, problems
 

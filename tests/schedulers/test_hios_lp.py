@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hios import ALGORITHMS, StagedPlan, schedule, violations
-from hios.problem import Problem, positions, priority_order, upward_ranks
+from hios.core.problem import Problem, positions, priority_order, upward_ranks
 from hios.schedulers import parallelize as parallelize_module
 from hios.schedulers.hios_lp import ValidPaths, map_longest_paths
 from tests.problems import problem, problems, random_problem

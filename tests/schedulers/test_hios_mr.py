@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hios import Problem, schedule
-from hios.problem import priority_order
+from hios.core.problem import priority_order
 from hios.schedulers.hios_mr import recorded_table
 from tests.problems import problem, problems
 

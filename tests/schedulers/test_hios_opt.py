@@ -19,10 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hios
-from hios import ALGORITHMS, HiosError, Problem, Schedule, config, evaluate, lower_bound_ms, schedule, violations
+from hios import ALGORITHMS, HiosError, Problem, Schedule, evaluate, lower_bound_ms, schedule, violations
+from hios.core.evaluate import latency_ms
+from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.errors import ScheduleError
-from hios.evaluate import latency_ms
-from hios.schedule import Plan, StagedPlan, StreamPlan
+from hios.pipeline import config
 from hios.schedulers import Algorithm
 from hios.schedulers.hios_opt import CLOSED, hios_opt
 from hios.schedulers.opt import proof

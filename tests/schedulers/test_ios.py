@@ -16,20 +16,19 @@ from hypothesis import strategies as st
 
 from benchmarks.networks import inception_v3, nasnet_large, randwire, squeezenet
 from hios import Costs, Edge, Graph, HiosError, Operator, Problem, Schedule, evaluate, schedule, violations
+from hios.core.evaluate import latency_ms
+from hios.core.problem import Stage
+from hios.core.schedule import StagedPlan
 from hios.errors import ArtifactError
-from hios.evaluate import latency_ms
-from hios.problem import Stage
-from hios.profiling.stage_requests import RecordingProblem
-from hios.report.schedule_summary import summary
-from hios.schedule import StagedPlan
+from hios.profiling.measurements import RecordingProblem
+from hios.report.terminal import summary
 from hios.schedulers import ios as ios_module
 from hios.schedulers.ios import blocks, ios, search_space, searching_once
-from hios.schedulers.ios_space import SearchedBlock
-from hios.schedulers.ios_times import StageTimes
+from hios.schedulers.ios_search import SearchedBlock, StageTimes
 from tests.convolution_graphs import Conv, conv_problem
 from tests.external_data import data_folder
 from tests.problems import problem, problems
-from tests.test_operator_merge import conv_problems
+from tests.core.test_merging import conv_problems
 
 #: Transitions without pruning and with r = 3, s = 8, and schedules without pruning, by block.
 INCEPTION = {

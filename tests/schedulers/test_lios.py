@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hios import Problem, schedule, violations
-from hios.schedule import StreamPlan
+from hios.core.schedule import StreamPlan
 from hios.schedulers import find
 from hios.schedulers.lios import LiosStep, steps
 from tests.problems import problem, problems

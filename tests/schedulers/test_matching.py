@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hios.schedulers.matching import bits, closure_matching, maximum_matching, minimum_vertex_cover
+from hios.schedulers.nimble import bits, closure_matching, maximum_matching, minimum_vertex_cover
 
 
 @st.composite

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.networks import googlenet, inception_v3, nasnet_large, randwire, squeezenet, synthetic_costs
-from hios import Costs, Graph, HiosError, Operator, Problem, artifacts, schedule
-from hios.costs import Resources
+from hios import Costs, Graph, HiosError, Operator, Problem, schedule
+from hios.core.costs import Resources
+from hios.files import artifacts
 from hios.schedulers.opara import RIDGE, Demands, allocate_streams, demands, launch_order
 from tests.external_data import data_folder
 from tests.operators import operator_from

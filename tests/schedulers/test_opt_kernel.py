@@ -19,13 +19,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hios import ALGORITHMS, Problem, evaluate
-from hios.evaluate import latency_ms, staged_times
-from hios.problem import Stage, positions
-from hios.schedule import StagedPlan
-from hios.schedulers.opt import annealing, search_kernel
+from hios.core.evaluate import latency_ms, staged_times
+from hios.core.problem import Stage, positions
+from hios.core.schedule import StagedPlan
+from hios.schedulers.opt import annealing
+from hios.schedulers.opt import moves as search_kernel
 from hios.schedulers.opt.annealing import StagedChain, fits, groups
-from hios.schedulers.opt.search_kernel.compiling import SOURCES
-from hios.schedulers.opt.search_kernel.staged_records import CRITICAL, MOST_MEMBERS, SPARE, StagedSearch
+from hios.schedulers.opt.moves import SOURCES
+from hios.schedulers.opt.staged_kernel import CRITICAL, MOST_MEMBERS, SPARE, StagedSearch
 from tests.problems import problem, problems
 
 #: Progress of annealing, and beyond its beginning: there every move is kept.

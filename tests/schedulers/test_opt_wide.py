@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hios import ALGORITHMS, Costs, Edge, Graph, Operator, Problem, Schedule, evaluate, schedule, violations
-from hios.evaluate import latency_ms
+from hios.core.evaluate import latency_ms
 from hios.schedulers.hios_wide import WEIGHTS, list_schedule
 from hios.schedulers.opt import lower_bounds, wide_search
 from hios.schedulers.opt.lower_bounds import interval_bound_ms, proven_bound_ms, trade_off_bound_ms

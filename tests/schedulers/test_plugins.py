@@ -114,7 +114,7 @@ def test_outside_algorithms_in_a_configuration(site: Path) -> None:
     """config.yaml takes it under any label, with its parameters; what is wrong is said with the place."""
     plugin.install(site)
     code = (
-        "from hios.config import resolve, competitors\n"
+        "from hios.pipeline.config import resolve, competitors\n"
         "settings = resolve({'models': {'squeezenet': {}}, 'devices': [1], 'algorithms': {\n"
         "    'backwards': {}, 'b2': {'algorithm': 'backwards', 'backwards_from': 2}}}, 'config.yaml')\n"
         "print(settings.algorithms, competitors(settings))\n"
@@ -228,7 +228,7 @@ def test_edits_change_the_hash(site: Path) -> None:
     files = plugin.install(site)
     (site / "outside" / "unused.py").write_text("A = 1\n")
     code = (
-        "from hios.sources import source_hash\n"
+        "from hios.platforms.code_hash import source_hash\n"
         "print(source_hash('schedule', ['backwards']), source_hash('profile', ['backwards']), source_hash('execute'),\n"
         "      source_hash('schedule', ['heft']))"
     )

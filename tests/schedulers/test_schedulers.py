@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hios import ALGORITHMS, Costs, Graph, HiosError, Operator, Problem, Schedule, StreamPlan, schedule, violations
-from hios.schedulers.algorithm_registry import Algorithm, Parameter, register
+from hios.schedulers.registry import Algorithm, Parameter, register
 from tests.problems import briefly, problem, problems
 
 

@@ -15,12 +15,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hios.serving.arrivals import Trace
-from hios.serving.event_kernel import COMPLETED, DROPPED, EXPIRED, IN_FLIGHT, OFFERED, WAITING, first_tick
 from hios.serving.measures import variance
 from hios.serving.pipeline import Pipeline, QueueRules, SubBlock
-from hios.serving.simulator import BlockRun, SimulationRecord
-from hios.serving.stepping import Simulation
+from hios.serving.scenario import Trace
+from hios.serving.simulator import (
+    COMPLETED,
+    DROPPED,
+    EXPIRED,
+    IN_FLIGHT,
+    OFFERED,
+    WAITING,
+    BlockRun,
+    Simulation,
+    SimulationRecord,
+    first_tick,
+)
 
 #: Kinds of events, in the order in which those of one moment count; then runs start.
 _FINISH, _EXPIRE, _ARRIVE, _TICK = range(4)

@@ -15,10 +15,9 @@ from typing import Any
 import yaml
 
 from hios import Costs, Edge, Graph, Operator, Problem
-from hios.formats.scenario_file import ModelOfScenario, Overheads, ScenarioFile, TopSettings
-from hios.serving.arrivals import Trace
+from hios.formats.scenario import ModelOfScenario, Overheads, ScenarioFile, TopSettings
 from hios.serving.pipeline import Pipeline, QueueRules
-from hios.serving.scenario import Scenario, ServedModel, pipeline_blocks
+from hios.serving.scenario import Scenario, ServedModel, Trace, pipeline_blocks
 
 
 def network(name: str, blocks: Sequence[Sequence[float]]) -> tuple[Graph, dict[str, float]]:

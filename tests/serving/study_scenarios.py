@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from hios import artifacts
+from hios.files import artifacts
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
 from tests.serving.scenarios import written

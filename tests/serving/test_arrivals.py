@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hios.serving.arrivals import draw
-from hios.serving.scenario import Scenario
+from hios.serving.scenario import Scenario, draw
 from tests.serving.scenarios import scenario, served, written
 
 _A, _B = served("a", [[1.0]], 50.0), served("b", [[1.0]], 100.0)

@@ -11,10 +11,10 @@ pytest.importorskip("torch")
 from click.testing import CliRunner
 
 from hios.cli import main
-from hios.formats.calibration_file import CalibrationFile
-from hios.serving.calibrating import calibrate
+from hios.formats.serving_result import CalibrationFile
+from hios.serving.calibrate import calibrate
 from hios.serving.calibration import calibrated
-from hios.serving.load_session import load
+from hios.serving.load import load
 from hios.serving.policies import LAUNCHERS
 from hios.serving.simulate import choose, simulate
 from tests.serving.served import scenario, scenario_file, with_widths
@@ -92,7 +92,7 @@ def test_auto_chooses_the_launcher_too(measured: CalibrationFile, tmp_path: Path
 
 def test_simulate_reads_what_load_wrote(measured: CalibrationFile, tmp_path: Path) -> None:
     """One command writes the file and the other reads it; a file of other models is refused."""
-    from hios import artifacts
+    from hios.files import artifacts
 
     path = scenario_file(tmp_path / "scenario.yaml")
     calibration = tmp_path / "calibration.json"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hios.errors import HiosError
-from hios.formats.calibration_file import CalibrationFile, PairFactor
-from hios.formats.scenario_file import Overheads
+from hios.formats.scenario import Overheads
+from hios.formats.serving_result import CalibrationFile, PairFactor
 from hios.serving.calibration import calibrated, drawn_jitter, with_interference
 from hios.serving.policies import policy
 from hios.serving.scenario import Scenario
@@ -97,7 +97,7 @@ def test_blocks_with_threads_share_the_time_of_tasks() -> None:
 def test_runs_with_threads_have_an_overhead_of_their_own() -> None:
     """It is what a task takes longer block by block than simulated without it, shared by its runs; never negative."""
     pytest.importorskip("torch")
-    from hios.serving.calibrating import threads_run_ms
+    from hios.serving.calibrate import threads_run_ms
 
     model = served("left", [[3.0], [5.0]], 10.0, wide={"b0v0": {2: 1.0}, "b1v0": {2: 3.0}})
     before = constants(models={"left": 2.0}, overheads=Overheads(run_ms=0.1), threads={"left": 0.75})
@@ -133,9 +133,9 @@ def test_pairs_slow_each_other_down(plain: Scenario) -> None:
 
 
 def _runs(given: Scenario, pipeline: Any) -> Any:
-    from hios.serving.arrivals import draw
     from hios.serving.pipeline import queue_rules
-    from hios.serving.stepping import Simulation
+    from hios.serving.scenario import draw
+    from hios.serving.simulator import Simulation
 
     queues = queue_rules(given, [0.0, 0.0])
     return Simulation(pipeline, queues, draw(given, 0), given.duration_s, compiled=False).run().runs
@@ -166,7 +166,7 @@ def test_constants_of_something_else_are_refused(changes: dict[str, Any], messag
 def test_overheads_are_fitted() -> None:
     """Constants that made the times are found again; one that would be negative is 0."""
     pytest.importorskip("torch")
-    from hios.serving.calibrating import fitted
+    from hios.serving.calibrate import fitted
 
     rows = [(1.0, 1.0, 1.0, 0.0), (1.0, 5.0, 9.0, 3.0), (1.0, 1.0, 12.0, 6.0), (1.0, 3.0, 7.0, 1.0), (1, 2, 2, 2)]
     true = np.array([0.2, 0.05, 0.01, 0.1])
@@ -177,7 +177,7 @@ def test_overheads_are_fitted() -> None:
 def test_jitter_is_relative_to_the_median_of_a_group() -> None:
     """Short and long tasks that vary as much have the same jitter, and one slow run changes no other quantile."""
     pytest.importorskip("torch")
-    from hios.serving.calibrating import jitter_of
+    from hios.serving.calibrate import jitter_of
 
     short, long = [1.0, 1.1, 0.9], [10.0, 11.0, 9.0]
     assert jitter_of([short, long]) == pytest.approx(jitter_of([short, short]))

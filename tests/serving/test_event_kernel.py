@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hios.serving.arrivals import draw
-from hios.serving.stepping import Simulation
+from hios.serving.scenario import draw
+from hios.serving.simulator import Simulation
 from tests.serving.reference_simulator import ReferenceSimulation
 from tests.serving.scenarios import OPEN, random_case, scenario, served, server
 

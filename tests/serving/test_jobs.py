@@ -10,10 +10,11 @@ import msgspec
 import pytest
 import yaml
 
-from hios import artifacts, config
 from hios.errors import HiosError
-from hios.formats.config_file import Config
-from hios.formats.scenario_file import ScenarioFile
+from hios.files import artifacts
+from hios.formats.config import Config
+from hios.formats.scenario import ScenarioFile
+from hios.pipeline import config
 from hios.serving import jobs
 from hios.serving.scenario import Scenario
 from tests.serving.scenarios import written

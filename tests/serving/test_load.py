@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 import torch
 
-from hios import artifacts
+from hios.core.graph import Graph
 from hios.errors import PlatformError
-from hios.graph import Graph
-from hios.machine import private_bytes
-from hios.serving import lane_worker, load_generator, load_session
-from hios.serving.arrivals import draw
+from hios.files import artifacts
+from hios.machine.description import private_bytes
+from hios.serving import lane_worker, load_generator
+from hios.serving import load as load_session
+from hios.serving.load import load
 from hios.serving.load_generator import ReferenceSample, Repeat
-from hios.serving.load_session import load
-from hios.serving.metrics_file import MetricsFile
-from hios.serving.scenario import Scenario
+from hios.serving.metrics import MetricsFile
+from hios.serving.scenario import Scenario, draw
 from hios.serving.server import Server
 from tests.frontends.small_networks import write_files
 from tests.runtime.small import Amplifying

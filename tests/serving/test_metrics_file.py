@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("torch")
 from hios.serving.admission import Counts
 from hios.serving.load_generator import Progress
-from hios.serving.metrics_file import MetricsFile
+from hios.serving.metrics import MetricsFile
 
 
 def server() -> Any:
@@ -66,7 +66,7 @@ def test_a_signal_asks_for_them(tmp_path: Path) -> None:
 import signal
 from pathlib import Path
 from hios.serving.load_generator import Progress
-from hios.serving.metrics_file import MetricsFile
+from hios.serving.metrics import MetricsFile
 from tests.serving.test_metrics_file import server
 path = Path({str(path)!r})
 metrics = MetricsFile(path)

@@ -6,18 +6,16 @@ from typing import Any
 
 import pytest
 
+from hios.core.problem import Stage
 from hios.errors import HiosError
-from hios.formats.calibration_file import CalibrationFile
-from hios.formats.scenario_file import Overheads
-from hios.formats.serving_result_file import ResultFile
-from hios.problem import Stage
+from hios.formats.scenario import Overheads
+from hios.formats.serving_result import CalibrationFile, ResultFile
 from hios.serving.calibration import calibrated
 from hios.serving.policies import AUTO, LAUNCHERS, POLICIES, combined_blocks, launched, launcher_intervals_s, policy
 from hios.serving.scenario import Scenario, ServedModel
 from hios.serving.simulate import simulate
-from hios.serving.stage_times import restricted, side_by_side
+from hios.serving.stage_times import bound_per_s, restricted, side_by_side
 from hios.serving.strict_rounds import strict_rounds_per_s
-from hios.serving.work_bound import bound_per_s
 from tests.serving.scenarios import scenario, served
 
 #: Times of operators on two lanes, in milliseconds.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from hios.formats.serving_result_file import LateSends
-from hios.serving.result_table import result_table
+from hios.formats.serving_result import LateSends
 from hios.serving.simulate import simulate
+from hios.serving.tables import result_table
 from tests.serving.scenarios import scenario, served
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from hios.core.graph import Edge, Graph, Operator
 from hios.errors import HiosError
-from hios.graph import Edge, Graph, Operator
 from hios.serving.scenario import Scenario, pipeline_blocks
 from tests.serving.scenarios import written
 

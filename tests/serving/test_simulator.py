@@ -8,11 +8,9 @@ from itertools import pairwise
 
 import pytest
 
-from hios.serving.arrivals import draw
-from hios.serving.event_kernel import COMPLETED, DROPPED, EXPIRED, IN_FLIGHT, WAITING, _put, start_all
 from hios.serving.pipeline import Pipeline, QueueRules
-from hios.serving.simulator import outcome
-from hios.serving.stepping import Simulation
+from hios.serving.scenario import draw
+from hios.serving.simulator import COMPLETED, DROPPED, EXPIRED, IN_FLIGHT, WAITING, Simulation, _put, outcome, start_all
 from tests.serving.reference_simulator import ReferenceSimulation
 from tests.serving.scenarios import OPEN, random_case, scenario, served, server, trace
 

@@ -11,8 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from hios.serving.pipeline import Pipeline, QueueRules
-from hios.serving.simulator import SimulationRecord, outcome
-from hios.serving.stepping import Simulation
+from hios.serving.simulator import Simulation, SimulationRecord, outcome
 from tests.serving.reference_simulator import ReferenceSimulation, ReferenceSteps
 from tests.serving.scenarios import OPEN, random_case, random_partition, trace
 

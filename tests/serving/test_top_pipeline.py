@@ -11,10 +11,9 @@ import msgspec
 import pytest
 
 from hios.errors import HiosError
-from hios.formats.scenario_file import Overheads
+from hios.formats.scenario import Overheads
 from hios.schedulers.policy.endings import combined
-from hios.schedulers.policy.network import initial_weights
-from hios.schedulers.policy.policy_file import write_policy
+from hios.schedulers.policy.network import initial_weights, write_policy
 from hios.schedulers.policy.training import Pool, TrainingSettings, train
 from hios.serving.pipeline import UnionStage
 from hios.serving.policies import policy

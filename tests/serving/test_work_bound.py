@@ -7,8 +7,8 @@ import random
 import pytest
 
 from hios.serving.simulate import simulate
+from hios.serving.stage_times import bound_per_s, even_intervals_s, least_work_s
 from hios.serving.strict_rounds import rounds_notes, strict_rounds_per_s
-from hios.serving.work_bound import bound_per_s, even_intervals_s, least_work_s
 from tests.serving.scenarios import scenario, served
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hios import artifacts
-from hios.formats.config_file import SERIES
+from hios.files import artifacts
+from hios.formats.config import SERIES
 from hios.study.random_graphs import GENERATORS
 from hios.study.simulation import ablate, simulate
 from tests.serving.study_scenarios import write_scenarios

@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 from pathlib import Path
 
-from hios.report.environment import ORIGIN
-from hios.report.results_archive import origin_text, write_archive
+from hios.report.archive import origin_text, write_archive
+from hios.report.results import ORIGIN
 
 
 def pack(results: Path, output: Path) -> Path:

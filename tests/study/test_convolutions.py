@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hios import artifacts, platforms
+from hios import platforms
 from hios.cli import main
 from hios.errors import PlatformError
-from hios.formats.base import Platform
-from hios.formats.config_file import ConvolutionStudy, Study
-from hios.formats.convolutions_file import ConvolutionsFile, ConvolutionSize, Pair
-from hios.machine import usable_cores
+from hios.files import artifacts
+from hios.files.base import Platform
+from hios.formats.config import ConvolutionStudy, Study
+from hios.formats.study import ConvolutionsFile, ConvolutionSize, Pair
+from hios.machine.description import usable_cores
 from hios.study import registry
 from hios.study.figure_data import FigureData
 from hios.study.rows import Rows

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 import yaml
 
-from hios import artifacts
 from hios.errors import HiosError
-from hios.formats.figure_file import FigureFile
-from hios.formats.serving_result_file import ResultFile
+from hios.files import artifacts
+from hios.formats.serving_result import ResultFile
+from hios.formats.study import FigureFile
 from hios.study import registry
 from hios.study.figure_data import FigureData
 from hios.study.figure_listing import contents, explained, listing

@@ -14,15 +14,16 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from hios import Costs, Graph, Problem, artifacts, schedule
+from hios import Costs, Graph, Problem, schedule
 from hios.cli import main
+from hios.core.costs import OperatorCost
+from hios.core.evaluate import evaluate, latency_ms
+from hios.core.schedule import Schedule
 from hios.errors import ArtifactError, HiosError
-from hios.evaluate import evaluate, latency_ms
-from hios.formats.config_file import Config
-from hios.formats.costs_file import OperatorCost
-from hios.formats.run_file import Run, RunPlatform
-from hios.report.results_archive import write_archive
-from hios.schedule import Schedule
+from hios.files import artifacts
+from hios.formats.config import Config
+from hios.formats.run import Run, RunPlatform
+from hios.report.archive import write_archive
 from hios.study import registry
 from hios.study.figure_data import ExecutedNetwork, FigureData, OtherMachine
 from hios.study.machine_rows import device_rows

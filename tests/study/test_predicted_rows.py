@@ -11,10 +11,11 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from hios import Edge, Graph, Operator, artifacts
+from hios import Edge, Graph, Operator
 from hios.cli import main
-from hios.config import resolve
-from hios.formats.prediction_file import PredictionFile
+from hios.files import artifacts
+from hios.formats.partition import PredictionFile
+from hios.pipeline.config import resolve
 from hios.study import predicted_rows, registry
 from hios.study.figure_data import ExecutedNetwork, FigureData
 from hios.study.gpu_predictions import predict_targets

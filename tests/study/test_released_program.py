@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hios.formats.config_file import SERIES, SimulationStudy
-from hios.formats.simulation_file import Setting
-from hios.problem import Problem
+from hios.core.problem import Problem
+from hios.formats.config import SERIES, SimulationStudy
+from hios.formats.study import Setting
 from hios.schedulers import schedule
 from hios.study.published import Verdict, number, published, verdict
 from hios.study.random_graphs import Generator, charged_by_destination, even_layers, random_layers

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from hios.formats.config_file import Study
+from hios.formats.config import Study
 from hios.study import registry
 from hios.study.registry import Figure
 from hios.study.sessions import report_labels

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hios import artifacts
-from hios.formats.config_file import SERIES, SimulationDefaults, SimulationStudy, Study
-from hios.formats.simulation_file import Setting, SimulationFile
+from hios.files import artifacts
+from hios.formats.config import SERIES, SimulationDefaults, SimulationStudy, Study
+from hios.formats.study import Setting, SimulationFile
 from hios.study import registry
 from hios.study.figure_data import FigureData
 from hios.study.sessions import base, instances, series, settings, settings_by_graphs

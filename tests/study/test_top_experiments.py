@@ -12,26 +12,17 @@ import yaml
 from click.testing import CliRunner
 
 from benchmarks.networks import inception_v3, squeezenet, synthetic_costs
-from hios import artifacts
 from hios.charts import marks
 from hios.cli import main
+from hios.core.problem import Problem
 from hios.errors import HiosError, HiosWarning
-from hios.formats.config_file import TopStudy
-from hios.formats.top_study_file import (
-    CURVE,
-    DP,
-    GPG,
-    GPG_ONE_PASS,
-    LAST_ENDING,
-    NOT_LEARNED,
-    RANDOM_SEARCH,
-    TopStudyFile,
-)
+from hios.files import artifacts
+from hios.formats.config import TopStudy
+from hios.formats.study import CURVE, DP, GPG, GPG_ONE_PASS, LAST_ENDING, NOT_LEARNED, RANDOM_SEARCH, TopStudyFile
 from hios.platforms.model import descriptions
+from hios.platforms.model.devices import predicted_costs
 from hios.platforms.model.kernel_work import kernels
-from hios.platforms.model.model_predicting import predicted_costs
-from hios.problem import Problem
-from hios.schedulers.ios_space import SearchedBlock, block_space
+from hios.schedulers.ios_search import SearchedBlock, block_space
 from hios.schedulers.policy.combining import combined_problem, model_blocks
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hios.formats.graph_file import TensorSpec
-from hios.formats.run_file import Latency, RunPlatform
+from hios.core.graph import TensorSpec
+from hios.formats.run import Latency, RunPlatform
 from hios.study import registry
 from hios.study.figure_data import ExecutedNetwork, FigureData
 from tests.study.variant_networks import write_profiles, write_variants

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from hios.config import without_files
 from hios.errors import HiosError
-from hios.formats.config_file import BatchStudy, ImageStudy, Study, TransformerStudy
+from hios.formats.config import BatchStudy, ImageStudy, Study, TransformerStudy
+from hios.pipeline.config import without_files
 from hios.study import sessions
 
 

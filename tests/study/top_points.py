@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hios import artifacts
-from hios.formats.top_study_file import (
+from hios.files import artifacts
+from hios.formats.study import (
     BATCH_THAT_FITS,
     COPIES_THAT_FIT,
     CURVE,

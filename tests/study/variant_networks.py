@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from hios import artifacts
-from hios.formats.base import Platform
-from hios.formats.costs_file import CostsFile, ProfileSummary
+from hios.core.costs import CostsFile, ProfileSummary
+from hios.files import artifacts
+from hios.files.base import Platform
 from tests.verify.results import write_network
 
 #: Schedules by label, by network of sessions that have networks of their own.

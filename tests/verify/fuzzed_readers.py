@@ -13,22 +13,24 @@ from typing import Any
 
 import yaml
 
-from hios import Costs, Graph, Problem, Schedule, artifacts, config, schedule
+from hios import Costs, Graph, Problem, Schedule, schedule
 from hios.errors import HiosError
-from hios.formats.partition_file import PartitionFile
-from hios.formats.run_file import Run
+from hios.files import artifacts
+from hios.files.yaml_file import read_yaml
+from hios.formats.partition import PartitionFile
+from hios.formats.run import Run
+from hios.pipeline import config
 from hios.platforms.model import descriptions
-from hios.profiling.measurement_cache import Cache, Measured
+from hios.profiling.cache import Cache, Measured
 from hios.report.graph_layout import lay_out
 from hios.report.graph_svg import svg
-from hios.report.model_results import model_results
+from hios.report.results import model_results
 from hios.report.tables import latency_rows
 from hios.report.terminal import ASCII, Look, draw
 from hios.runtime.run_table import latency_table
 from hios.serving.scenario import Scenario, settings_of
 from hios.serving.simulate import simulate
 from hios.verify import verify
-from hios.yaml_file import read_yaml
 from tests.serving.scenarios import written
 from tests.verify.results import write_network
 from tests.verify.test_hostile import DOCUMENTS, mutated

@@ -10,11 +10,13 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.drawn_runs import drawn_run
-from hios import Costs, Edge, Graph, Operator, Problem, Schedule, artifacts, drift, schedule
-from hios.formats.costs_file import CostsFile, OperatorCost, StageCost, TransferCost
-from hios.formats.probe_record import ProbeTiming, ProfiledSpeed, RunProbe
-from hios.formats.run_file import Chosen, Latency, Run, ScheduleResult
-from hios.statistics import speedup_interval, spread
+from hios import Costs, Edge, Graph, Operator, Problem, Schedule, schedule
+from hios.core import drift
+from hios.core.costs import CostsFile, OperatorCost, StageCost, TransferCost
+from hios.core.drift import ProbeTiming, ProfiledSpeed, RunProbe
+from hios.files import artifacts
+from hios.formats.run import Chosen, Latency, Run, ScheduleResult
+from hios.machine.statistics import speedup_interval, spread
 
 RUNS = 12
 ALGORITHMS = (("sequential", 1), ("greedy", 1), ("lios", 1), ("hios-lp", 2), ("hios-mr", 2))

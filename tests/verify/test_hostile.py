@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from hios import Graph, artifacts
+from hios import Graph
 from hios.errors import ArtifactError, HiosError
-from hios.formats.base import Record
-from hios.validation import schema_errors
+from hios.files import artifacts
+from hios.files.base import Record
+from hios.files.validation import schema_errors
 from tests.verify.results import write_network
 
 #: Text put in place of a value: as Python writes it, or as it stands.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hios import artifacts
+from hios.files import artifacts
 from hios.serving.calibration import calibrated
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate

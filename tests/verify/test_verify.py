@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from hios import Graph, HiosError, artifacts
+from hios import Graph, HiosError
 from hios.cli import main
-from hios.formats.partition_file import Partition, PartitionFile
-from hios.formats.run_file import Latency
+from hios.files import artifacts
+from hios.formats.partition import Partition, PartitionFile
+from hios.formats.run import Latency
 from hios.report import write_report
 from hios.verify import verify
 from tests.verify.results import write_network

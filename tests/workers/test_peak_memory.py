@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hios.machine import usable_cores
+from hios.machine.description import usable_cores
 from hios.workers.arena import Arena
-from hios.workers.peak_memory import peak_bytes
-from hios.workers.pool import WorkerPool
+from hios.workers.pool import WorkerPool, peak_bytes
 from tests.workers.tasks import hold_briefly
 
 _MB = 1_000_000

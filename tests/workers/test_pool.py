@@ -15,9 +15,9 @@ import pytest
 import torch
 
 from hios.errors import HiosError, PlatformError
-from hios.machine import usable_cores
-from hios.platforms.cpu import cpu_platform as cpu
-from hios.versions import versions
+from hios.files.versions import versions
+from hios.machine.description import usable_cores
+from hios.platforms.cpu import devices as cpu
 from hios.workers import pipe_messages, worker
 from hios.workers import pool as pool_module
 from hios.workers.arena import Arena

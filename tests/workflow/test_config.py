@@ -13,14 +13,18 @@ import click
 import pytest
 import yaml
 
-from hios import artifacts, config, config_options, defaults, machine, optimize
+from hios import optimize
 from hios.cli import main
 from hios.errors import ArtifactError, HiosError
+from hios.files import artifacts, defaults
+from hios.files.yaml_file import read_yaml, refuse_repeated_keys
 from hios.formats.settings import Measuring
-from hios.models import RUNTIMES
+from hios.frontends.models import RUNTIMES
+from hios.machine import description
+from hios.pipeline import config
+from hios.pipeline import options as config_options
 from hios.platforms import PLATFORMS
 from hios.schedulers import ALGORITHMS, Algorithm, Parameter
-from hios.yaml_file import read_yaml, refuse_repeated_keys
 
 if TYPE_CHECKING:
     from conftest import Checkout
@@ -613,7 +617,7 @@ def test_anchors_that_nest_deeply(tmp_path: Path) -> None:
 
 def test_usable_cores() -> None:
     """There is at least one core to use."""
-    assert len(machine.usable_cores()) >= 1
+    assert len(description.usable_cores()) >= 1
 
 
 @pytest.mark.parametrize(

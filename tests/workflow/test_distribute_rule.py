@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hios import artifacts
-from hios.formats.run_file import Run
+from hios.files import artifacts
+from hios.formats.run import Run
 from hios.verify import verify
 
 if TYPE_CHECKING:

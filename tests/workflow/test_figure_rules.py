@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hios.machine import processor
+from hios.machine.description import processor
 from hios.study import registry
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hios import config
 from hios.errors import HiosError
+from hios.pipeline import config
 from tests.verify.test_hostile import DOCUMENTS
 
 if TYPE_CHECKING:

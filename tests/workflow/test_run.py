@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from hios import config
+from hios.pipeline import config
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from hios import artifacts
-from hios.formats.serving_result_file import ResultFile
+from hios.files import artifacts
+from hios.formats.serving_result import ResultFile
 from hios.verify import verify
 
 if TYPE_CHECKING:

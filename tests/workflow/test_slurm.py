@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hios import artifacts
-from hios.formats.run_file import Run
+from hios.files import artifacts
+from hios.formats.run import Run
 from hios.verify import verify
 from tests.workers.processes import eventually
 from tests.workflow import slurm_cluster

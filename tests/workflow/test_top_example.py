@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from hios import artifacts
+from hios.files import artifacts
 
 if TYPE_CHECKING:
     from conftest import Checkout

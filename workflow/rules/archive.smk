@@ -17,7 +17,7 @@ rule archive:
         mem_mb=2000,
         runtime=10,
     params:
-        code=code_hash(["hios.report.results_archive"]),
+        code=code_hash(["hios.report.archive"]),
     message:
         "Packing the results"
     shell:

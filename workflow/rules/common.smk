@@ -11,18 +11,18 @@ from typing import get_args
 sys.path.insert(0, str(workflow.basedir))
 
 import hios
-from hios import config_options
-from hios import config as configuration
-from hios import rank_launchers
-from hios import snakemake_locks
+from hios.pipeline import options as config_options
+from hios.pipeline import config as configuration
+from hios.pipeline import rank_launchers
+from hios.pipeline import snakemake_locks
 from hios.errors import HiosError
-from hios.formats.config_file import AUTO_DEVICES
-from hios.formats.top_study_file import Experiment
-from hios.machine import processor, usable_cores
-from hios.models import files as model_files_of
+from hios.formats.config import AUTO_DEVICES
+from hios.formats.study import Experiment
+from hios.machine.description import processor, usable_cores
+from hios.frontends.models import files as model_files_of
 from hios.schedulers import find
 from hios.serving import jobs as serving_jobs
-from hios.sources import code_hash, source_hash
+from hios.platforms.code_hash import code_hash, source_hash
 from hios.study import registry
 from hios.study.gpu_targets import TARGETS, targets_of
 from hios.study.random_graphs import GENERATORS
@@ -43,7 +43,7 @@ from hios.study.sessions import (
 )
 from hios.study.sessions import base as base_setting
 from hios.study.simulation import ALGORITHMS as SIMULATED
-from hios.yaml_file import refuse_repeated_keys
+from hios.files.yaml_file import refuse_repeated_keys
 from snakemake.exceptions import WorkflowError
 from snakemake.settings.types import DeploymentMethod
 from snakemake.utils import update_config

@@ -22,7 +22,7 @@ rule retarget:
         mem_mb=more(2000, 100),
         runtime=10,
     params:
-        code=code_hash(["hios.retargeting"]),
+        code=code_hash(["hios.core.retarget"]),
     message:
         "Taking the schedule of {wildcards.network} for batch {wildcards.other} to batch {wildcards.size}"
     shell:

@@ -8,18 +8,7 @@ attribute values that it does not support.
 To add an operator, add a builder to the file of its kind; tests compare every entry with eager torch.
 """
 
-from hios.kernels.table import (
-    convolution,
-    creation,
-    elementwise,
-    indexing,
-    layout,
-    linear,
-    normalization,
-    pooling,
-    reduction,
-    resizing,
-)
+from hios.kernels.table import elementwise, images, indexing, layout, matrix, reduction
 from hios.kernels.table.kernel_registry import ALLOCATES, IN_PLACE, KERNELS, Attributes, Builder, Kernel, build, kernel
 
 __all__ = [
@@ -30,15 +19,11 @@ __all__ = [
     "Builder",
     "Kernel",
     "build",
-    "convolution",
-    "creation",
     "elementwise",
+    "images",
     "indexing",
     "kernel",
     "layout",
-    "linear",
-    "normalization",
-    "pooling",
+    "matrix",
     "reduction",
-    "resizing",
 ]

@@ -7,8 +7,7 @@ from operator import itemgetter
 import torch
 from torch import Tensor
 
-from hios.kernels.table.attributes import only, refuse
-from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel, plain
+from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel, only, plain, refuse
 
 
 @kernel("relax.strided_slice")

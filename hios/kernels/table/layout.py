@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from hios.kernels.table.attributes import axes_of, explicit_padding, refuse
-from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel, plain
+from hios.kernels.table.kernel_registry import Attributes, Kernel, axes_of, explicit_padding, kernel, plain, refuse
 
 
 @kernel("relax.concat", allocates=True)

@@ -20,14 +20,16 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from hios import defaults
+from hios.core.graph import Graph
+from hios.core.schedule import Plan
 from hios.errors import PlatformError
-from hios.graph import Graph
+from hios.files import defaults
 from hios.kernels.executable import require_executable
-from hios.platforms.buffers import arena_tensor, copy_alone
-from hios.platforms.cpu import cpu_worker, progress_marker, thread_team
-from hios.platforms.device_program import ArenaPlan, DeviceProgram, is_wide
-from hios.schedule import Plan
+from hios.platforms.cpu import thread_team
+from hios.platforms.cpu import thread_team as progress_marker
+from hios.platforms.cpu import worker as cpu_worker
+from hios.platforms.program import ArenaPlan, DeviceProgram, is_wide
+from hios.platforms.workloads import arena_tensor, copy_alone
 from hios.workers.arena import Arena, memory_file
 from hios.workers.pool import WorkerPool
 from hios.workers.worker import Worker

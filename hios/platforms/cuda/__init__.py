@@ -1,20 +1,20 @@
 """Devices that are GPUs. One worker process drives all of them.
 
-cuda_platform      what a device is
-cuda_environment   measurement environment: GPUs, clock rates, software and code versions
-cuda_measuring     the worker process that measures on all GPUs
-cuda_timing        functions inside it that time operators, stages, merges and transfers; resources of kernels
-timed_graphs       CUDA graphs that repeat an operator or stage: how often, and the time of one run
-plan               a schedule as launches on streams, when each waits and when memory is freed; without torch
-compiled_network   a graph with its weights on the GPUs that need them, and its operators compiled for these
-launch_program     launches bound to operators, issued through a backend
-backend            streams, events, copies and CUDA graphs of torch
-executor           programs that are prepared once, captured if possible, and run repeatedly
-launch_marker      which launch the process is at, for error messages
-precision          full float32 for comparing outputs, TF32 where torch has it by default
-cuda_reference     the model itself on a GPU
-cuda_worker        functions inside the worker that use the executor
-cuda_executing     the worker of a session, and the runtimes that run the model itself
-cuda_distributing  a GPU as the device of one rank
-cuda_reporting     the GPUs in words, for the report
+devices           what a device is
+environment       measurement environment: GPUs, clock rates, software and code versions
+measuring         the worker process that measures on all GPUs
+timing            functions inside it that time operators, stages, merges and transfers; resources of kernels
+timed_graphs      CUDA graphs that repeat an operator or stage: how often, and the time of one run
+plan              a schedule as launches on streams, when each waits and when memory is freed; without torch
+compiled_network  a graph with its weights on the GPUs that need them, and its operators compiled for these
+launch            launches bound to operators, issued through a backend; which launch the process is at, for error
+                  messages
+backend           streams, events, copies and CUDA graphs of torch
+executor          programs that are prepared once, captured if possible, and run repeatedly
+precision         full float32 for comparing outputs, TF32 where torch has it by default
+cuda_reference    the model itself on a GPU
+worker            functions inside the worker that use the executor
+executing         the worker of a session, and the runtimes that run the model itself
+distributing      a GPU as the device of one rank
+reporting         the GPUs in words, for the report
 """

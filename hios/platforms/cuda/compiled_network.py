@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hios.graph import Graph, Operator
+from hios.core.graph import Graph, Operator
+from hios.core.merging import convolutions
 from hios.kernels import compile_operator
 from hios.kernels.compiled_operator import externals
-from hios.kernels.merged import compile_merged
-from hios.kernels.tensors import torch_dtype
-from hios.operator_merge import convolutions
+from hios.kernels.merged import compile_merged, torch_dtype
 from hios.platforms.cuda.plan import Flow, Value
 
 #: Functions that create tensors, by default on the host.

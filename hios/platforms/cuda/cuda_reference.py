@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from torch.export.passes import move_to_device_pass
 
 from hios.platforms.cuda.precision import exactly
-from hios.platforms.device_program import Buffer
+from hios.platforms.program import Buffer
 from hios.platforms.reference import Place, load_in
 from hios.workers.worker import Worker
 
@@ -22,7 +22,7 @@ from hios.workers.worker import Worker
 _WARM_UP = 3
 
 
-class Gpu(Place):
+class ReferenceGpu(Place):
     """A GPU, which becomes the current one of this process.
 
     Args:
@@ -77,7 +77,7 @@ class Gpu(Place):
         return given, time.perf_counter_ns() - began
 
 
-def load(
+def load_network(
     worker: Worker,
     program: str,
     inputs: list[Buffer],
@@ -104,7 +104,7 @@ def load(
         ArtifactError: its inputs or outputs are not those of the graph.
         PlatformError: a runtime cannot run it.
     """
-    return load_in(Gpu(gpu), worker, program, inputs, outputs, trusted, kind)
+    return load_in(ReferenceGpu(gpu), worker, program, inputs, outputs, trusted, kind)
 
 
 def in_graph(module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[..., Any]:

@@ -10,11 +10,11 @@ from typing import Any
 
 from torch import OutOfMemoryError, Tensor
 
+from hios.core.schedule import Plan
 from hios.errors import PlatformError
-from hios.platforms.cuda import launch_marker
+from hios.platforms.cuda import launch
 from hios.platforms.cuda.compiled_network import Network
-from hios.platforms.cuda.launch_program import Backend, Launched, Program, Row
-from hios.schedule import Plan
+from hios.platforms.cuda.launch import Backend, Launched, LaunchRow, Program
 
 #: Launches before a capture: libraries choose algorithms and allocate workspaces in the first ones.
 _WARM_UP = 2
@@ -114,7 +114,7 @@ class Executor:
         """Outputs of the last run."""
         return self._prepared[name].outputs
 
-    def rows(self, name: str) -> list[Row]:
+    def rows(self, name: str) -> list[LaunchRow]:
         """The times of every operator, from a separate run that events around each operator slow down."""
         prepared, runs = self._prepared[name], []
         (program,) = prepared.programs
@@ -140,21 +140,21 @@ class Executor:
 
     def _synchronize(self, prepared: Prepared) -> None:
         for device in prepared.devices:
-            self._mark(launch_marker.waiting(device, prepared.number))
+            self._mark(launch.waiting(device, prepared.number))
             try:
                 self._backend.synchronize(device)
             except Exception as error:  # of a kernel, reported only here
-                where = launch_marker.everything(device, prepared.name)
+                where = launch.everything(device, prepared.name)
                 raise PlatformError(f"{where}: {self._backend.why(error)}") from error
 
     def _run_alone(self, operator: str, function: Callable[..., Any], arguments: list[Tensor]) -> Any:
         """Run an operator alone, so that one that fails or hangs can be named."""
-        self._mark(launch_marker.launching(0, self._network.graph.index[operator], None, 0))
+        self._mark(launch.launching(0, self._network.graph.index[operator], None, 0))
         try:
             result = function(*arguments)
             self._backend.synchronize(0)
         except Exception as error:  # kernels raise many types of errors
-            raise PlatformError(f"{launch_marker.place(0, operator, None, 0)}: {self._backend.why(error)}") from error
+            raise PlatformError(f"{launch.place(0, operator, None, 0)}: {self._backend.why(error)}") from error
         return result
 
 

@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
+from hios.core.graph import Graph, topological_order
+from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.errors import ScheduleError
-from hios.graph import Graph, topological_order
-from hios.schedule import Plan, StagedPlan, StreamPlan
 
 #: ("operator", id, item) or ("input", name, 0).
 Value = tuple[str, str, int]

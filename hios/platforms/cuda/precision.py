@@ -3,7 +3,7 @@
 By default torch lets cuDNN convolve in TF32, with the 10 bits of a half-precision fraction, on GPUs that can. Two ways
 to compute the same network then differ by about a thousandth of its outputs, and it could not be told whether one of
 them is wrong. So every way is compared once in full float32, where a difference of 1e-4 means something; timed runs,
-in TF32, are held to a tolerance (`hios.tolerances.scaled`) that finds what is missing or mixed up.
+in TF32, are held to a tolerance (`hios.frontends.tolerances.scaled`) that finds what is missing or mixed up.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from hios.core.graph import Graph
 from hios.errors import PlatformError, first_line
-from hios.graph import Graph
 from hios.platforms.workloads import Merged, Workload
 
 Copy = TypeVar("Copy", Workload, Merged)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from hios import artifacts
 from hios.errors import ArtifactError, PlatformError
-from hios.formats.description_files import GpuFile, LinkFile, Number, ShareNumber, WholeNumber
-from hios.yaml_file import plain, read_yaml
+from hios.files import artifacts
+from hios.files.yaml_file import plain, read_yaml
+from hios.formats.descriptions import GpuFile, LinkFile, Number, ShareNumber, WholeNumber
 
 _File = TypeVar("_File", GpuFile, LinkFile)
 

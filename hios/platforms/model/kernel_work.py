@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hios.core.graph import Call, Graph, Operator, Value
 from hios.errors import UnsupportedError
-from hios.graph import Call, Graph, Operator, Value
 
 Shape = tuple[int, ...]
 

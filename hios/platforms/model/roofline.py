@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hios.costs import Resources
+from hios.core.costs import Resources
 from hios.platforms.model.descriptions import Gpu
 from hios.platforms.model.kernel_work import Contraction, Kernel, Streaming
 

@@ -1,17 +1,13 @@
 """Executing a schedule in processes that a launcher starts, on one node or several: every device is a rank.
 
-transports           the interface of what moves tensors: messages, sent and received without blocking
-gloo                 messages by torch.distributed, under torchrun
-nccl                 the same, with values between GPUs sent by NCCL
-mpi                  messages by MPI, under mpirun or srun
-rendezvous           connecting to the other ranks, and the options and files that all must agree on
-value_exchange       values of a program as messages, and the memory of a rank
-clock_sync           barrier, and the clock offsets of other hosts
-topology             the host of every rank, and its cores
-progress_state       what a rank is doing, for error messages
-control_channel      the connection of each rank to rank 0, by which all ranks end together
-rank_monitor         rank 0: reports of the ranks, the failure or death of a rank, and which rank caused it
-mpirun_guard         a parent process for a rank under mpirun, so that its last error message is still printed
-rank_runner          what a rank does in a turn, and the outputs that it checks
-distributed_session  a rank's part in a session (`hios.runtime.rounds`), and run.json
+transports       the interface of what moves tensors: messages, sent and received without blocking; messages by
+                 torch.distributed, under torchrun; the same, with values between GPUs sent by NCCL; messages by MPI,
+                 under mpirun or srun; connecting to the other ranks, and the options and files that all must agree on
+rank_runner      values of a program as messages, and the memory of a rank; barrier, and the clock offsets of other
+                 hosts; what a rank does in a turn, and the outputs that it checks
+control_channel  the host of every rank, and its cores; what a rank is doing, for error messages; the connection of
+                 each rank to rank 0, by which all ranks end together
+monitor          rank 0: reports of the ranks, the failure or death of a rank, and which rank caused it; a parent
+                 process for a rank under mpirun, so that its last error message is still printed
+session          a rank's part in a session (`hios.runtime.rounds`), and run.json
 """

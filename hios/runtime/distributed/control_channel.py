@@ -1,7 +1,7 @@
 """The connection of every rank to rank 0, by which all ranks end together.
 
 A rank sends its measurements and, several times a second, what it is doing. A rank that fails sends the reason and
-waits to be stopped; when a rank dies, its connection closes. Rank 0 (``hios.runtime.distributed.rank_monitor``) then
+waits to be stopped; when a rank dies, its connection closes. Rank 0 (``hios.runtime.distributed.monitor``) then
 prints one line that names the rank at fault and tells all ranks to end. If rank 0 itself dies, rank 1 prints the line.
 Ranks end by ``os._exit`` from a thread of this module, since their main thread may never return; the launcher stops
 whatever remains.
@@ -11,6 +11,10 @@ mpirun, stops the remaining processes. But the store has no key, so anyone who r
 notices a dead client only by time-outs; ``monitored_barrier`` names late ranks but not what they are doing, exists for
 Gloo only, and blocks; and the agent reports a process, not the schedule, operator and stage that docs/distributed.md
 promises, also under mpirun.
+
+What a rank is doing, for error messages.
+
+The host of every rank and the cores that it runs on.
 """
 
 from __future__ import annotations
@@ -23,13 +27,144 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import combinations
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any, Never
 
 from hios.errors import PlatformError
-from hios.runtime.distributed.progress_state import ProgressState
-from hios.runtime.distributed.topology import RankPlace
+from hios.kernels import CompiledOperator
+from hios.machine import topology
+
+
+class ProgressState:
+    """What a rank is doing. Written by the threads that run the schedule; read by the one that reports.
+
+    Attributes:
+        doing: what is being done, in words, such as the name of the schedule that runs.
+        stages: stage of every operator of this rank in that schedule.
+        waiting: what this rank waits for, in words, and the rank that must send it; None while it does not wait.
+    """
+
+    def __init__(self) -> None:
+        self.doing = "starting"
+        self.stages: Mapping[str, int | None] = {}
+        self.waiting: tuple[str, int] | None = None
+        self._running: dict[str, None] = {}
+        self._last = ""
+
+    def text(self) -> str:
+        """In words: schedule, stage, operator, and what it waits for."""
+        running = next(iter(dict(self._running)), "")
+        waiting = self.waiting
+        parts = [self.doing]
+        if running:
+            parts.append(self._place(running))
+        elif waiting is not None:
+            parts.append(f"waiting for {waiting[0]}")
+        elif self._last:
+            parts.append(f"behind {self._place(self._last)}")
+        return ": ".join(parts)
+
+    def waits_for(self) -> int | None:
+        """The rank that this one waits for; None if it is busy."""
+        waiting = self.waiting
+        return None if waiting is None else waiting[1]
+
+    @contextmanager
+    def wait(self, what: str, rank: int) -> Iterator[None]:
+        """A context in which this rank waits for another one."""
+        self.waiting = what, rank
+        yield  # not reset after an error, as it shows where the rank failed
+        self.waiting = None
+
+    def enter(self, doing: str, stages: Mapping[str, int | None] | None = None) -> None:
+        """Record that something else begins."""
+        self.doing, self.stages, self._last = doing, stages or {}, ""
+
+    def watched(self, operator: CompiledOperator, progress: Callable[[], None]) -> CompiledOperator:
+        """An operator that records when it runs, and lets messages progress after it.
+
+        ``progress`` is called after the operator if that runs on the thread that calls this method.
+        """
+        run, name, running, caller = operator.run, operator.id, self._running, threading.get_ident()
+
+        def call(*tensors: Any) -> Any:
+            running[name] = None
+            try:
+                result = run(*tensors)
+            finally:
+                del running[name]
+                self._last = name
+            if threading.get_ident() == caller:
+                progress()
+            return result
+
+        return replace(operator, run=call)
+
+    def _place(self, operator: str) -> str:
+        stage = self.stages.get(operator)
+        return f"operator {operator}" if stage is None else f"operator {operator}, stage {stage}"
+
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlace:
+    """The host of a rank, and the cores that the launcher lets it run on.
+
+    ``boot`` is the ID of the running kernel; ranks with the same one share clock and cores.
+    """
+
+    host: str
+    boot: str
+    cores: tuple[int, ...]
+
+    @classmethod
+    def here(cls) -> RankPlace:
+        """The host and cores of this process."""
+        host = socket.gethostname()
+        boot = _BOOT.read_text(encoding="utf-8").strip() if _BOOT.exists() else host
+        return cls(host, boot, tuple(sorted(os.sched_getaffinity(0))))
+
+
+def pin(places: Sequence[RankPlace], rank: int, size: int = 1) -> list[int]:
+    """Pin this rank to ``size`` cores of its own, unless the launcher has done so; the cores that it may run on now.
+
+    Ranks share cores if there are too few.
+
+    Raises:
+        PlatformError: the launcher gave this rank fewer cores.
+    """
+    here = [number for number, place in enumerate(places) if place.boot == places[rank].boot]
+    apart = all(not set(places[one].cores) & set(places[other].cores) for one, other in combinations(here, 2))
+    if apart and len(here) > 1:
+        given = list(places[rank].cores)
+        if len(given) < size:
+            raise PlatformError(
+                f"rank {rank}: --cores-per-device: found {size}; allowed: at most {len(given)}, the cores that the "
+                "launcher gave it"
+            )
+        return given
+    own = topology.shared_groups(topology.read(), len(here), size)[here.index(rank)]
+    os.sched_setaffinity(0, own)
+    return own
+
+
+def local_rank(places: Sequence[RankPlace], rank: int) -> int:
+    """The index of a rank on its host, from 0."""
+    return sum(place.boot == places[rank].boot for place in places[:rank])
+
+
+def shared(places: Sequence[RankPlace], cores: Sequence[Sequence[int]]) -> bool:
+    """Whether ranks share cores (after pinning) or GPUs: devices are then virtual, and times mean little."""
+    taken = [(place.boot, core) for place, own in zip(places, cores, strict=True) for core in own]
+    return len(set(taken)) < len(taken)
+
 
 #: Seconds between two messages about what a rank is doing.
 _BEAT_S = 0.1

@@ -1,30 +1,280 @@
-"""How a rank runs its part of a competitor and checks the outputs."""
+"""How a rank runs its part of a competitor and checks the outputs.
+
+Values of a program as messages between ranks.
+
+The memory of a rank has the same layout as the memory that devices of one node share (``hios.workers.arena``), but is
+private: setting the flag of a value sends it to the ranks that need it, and waiting for a flag waits for the message.
+So stages are run by the same code in both cases.
+
+What ranks tell each other besides values: a barrier, the clock offsets of other hosts, the expected outputs.
+"""
 
 from __future__ import annotations
 
+import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from hios.core.graph import Graph
+from hios.core.schedule import Placement
 from hios.errors import PlatformError
 from hios.formats.settings import Settings
 from hios.frontends.example_inputs import example_inputs
-from hios.graph import Graph
-from hios.kernels.tensors import nbytes, torch_dtype
+from hios.frontends.tolerances import compared
+from hios.kernels.merged import nbytes, torch_dtype
 from hios.platforms.competitor import Competitor
-from hios.platforms.cpu import cpu_worker
-from hios.platforms.device_program import ArenaPlan, Buffer, Row, StepProgram
+from hios.platforms.cpu import worker as cpu_worker
+from hios.platforms.program import FIRST_READY, ArenaPlan, Buffer, Handover, Row, StepProgram
 from hios.platforms.protocol import RankDevice
-from hios.runtime.distributed.clock_sync import Peers
-from hios.runtime.distributed.progress_state import ProgressState
-from hios.runtime.distributed.transports import Channel, Transport
-from hios.runtime.distributed.value_exchange import RESERVED, RankMemory, Tags, ValueExchange
-from hios.schedule import Placement
-from hios.tolerances import compared
+from hios.runtime.distributed.control_channel import ProgressState
+from hios.runtime.distributed.transports import Channel, Request, Transport
+from hios.workers.arena import Arena
+
+#: Tag numbers of messages other than values: barriers, clocks, expected outputs.
+RESERVED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """Tags of messages: unique for every message of an epoch, which has at most ``stride`` messages.
+
+    At most two epochs are in progress at once, so numbers may be reused after ``limit``, the tags of the transport.
+
+    Raises:
+        PlatformError: the transport has too few.
+    """
+
+    stride: int
+    limit: int
+
+    def __post_init__(self) -> None:
+        if 2 * self.stride > self.limit:
+            raise PlatformError(
+                f"the schedule transfers {self.stride} values; allowed: {self.limit // 2} with the tags of this MPI"
+            )
+
+    def of(self, epoch: int, number: int) -> int:
+        """Tag of a message."""
+        return (epoch * self.stride + number) % (self.limit - self.limit % self.stride)
+
+
+class RankMemory(Arena):
+    """The memory of a rank, on its host or its GPU; ``exchange`` is that of the program being prepared or run."""
+
+    exchange: ValueExchange
+
+    def __init__(self, flags: int, size: int, place: torch.device) -> None:
+        on_host = place.type == "cpu"
+        super().__init__(flags, size if on_host else 0)
+        self.place = place
+        #: Only the host's kernels are prepared for that order.
+        self.channels_last = on_host
+        self._bytes = None if on_host else torch.empty(size, dtype=torch.uint8, device=place)
+
+    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool = False) -> Tensor:
+        """A tensor over the buffers, without copying, also for an empty tensor."""
+        return super().tensor(offset, shape, dtype, channels_last=channels_last).to(self.place)
+
+    def _numbers(self, offset: int, count: int, dtype: torch.dtype) -> Tensor:
+        if self._bytes is None:
+            return super()._numbers(offset, count, dtype)
+        return self._bytes[offset : offset + count * dtype.itemsize].view(dtype)
+
+    def setter(self, flag: int) -> Callable[[int], None]:
+        """A function that sends the value of a flag."""
+        exchange = self.exchange
+
+        def send(_: int) -> None:
+            exchange.send(flag)
+
+        return send
+
+    def wait(self, flag: int, value: int, timeout_s: float, what: str, *, yielding: bool = False) -> None:
+        """Wait for the message of a flag."""
+        self.exchange.wait(flag, what)
+
+
+class ValueExchange:
+    """The messages of one rank in a program that all ranks run together."""
+
+    def __init__(
+        self,
+        programs: Sequence[StepProgram],
+        rank: int,
+        memory: RankMemory,
+        channel: Channel,
+        tags: Tags,
+        state: ProgressState,
+    ) -> None:
+        self._channel, self._tags, self._state = channel, tags, state
+        self._destinations: dict[int, list[int]] = defaultdict(list)
+        self._sources: dict[int, int] = {}
+        self._memory: dict[int, Tensor] = {}
+        for program in programs:
+            for step in program.steps:
+                for handover in step.departures:
+                    self._bind(handover, memory, program.device)
+                for handover in step.arrivals:
+                    self._destinations[handover.flag].append(program.device)
+        self._arrivals = [flag for flag in self._sources if rank in self._destinations[flag]]
+        self._epoch = 0
+        self._deadline = 0.0
+        self._received: dict[int, Request] = {}
+        #: Values whose receives are not posted yet, in the order in which each rank sends them.
+        self._open: list[int] = []
+        self._sent: list[tuple[int, Request]] = []
+
+    def _bind(self, handover: Handover, memory: RankMemory, device: int) -> None:
+        self._sources[handover.flag] = device
+        size = nbytes(handover.buffer.shape, handover.buffer.dtype)
+        # A value without elements is a message too: others wait for it.
+        self._memory[handover.flag] = (
+            memory.tensor(handover.buffer.offset, (size,), torch.uint8)
+            if size
+            else torch.zeros(1, dtype=torch.uint8, device=memory.place)
+        )
+
+    def open(self, epoch: int, deadline: float) -> None:
+        """Post the receives of a run before anything can be sent, if messages have tags."""
+        self._epoch, self._deadline = epoch, deadline
+        self._received = {}
+        self._open = list(self._arrivals)
+        if not self._channel.ordered:
+            self._receive(self._open)
+
+    def _receive(self, flags: Sequence[int]) -> None:
+        """Post the receives of values."""
+        for flag in flags:
+            self._received[flag] = self._channel.receive(self._memory[flag], self._sources[flag], self._tag(flag))
+        self._open = [flag for flag in self._open if flag not in self._received]
+
+    def send(self, flag: int) -> None:
+        """Start to send a value to all ranks that need it."""
+        for rank in self._destinations[flag]:
+            self._sent.append((rank, self._channel.send(self._memory[flag], rank, self._tag(flag))))
+
+    def wait(self, flag: int, what: str) -> None:
+        """Wait until a value is there.
+
+        Raises:
+            TimeoutError: the deadline of the run passed.
+            ConnectionError: the rank that computes it is gone.
+        """
+        source = self._sources[flag]
+        if flag in self._open:  # in the order in which the sender makes them, and sends
+            same = [other for other in self._open if self._sources[other] == source]
+            self._receive(same[: same.index(flag) + 1])
+        with self._state.wait(what, source):
+            self._received.pop(flag).wait(self._deadline)
+
+    def close(self) -> None:
+        """Wait until everything has been sent, so that its memory may be overwritten."""
+        for rank, request in self._sent:
+            with self._state.wait("its messages to be taken", rank):
+                request.wait(self._deadline)
+        self._sent.clear()
+
+    def _tag(self, flag: int) -> int:
+        return self._tags.of(self._epoch, RESERVED + flag - FIRST_READY)
+
+
+#: Message numbers: barriers have one a round, up to 2**30 ranks.
+_BARRIER, _PING, _PONG = 0, 32, 33
+_PINGS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """All ranks, as one of them reaches them; every rank calls the same methods in the same order.
+
+    Deadlines are by ``time.monotonic``. Every method raises TimeoutError where a deadline passes, and ConnectionError
+    where a rank is gone.
+    """
+
+    transport: Transport
+    tags: Tags
+    state: ProgressState
+
+    def barrier(self, epoch: int, deadline: float) -> None:
+        """Wait until all ranks are here.
+
+        A dissemination barrier (Hensgen, Finkel and Manber 1988), log2(size) rounds.
+        """
+        rank, size = self.transport.rank, self.transport.size
+        number, step = 0, 1
+        while step < size:
+            ahead, behind = (rank + step) % size, (rank - step) % size
+            tag = self.tags.of(epoch, _BARRIER + number)
+            received = self.transport.receive(_message(), behind, tag)
+            sent = self.transport.send(_message(), ahead, tag)
+            with self.state.wait(f"rank {behind} to start", behind):
+                received.wait(deadline)
+            with self.state.wait(f"rank {ahead} to start", ahead):
+                sent.wait(deadline)
+            number, step = number + 1, 2 * step
+
+    def offsets(
+        self, epoch: int, elsewhere: Sequence[int], deadline: float, clock: Callable[[], int] = time.perf_counter_ns
+    ) -> dict[int, tuple[int, int]]:
+        """Offsets of the clocks of other hosts from rank 0's.
+
+        Cristian's method, with the shortest of several round trips. Rank 0 queries the ranks with another clock one
+        after another; they answer.
+
+        Returns:
+            On rank 0, for each rank elsewhere, the offset and its largest error, half of the round trip; nanoseconds.
+        """
+        ping, pong = self.tags.of(epoch, _PING), self.tags.of(epoch, _PONG)
+        if self.transport.rank in elsewhere:
+            for _ in range(_PINGS):
+                self._receive(0, ping, deadline)
+                self._send(0, pong, clock(), deadline)
+        if self.transport.rank != 0:
+            return {}
+        offsets_ns = {}
+        for rank in elsewhere:
+            trips = []
+            for _ in range(_PINGS):
+                began = clock()
+                self._send(rank, ping, 0, deadline)
+                theirs = self._receive(rank, pong, deadline)
+                ended = clock()
+                trips.append((ended - began, theirs - (began + ended) // 2))
+            trip, offset = min(trips)
+            offsets_ns[rank] = offset, -(-trip // 2)
+        return offsets_ns
+
+    def hand_round(self, memory: Tensor, tag: int, deadline: float) -> None:
+        """Broadcast bytes from rank 0 to all ranks."""
+        if self.transport.rank != 0:
+            with self.state.wait("the expected outputs", 0):
+                self.transport.receive(memory, 0, tag).wait(deadline)
+            return
+        for rank in range(1, self.transport.size):
+            with self.state.wait("the expected outputs to be taken", rank):
+                self.transport.send(memory, rank, tag).wait(deadline)
+
+    def _send(self, rank: int, tag: int, value: int, deadline: float) -> None:
+        memory = torch.frombuffer(bytearray(struct.pack("<q", value)), dtype=torch.uint8)
+        with self.state.wait(f"rank {rank} to compare clocks", rank):
+            self.transport.send(memory, rank, tag).wait(deadline)
+
+    def _receive(self, rank: int, tag: int, deadline: float) -> int:
+        memory = _message()
+        with self.state.wait(f"rank {rank} to compare clocks", rank):
+            self.transport.receive(memory, rank, tag).wait(deadline)
+        (value,) = struct.unpack("<q", bytes(memory.tolist()))
+        return int(value)
+
+
+def _message() -> Tensor:
+    return torch.zeros(8, dtype=torch.uint8)
 
 
 @dataclass(frozen=True, slots=True)

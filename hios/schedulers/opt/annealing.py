@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from hios.evaluate import staged_times
-from hios.problem import Group, Problem, Stage, positions
-from hios.schedule import StagedPlan
-from hios.schedulers.opt.search_kernel import annealing_kernel, staged_durations, staged_updates
-from hios.schedulers.opt.search_kernel.shared_moves import DEVICE, EDGE
-from hios.schedulers.opt.search_kernel.staged_records import (
+from hios.core.evaluate import staged_times
+from hios.core.problem import Group, Problem, Stage, positions
+from hios.core.schedule import StagedPlan
+from hios.schedulers.opt import staged_kernel
+from hios.schedulers.opt.moves import DEVICE, EDGE
+from hios.schedulers.opt.staged_kernel import (
     MEASURED,
     MOST_MEMBERS,
     OPERATOR,
@@ -120,7 +120,7 @@ class StagedChain:
         self._search.lists[SPARE, :spares] = np.arange(len(times), len(stages))
         state["count"], state["spares"] = len(times), spares
         state["latency"] = state["best"] = max(finish for _, finish, _, _ in times)
-        staged_updates.set_after(self._search)
+        staged_kernel.set_after(self._search)
         self._search.best_stages[:], self._search.best_order[:] = stages, order
 
     @property
@@ -131,7 +131,7 @@ class StagedChain:
     def run(self, progress: float, moves: int) -> None:
         """Try moves at the temperature of a progress between 0 (hottest) and 1; releases the interpreter lock."""
         search = self._search
-        annealing_kernel.anneal(search, temperature_ms(self._problem, progress), moves)
+        staged_kernel.anneal(search, temperature_ms(self._problem, progress), moves)
         count = self._state["count"]
         sort_by_start(search.stages, search.order[:count], search.starts[:count])
         self.moves += moves
@@ -231,4 +231,4 @@ def _measured(stages: Mapping[frozenset[Group], tuple[float, Stage]]) -> Any:
 def _key(stage: Iterable[Group]) -> Any:
     operators = np.array([operator for group in stage for operator in group], np.int64)
     numbers = np.array([number for number, group in enumerate(stage) for _ in group], np.int64)
-    return staged_durations.stage_key(numbers, operators, len(operators))
+    return staged_kernel.stage_key(numbers, operators, len(operators))

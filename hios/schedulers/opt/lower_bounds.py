@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hios.bound import Least, least_of_all, lower_bound_ms, merge_choices, stage_scales, work_ms
-from hios.problem import Problem
+from hios.core.bounds import Least, least_of_all, lower_bound_ms, merge_choices, stage_scales, work_ms
+from hios.core.problem import Problem
 
 #: Up to this number of operators intervals are counted, in O(n^2) steps on sets of operators; beyond, the simple bound
 #: is given.
@@ -48,7 +48,7 @@ def interval_bound_ms(problem: Problem, devices: int) -> float:
     An operator that may take k devices at once has the least t(v, k) as t, the least k*t(v, k) as its work on all
     devices, and the least t(v, k) as that on one of them; a value is on the first of its devices. Merges are further
     choices of their operators, which all start and end with the merge: each has the time of the merge and its share of
-    the work, all of it or on one device (`hios.bound.merge_choices`).
+    the work, all of it or on one device (`hios.core.bounds.merge_choices`).
 
     All but the path count work from a moment r inside a stage on. A stage that began s earlier had, in every group
     with an operator counted, operators not counted of at least s milliseconds. With k such groups the stage lasts

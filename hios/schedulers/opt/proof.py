@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 
-from hios.operator_merge import least_growth
-from hios.problem import Problem, Stage
-from hios.schedule import StagedPlan
+from hios.core.merging import least_growth
+from hios.core.problem import Problem, Stage
+from hios.core.schedule import StagedPlan
 
 #: Beyond this number of operators the solver does not finish within the time of a search.
 MOST_OPERATORS = 200
@@ -56,7 +56,7 @@ def prove(
     """
     from ortools.sat.python import cp_model
 
-    from hios.evaluate import staged_times
+    from hios.core.evaluate import staged_times
 
     step = _step(problem)
     exact = all(time == round(time / step) * step for time in problem.time)

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from hios.bound import least_ms
-from hios.contraction import Contraction
-from hios.evaluate import evaluate, latency_ms
-from hios.problem import Problem
-from hios.schedule import Plan, StagedPlan, StreamPlan
+from hios.core.bounds import least_ms
+from hios.core.contraction import Contraction
+from hios.core.evaluate import evaluate, latency_ms
+from hios.core.problem import Problem
+from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.schedulers.hios_wide import WideList
+from hios.schedulers.opt import wide_kernel
+from hios.schedulers.opt import wide_kernel as wide_updates
 from hios.schedulers.opt.annealing import (
     StagedChain,
     edges_of,
@@ -20,10 +22,9 @@ from hios.schedulers.opt.annealing import (
     sort_by_start,
     temperature_ms,
 )
+from hios.schedulers.opt.moves import DEVICE
 from hios.schedulers.opt.parallel_search import CHAINS, Clock, anneal
-from hios.schedulers.opt.search_kernel import wide_kernel, wide_updates
-from hios.schedulers.opt.search_kernel.shared_moves import DEVICE
-from hios.schedulers.opt.search_kernel.wide_records import MOST_DEVICES, OPERATOR, OPTION, STATE, TOUCHED, WideSearch
+from hios.schedulers.opt.wide_kernel import MOST_DEVICES, OPERATOR, OPTION, STATE, TOUCHED, WideSearch
 
 #: Share of the time limit at which the first part of the search ends.
 _FIRST = 1 / 3

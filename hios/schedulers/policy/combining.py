@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from hios.blocks import in_order, pieces
-from hios.costs import Costs
+from hios.core.blocks import in_order, pieces
+from hios.core.costs import Costs
+from hios.core.graph import Call, Edge, Graph, Operator, Value
+from hios.core.problem import Problem
 from hios.errors import HiosError
-from hios.graph import Call, Edge, Graph, Operator, Value
-from hios.problem import Problem
 
 
 class ModelBlock(NamedTuple):

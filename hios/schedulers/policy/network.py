@@ -1,16 +1,211 @@
-"""The policy of GPG: embeddings of operators (5) and of what is left (6), and the network mu, in numpy."""
+"""The policy of GPG: embeddings of operators (5) and of what is left (6), and the network mu, in numpy.
+
+Fully connected networks with ReLU in numpy: forward, gradients, and Adam.
+
+What the policy knows of an operator: the raw state s_v of TOP, items (i) to (ix) of section V-C.
+
+Files of trained policies: safetensors with the weights by name, and how they were trained.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from hios.schedulers.policy.features import FEATURES
-from hios.schedulers.policy.perceptron import Array, Perceptron, Weights, initial
+from hios.core.graph import Call, Graph, Operator
+from hios.errors import ArtifactError
+from hios.files.artifacts import Json, replacing
+
+Array = npt.NDArray[np.floating[Any]]
+#: Weights or gradients by name.
+Weights = dict[str, Array]
+
+
+def initial(name: str, sizes: Sequence[int], chance: np.random.Generator, dtype: npt.DTypeLike) -> Weights:
+    """Weights of a network of layers of these sizes, by ``NAME.LAYER.weight`` (inputs x outputs) and ``.bias``.
+
+    Uniform within 1 / sqrt(inputs), the initialization of the papers on DDPG and of torch.nn.Linear.
+    """
+    weights: Weights = {}
+    for layer, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
+        most = 1 / np.sqrt(inputs)
+        weights[f"{name}.{layer}.weight"] = chance.uniform(-most, most, (inputs, outputs)).astype(dtype)
+        weights[f"{name}.{layer}.bias"] = chance.uniform(-most, most, outputs).astype(dtype)
+    return weights
+
+
+class Perceptron:
+    """Layers of a network: ReLU after each, but after the last only if ``last`` is set.
+
+    Weights may be those of several networks, and may change between calls.
+    """
+
+    def __init__(self, weights: Weights, name: str, *, last: bool) -> None:
+        self._weights, self._name, self._last = weights, name, last
+        self._layers = sum(key.startswith(f"{name}.") and key.endswith(".weight") for key in weights)
+
+    def _rectified(self, layer: int) -> bool:
+        return self._last or layer < self._layers - 1
+
+    def forward(self, x: Array) -> list[Array]:
+        """The input and the outputs of all layers, rows x features each."""
+        values = [x]
+        for layer in range(self._layers):
+            y = values[-1] @ self._weights[f"{self._name}.{layer}.weight"] + self._weights[f"{self._name}.{layer}.bias"]
+            values.append(np.maximum(y, 0, out=y) if self._rectified(layer) else y)
+        return values
+
+    def __call__(self, x: Array) -> Array:
+        """The output of the last layer."""
+        return self.forward(x)[-1]
+
+    def backward(self, values: Sequence[Array], slope: Array, gradients: Weights | None) -> Array:
+        """The gradient with respect to the input, that with respect to the output being ``slope``.
+
+        ``values`` are those of ``forward``, ``slope`` is rows x outputs; gradients with respect to the weights are
+        added to ``gradients``, unless that is None.
+        """
+        for layer in reversed(range(self._layers)):
+            if self._rectified(layer):
+                slope = slope * (values[layer + 1] > 0)
+            if gradients is not None:
+                _add(gradients, f"{self._name}.{layer}.weight", values[layer].T @ slope)
+                _add(gradients, f"{self._name}.{layer}.bias", slope.sum(axis=0))
+            slope = slope @ self._weights[f"{self._name}.{layer}.weight"].T
+        return slope
+
+
+def _add(gradients: Weights, key: str, gradient: Array) -> None:
+    if key in gradients:
+        gradients[key] += gradient
+    else:
+        gradients[key] = gradient
+
+
+class Adam:
+    """Adam (Kingma and Ba, ICLR 2015) with its usual constants, downhill."""
+
+    def __init__(self, weights: Weights, rate: float) -> None:
+        self._weights, self._rate, self._steps = weights, rate, 0
+        self._mean = {key: np.zeros_like(value) for key, value in weights.items()}
+        self._square = {key: np.zeros_like(value) for key, value in weights.items()}
+
+    def step(self, gradients: Mapping[str, Array]) -> None:
+        """Change the weights in place by their gradients."""
+        self._steps += 1
+        rate = self._rate * float(np.sqrt(1 - 0.999**self._steps)) / (1 - 0.9**self._steps)
+        for key, gradient in gradients.items():
+            mean, square = self._mean[key], self._square[key]
+            mean *= 0.9
+            mean += 0.1 * gradient
+            square *= 0.999
+            square += 0.001 * gradient * gradient
+            self._weights[key] -= rate * mean / (np.sqrt(square) + 1e-8)
+
+
+#: (i) Types that are distinguished, by a word of the operator's type; the first match counts.
+TYPES = (
+    *("conv2d", "sepconv", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "mean", "concat", "add", "matmul"),
+    *("relu", "other"),
+)
+#: (viii) Activations; an operator without one has the identity.
+ACTIVATIONS = ("relu", "sigmoid", "tanh", "identity")
+#: (ix) Kinds of pooling.
+POOLS = ("max", "avg", "global max", "global avg")
+#: Sizes of a shape that count: batch, channels, height, width.
+_SIZES = 4
+
+#: Number of features of an operator.
+FEATURES = len(TYPES) + 2 * _SIZES + 3 * 2 + 1 + len(ACTIVATIONS) + len(POOLS)
+
+_CONVOLUTION = "relax.nn.conv2d"
+_POOLING = {
+    "relax.nn.max_pool2d": "max",
+    "relax.nn.avg_pool2d": "avg",
+    "relax.nn.adaptive_max_pool2d": "global max",
+    "relax.nn.adaptive_avg_pool2d": "global avg",
+    "relax.max": "global max",
+    "relax.mean": "global avg",
+}
+
+
+def features(graph: Graph) -> list[list[float]]:
+    """The features of every operator, ``FEATURES`` numbers each.
+
+    Type, activation and kind of pooling are one number for each that is possible, 1 for that of the operator. Sizes are
+    logarithms to the base 2 (of padding, plus one), and 0 where they do not apply or the graph does not state them.
+    A unit of several calls has the stride, kernel, padding and groups of its first convolution, or else of its first
+    pooling; of several inputs the largest counts.
+    """
+    kernels = {weight.name: weight.shape for weight in graph.weights}
+    return [_features(operator, kernels) for operator in graph.operators]
+
+
+def _features(operator: Operator, kernels: Mapping[str, Sequence[int]]) -> list[float]:
+    shapes = operator.shapes
+    window = next((call for call in operator.calls if call.function == _CONVOLUTION), None)
+    pooling = next((call for call in operator.calls if call.function in _POOLING), None)
+    window = window or pooling
+    attributes = window.attributes if window is not None else {}
+    return [
+        *_one_hot(TYPES, _type(operator)),
+        *_sizes(max(shapes.inputs, key=math.prod) if shapes and shapes.inputs else ()),
+        *_sizes(shapes.outputs[0] if shapes and shapes.outputs else ()),
+        *_pair(attributes.get("strides", ())),
+        *_pair(_kernel(window, kernels)),
+        *_pair([step + 1 for step in attributes.get("padding", ())]),
+        _log(attributes.get("groups", 1)),
+        *_one_hot(ACTIVATIONS, _activation(operator)),
+        *_one_hot(POOLS, None if pooling is None else _POOLING[pooling.function]),
+    ]
+
+
+def _type(operator: Operator) -> str:
+    words = operator.type.replace("-", " ").split()
+    return next((name for name in TYPES if name in words), "other")
+
+
+def _activation(operator: Operator) -> str:
+    for call in reversed(operator.calls):
+        for name in ACTIVATIONS:
+            if call.function in (f"relax.{name}", f"relax.nn.{name}"):
+                return name
+    words = operator.type.split("-")
+    return next((name for name in ACTIVATIONS if name in words[1:]), "identity")
+
+
+def _kernel(window: Call | None, kernels: Mapping[str, Sequence[int]]) -> Sequence[int]:
+    if window is None:
+        return ()
+    if window.function == _CONVOLUTION:
+        weight = window.arguments[1].weight if len(window.arguments) > 1 else None
+        return list(kernels.get(weight or "", ()))[2:]
+    return list(window.attributes.get("pool_size", ()))
+
+
+def _one_hot(names: Sequence[str], name: str | None) -> list[float]:
+    return [float(name == known) for known in names]
+
+
+def _sizes(shape: Sequence[int]) -> list[float]:
+    return [_log(size) for size in (*shape, *(1,) * _SIZES)[:_SIZES]]
+
+
+def _pair(sizes: Any) -> list[float]:
+    return [_log(size) for size in (*sizes, 1, 1)[:2]]
+
+
+def _log(size: float) -> float:
+    return math.log2(size) if size > 0 else 0.0
+
 
 #: Units of h1, g1, h2 and g2, and of the hidden layers of mu (TOP section VI-B).
 GRAPH_LAYERS = (64, 32)
@@ -189,3 +384,47 @@ class GpgPolicy:
 def _sigmoid(x: Array) -> Array:
     values: Array = 1 / (1 + np.exp(-np.clip(x, -30, 30)))
     return values
+
+
+#: The one key of the metadata: several would be written in any order, and equal policies give equal files.
+_KEY = "hios-gpg"
+
+
+def write_policy(path: str | Path, weights: Weights, training: Json) -> None:
+    """Write a policy; equal weights give equal bytes.
+
+    Weights are named as by `initial_weights`; ``training`` is saved with them as JSON.
+    """
+    from safetensors.numpy import save
+
+    data = save(
+        {name: np.ascontiguousarray(value, dtype=np.float32) for name, value in sorted(weights.items())},
+        metadata={_KEY: json.dumps(training, sort_keys=True)},
+    )
+    with replacing(path) as part:
+        part.write_bytes(data)
+
+
+def read_policy(path: str | Path) -> Weights:
+    """The weights of a policy.
+
+    Raises:
+        ArtifactError: missing, damaged, or not the weights of a policy.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        weights: Weights = load(Path(path).read_bytes())
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read: {error.strerror or 'no such file'}") from error
+    except SafetensorError as error:
+        raise ArtifactError(f"{path}: damaged or not a safetensors file ({error}); train it again") from error
+    for name, expected in initial_weights(0).items():
+        shape = list(weights[name].shape) if name in weights else None
+        if shape != list(expected.shape):
+            raise ArtifactError(
+                f"{path}: {name}: found {'none' if shape is None else f'shape {shape}'}; required: shape "
+                f"{list(expected.shape)}, as hios train writes it; train it again with this version"
+            )
+    return {name: weights[name] for name in initial_weights(0)}

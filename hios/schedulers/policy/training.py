@@ -12,15 +12,25 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from hios.artifacts import Json
+from hios.core.problem import Group, Problem, Stage
 from hios.errors import HiosError
-from hios.problem import Group, Problem, Stage
+from hios.files.artifacts import Json
 from hios.schedulers.policy.combining import combined_problem, model_blocks
-from hios.schedulers.policy.endings import CombinedState, SubBlock, combined, sub_blocks
-from hios.schedulers.policy.features import features
-from hios.schedulers.policy.network import EMBEDDING, Embedding, GpgPolicy, StepActions, Structure, initial_weights
-from hios.schedulers.policy.passes import index_of
-from hios.schedulers.policy.perceptron import Adam, Array, Perceptron, Weights, initial
+from hios.schedulers.policy.endings import CombinedState, SubBlock, combined, index_of, sub_blocks
+from hios.schedulers.policy.network import (
+    EMBEDDING,
+    Adam,
+    Array,
+    Embedding,
+    GpgPolicy,
+    Perceptron,
+    StepActions,
+    Structure,
+    Weights,
+    features,
+    initial,
+    initial_weights,
+)
 
 #: Units of the hidden layers of the value network q (TOP section VI-B).
 VALUE_LAYERS = (1024, 512, 300)

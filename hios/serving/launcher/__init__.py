@@ -1,14 +1,14 @@
 """The learned launcher of TOP (Algorithm 1): an agent for the queues, and one for each model.
 
-launcher_settings    how it is trained: every choice that the paper leaves open, with the paper's value
-actions              numbers in [0, 1] to intervals and combined blocks
-observation          the state: progress and queues, sampled at random moments
-rewards              (2), with normalized measures
+launcher_settings  how it is trained: every choice that the paper leaves open, with the paper's value
+actions            numbers in [0, 1] to intervals and combined blocks; the state: progress and queues, sampled at
+                   random moments
+environment        (2), with normalized measures
 scenario_environment the simulator in steps
-replay               transitions to learn from
-maddpg               actors and critics: (3) and (4), in torch
-launcher_training    Algorithm 1, offline
-launcher_file        what was learned, as a safetensors file
-online_launcher      Algorithm 1, online: decisions without torch, for the simulator and for servers
-live_launcher        the thread that decides beside a server
+launcher_settings  transitions to learn from
+maddpg             actors and critics: (3) and (4), in torch
+training           Algorithm 1, offline
+actions            what was learned, as a safetensors file
+online_launcher    Algorithm 1, online: decisions without torch, for the simulator and for servers
+live_launcher      the thread that decides beside a server
 """

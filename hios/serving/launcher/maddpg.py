@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hios.schedulers.policy.perceptron import Array, Weights, initial
+from hios.schedulers.policy.network import Array, Weights, initial
 from hios.serving.launcher.actions import bounds
 from hios.serving.launcher.launcher_settings import LauncherSettings
 

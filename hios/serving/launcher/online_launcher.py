@@ -10,15 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from hios.errors import HiosError
-from hios.serving.arrivals import Trace, draw
-from hios.serving.launcher.actions import LauncherDecision
-from hios.serving.launcher.launcher_file import Launcher
-from hios.serving.launcher.observation import Watched, sampled, state_size
-from hios.serving.launcher.scenario_environment import Decisions
+from hios.serving.launcher.actions import Launcher, LauncherDecision, Watched, sampled, state_size
+from hios.serving.launcher.environment import Decisions
 from hios.serving.measures import RepeatOutcome, variance
-from hios.serving.scenario import Scenario
-from hios.serving.simulator import outcome
-from hios.serving.stepping import Simulation
+from hios.serving.scenario import Scenario, Trace, draw
+from hios.serving.simulator import Simulation, outcome
 
 
 def launcher_of(scenario: Scenario) -> Launcher:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from hios.charts import marks
-from hios.formats.convolutions_file import ConvolutionSize
-from hios.formats.prediction_file import GpuPrediction
+from hios.formats.partition import GpuPrediction
+from hios.formats.study import ConvolutionSize
 from hios.platforms.model import descriptions
 from hios.schedulers.hios_lp import ValidPaths, map_longest_paths
 from hios.study import machine_rows as machines

@@ -5,13 +5,13 @@ from __future__ import annotations
 import statistics
 from itertools import pairwise
 
-from hios.blocks import found_blocks
 from hios.charts import marks
-from hios.formats.prediction_file import GpuPrediction
-from hios.formats.run_file import ScheduleResult
-from hios.graph import Edge, Graph, Operator
+from hios.core.blocks import found_blocks
+from hios.core.graph import Edge, Graph, Operator
+from hios.formats.partition import GpuPrediction
+from hios.formats.run import ScheduleResult
 from hios.schedulers.ios import search_space
-from hios.schedulers.matching import maximum_matching
+from hios.schedulers.nimble import maximum_matching
 from hios.study import machine_rows as machines
 from hios.study import predicted_rows as predicted
 from hios.study import run_rows as runs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from hios.charts import marks
-from hios.problem import Problem
+from hios.core.problem import Problem
 from hios.schedulers import schedule
 from hios.schedulers.lios import steps
 from hios.study import predicted_rows as predicted

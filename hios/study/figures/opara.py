@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hios.charts import marks
-from hios.formats.prediction_file import GpuPrediction
-from hios.problem import Problem
+from hios.core.problem import Problem
+from hios.formats.partition import GpuPrediction
 from hios.schedulers import schedule
 from hios.study import machine_rows as machines
 from hios.study import predicted_rows as predicted

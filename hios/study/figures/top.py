@@ -6,15 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from hios.charts import marks
-from hios.formats.top_study_file import (
-    BATCH_THAT_FITS,
-    COPIES_THAT_FIT,
-    CURVE,
-    DP,
-    GPG_ONE_PASS,
-    LAST_ENDING,
-    RANDOM_SEARCH,
-)
+from hios.formats.study import BATCH_THAT_FITS, COPIES_THAT_FIT, CURVE, DP, GPG_ONE_PASS, LAST_ENDING, RANDOM_SEARCH
 from hios.study import serving_rows as serving
 from hios.study.figure_data import FigureData
 from hios.study.published import Comparison, Published, published

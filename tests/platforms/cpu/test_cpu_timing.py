@@ -8,7 +8,7 @@ import torch
 
 from hios import Graph
 from hios.frontends.example_inputs import example_inputs
-from hios.platforms.cpu.cpu_timing import load
+from hios.platforms.cpu.timing import load
 from hios.workers.arena import Arena
 from hios.workers.stream_threads import Streams
 from hios.workers.worker import Worker

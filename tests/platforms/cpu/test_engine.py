@@ -17,12 +17,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from hios.core.schedule import StreamPlan
 from hios.errors import HiosError, PlatformError
-from hios.machine import usable_cores
-from hios.platforms.cpu import cpu_worker as device
+from hios.machine.description import usable_cores
 from hios.platforms.cpu import engine as engine_module
+from hios.platforms.cpu import worker as device
 from hios.platforms.cpu.engine import Engine, Task
-from hios.schedule import StreamPlan
 from hios.workers.pool import WorkerPool
 from tests.runtime import faults
 from tests.runtime.small import branches, small_engine

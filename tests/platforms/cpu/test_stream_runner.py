@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from hios import Graph, HiosError
-from hios.platforms.cpu import cpu_worker as device
-from hios.platforms.cpu.cpu_platform import device_cores
-from hios.platforms.device_program import ArenaPlan, StreamProgram
-from hios.schedule import StreamPlan
+from hios.core.schedule import StreamPlan
+from hios.platforms.cpu import worker as device
+from hios.platforms.cpu.devices import device_cores
+from hios.platforms.program import ArenaPlan, StreamProgram
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 from tests.frontends.small_networks import Files

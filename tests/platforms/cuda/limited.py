@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from hios.platforms.cuda import cuda_worker as device
+from hios.platforms.cuda import worker as device
 from hios.workers.worker import Worker
 
 

@@ -1,4 +1,4 @@
-"""Workers whose GPUs are streams of this machine: run by tests in place of ``hios.platforms.cuda.cuda_worker.load``."""
+"""Workers whose GPUs are streams of this machine: run by tests in place of ``hios.platforms.cuda.worker.load``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hios.graph import Graph
-from hios.platforms.buffers import arena_tensor
+from hios.core.graph import Graph
 from hios.platforms.cpu import core_probe
 from hios.platforms.cuda.compiled_network import Network
 from hios.platforms.cuda.executor import Executor
-from hios.platforms.device_program import Buffer
-from hios.platforms.weights import load_weights
+from hios.platforms.program import Buffer
+from hios.platforms.workloads import arena_tensor, load_weights
 from hios.workers.worker import Worker
 from tests.platforms.cuda.host import HostBackend
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 import torch
 
-from hios.formats.base import Platform
-from hios.platforms.cuda import cuda_environment
+from hios.files.base import Platform
+from hios.platforms.cuda import environment
 
 #: As nvidia-smi prints them: a GPU a line, in the order of the fields.
 _TWO = (
@@ -21,24 +21,24 @@ _TWO = (
 
 def test_clocks_of_gpus() -> None:
     """Every GPU's settings are read by name; a value that a GPU does not have stays as it is printed."""
-    lowered, full = cuda_environment.clocks(_TWO)
+    lowered, full = environment.clocks(_TWO)
     assert full["power.limit"] == "700.00 W"
     assert full["clocks.applications.graphics"] == "1980 MHz"
     assert full["mig.mode.current"] == "Disabled"
     assert lowered["clocks.applications.graphics"] == "[N/A]"
-    assert set(full) == set(lowered) == set(cuda_environment._CLOCKS)
+    assert set(full) == set(lowered) == set(environment._CLOCKS)
 
 
 def test_equal_gpus_count_once() -> None:
     """Neither the number of equal GPUs nor their order changes the key."""
     first, second = _TWO.splitlines()
-    assert cuda_environment.clocks(f"{second}\n{first}\n{second}\n") == cuda_environment.clocks(_TWO)
+    assert environment.clocks(f"{second}\n{first}\n{second}\n") == environment.clocks(_TWO)
 
 
 @pytest.mark.parametrize("text", ["", "\n", "NVIDIA-SMI has failed because it couldn't communicate\n"])
 def test_no_clocks(text: str) -> None:
     """Where nvidia-smi is not there or does not answer, clocks are unknown."""
-    assert cuda_environment.clocks(text) == []
+    assert environment.clocks(text) == []
 
 
 def _description(**changes: Any) -> Platform:
@@ -60,10 +60,10 @@ def _description(**changes: Any) -> Platform:
 
 def test_keys_tell_gpus_and_software_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """What measurements depend on changes the key; how many devices there are, and which, does not."""
-    monkeypatch.setattr(cuda_environment, "_nvidia_smi", lambda: _TWO)
+    monkeypatch.setattr(environment, "_nvidia_smi", lambda: _TWO)
 
     def key(**changes: Any) -> str:
-        return json.dumps(cuda_environment.settings(_description(**changes)), sort_keys=True)
+        return json.dumps(environment.settings(_description(**changes)), sort_keys=True)
 
     same = key()
     twice = {"gpus": ["NVIDIA H100"] * 2, "compute_capability": ["9.0"] * 2}
@@ -77,14 +77,14 @@ def test_keys_tell_gpus_and_software_apart(monkeypatch: pytest.MonkeyPatch) -> N
     for name in ("CUDA_VISIBLE_DEVICES", "TORCH_HOME"):
         monkeypatch.setenv(name, "1")
     assert key() == same
-    monkeypatch.setattr(cuda_environment, "_nvidia_smi", lambda: "")
+    monkeypatch.setattr(environment, "_nvidia_smi", lambda: "")
     assert key() != same
 
 
 def test_precision_is_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether convolutions may run in TF32, and which algorithms cuDNN may choose, changes the key."""
-    before = cuda_environment._precision()
+    before = environment._precision()
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", not before["cudnn_tf32"])
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", not before["cudnn_deterministic"])
-    after = cuda_environment._precision()
+    after = environment._precision()
     assert {name for name in after if after[name] != before[name]} == {"cudnn_tf32", "cudnn_deterministic"}

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hios import Graph, HiosWarning, artifacts
+from hios import Graph, HiosWarning
 from hios.cli.files import profile
-from hios.formats.base import Platform
-from hios.platforms.cuda import cuda_measuring as gpus
-from hios.platforms.cuda import cuda_platform, gpu_probe
-from hios.platforms.cuda import cuda_timing as cuda
+from hios.files import artifacts
+from hios.files.base import Platform
+from hios.platforms.cuda import devices as cuda_platform
+from hios.platforms.cuda import gpu_probe
+from hios.platforms.cuda import measuring as gpus
 from hios.platforms.cuda import timed_graphs as graphs
+from hios.platforms.cuda import timing as cuda
 from tests.platforms.cuda.simulated_timing import FLOPS_PER_MS, InProcess, Machine, merged, workload
 
 _RESOURCES = {"shared_memory_bytes": 64, "registers": 5120, "threads": 128, "blocks": 12, "occupancy": 0.25}

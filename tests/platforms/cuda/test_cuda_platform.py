@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hios.errors import PlatformError
-from hios.platforms.cuda import cuda_platform as cuda
+from hios.platforms.cuda import devices as cuda
 from tests.gpu_marker import GPUS, requires_gpu
 
 

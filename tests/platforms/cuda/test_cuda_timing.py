@@ -13,14 +13,14 @@ import msgspec
 import pytest
 import torch
 
-from hios import Costs, Edge, Graph, Operator, artifacts
-from hios.costs import Resources
+from hios import Costs, Edge, Graph, Operator
+from hios.core.costs import BlockResources, Resources
 from hios.errors import PlatformError
-from hios.formats.costs_file import BlockResources
-from hios.platforms.cuda import cuda_timing as cuda
+from hios.files import artifacts
 from hios.platforms.cuda import timed_graphs as graphs
-from hios.platforms.cuda.cuda_timing import ANNOTATION, resources_of
+from hios.platforms.cuda import timing as cuda
 from hios.platforms.cuda.timed_graphs import MOST, TARGET_MS, TRIAL
+from hios.platforms.cuda.timing import ANNOTATION, resources_of
 from tests.platforms.cuda.simulated_timing import Machine, merged, workload
 
 COSTS = {"a": 0.004, "b": 0.010, "c": 3.0, "view": 0.0}

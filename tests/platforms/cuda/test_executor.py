@@ -13,11 +13,11 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from hios import ALGORITHMS, Costs, Graph, Problem, schedule
+from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.errors import PlatformError
-from hios.platforms.cuda import launch_marker
+from hios.platforms.cuda import launch
 from hios.platforms.cuda.compiled_network import Network as Placed
 from hios.platforms.cuda.executor import Executor
-from hios.schedule import Plan, StagedPlan, StreamPlan
 from tests.frontends.small_networks import Model, Network, extracted, network
 from tests.platforms.cuda.host import HostBackend
 from tests.problems import briefly
@@ -203,7 +203,7 @@ def test_operators_that_fail_alone_are_named() -> None:
     placed = Failing(extracted_network.graph, extracted_network.tensors, [torch.device("cpu")])
     with pytest.raises(PlatformError, match=rf"^device 0, operator {last}, stream 0: no such kernel$"):
         Executor(placed, HostBackend(), marks.append)
-    assert [launch_marker.text(extracted_network.graph, [], mark) for mark in marks] == [
+    assert [launch.text(extracted_network.graph, [], mark) for mark in marks] == [
         f"device 0, operator {extracted_network.graph.operators[place].id}, stream 0"
         for place in extracted_network.graph.order
     ]
@@ -253,14 +253,14 @@ def test_marks_say_where_the_process_is() -> None:
     order = extracted_network.graph.order
     plan = StagedPlan(tuple(tuple(((place,),) for place in order[device::2]) for device in (0, 1)))
     prepared.prepare("alternating", [plan])
-    launched = [launch_marker.text(extracted_network.graph, ["alternating"], mark) for mark in marks]
+    launched = [launch.text(extracted_network.graph, ["alternating"], mark) for mark in marks]
     names = [operator.id for operator in extracted_network.graph.operators]
     assert {f"device 0, operator {names[order[0]]}, stage 0", f"device 1, operator {names[order[1]]}, stage 0"} <= {
         *launched
     }
     marks.clear()
     prepared.run("alternating")
-    assert [launch_marker.text(extracted_network.graph, ["alternating"], mark) for mark in marks] == [
+    assert [launch.text(extracted_network.graph, ["alternating"], mark) for mark in marks] == [
         "device 0, which runs all of alternating",
         "device 1, which runs all of alternating",
     ]
@@ -270,8 +270,8 @@ def test_marks_say_where_the_process_is() -> None:
 def test_marks_fit_a_flag(device: int, stage: int | None, stream: int) -> None:
     """A mark fits 63 bits and holds device, operator, and stage or stream."""
     graph = branches().graph
-    marker = launch_marker.launching(device, 1, stage, stream)
+    marker = launch.launching(device, 1, stage, stream)
     assert 0 < marker < 2**63
     where = f"stream {stream}" if stage is None else f"stage {stage}"
-    assert launch_marker.text(graph, [], marker) == f"device {device}, operator {graph.operators[1].id}, {where}"
-    assert launch_marker.text(graph, [], 0) == ""
+    assert launch.text(graph, [], marker) == f"device {device}, operator {graph.operators[1].id}, {where}"
+    assert launch.text(graph, [], 0) == ""

@@ -12,18 +12,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from hios import ALGORITHMS, Costs, Graph, Problem, artifacts, schedule
+from hios import ALGORITHMS, Costs, Graph, Problem, schedule
 from hios.cli.files import execute
+from hios.core.schedule import Plan, StagedPlan
 from hios.errors import HiosError
+from hios.files import artifacts
 from hios.formats.settings import Settings
 from hios.platforms.cuda import cuda_reference
-from hios.platforms.cuda import cuda_worker as device
+from hios.platforms.cuda import worker as device
 from hios.platforms.cuda.backend import CudaBackend
 from hios.platforms.cuda.compiled_network import Network as Placed
 from hios.platforms.cuda.executor import Executor
 from hios.platforms.cuda.plan import Lane
 from hios.platforms.cuda.precision import exactly
-from hios.schedule import Plan, StagedPlan
 from tests.frontends.small_networks import Files, Network, write_files
 from tests.gpu_marker import needs_two_gpus, requires_gpu
 from tests.platforms.cuda import limited

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from hios import Graph, Problem, artifacts, schedule, violations
+from hios import Graph, Problem, schedule, violations
 from hios.cli.files import profile
+from hios.files import artifacts
 from tests.gpu_marker import GPUS, needs_two_gpus, requires_gpu
 
 pytestmark = pytest.mark.filterwarnings("error::hios.errors.HiosWarning")

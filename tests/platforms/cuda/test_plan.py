@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hios import ALGORITHMS, Edge, Graph, Operator, Problem, schedule
+from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.errors import ScheduleError
 from hios.platforms.cuda.plan import Flow, Lane, LaunchPlan, Value, launch_plan
-from hios.schedule import Plan, StagedPlan, StreamPlan
 from tests.problems import briefly, problems
 from tests.runtime.schedules import random_plan, random_streams
 

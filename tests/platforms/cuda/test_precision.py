@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
+from hios.frontends.tolerances import TF32_TOLERANCE, scaled
 from hios.platforms.cuda.precision import exactly, uses_tf32
-from hios.tolerances import TF32_TOLERANCE, scaled
 
 
 def test_full_precision_ends_with_the_block() -> None:

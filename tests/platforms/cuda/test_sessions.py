@@ -11,22 +11,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from hios import Graph, Schedule, artifacts
+from hios import Graph, Schedule
 from hios.cli.files import execute
+from hios.core.schedule import Plan, StagedPlan
 from hios.errors import PlatformError
-from hios.formats.base import Platform
-from hios.formats.run_file import Run
+from hios.files import artifacts
+from hios.files.base import Platform
+from hios.formats.run import Run
 from hios.formats.settings import Settings
-from hios.machine import usable_cores
+from hios.machine.description import usable_cores
 from hios.platforms import find
-from hios.platforms.cuda import cuda_executing, cuda_reference, gpu_probe
-from hios.platforms.cuda import cuda_platform as cuda
-from hios.platforms.cuda import cuda_worker as device
+from hios.platforms.cuda import cuda_reference, executing, gpu_probe
+from hios.platforms.cuda import devices as cuda
+from hios.platforms.cuda import worker as device
 from hios.platforms.reference import Reference
 from hios.runtime.auto import LEAST_RUNS
 from hios.runtime.competitors import BASELINE, require
 from hios.runtime.run_table import latency_table
-from hios.schedule import Plan, StagedPlan
 from tests.frontends.small_networks import Files, write_files
 from tests.platforms.cuda import simulated
 from tests.platforms.cuda.simulated import DEVICES
@@ -52,7 +53,7 @@ def run(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
     description = Platform("cuda", DEVICES, gpus=("a test",) * DEVICES, gpu_indices=tuple(range(DEVICES)))
     monkeypatch.setattr(cuda, "describe", lambda *_, **__: description)
     eager = [Reference("eager PyTorch", 1, usable_cores()[:1], 1)]
-    monkeypatch.setattr(cuda_executing, "references", lambda *_: eager)
+    monkeypatch.setattr(executing, "references", lambda *_: eager)
     before = set(children())
 
     def run(
@@ -167,15 +168,15 @@ def test_a_process_that_dies_is_named(run: Callable[..., dict[str, Any]], files:
 
 def test_runtimes_on_gpus() -> None:
     """Each has a worker of its own behind the one of the GPUs; eager PyTorch comes first, and always takes part."""
-    entries = cuda_executing.references(Platform("cuda"), "eager", ["compile-max-autotune", "cudagraph"])
+    entries = executing.references(Platform("cuda"), "eager", ["compile-max-autotune", "cudagraph"])
     assert [(entry.kind, entry.worker, entry.options.get("gpu"), entry.threads) for entry in entries] == [
         ("eager", 1, 0, 1),
         ("cudagraph", 2, 0, 1),
         ("compile-max-autotune", 3, 0, 1),
     ]
-    assert all(entry.load is cuda_reference.load for entry in entries)
-    (onnx,) = cuda_executing.references(Platform("cuda"), "onnxruntime", ["eager"])
-    assert onnx.load is not cuda_reference.load
+    assert all(entry.load is cuda_reference.load_network for entry in entries)
+    (onnx,) = executing.references(Platform("cuda"), "onnxruntime", ["eager"])
+    assert onnx.load is not cuda_reference.load_network
     assert (onnx.kind, onnx.options.get("gpu"), onnx.threads) == ("onnxruntime", None, len(usable_cores()))
 
 

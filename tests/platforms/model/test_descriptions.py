@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hios import config
 from hios.errors import ArtifactError, HiosError, PlatformError
-from hios.formats.config_file import Config
+from hios.formats.config import Config
+from hios.pipeline import config
 from hios.platforms.model import descriptions
 from hios.platforms.model.descriptions import gpu, gpu_names, link
 

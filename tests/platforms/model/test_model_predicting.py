@@ -13,8 +13,8 @@ import hios
 from hios import Costs, Edge, Graph, Operator, Problem, schedule
 from hios.errors import PlatformError, UnsupportedError
 from hios.platforms.model.descriptions import gpu, link
+from hios.platforms.model.devices import predicted_costs
 from hios.platforms.model.kernel_work import VIEWS, kernels
-from hios.platforms.model.model_predicting import predicted_costs
 from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, predict
 from tests.platforms.model.gpu_graphs import convolution, one_operator
 

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from benchmarks.networks import inception_v3, squeezenet
 from hios import Graph, Problem
-from hios.problem import Stage
-from hios.schedulers.ios_space import SearchedBlock, block_space
-from hios.schedulers.policy.endings import CombinedState, combined, sub_blocks
-from hios.schedulers.policy.independent_sets import LARGEST
+from hios.core.problem import Stage
+from hios.schedulers.ios_search import SearchedBlock, block_space
+from hios.schedulers.policy.endings import LARGEST, CombinedState, combined, sub_blocks
 from tests.problems import problem, problems
 
 R, S = 3, 8

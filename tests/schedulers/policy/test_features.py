@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hios import Graph, Operator
-from hios.schedulers.policy.features import ACTIVATIONS, FEATURES, POOLS, TYPES, features
+from hios.schedulers.policy.network import ACTIVATIONS, FEATURES, POOLS, TYPES, features
 from tests.convolution_graphs import Conv, conv_graph
 from tests.platforms.model.gpu_graphs import one_operator
 

@@ -11,9 +11,16 @@ from hypothesis import strategies as st
 
 from hios import Problem
 from hios.schedulers.policy.endings import combined, sub_blocks
-from hios.schedulers.policy.features import FEATURES
-from hios.schedulers.policy.network import EMBEDDING, GpgPolicy, Structure, initial_weights
-from hios.schedulers.policy.perceptron import Adam, Array, Weights
+from hios.schedulers.policy.network import (
+    EMBEDDING,
+    FEATURES,
+    Adam,
+    Array,
+    GpgPolicy,
+    Structure,
+    Weights,
+    initial_weights,
+)
 from hios.schedulers.policy.training import WARM_UP, Learner, PlayedStep
 from tests.problems import problems
 

@@ -11,9 +11,8 @@ import pytest
 from hios import HiosError, Problem, schedule, violations
 from hios.errors import ArtifactError
 from hios.schedulers.policy.combining import combined_problem, model_blocks
-from hios.schedulers.policy.network import GpgPolicy, initial_weights
-from hios.schedulers.policy.passes import index_of
-from hios.schedulers.policy.policy_file import read_policy, write_policy
+from hios.schedulers.policy.endings import index_of
+from hios.schedulers.policy.network import GpgPolicy, initial_weights, read_policy, write_policy
 from hios.schedulers.policy.training import Pool, TrainingSettings, discounted, mean_share, train
 from tests.convolution_graphs import Conv, conv_problem
 from tests.problems import problem

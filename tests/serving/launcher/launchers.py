@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hios.schedulers.policy.perceptron import Weights
-from hios.serving.launcher.actions import ActionSpace, LauncherDecision
-from hios.serving.launcher.launcher_file import Launcher, blocks_of
+from hios.schedulers.policy.network import Weights
+from hios.serving.launcher.actions import ActionSpace, Launcher, LauncherDecision, blocks_of, state_size
 from hios.serving.launcher.launcher_settings import LauncherSettings
-from hios.serving.launcher.observation import state_size
 from hios.serving.scenario import Scenario
 from tests.serving.scenarios import scenario, served
 

@@ -10,13 +10,10 @@ import pytest
 import torch
 
 from hios.errors import ArtifactError
-from hios.schedulers.policy.network import initial_weights
-from hios.schedulers.policy.policy_file import read_policy, write_policy
-from hios.serving.launcher.actions import ActionSpace
-from hios.serving.launcher.launcher_file import Launcher, blocks_of
+from hios.schedulers.policy.network import initial_weights, read_policy, write_policy
+from hios.serving.launcher.actions import ActionSpace, Launcher, blocks_of, squeezed, state_size
 from hios.serving.launcher.launcher_settings import LauncherSettings
 from hios.serving.launcher.maddpg import Agents, actor_weights
-from hios.serving.launcher.observation import squeezed, state_size
 from tests.serving.launcher.launchers import deciding, two_models
 from tests.serving.scenarios import scenario, served
 

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hios.serving.launcher.actions import ActionSpace, LauncherDecision
-from hios.serving.launcher.launcher_file import Launcher
+from hios.serving.launcher.actions import ActionSpace, Launcher, LauncherDecision
+from hios.serving.launcher.environment import EPISODE, LauncherEnvironment
 from hios.serving.launcher.launcher_settings import AS_PRINTED, LauncherSettings, settings_of
-from hios.serving.launcher.launcher_training import Judge, _Training, best_static, random_search, train_launcher
 from hios.serving.launcher.online_launcher import OnlineLauncher
-from hios.serving.launcher.scenario_environment import EPISODE, LauncherEnvironment
+from hios.serving.launcher.training import Judge, _Training, best_static, random_search, train_launcher
 from hios.serving.pipeline import SubBlock
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import HELD_OUT

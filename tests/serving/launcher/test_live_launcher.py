@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hios.serving.launcher.launcher_file import Launcher
+from hios.serving.launcher.actions import Launcher, state_size
 from hios.serving.launcher.live_launcher import LiveLauncher
-from hios.serving.launcher.observation import state_size
 from hios.serving.launcher.online_launcher import OnlineLauncher
-from hios.serving.load_session import load
+from hios.serving.load import load
 from hios.serving.scenario import Scenario
 from hios.serving.server import Server
 from tests.serving.launcher.launchers import deciding

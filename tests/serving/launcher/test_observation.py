@@ -6,9 +6,9 @@ import random
 
 import numpy as np
 
-from hios.serving.launcher.observation import row, sampled, squeezed, state_size
+from hios.serving.launcher.actions import row, sampled, squeezed, state_size
 from hios.serving.pipeline import Pipeline
-from hios.serving.stepping import Simulation
+from hios.serving.simulator import Simulation
 from tests.serving.scenarios import OPEN, trace
 
 

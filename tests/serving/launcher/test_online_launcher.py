@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from hios.errors import ArtifactError, HiosError
-from hios.serving.arrivals import draw
 from hios.serving.launcher.actions import LauncherDecision
 from hios.serving.launcher.online_launcher import OnlineLauncher
 from hios.serving.policies import LAUNCHERS, POLICIES, policies_of, policy
+from hios.serving.scenario import draw
 from hios.serving.simulate import choose, simulate
 from tests.serving.launcher.launchers import deciding, two_models, with_launcher
 

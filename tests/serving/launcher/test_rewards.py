@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from hios.serving.launcher.rewards import Scores, measures_row, rewards
-from hios.serving.stepping import StepMeasures
+from hios.serving.launcher.environment import Scores, measures_row, rewards
+from hios.serving.simulator import StepMeasures
 
 
 def test_by_hand() -> None:

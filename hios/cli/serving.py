@@ -1,0 +1,418 @@
+"""``hios load``: several models on one device, for real.
+
+``hios simulate``: several models on one device, simulated.
+
+``hios train``: what is learned on the models of a scenario: stages (algorithm gpg), or a launcher.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hios.cli.options import (
+    PATH,
+    check_settings,
+    output_option,
+    refuse_overwriting,
+    serving_options,
+    settings_options,
+    trust_option,
+)
+from hios.formats.settings import Measuring
+
+if TYPE_CHECKING:
+    from hios.core.problem import Problem
+    from hios.schedulers.policy.training import StageTime
+    from hios.serving.launcher.launcher_settings import LauncherSettings
+    from hios.serving.scenario import Scenario
+
+
+@click.command("load")
+@click.argument("scenario", type=PATH)
+@click.option(
+    "--policy",
+    help="Any policy of hios simulate, or auto: the best one in the simulator on other traces. Give --calibration, so "
+    "that the simulator predicts this machine. Not needed with --calibrate.",
+)
+@click.option(
+    "--calibrate",
+    is_flag=True,
+    help="Measure for about a minute what the simulator needs to predict this machine, and write calibration.json, "
+    "which `hios simulate`, `hios load --policy auto` and `hios train` take.",
+)
+@serving_options()
+@output_option("result.json")
+@click.option("--trace", type=PATH, help="Chrome/Perfetto trace to write: what ran on which lane, and each request.")
+@click.option(
+    "--metrics",
+    type=PATH,
+    help="File for counters and latencies in the text format of Prometheus, written at the end and on SIGUSR1.",
+)
+@click.option(
+    "--virtual",
+    is_flag=True,
+    help="Let lanes share cores if there are too few. Only for trying things out, as times then mean little.",
+)
+@settings_options(
+    Measuring,
+    "tolerance",
+    "timeout_s",
+    texts={
+        "tolerance": "Allowed difference of outputs.",
+        "timeout_s": "Longest time of one run of a block, in seconds; a lane that takes longer is started again.",
+    },
+)
+@trust_option
+def load_command(
+    scenario: Path,
+    policy: str | None,
+    calibrate: bool,
+    launcher: str | None,
+    load: float,
+    weights: Path | None,
+    calibration: Path | None,
+    output: Path,
+    trace: Path | None,
+    metrics: Path | None,
+    virtual: bool,
+    tolerance: float,
+    timeout_s: float,
+    trust: bool,
+) -> None:
+    """Run the tasks of SCENARIO in workers on this machine's cores, and measure latencies and losses."""
+    from hios.cli.files import scenario_of
+    from hios.errors import warn
+    from hios.files.artifacts import require_writable, write
+
+    check_settings(Measuring, {"tolerance": tolerance, "timeout_s": timeout_s})
+    refuse_overwriting([scenario, calibration], [output, trace, metrics])
+    for path in (output, trace, metrics):
+        if path is not None:
+            require_writable(path)
+    if calibrate and calibration is not None:
+        raise click.UsageError("--calibration: found with --calibrate; allowed: one of them.")
+    if calibration is not None and policy is not None and "auto" not in (policy, launcher or _launcher_of(scenario)):
+        raise click.UsageError(
+            f"--calibration: found with --policy {policy}; allowed: with --policy auto or --launcher auto, which it "
+            "helps to choose."
+        )
+    given = scenario_of(scenario, load, weights, calibration)
+    refuse_overwriting(given.files, [output, trace, metrics])
+    if calibrate:
+        beside = {"--policy": policy, "--trace": trace, "--metrics": metrics}
+        _calibrate(given, beside, output, virtual=virtual, timeout_s=timeout_s)
+        return
+    if policy is None:
+        raise click.UsageError("Missing option '--policy'; required unless --calibrate is given.")
+    for model in given.models:
+        if model.program is None:
+            warn(
+                f"{given.source}: models.{model.label}.program: missing; outputs are only compared with those of a "
+                "single inference by hios itself"
+            )
+    from hios.serving.load import load as run
+    from hios.serving.metrics import LiveTable
+    from hios.serving.tables import result_table
+
+    show, written = LiveTable().show, None
+    if metrics is not None:
+        from hios.serving.metrics import MetricsFile
+
+        written = MetricsFile(metrics)
+        written.listen()
+    try:
+        loaded = run(
+            given,
+            policy,
+            launcher=launcher,
+            virtual=virtual,
+            tolerance=tolerance,
+            timeout_s=timeout_s,
+            trusted=trust,
+            show=show if written is None else _both(show, written.show),
+            trace=trace,
+            tell=lambda text: click.echo(text, err=True),
+        )
+    finally:
+        if written is not None:
+            written.write()
+    write(output, "result", loaded.result)
+    click.echo(result_table(loaded.result))
+    click.echo(
+        f"control (launcher, dispatch, results): {loaded.result.control_share or 0:.1%} of the time that lanes "
+        f"were busy; load generator: {loaded.generator_share:.1%}; values between blocks: {loaded.memory_mb:.1f} MB"
+    )
+    if loaded.wrong:
+        click.echo(f"first failure: {loaded.wrong}", err=True)
+
+
+def _launcher_of(scenario: Path) -> str:
+    """The launcher that a scenario states."""
+    from hios.serving.scenario import Scenario
+
+    return Scenario.read(scenario).file.launcher
+
+
+def _both(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
+    def show(*arguments: Any) -> None:
+        second(*arguments)
+        first(*arguments)
+
+    return show
+
+
+def _calibrate(
+    scenario: Scenario, beside: Mapping[str, object], output: Path, *, virtual: bool, timeout_s: float
+) -> None:
+    for name, value in beside.items():
+        if value is not None:
+            raise click.UsageError(f"{name}: found with --calibrate; allowed: one of them.")
+    from hios.files.artifacts import write
+    from hios.serving.calibrate import calibrate
+    from hios.serving.tables import calibration_table
+
+    measured = calibrate(
+        scenario, virtual=virtual, timeout_s=timeout_s, show=lambda text: click.echo(f"measuring {text}", err=True)
+    )
+    write(output, "calibration", measured)
+    click.echo(calibration_table(measured))
+
+
+@click.command("simulate")
+@click.argument("scenario", type=PATH)
+@click.option(
+    "--policy",
+    required=True,
+    help="sequential, one-per-lane, threads, ios, nimble, opara, hios-lp, pos-strict, pos-relaxed, "
+    "pos-strict-per-lane, pos-relaxed-per-lane, top, top-open, shortest-first; with --weights also learned and "
+    "learned-static; auto: the best of them on other traces; all: each of them.",
+)
+@serving_options("all")
+@output_option("result.json")
+def simulate_command(
+    scenario: Path,
+    policy: str,
+    launcher: str | None,
+    load: float,
+    weights: Path | None,
+    calibration: Path | None,
+    output: Path,
+) -> None:
+    """Simulate the tasks of SCENARIO under a policy: nothing runs, and times are those of costs.json.
+
+    With --policy all or --launcher all, the terminal shows a table of all policies and launchers, and --output is a
+    folder, with a file POLICY-LAUNCHER.json for each.
+    """
+    from hios.cli.files import scenario_of
+    from hios.errors import HiosError, warn
+    from hios.files.artifacts import require_writable, write
+    from hios.serving.simulate import ALL, chosen_launchers, chosen_policies, simulate, simulate_grid
+    from hios.serving.tables import grid_table, result_table
+
+    several = ALL in (policy, launcher)
+    if not several:
+        require_writable(output)
+    elif output.exists() and not output.is_dir():
+        raise HiosError(f"--output: found the file {output}; required with all: a folder, with a file for each result")
+    else:
+        require_writable(output / "result.json")
+    given = scenario_of(scenario, load, weights, calibration)
+    refuse_overwriting([scenario, *given.files, *([calibration] if calibration else [])], [output])
+    for model in given.models:
+        if model.problem.disturbed:
+            warn(f"{model.costs.source}: {model.problem.disturbed}; profile again on an idle machine")
+    if several:
+        grid = simulate_grid(given, chosen_policies(given, policy), chosen_launchers(given, launcher), tell=_tell)
+        files = {output / f"{name}-{used}.json": result for (name, used), result in grid.results.items()}
+        refuse_overwriting([scenario, *given.files, *([calibration] if calibration else [])], files)
+        for file in files:
+            require_writable(file)
+        for file, result in files.items():
+            write(file, "result", result)
+        click.echo(grid_table(grid))
+        return
+    result = simulate(given, policy, launcher=launcher, tell=_tell)
+    write(output, "result", result)
+    click.echo(result_table(result))
+
+
+def _tell(text: str) -> None:
+    click.echo(text, err=True)
+
+
+@click.command("train")
+@click.argument("files", metavar="SCENARIO | GRAPH COSTS [GRAPH COSTS]...", type=PATH, nargs=-1, required=True)
+@output_option("policy.safetensors")
+@click.option(
+    "--learn",
+    type=click.Choice(["stages", "launcher"]),
+    default="stages",
+    show_default=True,
+    help="Stages of blocks, for the algorithm gpg; or a launcher of tasks with combined blocks, for a scenario served.",
+)
+@click.option(
+    "--steps", type=click.IntRange(1), help="Training steps; default: 6000 for stages, by --size for a launcher."
+)
+@click.option(
+    "--size",
+    type=click.Choice(["small", "default", "paper"]),
+    default="default",
+    show_default=True,
+    help="Amount of training of a launcher.",
+)
+@click.option("--set", "changes", metavar="NAME=VALUE", multiple=True, help="Another setting of a launcher's training.")
+@click.option("--as-printed", is_flag=True, help="Train a launcher by Algorithm 1 of TOP as it is printed.")
+@click.option("--load", type=float, default=1.0, show_default=True, help="Factor for the rates of a scenario.")
+@click.option(
+    "--calibration",
+    type=PATH,
+    help="calibration.json that `hios load --calibrate` wrote: trains a launcher for this machine.",
+)
+@click.option(
+    "--sub-blocks",
+    type=click.IntRange(1),
+    default=4,
+    show_default=True,
+    help="Largest number of blocks in a combination.",
+)
+@click.option(
+    "--r", type=click.IntRange(1), default=3, show_default=True, help="Largest number of operators in a group."
+)
+@click.option("--s", type=click.IntRange(1), default=8, show_default=True, help="Largest number of groups in a stage.")
+@click.option(
+    "--reward",
+    type=click.Choice(["relative", "paper"]),
+    default="relative",
+    show_default=True,
+    help="Reward of a stage: minus its share of the sequential time, or exp(-ms).",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random numbers.")
+def train_command(
+    files: tuple[Path, ...],
+    output: Path,
+    learn: str,
+    steps: int | None,
+    size: str,
+    changes: tuple[str, ...],
+    as_printed: bool,
+    load: float,
+    calibration: Path | None,
+    sub_blocks: int,
+    r: int,
+    s: int,
+    reward: str,
+    seed: int,
+) -> None:
+    """Train a policy for the algorithm gpg on random combinations of the blocks of some models, or a launcher.
+
+    The models are those of SCENARIO, a scenario.yaml; or each is given by its GRAPH and its COSTS. `hios schedule
+    --algorithm gpg --weights policy.safetensors` uses the policy, for these models and others.
+
+    With `--learn launcher`, agents learn in the simulator how fast tasks of SCENARIO leave their queues, and which
+    blocks run together. `hios simulate SCENARIO --policy learned --weights policy.safetensors` uses what they learned.
+    """
+    # The matrices are small: several threads gain little, and lose much where other programs use the cores. And with
+    # one thread, sums are added up in the same order on every number of cores.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+    from hios.files.artifacts import require_writable
+
+    if learn == "launcher":
+        from hios.cli.files import scenario_of
+        from hios.serving.launcher.launcher_settings import AS_PRINTED, settings_of
+
+        if len(files) > 1:
+            raise click.UsageError(f"found {len(files)} files; allowed: with --learn launcher, a scenario alone")
+        refuse_overwriting([*files, calibration], [output])
+        require_writable(output)
+        scenario = scenario_of(files[0], load, calibration=calibration)
+        own = scenario.folder / scenario.file.top.weights  # training again replaces it
+        refuse_overwriting([file for file in scenario.files if file != own], [output])
+        printed = AS_PRINTED if as_printed else {}
+        launcher_settings = settings_of(size, _changes(changes), **printed, steps=steps, seed=seed)
+        _train_launcher(scenario, output, launcher_settings)
+        return
+    if calibration is not None:
+        raise click.UsageError("--calibration: found without --learn launcher; allowed: with it")
+    from hios.schedulers.policy.network import write_policy
+    from hios.schedulers.policy.training import TrainingSettings, train
+
+    if len(files) > 1 and len(files) % 2:
+        raise click.UsageError(
+            f"found {len(files)} files; allowed: a scenario alone, or a graph and its costs for each model, in turns"
+        )
+    refuse_overwriting(files, [output])
+    require_writable(output)
+    problems, stage_time, read = _problems(files)
+    refuse_overwriting(read, [output])
+    count = 6000 if steps is None else steps
+
+    def progress(step: int, share: float | None) -> None:
+        if share is not None:
+            click.echo(f"step {step} of {count}: {share:.4f} of the sequential latency", err=True)
+
+    settings = TrainingSettings(steps=count, seed=seed, most=sub_blocks, r=r, s=s, reward=reward)
+    trained = train(problems, settings, progress, stage_time)
+    write_policy(output, trained.weights, trained.facts)
+    step, share = min(trained.curve, key=lambda point: point[1])
+    click.echo(
+        f"{output}: {share:.4f} of the sequential latency in the mean of random combinations, after {step} of {count} "
+        "steps"
+    )
+
+
+def _changes(texts: Sequence[str]) -> dict[str, str]:
+    """Values by name, of texts NAME=VALUE."""
+    changes = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise click.UsageError(f"--set: found {text}; allowed: NAME=VALUE")
+        changes[name] = value
+    return changes
+
+
+def _train_launcher(scenario: Scenario, output: Path, settings: LauncherSettings) -> None:
+    """Train a launcher on a scenario, and say what it is good for."""
+    from hios.serving.launcher.training import train_launcher
+
+    def progress(step: int, goodput: float | None) -> None:
+        if goodput is not None:
+            click.echo(f"step {step} of {settings.steps}: goodput {goodput:.4g} tasks/s", err=True)
+
+    launcher = train_launcher(scenario, settings, progress)
+    launcher.write(output)
+    for policy, by, goodput, mean_ms in launcher.facts["candidates"]:
+        mean = "-" if mean_ms is None else f"{mean_ms:.4g}"
+        click.echo(f"{policy}, launcher {by}: goodput {goodput:.4g} tasks/s, mean latency {mean} ms")
+    click.echo(f"{output}: on held-out traces the best policy is {launcher.facts['deployed']}")
+
+
+def _problems(files: Sequence[Path]) -> tuple[dict[str, Problem], StageTime | None, list[Path]]:
+    """The models of a scenario by label, with times of stages on its lanes; or of graphs and costs in turns by name.
+
+    The last are all files that they come from.
+    """
+    from hios.core.problem import Problem
+    from hios.errors import HiosError
+
+    if len(files) == 1:
+        from hios.serving.scenario import Scenario
+        from hios.serving.top_pipeline import stages_to_learn
+
+        scenario = Scenario.read(files[0])
+        own = scenario.folder / scenario.file.top.stage_policy  # training again replaces it
+        return *stages_to_learn(scenario), [*files, *(file for file in scenario.files if file != own)]
+    problems: dict[str, Problem] = {}
+    for graph, costs in zip(files[::2], files[1::2], strict=True):
+        problem = Problem.read(graph, costs)
+        name = problem.graph.name or str(graph)
+        if name in problems:
+            raise HiosError(f"{graph}: name: found {name}, as in another graph; allowed: each model once")
+        problems[name] = problem
+    return problems, None, list(files)

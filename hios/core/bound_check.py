@@ -1,0 +1,80 @@
+"""Verdicts on the lower bounds stated in a schedule: wrong, recomputed, weaker, or not confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from hios.core.bounds import least_ms, lower_bound_ms
+from hios.core.check import SLACK
+from hios.core.problem import Problem
+from hios.core.schedule import Schedule
+
+#: Relative difference up to which a stated and a recomputed bound are the same.
+_SAME = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class BoundVerdict:
+    """A stated lower bound and what is known independently; milliseconds.
+
+    Attributes:
+        name: the key of schedule.json, ``lower_bound_ms`` or ``staged_lower_bound_ms``.
+        stated_ms: the value there.
+        recomputed_ms: the bound of `hios.core.bounds` for the same problem.
+        attained_ms: the least latency known to be possible. No bound is above it.
+        verdict: ``wrong`` (above ``attained_ms``), ``recomputed`` (equal to ``recomputed_ms``), ``weaker`` (below it,
+            so true) or ``unconfirmed`` (above it: a solver may have proved it, which is not repeated here).
+    """
+
+    name: str
+    stated_ms: float
+    recomputed_ms: float
+    attained_ms: float
+    verdict: Literal["wrong", "recomputed", "weaker", "unconfirmed"]
+
+    def __str__(self) -> str:
+        """The verdict as one line."""
+        if self.verdict == "wrong":
+            return (
+                f"{self.name}: found {self.stated_ms:g} ms; allowed: at most {self.attained_ms:g} ms, which is possible"
+            )
+        return f"{self.name} {self.stated_ms:g} ms: {self.verdict}; hios.core.bounds proves {self.recomputed_ms:g} ms"
+
+
+def judge_bounds(problem: Problem, schedule: Schedule, others: Iterable[Schedule] = ()) -> list[BoundVerdict]:
+    """A verdict on each lower bound stated in a schedule.
+
+    A bound is wrong if something is faster: the schedule itself, all operators one after another on one device or on as
+    many devices as are fastest for each, or another schedule.
+
+    Args:
+        problem: graph and costs.
+        schedule: a valid schedule of the problem, see `hios.core.check.violations`.
+        others: further valid schedules of the problem; those for another number of devices are skipped, as times may
+            depend on it (``Problem.on``).
+    """
+    problem = problem.on(schedule.devices)
+    recomputed = lower_bound_ms(problem, schedule.devices)
+    same_devices = [schedule, *(other for other in others if other.devices == schedule.devices)]
+    in_sequence = sum(problem.time)
+    wide_sequence = sum(least_ms(problem, operator) for operator in range(len(problem)))
+    attained = min(wide_sequence, *(other.latency_ms for other in same_devices))
+    verdicts = [_verdict("lower_bound_ms", schedule.lower_bound_ms, recomputed, attained)]
+    if schedule.staged_lower_bound_ms:
+        staged = [other.latency_ms for other in same_devices if other.placements[0].stage is not None]
+        attained = min([in_sequence, *staged])
+        verdicts.append(_verdict("staged_lower_bound_ms", schedule.staged_lower_bound_ms, recomputed, attained))
+    return verdicts
+
+
+def _verdict(name: str, stated: float, recomputed: float, attained: float) -> BoundVerdict:
+    verdict: Literal["wrong", "recomputed", "weaker", "unconfirmed"]
+    if stated > attained + SLACK * max(1.0, attained):
+        verdict = "wrong"
+    elif abs(stated - recomputed) <= _SAME * max(stated, recomputed):
+        verdict = "recomputed"
+    else:
+        verdict = "weaker" if stated < recomputed else "unconfirmed"
+    return BoundVerdict(name, stated, recomputed, attained, verdict)

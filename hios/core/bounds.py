@@ -1,0 +1,145 @@
+"""A lower bound on the latency of every schedule of a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from hios.core.merging import least_growth
+from hios.core.problem import Group, Problem
+
+
+def lower_bound_ms(problem: Problem, devices: int) -> float:
+    """The larger of the critical path and the work per device, in milliseconds, with the times of ``Problem.on``.
+
+    An operator that may take k devices counts its least t(v, k) on the path and its least device time, which is w or
+    the least k*t(v, k), as work.
+
+    The critical path leaves transfers out: all its operators may share a device. An operator takes at least
+    w = t*(a + (1-a)*u) of a device's time, since t(S) >= a*sum(t) + (1-a)*sum(t*u) and since the rates of
+    stream schedules add up to at most 1 in that measure; without contention a device has no such limit.
+
+    Measured stages that beat the model loosen both: an operator counts only in the proportion by which the
+    best measured stage that holds it beats its longest group (path) or its modeled work. Merges are further choices
+    of their operators: in one that was measured on k devices each of them takes its time on the path, and as work a
+    share, by w, of k times that. A merge that was not measured takes at least max(t*g) and sum(t*g*u), so an operator
+    that can be merged counts at most t*g*u as work, with g >= 1 the least growth of its kernel in any merge that holds
+    it.
+
+    Args:
+        problem: graph and costs.
+        devices: number M of devices.
+
+    Examples:
+        Three equal, independent operators on two devices: one device has the work of at least one and a half of them.
+
+        >>> import hios
+        >>> graph = hios.Graph("three", tuple(hios.Operator(name, "conv") for name in "abc"), ())
+        >>> problem = hios.Problem(graph, hios.Costs({"a": 2.0, "b": 2.0, "c": 2.0}, {}))
+        >>> hios.lower_bound_ms(problem, 2)
+        3.0
+    """
+    problem = problem.on(devices)
+    least = least_of_all(problem)
+    finish = [0.0] * len(problem)
+    for operator in problem.order:
+        before = max((finish[predecessor] for predecessor, _ in problem.predecessors[operator]), default=0.0)
+        finish[operator] = before + least.time[operator]
+    path = max(finish)
+    return path if problem.alpha is None else max(path, sum(least.work) / devices)
+
+
+class Least(NamedTuple):
+    """The least time and work of every operator in any schedule, in milliseconds.
+
+    ``time`` is from its start to its finish, ``work`` is device time of all its devices, ``work_on_one`` that of one of
+    them. Of a merge or a measured stage, work is its share, so that the shares add up to no more than the whole.
+    """
+
+    time: list[float]
+    work: list[float]
+    work_on_one: list[float]
+
+
+def least_of_all(problem: Problem) -> Least:
+    """What every operator takes at least, alone or on several devices, in measured stages or merged."""
+    path_scale, work_scale = stage_scales(problem)
+    operators = range(len(problem))
+    alone = [work_ms(problem, v) for v in operators]
+    wide = [problem.wide_ms.get(v, {}) for v in operators]
+    narrow = [alone[v] * work_scale.get(v, 1.0) for v in operators]
+    time = [least_ms(problem, v, path_scale.get(v, 1.0)) for v in operators]
+    work = [least_work_ms(problem, v, work_scale.get(v, 1.0)) for v in operators]
+    on_one = [min(narrow[v], *wide[v].values()) if wide[v] else narrow[v] for v in operators]
+    for v, taken, devices in merge_choices(problem):
+        time[v] = min(time[v], taken.time)
+        work[v] = min(work[v], taken.share * devices)
+        on_one[v] = min(on_one[v], taken.share)
+    return Least(time, work, on_one)
+
+
+class Taken(NamedTuple):
+    """What an operator takes as part of a merge: the time of the merge, and its share of the time of each device."""
+
+    time: float
+    share: float
+
+
+def merge_choices(problem: Problem) -> Iterator[tuple[int, Taken, int]]:
+    """Operators with the least that they take in a merge, and its number of devices, for every possible merge.
+
+    An operator's share is that of its work in the work of all operators of the merge.
+    """
+    for merge in problem.measured_merges.keys() | problem.merge_wide_ms.keys():
+        total = sum(work_ms(problem, operator) for operator in merge)
+        measured = {1: problem.measured_merges[merge]} if merge in problem.measured_merges else {}
+        for devices, time in (measured | problem.merge_wide_ms.get(merge, {})).items():
+            for operator in merge:
+                share = time * work_ms(problem, operator) / total if total > 0 else 0.0
+                yield operator, Taken(time, share), devices
+    for operator, growth in least_growth(problem.convolutions).items():
+        time = problem.time[operator]
+        yield operator, Taken(time, time * problem.utilization[operator] * growth), 1
+
+
+def least_ms(problem: Problem, operator: int, scale: float = 1.0) -> float:
+    """The least of t(v) times a scale and all t(v, k), in milliseconds."""
+    narrow = problem.time[operator] * scale
+    if operator not in problem.wide_ms:
+        return narrow
+    return min(narrow, *problem.wide_ms[operator].values())
+
+
+def least_work_ms(problem: Problem, operator: int, scale: float = 1.0) -> float:
+    """The least of w (`work_ms`) times a scale and all k*t(v, k): device time, in milliseconds."""
+    narrow = work_ms(problem, operator) * scale
+    if operator not in problem.wide_ms:
+        return narrow
+    return min(narrow, *(width * time for width, time in problem.wide_ms[operator].items()))
+
+
+def work_ms(problem: Problem, operator: int) -> float:
+    """The least device time w = t*(a + (1-a)*u) of an operator under the contention model, in milliseconds."""
+    alpha = problem.alpha or 0.0
+    return problem.time[operator] * (alpha + (1 - alpha) * problem.utilization[operator])
+
+
+def stage_scales(problem: Problem) -> tuple[Mapping[int, float], Mapping[int, float]]:
+    """Shares below 1 of time (for paths) and of work that operators count, as measured stages beat the model."""
+    path_scale: dict[int, float] = {}
+    work_scale: dict[int, float] = {}
+    for stage, measured in problem.measured.items():
+        if len(stage) < 2:
+            continue  # a stage of one group costs the sum of its operators, whatever was measured
+        operators = [operator for group in stage for operator in group]
+        longest = max(_group_ms(problem, group) for group in stage)
+        work = sum(work_ms(problem, operator) for operator in operators)
+        for scale_of, modeled in ((path_scale, longest), (work_scale, work)):
+            if measured < modeled:
+                for operator in operators:
+                    scale_of[operator] = min(scale_of.get(operator, 1.0), measured / modeled)
+    return path_scale, work_scale
+
+
+def _group_ms(problem: Problem, group: Group) -> float:
+    return sum(problem.time[operator] for operator in group)

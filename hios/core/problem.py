@@ -1,0 +1,295 @@
+"""A scheduling problem: a graph with its costs, by operator number, ready for algorithms."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from hios.core.costs import Costs, CostsFile
+from hios.core.graph import Graph
+from hios.core.merging import MERGEABLE, convolutions, merged_kernel
+from hios.errors import ArtifactError
+
+#: Operators that run one after another, by number.
+Group = tuple[int, ...]
+#: Groups that run concurrently on one device.
+Stage = tuple[Group, ...]
+#: What takes several devices: an operator by number, or a merge by the numbers of its operators.
+_Key = TypeVar("_Key", int, frozenset[int])
+
+
+class Problem:
+    """A graph and its costs in the form that algorithms work on.
+
+    Operators are numbers 0..n-1 in the order of the graph; parallel edges count once.
+
+    Times are those of one device that works alone. In a schedule for M devices, whether or not all of them get work,
+    the times of operators, stages and merges are multiplied by the co-run factor of M (``Costs.corun_factor``), as
+    devices share memory and caches; transfer times are not. ``on(M)`` is the problem with those times. Evaluator,
+    checker, bounds and ``Algorithm.solve`` call it themselves; the functions of algorithms receive its result.
+
+    Attributes:
+        graph: the graph.
+        ids: operator ids by number.
+        time: t(v) in milliseconds by number.
+        utilization: u(v) in (0, 1] by number.
+        resources: resource demands by number; None where no profile gave them.
+        predecessors: for every operator, (predecessor, t(u,v) in milliseconds) pairs in topological order.
+        successors: for every operator, (successor, t(u,v) in milliseconds) pairs in topological order.
+        order: operator numbers in topological order.
+        alpha: share of serialization of the contention model; None without contention.
+        convolutions: by number, what merging an operator needs to know; None if it cannot be merged.
+        measured_merges: measured times of merged operators, milliseconds.
+        wide_ms: t(v, k) in milliseconds by operator number and number of devices k, for the operators that may take
+            several devices at once; at most as many as ``on`` was asked for.
+        merge_wide_ms: the same of merged operators, by the operators.
+        predicted_for: the GPUs that costs are predicted for, in words; empty if they were measured.
+        disturbed: in words, that other processes kept the cores busy while costs were measured; empty if they did not.
+        devices: number of devices whose co-run factor the times hold; 0 if it is left to ``on``.
+        probe: speed of the machine when the times were measured; None if unknown.
+        cores_per_device: cores of each device that times were measured on; None if unknown.
+        hardware: kind of hardware that times were measured on; None if unknown.
+
+    Raises:
+        ArtifactError: an operator or edge has no cost, the costs are those of another graph, they have a merge of
+            operators that cannot be merged, or a time on several devices for fewer than two.
+
+    Examples:
+        >>> import hios
+        >>> graph = hios.Graph("pair", (hios.Operator("a", "conv"), hios.Operator("b", "conv")), (hios.Edge("a", "b"),))
+        >>> problem = hios.Problem(graph, hios.Costs({"a": 1.0, "b": 2.0}, {("a", "b"): 0.5}, corun={2: 1.1}))
+        >>> problem.time, problem.successors
+        ([1.0, 2.0], [[(1, 0.5)], []])
+        >>> problem.on(2).time  # with the co-run factor of two devices
+        [1.1, 2.2]
+    """
+
+    def __init__(self, graph: Graph, costs: Costs | CostsFile) -> None:
+        costs = Costs.of(costs) if isinstance(costs, CostsFile) else costs
+        self.graph = graph
+        self.devices = 0
+        self.predicted_for = costs.predicted_for
+        self.disturbed = costs.disturbed
+        self._corun_factor = costs.corun_factor
+        self.probe = costs.probe
+        self.cores_per_device = costs.cores_per_device
+        self.hardware = costs.hardware
+        _refuse_other_graph(graph, costs)
+        self.ids = [operator.id for operator in graph.operators]
+        self.time = [costs.operator_ms(operator) for operator in self.ids]
+        self.utilization = [costs.utilization.get(operator, 1.0) for operator in self.ids]
+        self.resources = [costs.resources.get(operator) for operator in self.ids]
+        transfers: dict[tuple[int, int], float] = {}
+        for edge in graph.edges:
+            ends = (graph.index[edge.source], graph.index[edge.target])
+            # If two operators exchange several values, the largest counts, as they are sent at the same time.
+            transfers[ends] = max(transfers.get(ends, 0.0), costs.transfer_ms(edge))
+        self.predecessors: list[list[tuple[int, float]]] = [[] for _ in self.ids]
+        self.successors: list[list[tuple[int, float]]] = [[] for _ in self.ids]
+        for (source, target), transfer in transfers.items():
+            self.predecessors[target].append((source, transfer))
+            self.successors[source].append((target, transfer))
+        self.order = graph.order
+        place = positions(graph.order)
+        for neighbors in (*self.predecessors, *self.successors):
+            neighbors.sort(key=lambda neighbor: place[neighbor[0]])
+        self.alpha = costs.alpha if costs.contention == "blend" else None
+        for stage in costs.stages:
+            for operator in (operator for group in stage for operator in group):
+                if operator not in graph.index:
+                    raise ArtifactError(
+                        f"{costs.source}: stages: found operator {operator}, which is not in {graph.source}"
+                    )
+        self.measured: dict[frozenset[Group], float] = {
+            frozenset(tuple(graph.index[operator] for operator in group) for group in stage): time
+            for stage, time in costs.stages.items()
+        }
+        self.convolutions = convolutions(graph)
+        self.measured_merges = {self._merge(merge, costs.source): time for merge, time in costs.merges.items()}
+        self.wide_ms = _wide_times(graph, costs)
+        self.merge_wide_ms = {
+            self._merge(merge, costs.source): dict(sorted(times.items()))
+            for merge, times in costs.merge_wide_ms.items()
+            if times
+        }
+
+    def _merge(self, merge: frozenset[str], source: str) -> frozenset[int]:
+        index = self.graph.index
+        for operator in sorted(merge - index.keys()):
+            raise ArtifactError(f"{source}: merges: found operator {operator}, which is not in {self.graph.source}")
+        numbers = frozenset(index[operator] for operator in merge)
+        if not self.can_merge(numbers):
+            raise ArtifactError(
+                f"{source}: merges: found {', '.join(sorted(merge))}, which cannot run as one by {self.graph.source}; "
+                f"allowed: {MERGEABLE}"
+            )
+        return numbers
+
+    @classmethod
+    def read(cls, graph: str | Path, costs: str | Path) -> Problem:
+        """Read a problem from graph.json and costs.json."""
+        return cls(Graph.read(graph), Costs.read(costs))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def on(self, devices: int) -> Problem:
+        """The problem with the times that operators, stages and merges have in a schedule for so many devices.
+
+        A problem that already has them is returned unchanged: a plan for fewer devices leaves the others idle.
+        """
+        if self.devices:
+            return self
+        problem = copy.copy(self)
+        problem.devices = devices
+        factor = self._corun_factor(devices)
+        if factor != 1.0:
+            problem.time = [factor * time for time in self.time]
+            problem.measured = {stage: factor * time for stage, time in self.measured.items()}
+            problem.measured_merges = {merge: factor * time for merge, time in self.measured_merges.items()}
+        if self.wide_ms:
+            problem.wide_ms = self._wide_on(self.wide_ms, devices)
+        if self.merge_wide_ms:
+            problem.merge_wide_ms = self._wide_on(self.merge_wide_ms, devices)
+        return problem
+
+    def _wide_on(self, wide_ms: Mapping[_Key, Mapping[int, float]], devices: int) -> dict[_Key, dict[int, float]]:
+        """t(v, k) in schedules for so many devices, for the k that are possible.
+
+        t(v, k) was measured with k devices busy, so it is multiplied by the co-run factor of all devices over that of
+        k devices.
+        """
+        allowed = {
+            key: {
+                width: time * max(1.0, self._corun_factor(devices) / self._corun_factor(width))
+                for width, time in times.items()
+                if width <= devices
+            }
+            for key, times in wide_ms.items()
+        }
+        return {key: times for key, times in allowed.items() if times}
+
+    @property
+    def has_widths(self) -> bool:
+        """Whether some operator, merged or not, may take several devices at once."""
+        return bool(self.wide_ms or self.merge_wide_ms)
+
+    def time_on(self, operator: int, width: int) -> float:
+        """t(v, k): time of an operator on ``width`` devices at once, one of those that are allowed; milliseconds."""
+        return self.time[operator] if width == 1 else self.wide_ms[operator][width]
+
+    def stage_ms(self, stage: Stage) -> float:
+        """t(S) of a stage in milliseconds.
+
+        One group takes the sum of its operators. Several groups take the measured time if there is one, else
+        a*sum(t) + (1-a)*max(sum(t*u), longest group), or the longest group without contention.
+        """
+        if len(stage) == 1:
+            return sum(self.time[operator] for operator in stage[0])
+        key = frozenset(stage)
+        if key in self.measured:
+            return self.measured[key]
+        return self.modeled_stage_ms(stage)
+
+    def modeled_stage_ms(self, stage: Stage) -> float:
+        """t(S) of a stage by the contention model alone, in milliseconds."""
+        longest = max(sum(self.time[operator] for operator in group) for group in stage)
+        if self.alpha is None:
+            return longest
+        operators = [operator for group in stage for operator in group]
+        total = sum(self.time[operator] for operator in operators)
+        work = sum(self.time[operator] * self.utilization[operator] for operator in operators)
+        return self.alpha * total + (1 - self.alpha) * max(work, longest)
+
+    def can_merge(self, operators: Iterable[int]) -> bool:
+        """Whether operators can run as one convolution with the same results (IOS, operator merge)."""
+        return merged_kernel([self.convolutions[operator] for operator in operators]) is not None
+
+    def merge_ms(self, operators: Iterable[int]) -> float | None:
+        """Time of operators merged into one, in milliseconds: the measured one, else the modeled one.
+
+        None where they cannot be merged.
+        """
+        key = frozenset(operators)
+        if key in self.measured_merges:
+            return self.measured_merges[key]
+        return self.modeled_merge_ms(key)
+
+    def modeled_merge_ms(self, operators: Iterable[int]) -> float | None:
+        """Time of operators merged into one by a model alone, in milliseconds; None where they cannot be merged.
+
+        Padding an operator's kernel from area k to the merged area K multiplies its operations, and so its time, by
+        g = K / k. The merged operator is a single kernel, so nothing of it is serialized: it takes the device time
+        of all its parts, and as long as its longest part: max(sum(t*g*u), max(t*g)), or max(t*g) without
+        contention. That the input is read once instead of several times is not credited.
+        """
+        members = [(operator, self.convolutions[operator]) for operator in operators]
+        merged = merged_kernel([member for _, member in members])
+        if merged is None:
+            return None
+        grown = {
+            operator: self.time[operator] * member.growth(merged.kernel)
+            for operator, member in members
+            if member is not None
+        }
+        longest = max(grown.values())
+        if self.alpha is None:
+            return longest
+        return max(longest, sum(time * self.utilization[operator] for operator, time in sorted(grown.items())))
+
+
+def _wide_times(graph: Graph, costs: Costs) -> dict[int, dict[int, float]]:
+    """t(v, k) by operator number, ascending k."""
+    for operator, times in costs.wide_ms.items():
+        for width in times:
+            if width < 2:
+                raise ArtifactError(
+                    f"{costs.source}: operators.{operator}.wide_ms: found {width} devices; allowed: at least 2, as "
+                    "time_ms is the time on one"
+                )
+    return {
+        graph.index[operator]: dict(sorted(times.items()))
+        for operator, times in costs.wide_ms.items()
+        if operator in graph.index and times
+    }
+
+
+def _refuse_other_graph(graph: Graph, costs: Costs) -> None:
+    if graph.name and costs.graph and graph.name != costs.graph:
+        raise ArtifactError(
+            f"{costs.source}: graph: found {costs.graph}; allowed: {graph.name}, the name of {graph.source}"
+        )
+    if costs.graph_fingerprint not in ("", graph.fingerprint):
+        raise ArtifactError(
+            f"{costs.source}: graph_fingerprint: found {costs.graph_fingerprint}; allowed: {graph.fingerprint}, that "
+            f"of {graph.source}: these are costs of another graph, such as of another image size; profile this one"
+        )
+
+
+def upward_ranks(problem: Problem) -> list[float]:
+    """Priority indicator p(v): longest path from v to the last operator, operators and transfers counted.
+
+    HIOS section IV-A; the upward rank of HEFT for equal devices. Milliseconds.
+    """
+    ranks = [0.0] * len(problem)
+    for operator in reversed(problem.order):
+        below = max((transfer + ranks[successor] for successor, transfer in problem.successors[operator]), default=0.0)
+        ranks[operator] = problem.time[operator] + below
+    return ranks
+
+
+def priority_order(problem: Problem) -> list[int]:
+    """Operators by descending priority indicator; ties in topological order, so that it always is one."""
+    ranks = upward_ranks(problem)
+    position = positions(problem.order)
+    return sorted(problem.order, key=lambda operator: (-ranks[operator], position[operator]))
+
+
+def positions(order: Sequence[int]) -> list[int]:
+    """Place of every operator number in an order."""
+    place = [0] * len(order)
+    for index, operator in enumerate(order):
+        place[operator] = index
+    return place

@@ -1,0 +1,1 @@
+"""Reading and writing files: validation against schemas, YAML, caches, formats of other layers' files."""

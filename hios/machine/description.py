@@ -1,0 +1,120 @@
+"""The machine: the cores that this process may use, its processor, and how busy other processes keep the cores."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from hios.machine import topology
+
+#: Share of the cores' time used by other processes above which measurements are not trusted: they are not cached, and
+#: users are warned.
+BUSY = 0.1
+
+_STATISTICS = Path("/proc/stat")
+_CPUS = Path("/sys/devices/system/cpu")
+
+
+def usable_cores() -> list[int]:
+    """Logical CPUs that this process may run on, in the order of `cpu_topology.in_order`."""
+    return topology.in_order(topology.read())
+
+
+def processor() -> str:
+    """Model name of the processor."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def governor(cores: Collection[int]) -> str | None:
+    """What decides the clock rates of cores: Linux's frequency governors, each once; None if it does not say."""
+    names = set()
+    for core in cores:
+        with contextlib.suppress(OSError):
+            names.add((_CPUS / f"cpu{core}" / "cpufreq/scaling_governor").read_text(encoding="utf-8").strip())
+    return ", ".join(sorted(names)) or None
+
+
+def busy_share(cores: Collection[int], seconds: float = 0.5) -> float:
+    """The share of the next ``seconds`` that cores spend on other work, including stolen time; 0 if unknown."""
+    if not _STATISTICS.exists():
+        return 0.0
+    before = _times(cores)
+    time.sleep(seconds)
+    total, idle = (after - earlier for after, earlier in zip(_times(cores), before, strict=True))
+    return 0.0 if total <= 0 else round(max(0.0, 1 - idle / total), 3)
+
+
+def _times(cores: Collection[int]) -> tuple[int, int]:
+    """Ticks of all kinds, and idle ones, over some cores."""
+    total = idle = 0
+    for line in _STATISTICS.read_text(encoding="utf-8").splitlines():
+        name, *ticks = line.split()
+        if name[:3] == "cpu" and name[3:].isdigit() and int(name[3:]) in cores:
+            total += sum(map(int, ticks[:8]))
+            idle += int(ticks[3]) + int(ticks[4])
+    return total, idle
+
+
+class OtherWork:
+    """Measures how busy other processes keep some cores, from its creation until `share` is called.
+
+    Args:
+        cores: by number.
+    """
+
+    def __init__(self, cores: Collection[int]) -> None:
+        self._cores = cores
+        self._before = self._now(())
+
+    def share(self, children: Collection[int] = ()) -> float:
+        """Share of the cores' time used by others since its creation, including stolen time; 0 if unknown.
+
+        Args:
+            children: process IDs of this process's own workers, whose work does not count as that of others.
+        """
+        total, idle, own = (after - earlier for after, earlier in zip(self._now(children), self._before, strict=True))
+        return 0.0 if total <= 0 else round(min(max(0.0, 1 - (idle + own) / total), 1.0), 3)
+
+    def _now(self, children: Collection[int]) -> tuple[float, float, float]:
+        """Ticks of the cores, of those idle ones, and of this process with its children."""
+        if not _STATISTICS.exists():
+            return 0.0, 0.0, 0.0
+        used = os.times()
+        seconds = used.user + used.system + used.children_user + used.children_system
+        per_second = os.sysconf("SC_CLK_TCK")
+        return *_times(self._cores), seconds * per_second + sum(map(_ticks_of, children))
+
+
+def _ticks_of(pid: int) -> int:
+    """Ticks that a process has used since its start; 0 if it has ended."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    user, system = text.rpartition(")")[2].split()[11:13]  # the name in parentheses may contain any characters
+    return int(user) + int(system)
+
+
+def private_bytes(pid: int, *, written: bool = False) -> int:
+    """Memory that a process shares with no other, in bytes; 0 if the system does not report it.
+
+    Args:
+        pid: process number.
+        written: only count what the process has written. The rest are pages of files, such as libraries, which count as
+            soon as the last other process that has mapped them ends.
+    """
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0
+    kind = "Private_Dirty" if written else "Private_"
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(kind))

@@ -1,0 +1,383 @@
+"""The module that ``optimize`` returns: called like the model, which runs itself if the chosen way fails.
+
+Guards: whether a model has changed since it was optimized, as the graph holds copies of its weights.
+
+Dynamo's guards cannot take the place of these (torch 2.13): its graphs have weights as inputs, so weights that were
+changed or replaced, another submodule of the same type, hooks, and another ``forward`` of a module pass its guards.
+
+Fused operators that PyTorch uses in eval mode, decomposed: frontends support only their parts.
+
+In eval mode nn.TransformerEncoderLayer is one operator of ATen, which torch.export avoids and Dynamo keeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, fx, nn
+from torch._compile import _disable_dynamo
+from torch.nn.modules import module as torch_modules
+
+from hios import errors
+from hios.errors import HiosError
+from hios.optimizing.report import Report
+from hios.optimizing.tracing import ModelInputs, ModelOutputs
+
+_version = operator.attrgetter("_version")
+#: Hooks of torch that every module calls.
+_EVERYWHERE = (torch_modules._global_forward_hooks, torch_modules._global_forward_pre_hooks)
+
+
+def has_hooks(model: nn.Module) -> bool:
+    """Whether hooks are registered on a module or on all modules."""
+    return any(_EVERYWHERE) or any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+class Guards:
+    """Compares a model with its earlier state, fast enough for every call: about 0.1 microseconds per entry.
+
+    What it sees: parameters, buffers and submodules that were added, removed, replaced or reordered, changed in place
+    (by the version counters that autograd keeps) or moved to other memory (``tensor.data = ...``); attributes that were
+    set on any module, ``forward``, the class and the mode of train and eval among them; hooks of calls; another
+    ``forward`` of a class.
+
+    What it does not see: what is inside other objects that are attributes, such as lists; writes that bypass torch, as
+    through ``tensor.numpy()`` or ``tensor.data``; changes in place of tensors that were made in inference mode; and
+    whatever the model's code reads that no module holds.
+
+    Args:
+        model: in the state that counts, without hooks.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._modules = list(model.modules())
+        self._attributes = [module.__dict__ for module in self._modules]
+        self._hooks = [
+            hooks for module in self._modules for hooks in (module._forward_hooks, module._forward_pre_hooks)
+        ]
+        self._hooks.extend(_EVERYWHERE)
+        self._classes: list[Any] = list(set(map(type, self._modules)))
+        tables = [table for module in self._modules for table in (module._parameters, module._buffers, module._modules)]
+        self._empty: list[dict[str, Any]] = [table for table in tables if not table]
+        self._filled: list[dict[str, Any]] = [table for table in tables if table]
+        self._held = list(chain.from_iterable(map(dict.values, self._filled)))
+        self._plain = [
+            (attributes, name)
+            for attributes in self._attributes
+            for name, value in attributes.items()
+            if isinstance(value, Tensor)
+        ]
+        plain = [attributes[name] for attributes, name in self._plain]
+        self._tensors = [value for value in (*self._held, *plain) if isinstance(value, Tensor)]
+        self._counted = [tensor for tensor in self._tensors if not tensor.is_inference()]
+        self._plain_held = plain
+        # Comparing lists is fast, as Python does not look further into elements that are the same object.
+        self._training = self._modes()
+        self._set = self._values()
+        self._kinds = self._code()
+        self._names = list(chain.from_iterable(self._filled))
+        self._state = self._contents()
+
+    def _modes(self) -> list[bool]:
+        return [module.training for module in self._modules]
+
+    def _values(self) -> list[Any]:
+        return list(chain.from_iterable(map(dict.values, self._attributes)))
+
+    def _code(self) -> tuple[list[type], list[Any]]:
+        return list(map(type, self._modules)), [kind.forward for kind in self._classes]
+
+    def _contents(self) -> tuple[list[int], list[int]]:
+        return list(map(_version, self._counted)), list(map(Tensor.data_ptr, self._tensors))
+
+    def changed(self) -> str:
+        """What has changed, in words; empty if nothing has."""
+        if self._replaced():
+            return "its parameters, buffers or submodules were replaced"
+        if self._code() != self._kinds:
+            return "a class of its modules, or the forward of one, was replaced"
+        if any(self._hooks):
+            return "hooks were added"
+        if self._attributes_set():
+            switched = self._modes() != self._training
+            return "it was switched between train and eval mode" if switched else "attributes of it were set"
+        if self._contents() != self._state:
+            return "its parameters or buffers were changed"
+        return ""
+
+    def _replaced(self) -> bool:
+        return (
+            any(self._empty)
+            or list(chain.from_iterable(self._filled)) != self._names
+            or not all(map(operator.is_, chain.from_iterable(map(dict.values, self._filled)), self._held))
+        )
+
+    def _attributes_set(self) -> bool:
+        try:
+            if self._values() != self._set:
+                return True
+        except (ValueError, RuntimeError):  # arrays and tensors, which do not compare as one
+            return True
+        return any(
+            attributes[name] is not own for (attributes, name), own in zip(self._plain, self._plain_held, strict=True)
+        )
+
+
+#: Code in these folders is not the user's.
+_NOT_THE_USER = (str(Path(torch.__file__).parent),)
+
+
+def warn(message: str) -> None:
+    """Issue a ``HiosWarning`` at the user's line."""
+    errors.warn(message, _NOT_THE_USER)
+
+
+@contextlib.contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Set the number of intra-operator threads of torch in the calling thread.
+
+    Torch keeps the number for each thread, so callers neither wait for nor disturb each other, and calls may be nested.
+    However, a thread that uses torch for the first time during the context inherits this number and keeps it: threads
+    that should use more must have used torch before.
+    """
+    before = torch.get_num_threads()
+    if before == count:
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@dataclass(frozen=True, slots=True)
+class TracedRunner:
+    """Runs a traced model elsewhere, from the tensors of its inputs to those of its outputs, while guards allow it."""
+
+    inputs: ModelInputs
+    outputs: ModelOutputs
+    guards: Guards
+    run: Callable[[list[Tensor]], list[Tensor]]
+    close: Callable[[], None]
+
+
+class OptimizedModule(nn.Module):
+    """A model, run in the way that was chosen for it.
+
+    Its inputs and outputs are those of the model. Parameters, buffers, submodules and ``state_dict`` are the model's
+    own; other attributes are read from the model and set on it, except for those that this class or every module has.
+    It is for inference: outputs carry no gradient. The model itself runs, with one ``HiosWarning`` for each cause,
+    where inputs are not of the example's structure, shapes and dtypes, require a gradient or are transformed by
+    torch.func, under autocast, when the model has changed since (`hios.optimizing.module` says what is detected), in a
+    forked process, and when a worker failed.
+
+    Args:
+        model: the model.
+        report: what was chosen for it, and why.
+        runner: what runs it; None where the model itself does.
+        threads: torch's threads for the model itself where it was chosen; 0 for as many as there are.
+    """
+
+    report: Report
+    #: An attribute that torch.compile sets; not a change of the model.
+    _is_torch_compile: bool = False
+
+    def __init__(self, model: nn.Module, report: Report, runner: TracedRunner | None = None, threads: int = 0) -> None:
+        super().__init__()
+        self.report = report
+        # The model's own tables, not copies, so that torch sees the same as for the model.
+        for table in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+            self.__dict__[table] = model.__dict__[table]
+        self.training = model.training
+        self.runner = runner
+        self.threads = threads
+        self._warned: set[str] = set()
+        self.__dict__["_model"] = model  # from here on all other attributes belong to the model
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the model computes."""
+        if torch.compiler.is_dynamo_compiling():
+            return _around_dynamo(self, args, kwargs)
+        return self._run(args, kwargs)
+
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        runner = self.runner
+        if runner is None:
+            return self._itself(args, kwargs)
+        if changed := runner.guards.changed():
+            return self._instead("changed", f"{changed} since it was optimized", args, kwargs)
+        if torch.is_autocast_enabled("cpu"):
+            return self._instead("autocast", "autocast would change its precision", args, kwargs)
+        tensors = runner.inputs.tensors(args, kwargs)
+        if isinstance(tensors, str):
+            return self._instead("inputs", tensors, args, kwargs)
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            return self._instead("gradient", "an input requires a gradient", args, kwargs)
+        try:
+            results = runner.run(tensors)
+        except HiosError as error:
+            self.runner = None
+            return self._instead("failed", str(error), args, kwargs)
+        return runner.outputs.rebuilt(results, tensors)
+
+    def _itself(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if not self.threads:
+            return self._model(*args, **kwargs)
+        with torch_threads(self.threads):
+            return self._model(*args, **kwargs)
+
+    def _instead(self, kind: str, why: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Run the model itself, with a warning on the first failure of each kind."""
+        if kind not in self._warned:
+            self._warned.add(kind)
+            warn(f"{self.report.model} runs as it was before hios.optimize: {why}")
+        return self._model(*args, **kwargs)
+
+    @property
+    def original(self) -> nn.Module:
+        """The model itself."""
+        model: nn.Module = self.__dict__["_model"]
+        return model
+
+    def settle(self, final: OptimizedModule) -> None:
+        """Switch to the final choice that another module of the same model runs."""
+        self.report, self.runner, self.threads = final.report, final.runner, final.threads
+
+    def close(self) -> None:
+        """Stop the workers; afterwards the model itself runs."""
+        runner, self.runner = self.runner, None
+        if runner is not None:
+            runner.close()
+
+    def train(self, mode: bool = True) -> OptimizedModule:
+        """Switch the mode of the model; in train mode the model itself runs."""
+        self._model.train(mode)
+        self.training = mode
+        return self
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The state dict of the model."""
+        return self._model.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Load into the model, which runs itself afterwards."""
+        return self._model.load_state_dict(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if "_model" not in self.__dict__:
+                raise
+            return getattr(self.__dict__["_model"], name)
+
+    def _is_own(self, name: str) -> bool:
+        """Whether an attribute belongs to this module rather than the model; a new forward is the model's."""
+        own = name in self.__dict__ or "_model" not in self.__dict__
+        return own or (name != "forward" and hasattr(type(self), name))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._is_own(name):
+            super().__setattr__(name, value)
+        else:
+            setattr(self.__dict__["_model"], name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if self._is_own(name):
+            super().__delattr__(name)
+        else:
+            delattr(self.__dict__["_model"], name)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise HiosError(
+            f"an optimized {self.report.model} cannot be copied or pickled, as it has workers; allowed: to save its "
+            "state_dict, and to optimize the model again, for which the measurements are kept"
+        )
+
+
+@_disable_dynamo  # as torch.compiler.disable, which imports all of Dynamo at once
+def _around_dynamo(module: OptimizedModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """A function that torch.compile calls without tracing it."""
+    return module._run(args, kwargs)
+
+
+def without_fast_paths(part: fx.GraphModule) -> fx.GraphModule:
+    """A module with such operators decomposed; the module itself if it has none."""
+    if not any(map(_is_plain_layer, part.graph.nodes)):
+        return part
+    written = fx.GraphModule(part, copy.deepcopy(part.graph))
+    for node in list(written.graph.nodes):
+        if _is_plain_layer(node):
+            node.target = encoder_layer
+    written.recompile()
+    return written
+
+
+def _is_plain_layer(node: fx.Node) -> bool:
+    """Whether a node is an encoder layer without a mask."""
+    return (
+        node.op == "call_function"
+        and node.target is torch._transformer_encoder_layer_fwd
+        and all(value is None for value in node.args[20:])
+        and not any(value is not None for name, value in node.kwargs.items() if name.startswith("mask"))
+    )
+
+
+def encoder_layer(
+    x: Tensor,
+    embed_dim: int,
+    num_heads: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    norm_weight_1: Tensor,
+    norm_bias_1: Tensor,
+    norm_weight_2: Tensor,
+    norm_bias_2: Tensor,
+    ffn_weight_1: Tensor,
+    ffn_bias_1: Tensor,
+    ffn_weight_2: Tensor,
+    ffn_bias_2: Tensor,
+    *_: Any,
+) -> Tensor:
+    """What ``torch._transformer_encoder_layer_fwd`` computes without a mask.
+
+    Args: as of that function; ``x`` is batch x length x ``embed_dim``.
+    """
+
+    def attend(value: Tensor) -> Tensor:
+        batch, length, _ = value.shape
+        parts = F.linear(value, qkv_weight, qkv_bias).chunk(3, -1)
+        heads = [part.reshape(batch, length, num_heads, embed_dim // num_heads).transpose(1, 2) for part in parts]
+        attended = F.scaled_dot_product_attention(heads[0], heads[1], heads[2])
+        return F.linear(attended.transpose(1, 2).reshape(batch, length, embed_dim), proj_weight, proj_bias)
+
+    def feed(value: Tensor) -> Tensor:
+        inner = F.linear(value, ffn_weight_1, ffn_bias_1)
+        return F.linear(F.gelu(inner) if use_gelu else F.relu(inner), ffn_weight_2, ffn_bias_2)
+
+    def norm_1(value: Tensor) -> Tensor:
+        return F.layer_norm(value, (embed_dim,), norm_weight_1, norm_bias_1, eps)
+
+    def norm_2(value: Tensor) -> Tensor:
+        return F.layer_norm(value, (embed_dim,), norm_weight_2, norm_bias_2, eps)
+
+    if norm_first:
+        x = x + attend(norm_1(x))
+        return x + feed(norm_2(x))
+    x = norm_1(x + attend(x))
+    return norm_2(x + feed(x))

@@ -1,0 +1,1 @@
+"""What only the Snakefile needs: the configuration, its options, how ranks are launched."""

@@ -1,0 +1,116 @@
+"""Running a device's program inside its worker. Every function here is called through the worker pool."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from torch import Tensor
+
+from hios.core.graph import Graph
+from hios.core.merging import convolutions
+from hios.kernels import CompiledOperator, compile_operator
+from hios.kernels.merged import compile_merged
+from hios.platforms.cpu.runners import StepRunner, StreamRunner
+from hios.platforms.program import FIRST_READY, START, START_TIME, Buffer, DeviceProgram, Row, StreamProgram
+from hios.platforms.workloads import arena_tensor, load_weights
+from hios.workers.arena import Arena
+from hios.workers.process_settings import keep_memory
+from hios.workers.worker import Worker
+
+#: A device times out before the controller does, since it knows what it waited for.
+WAIT_SHARE = 0.8
+
+
+def load(worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], timeout_s: float) -> None:
+    """Read graph and weights and compile every operator."""
+    keep_memory()
+    known = Graph.read(graph)
+    tensors = load_weights(weights, known)
+    operators = [compile_operator(operator, tensors, packed=True) for operator in known.operators]
+    bind(worker, known, operators, partial(_merged, known, tensors), inputs, timeout_s)
+
+
+def bind(
+    worker: Worker,
+    graph: Graph,
+    operators: Sequence[CompiledOperator],
+    merged: Callable[[tuple[str, ...]], Callable[..., Any]],
+    inputs: dict[str, Buffer],
+    timeout_s: float,
+) -> None:
+    """Bind compiled operators to this worker, for its programs to run.
+
+    Args:
+        worker: where they run.
+        graph: the graph.
+        operators: all of its operators.
+        merged: several of them, by id, as one function.
+        inputs: of the graph, by their place in the worker's memory.
+        timeout_s: longest time to wait for another device.
+    """
+    worker.state["graph"], worker.state["merged"] = graph, merged
+    worker.state["operators"] = {operator.id: operator for operator in operators}
+    worker.state["outputs"] = {
+        operator.id: [("operator", operator.id, item) for item in range(len(operator.output_types))]
+        for operator in graph.operators
+    }
+    worker.state["inputs"] = {("input", name, 0): arena_tensor(worker.arena, buffer) for name, buffer in inputs.items()}
+    worker.state["timeout_s"] = timeout_s
+    worker.state["programs"] = {}
+
+
+def _merged(graph: Graph, weights: Mapping[str, Tensor], names: tuple[str, ...]) -> Callable[..., Any]:
+    known, places = convolutions(graph), [graph.index[name] for name in names]
+    operators, members = [graph.operators[place] for place in places], [known[place] for place in places]
+    return compile_merged(operators, members, weights, packed=True)
+
+
+def prepare(
+    worker: Worker, name: str, program: DeviceProgram, cores: Mapping[int, Sequence[int]] = MappingProxyType({})
+) -> None:
+    """Make a program ready to run under a name.
+
+    Args:
+        worker: where it runs.
+        name: for ``run``.
+        program: what the device does.
+        cores: of every device by number, for operators that take several.
+    """
+    runner: StepRunner | StreamRunner
+    runner = StreamRunner(worker, program) if isinstance(program, StreamProgram) else StepRunner(worker, program, cores)
+    worker.state["programs"][name] = program.device, program.devices, runner
+
+
+def run(worker: Worker, name: str, epoch: int) -> tuple[int, int, list[Row]]:
+    """Run a prepared program together with the other devices that take part.
+
+    Args:
+        worker: where it runs.
+        name: which program.
+        epoch: a number that no earlier run used; flags with this value belong to this run.
+
+    Returns:
+        Start of the run and finish of this device (nanoseconds of the monotonic clock), and its operators' rows.
+    """
+    device, devices, runner = worker.state["programs"][name]
+    began = _start_together(worker.arena, device, devices, epoch, worker.state["timeout_s"])
+    rows = runner.run(epoch)
+    return began, time.perf_counter_ns(), rows
+
+
+def _start_together(arena: Arena, device: int, devices: tuple[int, ...], epoch: int, timeout_s: float) -> int:
+    """Wait until all devices are here; the first of them takes the time and gives the signal."""
+    if device != devices[0]:
+        arena.write(FIRST_READY + device, epoch)
+        arena.wait(START, epoch, timeout_s, "the start signal")
+        return arena.read(START_TIME)
+    for other in devices[1:]:
+        arena.wait(FIRST_READY + other, epoch, timeout_s, f"device {other} to start")
+    began = time.perf_counter_ns()
+    arena.write(START_TIME, began)
+    arena.write(START, epoch)
+    return began

@@ -1,0 +1,140 @@
+"""A GPU as the device of a rank."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from hios.core.graph import Graph
+from hios.kernels import CompiledOperator
+from hios.platforms import reference
+from hios.platforms.cpu import worker as cpu_worker
+from hios.platforms.cuda import cuda_reference as gpu_reference
+from hios.platforms.cuda import devices as cuda
+from hios.platforms.cuda.compiled_network import Network
+from hios.platforms.program import Buffer, Row
+from hios.platforms.workloads import load_weights
+from hios.workers.stream_threads import Streams
+from hios.workers.worker import Worker
+
+#: What a rank states about its GPU, and what all ranks share.
+_OWN, _ALIKE = ("gpus", "gpu_indices", "compute_capability", "memory_gb"), ("driver", "cuda", "cudnn")
+
+
+def device(local_rank: int) -> DistributedGpu:
+    """The GPU of a rank; ranks share GPUs if the host has fewer.
+
+    Raises:
+        PlatformError: there is no GPU.
+    """
+    return DistributedGpu(cuda.gpu_indices(local_rank + 1, virtual=True)[local_rank])
+
+
+def joined(ranks: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[list[int]]]:
+    """The GPUs of all ranks. Everything is computed in full float32."""
+    described = {key: [rank[key][0] for rank in ranks] for key in _OWN}
+    used = [[index] for index in described["gpu_indices"]]
+    return {**described, **{key: ranks[0][key] for key in _ALIKE}, "tf32": False}, used
+
+
+class DistributedGpu:
+    """A GPU, on whose streams operators are launched one by one.
+
+    Messages between ranks cannot be part of a CUDA graph here, as hosts take part in them. Everything is computed in
+    full float32, so that ranks can be held to the tolerance in every run.
+
+    Args:
+        index: of the GPU, as torch numbers them; it becomes the current one.
+    """
+
+    def __init__(self, index: int) -> None:
+        torch.cuda.set_device(index)
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+        self.place = torch.device("cuda", index)
+        self._begin = torch.cuda.Event(enable_timing=True)
+        self._began_ns = 0
+
+    def describe(self) -> Mapping[str, Any]:
+        """The GPU part of the description by platform cuda."""
+        described = cuda.describe(self.place.index + 1)
+        return {
+            **{key: [getattr(described, key)[-1]] for key in _OWN},
+            **{key: getattr(described, key) for key in _ALIKE},
+        }
+
+    def worker(self, rank: int, memory: Any) -> Worker:
+        """Its groups are streams, its clock is events."""
+        worker = Worker(rank, memory, GpuStreams())
+        worker.clock = _now
+        return worker
+
+    def load(self, worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], timeout_s: float) -> None:
+        """Copy all weights to the GPU."""
+        known = Graph.read(graph)
+        network = Network(known, load_weights(weights, known), [self.place])
+        operators = [
+            CompiledOperator(name, network.reads[name], network.function(0, (name,))[0]) for name in known.index
+        ]
+        cpu_worker.bind(worker, known, operators, lambda names: network.function(0, names)[0], inputs, timeout_s)
+
+    def load_reference(
+        self, worker: Worker, program: str, inputs: list[Buffer], outputs: list[Buffer], trusted: bool
+    ) -> None:
+        """Load the model on this GPU; an ONNX file on the host."""
+        kind = reference.runtime(program)
+        if kind == "eager":
+            gpu_reference.load_network(worker, program, inputs, outputs, trusted, kind, self.place.index)
+        else:
+            reference.load_in(reference.Place(), worker, program, inputs, outputs, trusted, kind)
+
+    def begin(self) -> int:
+        """The current time, after earlier work has finished."""
+        torch.cuda.synchronize()
+        self._begin.record()
+        self._began_ns = time.perf_counter_ns()
+        return self._began_ns
+
+    def finish(self, rows: Sequence[Any], deadline: float) -> tuple[int, list[Row]]:
+        """Poll until everything has finished, as the GPU would wait forever for a dead rank."""
+        end = _now()
+        while not end.query():
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            os.sched_yield()
+        finished = time.perf_counter_ns()
+        return finished, [(*row[:3], self._at(row[3]), self._at(row[4])) for row in rows]
+
+    def _at(self, event: torch.cuda.Event) -> int:
+        return self._began_ns + round(self._begin.elapsed_time(event) * 1e6)
+
+
+class GpuStreams(Streams):
+    """Streams of a GPU that run functions concurrently; the calling thread launches them in turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._streams: list[torch.cuda.Stream] = []
+
+    def run(self, functions: Sequence[Callable[[], None]]) -> None:
+        """Launch every function on its own stream; the current stream continues when all have finished."""
+        current = torch.cuda.current_stream()
+        while len(self._streams) < len(functions):
+            self._streams.append(torch.cuda.Stream())
+        forked = current.record_event()
+        for stream, function in zip(self._streams, functions, strict=False):
+            stream.wait_event(forked)
+            with torch.cuda.stream(stream):
+                function()
+        for stream in self._streams[: len(functions)]:
+            current.wait_stream(stream)
+
+
+def _now() -> torch.cuda.Event:
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event

@@ -1,0 +1,98 @@
+"""The measurement environment on GPUs: part of the keys of cached measurements."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from importlib import metadata
+
+import torch
+
+from hios.files.base import Platform
+from hios.platforms.code_hash import code_hash
+
+#: Environment variables that affect CUDA's libraries, or torch on GPUs; not those that select visible GPUs.
+_VARIABLES = (
+    "CUBLAS",
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDNN_",
+    "NVIDIA_TF32_OVERRIDE",
+    "PYTORCH_ALLOC",
+    "PYTORCH_CUDA",
+    "TORCH_ALLOW_TF32",
+    "TORCH_BLAS",
+    "TORCH_CUDNN",
+)
+#: Fields to query from nvidia-smi: settings that affect a GPU's clock rates and its usable share.
+_CLOCKS = (
+    "persistence_mode",
+    "power.limit",
+    "clocks.applications.graphics",
+    "clocks.applications.memory",
+    "ecc.mode.current",
+    "mig.mode.current",
+    "compute_mode",
+)
+#: Seconds that nvidia-smi may take.
+_ANSWER_S = 30.0
+#: The code that runs operators and stages, transfers values and times the probe.
+_CODE = ("hios.platforms.cuda.timing", "hios.platforms.cuda.gpu_probe", "hios.workers.worker")
+
+
+def settings(description: Platform) -> dict[str, object]:
+    """GPUs, clocks and software that measurements depend on.
+
+    Args:
+        description: of the platform (``hios.platforms.cuda.devices.describe``).
+    """
+    return {
+        "gpus": sorted(set(zip(description.gpus or (), description.compute_capability or (), strict=True))),
+        "driver": description.driver,
+        "cuda": description.cuda,
+        "cudnn": description.cudnn,
+        "clocks": clocks(_nvidia_smi()),
+        "precision": _precision(),
+        "environment": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)},
+        "python": platform.python_version(),
+        "torch": metadata.version("torch"),
+        "code": code_hash(_CODE),
+    }
+
+
+def clocks(text: str) -> list[dict[str, str]]:
+    """Clock-related settings of all GPUs, each combination once.
+
+    Args:
+        text: output of ``nvidia-smi --query-gpu=FIELDS --format=csv,noheader`` for `_CLOCKS`, one line per GPU; missing
+            values are ``[N/A]``. Lines with other numbers of values are ignored.
+    """
+    rows = {tuple(value.strip() for value in line.split(",")) for line in text.splitlines()}
+    return [dict(zip(_CLOCKS, row, strict=True)) for row in sorted(rows) if len(row) == len(_CLOCKS)]
+
+
+def _nvidia_smi() -> str:
+    """The output of nvidia-smi for all GPUs; empty if it is missing or fails."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return ""
+    command = [program, f"--query-gpu={','.join(_CLOCKS)}", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER_S, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""
+
+
+def _precision() -> dict[str, object]:
+    """Precision and algorithms that torch selects for CUDA's libraries, as far as workers do not set them."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    return {
+        "float32_matmul": torch.get_float32_matmul_precision(),
+        "cudnn_tf32": cudnn.allow_tf32,
+        "cudnn_deterministic": cudnn.deterministic,
+        "fp16_reduced": matmul.allow_fp16_reduced_precision_reduction,
+        "bf16_reduced": matmul.allow_bf16_reduced_precision_reduction,
+    }

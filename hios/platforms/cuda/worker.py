@@ -1,0 +1,116 @@
+"""The executor inside the worker that drives all GPUs. The functions are called through the worker pool."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from hios.core.graph import Graph
+from hios.core.schedule import Plan
+from hios.errors import PlatformError
+from hios.platforms.cuda.backend import CudaBackend, out_of_memory
+from hios.platforms.cuda.compiled_network import Network
+from hios.platforms.cuda.executor import Executor
+from hios.platforms.cuda.launch import LaunchRow
+from hios.platforms.cuda.precision import uses_tf32
+from hios.platforms.program import Buffer
+from hios.platforms.workloads import arena_tensor, deliver, load_weights
+from hios.workers.worker import Worker
+
+
+def load(
+    worker: Worker, graph: str, weights: str, inputs: list[Buffer], outputs: list[Buffer], gpus: list[int]
+) -> bool:
+    """Read graph, weights and inputs, and run every operator once on the first GPU.
+
+    Args:
+        worker: where it runs.
+        graph: graph.json.
+        weights: weights.safetensors.
+        inputs: of the network, already written.
+        outputs: of the network.
+        gpus: of every device.
+
+    Returns:
+        Whether convolutions run in TF32 when they are timed.
+    """
+    torch.backends.cudnn.benchmark = True
+    known = Graph.read(graph)
+    network = Network(known, load_weights(weights, known), [torch.device("cuda", gpu) for gpu in gpus])
+    network.write([arena_tensor(worker.arena, buffer) for buffer in inputs])
+    with _memory():
+        worker.state["executor"] = Executor(network, CudaBackend(gpus), worker.mark)
+    worker.state["loaded_bytes"] = {gpu: torch.cuda.memory_allocated(gpu) for gpu in dict.fromkeys(gpus)}
+    worker.state["outputs"] = [arena_tensor(worker.arena, buffer) for buffer in outputs]
+    return uses_tf32([torch.cuda.get_device_capability(gpu)[0] for gpu in gpus])
+
+
+def prepare(worker: Worker, name: str, plans: Sequence[Plan]) -> str:
+    """Prepare plans to run together under a name; returns why they are not CUDA graphs, or an empty text."""
+    with _memory():
+        return _executor(worker).prepare(name, plans).why
+
+
+def run_exactly(worker: Worker, name: str) -> None:
+    """Run once in full float32 and deliver the outputs; releases the memory used."""
+    with _memory():
+        _deliver(worker, _executor(worker).run_exactly(name))
+    torch.cuda.empty_cache()
+
+
+def run(worker: Worker, name: str) -> int:
+    """Run and deliver the outputs; returns nanoseconds from before the launch until all GPUs have finished.
+
+    An untimed run comes first: other processes used the GPUs before, and the first launch switches to this one.
+    """
+    with _memory():
+        _executor(worker).run(name)
+        taken = _executor(worker).run(name)
+    _deliver(worker, _executor(worker).outputs(name))
+    return taken
+
+
+def peak_memory_bytes(worker: Worker, name: str) -> int | None:
+    """Peak bytes of weights, inputs and live values in a run, summed over all GPUs.
+
+    The run is launched operator by operator: a graph keeps the memory that it was captured with, also between runs.
+    """
+    gpus = list(worker.state["loaded_bytes"])
+    if not gpus:  # streams that stand in for GPUs
+        return None
+    torch.cuda.empty_cache()
+    before = {gpu: torch.cuda.memory_allocated(gpu) for gpu in gpus}
+    for gpu in gpus:
+        torch.cuda.reset_peak_memory_stats(gpu)
+    with _memory():
+        _executor(worker).run_exactly(name)
+    loaded: dict[int, int] = worker.state["loaded_bytes"]
+    return sum(loaded[gpu] + torch.cuda.max_memory_allocated(gpu) - before[gpu] for gpu in gpus)
+
+
+def rows(worker: Worker, name: str) -> list[LaunchRow]:
+    """The times of every operator, from a separate run."""
+    with _memory():
+        return _executor(worker).rows(name)
+
+
+def _executor(worker: Worker) -> Executor:
+    executor: Executor = worker.state["executor"]
+    return executor
+
+
+def _deliver(worker: Worker, outputs: Sequence[Tensor]) -> None:
+    for value, buffer in zip(outputs, worker.state["outputs"], strict=True):
+        deliver(value, buffer)
+
+
+@contextlib.contextmanager
+def _memory() -> Iterator[None]:
+    """A context that reports out-of-memory errors in one line if no operator is responsible."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise PlatformError(out_of_memory(error)) from error

@@ -1,0 +1,157 @@
+"""The platform model: a device is a GPU that is not installed here, known from its description.
+
+Predicting costs from a graph and descriptions of GPUs: t(v), u(v) and t(u,v).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hios.core.costs import DEFAULT_ALPHA, BlockResources, ContentionModel, CostsFile, OperatorCost, TransferCost
+from hios.core.graph import Graph
+from hios.errors import PlatformError, UnsupportedError
+from hios.files.base import Platform
+from hios.platforms.model import descriptions
+from hios.platforms.model.descriptions import Gpu, Link
+from hios.platforms.model.kernel_work import kernels
+from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, Efficiency, Prediction, predict
+
+VIRTUAL = False
+GROUPS_CORES = False
+SETTLE_S = 0.0
+RUNTIMES: tuple[str, ...] = ()
+TRANSPORTS: tuple[str, ...] = ()
+OPTIMIZES = False
+
+#: Maximum number of devices, as in schedules.
+_MOST_DEVICES = 1024
+
+
+def describe(devices: int, *, virtual: bool = False, **options: str) -> Platform:
+    """The platform as artifacts state it.
+
+    Args:
+        devices: how many.
+        virtual: never, as there is nothing to share.
+        options: ``gpu``, the GPU that every device is, a name or a .yaml file; ``link``, the link between each two of
+            them, the first in the GPU's description if absent.
+
+    Raises:
+        PlatformError: a number of devices that no schedule can have, or no such GPU or link.
+        ArtifactError: a description breaks its format.
+    """
+    if "gpu" not in options:
+        raise PlatformError(
+            f"--gpu: missing; required with platform model: one of {', '.join(descriptions.gpu_names())}, or a "
+            ".yaml file"
+        )
+    gpu = descriptions.gpu(options["gpu"])
+    return described(gpu, descriptions.link(options.get("link"), gpu), devices)
+
+
+def described(gpu: Gpu, link: Link, devices: int) -> Platform:
+    """The platform of a number of GPUs and the link between them.
+
+    Raises:
+        PlatformError: a number of devices that no schedule can have.
+    """
+    if not 1 <= devices <= _MOST_DEVICES:
+        raise PlatformError(f"platform model: devices: found {devices}; allowed: 1 to {_MOST_DEVICES}")
+    return Platform(
+        name="model",
+        predicted=True,
+        devices=devices,
+        gpu=gpu.label,
+        link=link.label,
+        gpus=(gpu.name,) * devices,
+        compute_capability=(gpu.compute_capability,) * devices,
+        tf32=gpu.has_tf32,
+    )
+
+
+def device_limit(cores: int, cores_per_device: int = 1) -> None:
+    """None: there is no limit."""
+
+
+def costs(graph: Graph, description: Platform) -> CostsFile:
+    """Predicted costs on the GPUs of a description (`hios.platforms.model.devices.describe`)."""
+    gpu = descriptions.gpu(description.gpu or "")
+    return predicted_costs(graph, gpu, descriptions.link(description.link, gpu), description.devices or 1)
+
+
+def files(**options: str) -> list[Path]:
+    """The description files of a GPU and of the link.
+
+    Args:
+        options: ``gpu``, and ``link`` if it is not to be the first that the GPU's description lists.
+
+    Raises:
+        HiosError: an unknown GPU or link, or a file that breaks its format.
+    """
+    gpu = descriptions.gpu(options["gpu"])
+    return [gpu.path, descriptions.link(options.get("link"), gpu).path]
+
+
+def predicted_costs(
+    graph: Graph, gpu: Gpu, link: Link, devices: int, efficiency: Efficiency = DEFAULT_EFFICIENCY
+) -> CostsFile:
+    """The contents of costs.json for GPUs that are not installed here.
+
+    An operator takes the times of its kernels and a pause after each; its utilization is the mean of theirs, weighted
+    by time. Operators that only give another view of a value take no time. Stages are not predicted: scheduling takes
+    t(S) from the contention model.
+
+    Args:
+        graph: with calls and shapes, as ``hios extract`` writes it, or with ``flops`` and ``bytes`` of every operator.
+        gpu: the GPU that every device is.
+        link: between each two of them.
+        devices: how many there are.
+        efficiency: shares of the GPU's data sheet values that kernels achieve.
+
+    Raises:
+        PlatformError: a number of devices that no schedule can have.
+        UnsupportedError: an operator's work is unknown, or an edge states no bytes.
+    """
+    return CostsFile(
+        graph=graph.name,
+        graph_fingerprint=graph.fingerprint,
+        platform=described(gpu, link, devices),
+        operators={
+            operator: _operator([predict(kernel, gpu, efficiency) for kernel in own], efficiency)
+            for operator, own in kernels(graph).items()
+        },
+        transfers=_transfers(graph, link),
+        contention=ContentionModel(kind="blend", alpha=DEFAULT_ALPHA),
+    )
+
+
+def _operator(predictions: Sequence[Prediction], efficiency: Efficiency) -> OperatorCost:
+    if not predictions:
+        return OperatorCost(time_ms=0.0)
+    total_us = sum(prediction.us for prediction in predictions)
+    resources = max((prediction.resources for prediction in predictions), key=lambda asked: asked.share)
+    return OperatorCost(
+        time_ms=(total_us + efficiency.launch_us * len(predictions)) / 1e3,
+        utilization=sum(prediction.us * prediction.utilization for prediction in predictions) / total_us,
+        resources=BlockResources(
+            shared_memory_bytes=resources.shared_memory_bytes,
+            registers=resources.registers,
+            threads=resources.threads,
+        ),
+    )
+
+
+def _transfers(graph: Graph, link: Link) -> tuple[TransferCost, ...]:
+    sizes: dict[tuple[str, str], int] = {}
+    for edge in graph.edges:
+        if edge.bytes is None:
+            raise UnsupportedError(
+                f"{graph.source}: edge {edge.source} -> {edge.target}: states no bytes; required for predictions: "
+                "bytes of every edge, as `hios extract` writes them"
+            )
+        sizes[edge.source, edge.target] = max(sizes.get((edge.source, edge.target), 0), edge.bytes)
+    return tuple(
+        TransferCost(source=source, target=target, time_ms=link.time_ms(size))
+        for (source, target), size in sizes.items()
+    )

@@ -1,0 +1,378 @@
+"""Executing schedules over the ranks of a launcher: loaded, interleaved, checked, timed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from hios import platforms
+from hios.core.graph import Graph
+from hios.core.schedule import Placement, StagedPlan
+from hios.errors import HiosError, PlatformError, ScheduleError, first_line
+from hios.files import artifacts
+from hios.files.base import Platform
+from hios.files.versions import versions
+from hios.formats.run import Run, RunPlatform
+from hios.formats.settings import Settings
+from hios.frontends.models import RUNTIMES
+from hios.kernels.executable import require_executable
+from hios.machine import description
+from hios.platforms.batch_job import allocation
+from hios.platforms.program import ArenaPlan
+from hios.platforms.reference import Reference
+from hios.platforms.reference import run as run_reference
+from hios.platforms.reference import runtime as runtime_of
+from hios.runtime.competitors import (
+    BASELINE,
+    ScheduleEntry,
+    competitors,
+    entries_of,
+    other_hardware,
+    read_schedules,
+    refuse_wide,
+)
+from hios.runtime.distributed.control_channel import (
+    FAILED,
+    LATE,
+    LOST,
+    ControlChannel,
+    ProgressState,
+    RankPlace,
+    local_rank,
+    pin,
+    shared,
+    who,
+)
+from hios.runtime.distributed.monitor import RankMonitor
+from hios.runtime.distributed.rank_runner import RESERVED, Peers, Tags, Turns, joined
+from hios.runtime.distributed.transports import RankInputs, Transport, connect
+from hios.runtime.record import run_file
+from hios.runtime.rounds import Competition, TurnOutcome
+from hios.workers.process_settings import end_with_parent
+from hios.workers.stream_threads import Streams
+from hios.workers.worker import Worker
+
+#: Options that must be the same on all ranks.
+_AGREED = ("platform", "cores_per_device", "other_hardware", "runs", "warmup", "tolerance", "seed", "timeout_s")
+#: Words in the command lines of launchers.
+_LAUNCHERS = (b"torch", b"mpi", b"srun", b"slurm", b"python")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to run and how to measure; the same on every rank.
+
+    Args:
+        graph: graph.json.
+        weights: weights.safetensors.
+        schedules: schedule.json files; their stems name them.
+        output: run.json, which rank 0 writes.
+        transport: gloo, nccl or mpi, as far as the platform has it.
+        settings: how to measure. Every rank is a device, however many ``devices`` it states; ``timeout_s`` limits
+            loading too; ``baselines`` and ``virtual`` are not used.
+        program: program.pt2 or program.onnx, the reference for outputs; the sequential schedule where absent.
+        trusted: whether the user trusts a program that can run code when it is loaded.
+    """
+
+    graph: Path
+    weights: Path
+    schedules: tuple[Path, ...]
+    output: Path
+    transport: str
+    settings: Settings
+    program: Path | None = None
+    trusted: bool = False
+
+
+def distribute(job: Job) -> Run | None:
+    """Run schedules with one rank per device; called by all processes that the launcher started.
+
+    Competitors take turns in random order, the same on all ranks: every schedule, the sequential schedule on rank 0,
+    independent copies of it on several ranks, and, with a program, the model itself on rank 0. A rank that fails, dies
+    or hangs ends this process and all others.
+
+    Returns:
+        What run.json holds on rank 0, None elsewhere.
+
+    Raises:
+        PlatformError: the ranks cannot connect.
+    """
+    # While ranks connect, they wait in libraries, where Python handles no signals, and a launcher that is stopped while
+    # it starts ranks may leave some of them behind.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    end_with_parent(number=signal.SIGTERM)
+    if _is_orphan():
+        os._exit(1)
+    timeout_s = job.settings.timeout_s
+    transport = connect(job.transport, job.settings.platform, timeout_s)
+    state = ProgressState()
+    places: list[RankPlace] = transport.gather(RankPlace.here())
+    monitor = RankMonitor(places) if transport.rank == 0 else None
+    address, key = transport.gather(None if monitor is None else (monitor.address, monitor.key))[0]
+    control = ControlChannel(transport.rank, places, state, address, key, timeout_s)
+    runner = RankRunner(job, transport, state, places, monitor, control)
+    this = who(places, transport.rank)
+    try:
+        with torch.inference_mode():
+            data = runner.execute()
+        control.finish(timeout_s)
+    except TimeoutError:
+        control.fail(LATE, f"{this} did not go on within {timeout_s:g} s: {state.text()}")
+    except ConnectionError as error:
+        control.fail(LOST, f"{this}: {state.text()}: the connection broke ({first_line(error)})")
+    except HiosError as error:
+        control.fail(FAILED, runner.blame(this, error))
+    except Exception as error:  # a bug in hios: the other ranks are stopped nevertheless
+        traceback.print_exc()
+        control.fail(FAILED, f"{this}: {state.text()}: {type(error).__name__}: {first_line(error)}")
+    transport.close()
+    return data
+
+
+def _is_orphan() -> bool:
+    """Whether init adopted this process; in containers the launcher itself may be process 1."""
+    init = Path("/proc/1/cmdline")
+    return os.getppid() == 1 and init.exists() and not any(word in init.read_bytes() for word in _LAUNCHERS)
+
+
+@dataclass
+class RankRunner:
+    """One rank's part in a session: it runs the same as the others, in the same order; rank 0 has the monitor."""
+
+    job: Job
+    transport: Transport
+    state: ProgressState
+    places: Sequence[RankPlace]
+    monitor: RankMonitor | None
+    control: ControlChannel
+
+    def __post_init__(self) -> None:
+        self.settings = self.job.settings
+        self._step = 0
+        self._rows: list[Placement] = []
+        self._uncertainty_ns = 0
+        self._prepared = False
+        self._cores_each = self.settings.cores_per_device or 1
+
+    def blame(self, this: str, error: HiosError) -> str:
+        """The message for an error; only rank 0 reports errors in files that all ranks read."""
+        if not self._prepared:
+            return str(error) if self.monitor is not None else f"{this}: {error}"
+        return f"{this}: {self.state.doing}: {error}"
+
+    def execute(self) -> Run | None:
+        """Load, run all rounds, and return run.json on rank 0."""
+        began = datetime.now(UTC)
+        self._given = allocation()  # before this rank is pinned to fewer cores
+        cores = pin(self.places, self.transport.rank, self._cores_each)
+        torch.set_num_threads(self._cores_each)
+        if self.monitor is not None:
+            artifacts.require_writable(self.job.output)
+        self._load()
+        ranks = self._agree(cores)
+        profiled_on = self._other_hardware(ranks)
+        self._prepared = True
+        self._expect()
+        session = Competition(self._graph, self._competitors, self._references, self._entries, self, self.settings)
+        session.measure(shown=False)
+        if self.monitor is None:
+            return None
+        job = self.job
+        run = run_file(
+            session,
+            self._platform(ranks),
+            {**versions(), **self.transport.versions()},
+            began,
+            None if job.program is None else runtime_of(job.program),
+            profiled_on,
+        )
+        artifacts.write(job.output, "run", run)
+        return run
+
+    def _load(self) -> None:
+        """Read and compile everything, first on rank 0, so that errors in files are reported once."""
+        job, transport = self.job, self.transport
+        distributing = platforms.distributing(self.settings.platform)
+        self._hardware = distributing.device(local_rank(self.places, transport.rank))
+        self.state.enter("meeting the devices of other ranks")
+        channel = transport.channel(time.monotonic() + self.settings.timeout_s)
+        if transport.rank != 0:
+            self._let_load()
+        self.state.enter("loading")
+        self._graph = Graph.read(job.graph)
+        require_executable(self._graph)
+        self._entries = entries_of(read_schedules(job.schedules), self._graph, transport.size, self._grouped())
+        for path, entry in zip(job.schedules, self._entries, strict=True):
+            refuse_wide(entry.schedule, "where devices are ranks")
+            entry.plan = _staged(path, entry)
+        plan = ArenaPlan(self._graph, transport.size)
+        taking_part = competitors(self._graph, plan, self._entries, transport.size, cores_per_device=self._cores_each)
+        self._competitors = {name: competitor for name, competitor in taking_part.items() if competitor.worker is None}
+        boot = self.places[0].boot
+        elsewhere = [number for number, place in enumerate(self.places) if place.boot != boot]
+        self._turns = Turns(
+            self._graph,
+            plan,
+            self._competitors,
+            transport,
+            channel,
+            self._hardware,
+            self.state,
+            elsewhere,
+            self.settings,
+        )
+        self._turns.load(str(job.graph), str(job.weights))
+        self._references = []
+        if job.program is not None:
+            kind = runtime_of(job.program)
+            threads = f"{self._cores_each} thread{'s' if self._cores_each > 1 else ''}"
+            self._references.append(Reference(f"{RUNTIMES[kind]}, {threads}", 1, [0], self._cores_each, kind))
+        self._reference = Worker(0, self._turns.memory, Streams())
+        if job.program is not None and transport.rank == 0:
+            inputs, outputs = list(plan.inputs.values()), plan.outputs
+            self._hardware.load_reference(self._reference, str(job.program), inputs, outputs, job.trusted)
+        if transport.rank == 0:
+            self._let_load()
+
+    def _grouped(self) -> int | None:
+        """Cores of each rank; None if ranks have GPUs."""
+        return self._cores_each if platforms.find(self.settings.platform).GROUPS_CORES else None
+
+    def _let_load(self) -> None:
+        deadline = time.monotonic() + self.settings.timeout_s
+        Peers(self.transport, Tags(RESERVED, self.transport.tags), self.state).barrier(0, deadline)
+
+    def _agree(self, cores: list[int]) -> list[Mapping[str, Any]]:
+        """Check that all ranks have the same options and files; returns the hardware of all ranks on rank 0.
+
+        Raises:
+            PlatformError: a rank has another file, or was given another option.
+        """
+        job = self.job
+        files = [job.graph, job.weights, *job.schedules]
+        options = {name: getattr(self.settings, name) for name in _AGREED}
+        options |= {"program": job.program is not None, "number of schedules": len(job.schedules)}
+        mine = RankInputs.of(options, files)
+        hardware = {"cores": cores, "processor": description.processor(), **self._hardware.describe()}
+        everything = {"given": asdict(mine), "hardware": hardware}
+        self.control.report(self._step, everything)
+        if self.monitor is None:
+            return []
+        deadline = time.monotonic() + self.settings.timeout_s
+        hardware_of = self.monitor.collect(self._step, range(self.transport.size), self.state, deadline)
+        for rank, theirs in hardware_of.items():
+            if difference := mine.difference(RankInputs(**theirs["given"])):
+                raise PlatformError(
+                    f"{who(self.places, rank)} and {who(self.places, 0)} differ in {difference}; all ranks need the "
+                    "same"
+                )
+        return [theirs["hardware"] for theirs in hardware_of.values()]
+
+    def _other_hardware(self, ranks: Sequence[Mapping[str, Any]]) -> str | None:
+        """The hardware that the costs of schedules were measured on, if it differs from that of the ranks (rank 0).
+
+        Raises:
+            PlatformError: it differs, and that was not allowed.
+        """
+        if self.monitor is None:
+            return None
+        described, _ = platforms.distributing(self.settings.platform).joined(ranks)
+        here = Platform(self.settings.platform, processor=_processors(ranks), gpus=described.get("gpus"))
+        schedules = (entry.schedule for entry in self._entries)
+        return other_hardware(schedules, here, forced=self.settings.other_hardware)
+
+    def _expect(self) -> None:
+        """Compute the expected outputs, and check that the sequential schedule produces them."""
+        if self._references:
+            self.run_reference(self._references[0])
+        else:
+            self.run(BASELINE)
+        self._turns.expect()
+        outcome = self.run(BASELINE)  # before any schedule takes its turn
+        if outcome is not None and outcome.difference is not None:
+            self._competitors[BASELINE].difference = outcome.difference
+
+    def run_reference(self, reference: Reference) -> TurnOutcome | None:
+        """Run the model itself on rank 0 while the others wait."""
+        if self.monitor is None:
+            return None
+        self.state.enter("the program itself")
+        return TurnOutcome(run_reference(self._reference) / 1e6, None)
+
+    def run(self, name: str) -> TurnOutcome | None:
+        """Run a competitor on all ranks; rank 0 receives the measurements."""
+        self._step += 1
+        deadline = time.monotonic() + self.settings.timeout_s
+        self.state.enter(name)
+        self.control.beat()  # now, so that messages do not lengthen the run
+        turn = self._turns.run(name)
+        if turn is not None:
+            self.control.report(self._step, asdict(turn))
+        if self.monitor is None:
+            return None
+        competitor = self._competitors[name]
+        ranks = [program.device for program in competitor.programs]
+        reports = self.monitor.collect(self._step, ranks, self.state, deadline)
+        latency, self._rows = joined(reports, self._turns.offsets, competitor.copies)
+        return TurnOutcome(latency, max(report["difference"] for report in reports.values()))
+
+    def take_rows(self, name: str) -> None:
+        """Keep the rows of the last run, with the possible clock error."""
+        self._competitors[name].timelines.append(self._rows)
+        self._uncertainty_ns = max(self._uncertainty_ns, *(off for _, off in self._turns.offsets.values()), 0)
+
+    def _platform(self, ranks: Sequence[Mapping[str, Any]]) -> RunPlatform:
+        """The platform as run.json states it."""
+        apart = len({place.boot for place in self.places}) > 1
+        described, used = platforms.distributing(self.settings.platform).joined(ranks)
+        platform = {
+            "name": self.settings.platform,
+            "devices": len(ranks),
+            **described,
+            **({} if (each := self._grouped()) is None else {"cores_per_device": each}),
+            "processor": _processors(ranks),
+            **({} if (governor := description.governor(os.sched_getaffinity(0))) is None else {"governor": governor}),
+            "allocation": self._given,
+            "load_average": round(os.getloadavg()[0], 2),
+            "transport": self.transport.name,
+            "hosts": [place.host for place in self.places],
+            "virtual": shared(self.places, used),
+            "clocks": "compared" if apart else "shared",
+            **({"clock_uncertainty_ms": self._uncertainty_ns / 1e6} if apart else {}),
+        }
+        return msgspec.convert(platform, RunPlatform)
+
+
+def _processors(ranks: Sequence[Mapping[str, Any]]) -> str:
+    """The processors of all hosts, each named once."""
+    return ", ".join(dict.fromkeys(rank["processor"] for rank in ranks))
+
+
+def _staged(path: Path, entry: ScheduleEntry) -> StagedPlan:
+    """The plan by stages; a plan with one stream per device is the same as one with one operator per stage.
+
+    Raises:
+        ScheduleError: a device has several streams.
+    """
+    plan = entry.plan
+    if isinstance(plan, StagedPlan):
+        return plan
+    for number, streams in enumerate(plan.devices):
+        if len(streams) > 1:
+            raise ScheduleError(
+                f"{path}: placements: found {len(streams)} streams on device {number}; allowed over ranks: one "
+                "stream per device, or stages; hios execute runs streams on one node"
+            )
+    return StagedPlan(
+        tuple(tuple(((operator,),) for stream in streams for operator in stream) for streams in plan.devices)
+    )

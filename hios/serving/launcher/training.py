@@ -1,0 +1,303 @@
+"""Algorithm 1 offline: the agents learn in the simulator, and are compared with what needs no learning."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hios.files.artifacts import Json
+from hios.schedulers.policy.network import Array
+from hios.serving.launcher.actions import ActionSpace, Launcher, LauncherDecision, blocks_of, squeezed, state_size
+from hios.serving.launcher.environment import Decisions, LauncherEnvironment, Scores, rewards
+from hios.serving.launcher.launcher_settings import Batch, LauncherSettings, Replay
+from hios.serving.launcher.maddpg import Agents, actor_weights
+from hios.serving.launcher.online_launcher import OnlineLauncher
+from hios.serving.measures import RepeatOutcome
+from hios.serving.policies import LEARNED, LEARNED_STATIC, POLICIES
+from hios.serving.scenario import Scenario, Trace, draw
+from hios.serving.simulate import HELD_OUT, compare, order_key, outcomes_of
+from hios.serving.simulator import Simulation, outcome
+
+#: Traces on which policies are judged while they learn; those of the comparison at the end are others.
+JUDGING = range(2_000_000, 2_000_002)
+#: Decisions of the training that are tried as static ones: those with the largest rewards of the launcher.
+_TRIED = 24
+#: Noise on part of the actions is drawn so often at most, until they are no superblock.
+_REDRAWN = 4
+
+#: Is told the number of steps, and the goodput a second where the policy was judged.
+Progress = Callable[[int, float | None], None]
+
+
+class Judge:
+    """Compares decisions and launchers on traces that nothing learns from: by goodput, of equals by mean latency."""
+
+    def __init__(self, scenario: Scenario, settings: LauncherSettings, repeats: Sequence[int] = JUDGING) -> None:
+        self.decisions = Decisions(scenario, settings)
+        #: Sub-blocks that a combined block may have (H).
+        self.most = settings.most
+        self._scenario = scenario
+        self._traces = [draw(scenario, repeat) for repeat in repeats]
+
+    def static(self, decision: LauncherDecision) -> tuple[float, float]:
+        """Goodput a second and mean latency of a decision that is held throughout."""
+        return self._judged([self._held(decision, trace) for trace in self._traces])
+
+    def online(self, launcher: Launcher) -> tuple[float, float]:
+        """Goodput a second and mean latency of a launcher."""
+        online = OnlineLauncher(self._scenario, launcher, self.decisions)
+        return self._judged([online.run(trace) for trace in self._traces])
+
+    def outcomes(self, decision: LauncherDecision) -> list[RepeatOutcome]:
+        """What becomes of the tasks under a decision that is held throughout."""
+        ended = [self._held(decision, trace) for trace in self._traces]
+        return [outcome(steps.record(), steps.first, steps.trace, self._scenario.duration_s) for steps in ended]
+
+    def _held(self, decision: LauncherDecision, trace: Trace) -> Simulation:
+        steps = self.decisions.begin(decision, trace, self._scenario.duration_s)
+        steps.run_to(self._scenario.duration_s)
+        return steps
+
+    def _judged(self, ended: Sequence[Simulation]) -> tuple[float, float]:
+        slos = [model.settings.slo_ms or math.inf for model in self._scenario.models]
+        latencies = [steps.latencies_ms() for steps in ended]
+        good = sum(int((own <= slo).sum()) for row in latencies for own, slo in zip(row, slos, strict=True))
+        every = np.concatenate([own for row in latencies for own in row])
+        return good / (self._scenario.duration_s * len(ended)), float(every.mean()) if len(every) else math.inf
+
+    @staticmethod
+    def better(one: tuple[float, float], other: tuple[float, float]) -> bool:
+        """Whether one is better than another."""
+        best = max(one[0], other[0])
+        return order_key(*one, best) < order_key(*other, best)
+
+
+def train_launcher(scenario: Scenario, settings: LauncherSettings, progress: Progress | None = None) -> Launcher:
+    """Train a launcher on a scenario, in the simulator.
+
+    Torch uses one thread meanwhile: sums are added up in the same order on every number of cores, so the same seed
+    gives the same launcher.
+
+    Args:
+        scenario: models, rates, arrivals, lanes.
+        settings: of the training.
+        progress: is told how it goes.
+
+    Returns:
+        The launcher as it was when it was best on the traces that judge. ``facts`` has what all policies achieve on
+        held-out traces, best first, and the best of them as ``deployed``.
+
+    Raises:
+        HiosError: no pipeline can be made of the scenario.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        launcher = _Training(scenario, settings).run(progress)
+    finally:
+        torch.set_num_threads(threads)
+    return replace(launcher, facts={**launcher.facts, **comparison(scenario, launcher)})
+
+
+def comparison(scenario: Scenario, launcher: Launcher) -> Json:
+    """All policies and what was learned on held-out traces, under the scenario's launcher or all of them if it is auto.
+
+    Returns:
+        ``candidates``, best first, each with policy, launcher, goodput a second and mean latency; and ``deployed``, the
+        policy of the first.
+    """
+    online = OnlineLauncher(scenario, launcher)
+
+    def run(name: str, by: str, repeats: Sequence[int]) -> list[RepeatOutcome]:
+        if name == LEARNED:
+            return online.outcomes(repeats)
+        if name == LEARNED_STATIC:
+            judge = Judge(scenario, launcher.settings, repeats)
+            return judge.outcomes(launcher.static)
+        return outcomes_of(scenario, name, by, repeats)
+
+    candidates = compare(scenario, run, [*POLICIES, LEARNED, LEARNED_STATIC])
+    shown = [entry for entry in candidates if entry.left_out is None]
+    rows = [[entry.policy, entry.launcher, entry.goodput_per_s, entry.mean_ms] for entry in shown]
+    return {"candidates": rows, "deployed": candidates[0].policy, "held_out": list(HELD_OUT)}
+
+
+class _Training:
+    def __init__(self, scenario: Scenario, settings: LauncherSettings) -> None:
+        self._scenario, self._settings = scenario, settings
+        self._space = space = ActionSpace.of(scenario, settings)
+        self._chance = np.random.default_rng([settings.seed, 2])
+        first = self._chance.random(space.total) if settings.start == "random" else space.alone()
+        self._alone = self._searched = space.decision(space.alone())
+        self._environment = LauncherEnvironment(scenario, settings, self._alone)
+        self._agents = self._from(first)
+        state = state_size(space.blocks, settings.samples)
+        self._replay = Replay(settings.replay, state, space.total, len(space.blocks) + 2)
+        self._judge = Judge(scenario, settings)
+        self._scores: Scores | None = None
+        self._seen: list[tuple[LauncherDecision, Sequence[float]]] = []
+        self._random = random.Random(f"{settings.seed}/decisions")
+        #: Whether there are parts of [0, 1] enough for all blocks.
+        self._distinct = space.parts >= sum(space.blocks)
+        self._superblocks = 0
+
+    def run(self, progress: Progress | None) -> Launcher:
+        """Lines 2 to 24 of Algorithm 1."""
+        settings = self._settings
+        best, best_value = self._launcher(self._alone), (-1.0, math.inf)
+        curve: list[tuple[int, float]] = []
+        for step in range(settings.steps + 1):
+            goodput = None
+            if step == settings.steps or (step % settings.judged_every == 0 and (not step or self._replay.full)):
+                launcher = self._launcher(self._alone)
+                value = self._judge.online(launcher)
+                goodput = value[0]
+                curve.append((step, goodput))
+                if self._judge.better(value, best_value):
+                    best, best_value = launcher, value
+            if progress is not None:
+                progress(step, goodput)
+            if step < settings.steps:
+                self._step(step / settings.steps)
+        static, static_value = self._best_static(best)
+        return replace(
+            best,
+            static=static,
+            curve=tuple(curve),
+            facts={
+                "load": self._scenario.load,
+                "superblocks": self._superblocks / settings.steps,
+                "judged": {"learned": list(best_value), "static": list(static_value)},
+            },
+        )
+
+    def _from(self, first: Array) -> Agents:
+        """Agents whose first actions are these."""
+        space, settings = self._space, self._settings
+        state = state_size(space.blocks, settings.samples)
+        return Agents(actor_weights(space.sizes, first, state, settings), space.sizes, state, settings)
+
+    def _launcher(self, static: LauncherDecision) -> Launcher:
+        given = self._scenario
+        lanes = 0 if given.gpu else given.lanes
+        return Launcher(self._agents.weights(), self._space, self._settings, static, blocks_of(given), lanes)
+
+    def _step(self, done: float) -> None:
+        """Act, carry out, store, learn."""
+        state = self._environment.state
+        if self._settings.exploration == "part" and not self._replay.full and self._distinct:
+            decision = self._space.drawn(self._random, self._settings.most)
+            actions = self._space.numbers(decision)
+        else:
+            actions = self._noisy(self._agents.act(self._tensor(state[None])).numpy()[0], done)
+            decision = self._space.decision(actions)
+        after, measures = self._environment.step(decision)
+        self._replay.add(state, actions, None if measures is None else np.array(measures), after)
+        if measures is None:
+            self._superblocks += 1
+        else:
+            self._seen.append((decision, measures))
+        if self._replay.count == self._settings.replay and self._settings.start == "searched":
+            self._searched = best_static(self._judge, [self._alone, *self._promising()])[0]
+            self._agents = self._from(self._space.numbers(self._searched))
+        if self._replay.full:
+            self._learn(self._replay.drawn(self._settings.batch, self._chance))
+
+    def _noisy(self, actions: Array, done: float) -> Array:
+        settings, count = self._settings, len(actions)
+        if settings.exploration == "none":
+            return actions
+        size = settings.noise_first + (settings.noise_last - settings.noise_first) * done
+        noisy = actions
+        for _ in range(_REDRAWN if settings.exploration == "part" else 1):
+            noise = self._chance.normal(0.0, size, count)
+            if settings.exploration == "part":
+                noise *= self._chance.random(count) < self._chance.random() ** 2
+            noisy = np.clip(actions + noise, 0.0, 1.0).astype(np.float32)
+            if self._space.decision(noisy).largest <= settings.most:
+                break
+        return noisy
+
+    def _learn(self, batch: Batch) -> None:
+        self._agents.update(
+            self._tensor(batch.states),
+            torch.from_numpy(batch.actions),
+            torch.from_numpy(self._rewards(batch).astype(np.float32)),
+            self._tensor(batch.next_states),
+        )
+
+    def _rewards(self, batch: Batch) -> Array:
+        """Rewards of transitions, a column for each agent."""
+        if self._scores is None or self._settings.scores == "running":
+            self._scores = Scores.of(self._replay.measured())
+        gained = rewards(self._scores.normalized(batch.measures, self._settings.clip))
+        gained[batch.superblock] = 0.0
+        return gained
+
+    def _tensor(self, states: Array) -> Tensor:
+        """States as the networks take them."""
+        values = squeezed(states) if self._settings.deviations == "log" else states
+        return torch.from_numpy(np.ascontiguousarray(values, np.float32))
+
+    def _best_static(self, best: Launcher) -> tuple[LauncherDecision, tuple[float, float]]:
+        """The best of the decisions with the largest rewards, those that began, and what the launcher decides first."""
+        online = OnlineLauncher(self._scenario, best, self._judge.decisions)
+        return best_static(self._judge, [self._alone, self._searched, online.first(), *self._promising()])
+
+    def _promising(self) -> list[LauncherDecision]:
+        return promising(self._seen, self._settings, self._scores)
+
+
+def promising(
+    seen: Sequence[tuple[LauncherDecision, Sequence[float]]], settings: LauncherSettings, scores: Scores | None = None
+) -> list[LauncherDecision]:
+    """Decisions that were carried out, those with the largest rewards of the launcher.
+
+    Args:
+        seen: each with what it brought.
+        settings: of the training.
+        scores: that normalize measures; those of what was seen if None.
+    """
+    if not seen:
+        return []
+    measures = np.array([row for _, row in seen])
+    scores = scores or Scores.of(measures)
+    order = np.argsort(-rewards(scores.normalized(measures, settings.clip))[:, 0], kind="stable")
+    return [seen[place][0] for place in order[:_TRIED]]
+
+
+def best_static(judge: Judge, decisions: Sequence[LauncherDecision]) -> tuple[LauncherDecision, tuple[float, float]]:
+    """The best of some decisions on the traces of a judge, and how good it is; superblocks do not count."""
+    first, *others = (decision for decision in decisions if decision.largest <= judge.most)
+    chosen, value = first, judge.static(first)
+    for decision in others:
+        if judge.better(other := judge.static(decision), value):
+            chosen, value = decision, other
+    return chosen, value
+
+
+def random_search(
+    scenario: Scenario, settings: LauncherSettings, judge: Judge
+) -> tuple[LauncherDecision, tuple[float, float]]:
+    """What a search without learning finds with the steps of a training: random decisions, a step each.
+
+    No step is lost on superblocks. The decisions with the largest rewards of the launcher are judged, as many as those
+    of a training.
+    """
+    space = ActionSpace.of(scenario, settings)
+    first = space.decision(space.alone())
+    environment = LauncherEnvironment(scenario, settings, first)
+    chance = random.Random(f"{settings.seed}/search")
+    seen = []
+    for _ in range(settings.steps):
+        decision = space.drawn(chance, settings.most)
+        measures = environment.step(decision)[1]
+        if measures is not None:
+            seen.append((decision, measures))
+    return best_static(judge, [first, *promising(seen, settings)])

@@ -1,0 +1,250 @@
+"""A scenario under real load: a server receives its traces, outputs are checked, and result.json is written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hios.errors import HiosError, PlatformError, warn
+from hios.files import defaults
+from hios.files.versions import versions
+from hios.formats.serving_result import LateSends, ResultFile
+from hios.frontends import program as programs
+from hios.frontends.example_inputs import example_inputs
+from hios.frontends.extraction_check import flat
+from hios.frontends.program_interface import flat_module
+from hios.frontends.rounding import rounding_errors
+from hios.frontends.tolerances import allows_rounding, compared, explained
+from hios.platforms.cpu.devices import describe
+from hios.platforms.reference import require_onnx, runtime
+from hios.serving.lane_trace import LaneTrace
+from hios.serving.load_generator import LATE_S, Progress, ReferenceSample, Repeat
+from hios.serving.measures import RepeatOutcome, result
+from hios.serving.policies import AUTO
+from hios.serving.scenario import Scenario, ServedModel, draw
+from hios.serving.server import Server
+from hios.serving.simulate import Tell, choose, no_one
+
+#: Inputs of every model that its tasks have in turn, and inferences of each before anything is measured.
+_INPUTS, _WARMUP = 4, 3
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """Result of loading a server.
+
+    Attributes:
+        result: what result.json holds.
+        generator_share: processor time of the load generator, checks of outputs included, over the time that lanes were
+            busy.
+        largest_difference: of any output from the expected one.
+        wrong: the first task that failed, in words; empty where none did.
+        memory_mb: memory that lanes share for values between blocks, inputs and outputs.
+    """
+
+    result: ResultFile
+    generator_share: float
+    largest_difference: float
+    wrong: str
+    memory_mb: float
+
+
+def load(
+    scenario: Scenario,
+    name: str,
+    *,
+    launcher: str | None = None,
+    virtual: bool = False,
+    tolerance: float = defaults.TOLERANCE,
+    timeout_s: float = defaults.TIMEOUT_S,
+    trusted: bool = False,
+    show: Callable[[Server, Progress], None] | None = None,
+    trace: str | Path | None = None,
+    tell: Tell = no_one,
+) -> LoadReport:
+    """Run all repeats of a scenario under a policy.
+
+    Args:
+        scenario: models with weights, arrivals, lanes; if it is calibrated, the simulator chooses for this machine.
+        name: of a policy; ``auto`` is what the simulator finds best on other traces.
+        launcher: open, deadline, fixed, water-filling, or ``auto`` for what the simulator finds best; that of the
+            scenario if None.
+        virtual: whether lanes may share cores where there are fewer.
+        tolerance: allowed difference of outputs, absolute plus relative.
+        timeout_s: longest time of one run of a block.
+        trusted: whether program files may run code when they are loaded.
+        show: called about twice a second, and at the end of every repeat.
+        trace: Chrome trace to write of what ran on which lane in the first repeat, and of its requests.
+        tell: is told of every policy and launcher that ``auto`` compares.
+
+    Raises:
+        HiosError: a file is missing or does not fit, the policy is unknown, or a lane could not be kept going.
+    """
+    choice = choose(scenario, name, launcher, tell=tell)
+    scenario = scenario.plain
+    platform = describe(scenario.lanes, virtual=virtual)
+    rows = None if trace is None else LaneTrace(scenario)
+    outcomes: list[RepeatOutcome] = []
+    late: list[float] = []
+    wrong, largest = "", 0.0
+    with Server(
+        scenario,
+        choice.policy,
+        launcher=choice.launcher,
+        virtual=virtual,
+        timeout_s=timeout_s,
+        watch=None if rows is None else rows.add,
+    ) as server:
+        samples = reference_samples(server, tolerance, trusted)
+        began, used, control, busy = datetime.now(UTC), time.process_time(), server.control_s, server.busy_s
+        for number in range(scenario.file.repeats):
+            if rows is not None:
+                rows.begin(recording=number == 0)
+            watch = None if show is None else _watched(show, server)
+            repeat = Repeat(server, draw(scenario, number), scenario.duration_s, samples, tolerance, watch)
+            outcomes.append(repeat.run())
+            if rows is not None:
+                for unserved in repeat.unserved():
+                    rows.add_unserved(*unserved)
+            late += repeat.late_s
+            wrong, largest = wrong or repeat.wrong, max(largest, repeat.largest_difference)
+            if server.lost:
+                raise PlatformError(server.lost)
+        control, busy = server.control_s - control, max(server.busy_s - busy, 1e-9)
+        generator = time.process_time() - used - control
+        memory_mb = server.memory_bytes / 1e6
+    if rows is not None and trace is not None:
+        rows.write(trace, f"{choice.policy}, launcher {choice.launcher}")
+        if rows.cut:
+            warn(f"{trace}: {rows.cut}")
+    outcome = result(
+        scenario,
+        name,
+        choice.launcher,
+        outcomes,
+        simulated=False,
+        control_share=control / busy,
+        late=LateSends(sum(s > LATE_S for s in late) / max(1, len(late)), max(late, default=0.0) * 1e3),
+        compared_with={m.label: "single inference" if m.program is None else "program" for m in scenario.models},
+        measured_at=f"{began:%Y-%m-%dT%H:%M:%SZ}",
+        platform=platform,
+        versions=versions(),
+        chosen=choice.policy if name == AUTO else None,
+        candidates=choice.candidates,
+    )
+    return LoadReport(outcome, generator / busy, largest, wrong, memory_mb)
+
+
+def _watched(show: Callable[[Server, Progress], None], server: Server) -> Callable[[Progress], None]:
+    return lambda progress: show(server, progress)
+
+
+def reference_samples(server: Server, tolerance: float, trusted: bool) -> dict[str, list[ReferenceSample]]:
+    """By model, inputs with the outputs of a single inference, checked against the model; this also warms up the lanes.
+
+    Raises:
+        PlatformError: the outputs are not those of the program.
+    """
+    models, seed = server.scenario.models, server.scenario.file.seed
+    samples: dict[str, list[ReferenceSample]] = {model.label: [] for model in models}
+    for number in range(_INPUTS):
+        inputs = {model.label: list(example_inputs(model.problem.graph.inputs, seed + number)) for model in models}
+        with server.without_deadlines():
+            for _ in range(_WARMUP):
+                alone = _outputs_alone(server, inputs)
+        for label, own in samples.items():
+            own.append(ReferenceSample(inputs[label], alone[label], alone[label]))
+    return {model.label: _checked(model, samples[model.label], tolerance, trusted) for model in models}
+
+
+def _outputs_alone(server: Server, inputs: Mapping[str, list[Tensor]]) -> dict[str, list[Tensor]]:
+    """Outputs of one inference of each model: one after another, except in strict rounds, which need all of them."""
+    if not server.pipeline.strict:
+        return {label: server.infer(label, own) for label, own in inputs.items()}
+    answers = {label: server.submit(label, own) for label, own in inputs.items()}
+    return {label: answer.result() for label, answer in answers.items()}
+
+
+def _checked(
+    model: ServedModel, samples: list[ReferenceSample], tolerance: float, trusted: bool
+) -> list[ReferenceSample]:
+    """The samples with what outputs are compared with: those of the program, where the scenario names it."""
+    if model.program is None:
+        return samples
+    expected = _model_outputs(model.program, [sample.inputs for sample in samples], trusted=trusted)
+    return [
+        ReferenceSample(sample.inputs, sample.alone, own, _explained(model, sample, own, tolerance, trusted))
+        for sample, own in zip(samples, expected, strict=True)
+    ]
+
+
+def _explained(
+    model: ServedModel, sample: ReferenceSample, expected: Sequence[Tensor], tolerance: float, trusted: bool
+) -> list[float]:
+    """By output, the difference from the program that rounding explains; empty if all are within the tolerance.
+
+    Raises:
+        HiosError: there are other outputs.
+        PlatformError: an output differs by more than the tolerance and than rounding explains.
+    """
+    if [value.shape for value in sample.alone] != [value.shape for value in expected]:
+        raise HiosError(f"model {model.label}: graph and program have other outputs; extract again from this program")
+    differences = [compared(ours, theirs, tolerance) for ours, theirs in zip(sample.alone, expected, strict=True)]
+    if all(within for _, within in differences):
+        return []
+    program = model.program if allows_rounding(tolerance) else None
+    errors = None if program is None else _rounding(program, sample.inputs, trusted=trusted)
+    allowed = explained(errors or [0.0] * len(expected), expected)
+    for number, (off, within) in enumerate(differences):
+        if not within and not off <= allowed[number]:
+            raise PlatformError(
+                f"model {model.label}: output {number} differs from the program by up to {off:.3g}; allowed: "
+                f"{tolerance:g} absolute plus relative; graph, weights and program are not of one extraction, or a "
+                "kernel is wrong"
+            )
+    return allowed
+
+
+def _model_outputs(program: Path, inputs: Sequence[Sequence[Tensor]], *, trusted: bool = False) -> list[list[Tensor]]:
+    """Outputs of a program in eager PyTorch, or in ONNX Runtime where it is an ONNX file.
+
+    Args:
+        program: program.pt2 or program.onnx.
+        inputs: of each inference.
+        trusted: whether a file that can run code when it is loaded may be.
+
+    Raises:
+        HiosError: the file cannot be loaded, or takes other inputs.
+    """
+    module = _module(program, trusted)
+    with torch.inference_mode():
+        return [list(flat(module(*given))) for given in inputs]
+
+
+def _rounding(program: Path, inputs: Sequence[Tensor], *, trusted: bool = False) -> list[float] | None:
+    """How far rounding to float32 puts each output (`rounding_errors`); None for what is not known.
+
+    Args:
+        program: program.pt2 or program.onnx; of the latter it is not known.
+        inputs: of an inference.
+        trusted: whether a file that can run code when it is loaded may be.
+    """
+    if runtime(program) != "eager":
+        return None
+    return rounding_errors(programs.load(program, trusted=trusted), inputs)
+
+
+def _module(program: Path, trusted: bool) -> Callable[..., Any]:
+    if runtime(program) == "eager":
+        return flat_module(programs.load(program, trusted=trusted))
+    require_onnx()
+    from hios.frontends.onnx_session import OnnxSession  # its package is an extra of its own
+
+    return OnnxSession(str(program), threads=1)

@@ -1,0 +1,330 @@
+"""Reading and writing files: what is refused, and with which message."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hios import Costs, Graph, HiosError, Operator, Problem, Schedule, schedule
+from hios.core.costs import CostsFile
+from hios.errors import ArtifactError, ScheduleError
+from hios.files import artifacts
+
+GRAPH: dict[str, Any] = {
+    "name": "diamond",
+    "operators": [{"id": name, "type": "task"} for name in "abcd"],
+    "edges": [
+        {"source": source, "target": target} for source, target in (("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"))
+    ],
+}
+COSTS: dict[str, Any] = {
+    "operators": {name: {"time_ms": 1.0} for name in "abcd"},
+    "transfers": [{**edge, "time_ms": 0.5} for edge in GRAPH["edges"]],
+}
+
+
+def _file(path: Path, data: Any) -> Path:
+    path.write_text(json.dumps(data), encoding="utf-8")
+    return path
+
+
+def _changed(data: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {**json.loads(json.dumps(data)), **changes}
+
+
+def test_minimal_files_make_a_problem(tmp_path: Path) -> None:
+    """A graph with ids, types and edges, and costs with times and transfers, are all that scheduling needs."""
+    problem = Problem.read(_file(tmp_path / "graph.json", GRAPH), _file(tmp_path / "costs.json", COSTS))
+    assert problem.time == [1.0, 1.0, 1.0, 1.0]
+    assert problem.successors[0] == [(1, 0.5), (2, 0.5)]
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"name": "x", "opera', "\x00\x01", "[1, 2"])
+def test_damaged_file_is_named_with_its_place(tmp_path: Path, text: str) -> None:
+    """Damaged or truncated JSON gives one line with the file and the place."""
+    path = tmp_path / "graph.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ArtifactError, match=r"graph\.json: line \d+ column \d+: not valid JSON") as caught:
+        Graph.read(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_binary_file_is_refused(tmp_path: Path) -> None:
+    """A file that is not text is named as such."""
+    path = tmp_path / "graph.json"
+    path.write_bytes(b"\xff\xfe\x80")
+    with pytest.raises(ArtifactError, match="not a text file"):
+        Graph.read(path)
+
+
+def test_missing_file_is_refused(tmp_path: Path) -> None:
+    """A file that is not there is named."""
+    with pytest.raises(ArtifactError, match=r"nowhere\.json: cannot be read: No such file"):
+        Graph.read(tmp_path / "nowhere.json")
+
+
+def test_other_version_is_refused(tmp_path: Path) -> None:
+    """An artifact of another format version says which version this hios reads."""
+    path = _file(tmp_path / "graph.json", _changed(GRAPH, format_version=99))
+    with pytest.raises(ArtifactError, match=r"format_version: found 99; this hios reads version 1"):
+        Graph.read(path)
+
+
+def test_unknown_key_is_refused(tmp_path: Path) -> None:
+    """Keys that the schema does not know are refused with those it knows."""
+    path = _file(tmp_path / "graph.json", _changed(GRAPH, color="red"))
+    with pytest.raises(ArtifactError, match=r"unknown key color; allowed: blocks, edges"):
+        Graph.read(path)
+
+
+def test_cycle_is_named(tmp_path: Path) -> None:
+    """A graph with a cycle names the operators on it."""
+    edges = [{"source": s, "target": t} for s, t in (("a", "b"), ("b", "c"), ("c", "b"), ("c", "d"))]
+    path = _file(tmp_path / "graph.json", _changed(GRAPH, edges=edges))
+    with pytest.raises(ArtifactError, match=r"graph\.json: edges: found the cycle (b -> c -> b|c -> b -> c)"):
+        Graph.read(path)
+
+
+def test_self_loop_is_a_cycle(tmp_path: Path) -> None:
+    """An operator that feeds itself is a cycle."""
+    path = _file(tmp_path / "graph.json", _changed(GRAPH, edges=[{"source": "a", "target": "a"}]))
+    with pytest.raises(ArtifactError, match="found the cycle a -> a"):
+        Graph.read(path)
+
+
+def test_duplicate_id_and_unknown_end_are_refused(tmp_path: Path) -> None:
+    """Ids are unique, and edges name operators."""
+    twice = [*GRAPH["operators"], {"id": "a", "type": "task"}]
+    with pytest.raises(ArtifactError, match=r"operators\[4\]\.id: duplicate id a"):
+        Graph.read(_file(tmp_path / "twice.json", _changed(GRAPH, operators=twice)))
+    with pytest.raises(ArtifactError, match=r"edges\[0\]\.target: found z"):
+        Graph.read(_file(tmp_path / "end.json", _changed(GRAPH, edges=[{"source": "a", "target": "z"}])))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (-1, r"operators\.b\.time_ms: found -1; allowed: at least 0"),
+        (float("nan"), r"operators\.b\.time_ms: found nan; allowed: a finite number"),
+        (float("inf"), r"operators\.b\.time_ms: found inf; allowed: a finite number"),
+        ("1", r'operators\.b\.time_ms: found "1"; allowed: number'),
+        (None, r"operators\.b\.time_ms: found null; allowed: number"),
+    ],
+)
+def test_bad_cost_is_named(tmp_path: Path, value: Any, message: str) -> None:
+    """A negative, NaN, infinite or mistyped cost names file, field, value and what is allowed."""
+    data = _changed(COSTS)
+    data["operators"]["b"]["time_ms"] = value
+    with pytest.raises(ArtifactError, match=r"costs\.json: " + message):
+        Costs.read(_file(tmp_path / "costs.json", data))
+
+
+def test_missing_costs_are_named(tmp_path: Path) -> None:
+    """An operator or edge of the graph without a cost is named; so is a missing time."""
+    graph = Graph.from_json(GRAPH)
+    data = _changed(COSTS)
+    del data["operators"]["b"]
+    with pytest.raises(ArtifactError, match=r"costs\.json: operators: no entry for operator b"):
+        Problem(graph, Costs.read(_file(tmp_path / "costs.json", data)))
+    data = _changed(COSTS)
+    del data["transfers"][2]
+    with pytest.raises(ArtifactError, match=r"transfers: no entry for edge b -> d"):
+        Problem(graph, Costs.read(_file(tmp_path / "costs.json", data)))
+    data = _changed(COSTS)
+    del data["operators"]["b"]["time_ms"]
+    with pytest.raises(ArtifactError, match=r"operators\.b: time_ms is missing"):
+        Costs.read(_file(tmp_path / "costs.json", data))
+
+
+def test_link_model_needs_bytes() -> None:
+    """A link model turns bytes into time, and says which edge lacks them."""
+    costs = Costs.from_json({**COSTS, "transfers": {"latency_ms": 0.1, "bandwidth_gbps": 8.0}})
+    graph = Graph.from_json({**GRAPH, "edges": [{"source": "a", "target": "b", "bytes": 1_000_000}]})
+    assert Problem(graph, costs).successors[0] == [(1, pytest.approx(0.1 + 1.0))]
+    with pytest.raises(ArtifactError, match="link model needs bytes of edge a -> b"):
+        Problem(Graph.from_json(GRAPH), costs)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100000,
+        '{"name": ' + "[" * 500 + "]" * 500 + "}",
+        '{"name": ' + "9" * 5000 + "}",
+        '{"name": "\\ud800", "operators": [{"id": "a", "type": "t"}], "edges": []}',
+        '{"name": "x", "name": "y"}',
+    ],
+)
+def test_strange_json_is_refused(tmp_path: Path, text: str) -> None:
+    """Nesting without end, endless numbers, broken Unicode and repeated keys are one-line errors."""
+    path = tmp_path / "graph.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ArtifactError, match=r"graph\.json: ") as caught:
+        Graph.read(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_huge_integer_is_not_a_time(tmp_path: Path) -> None:
+    """An integer beyond the range of floating point is refused as infinite."""
+    data = _changed(COSTS)
+    data["operators"]["b"]["time_ms"] = 10**400
+    with pytest.raises(ArtifactError, match=r"operators\.b\.time_ms: found inf; allowed: a finite number"):
+        Costs.read(_file(tmp_path / "costs.json", data))
+
+
+def test_costs_belong_to_the_graph() -> None:
+    """Costs of another graph, stages of unknown operators and repeated transfers are refused."""
+    graph = Graph.from_json(GRAPH)
+    with pytest.raises(ArtifactError, match="costs: graph: found other; allowed: diamond"):
+        Problem(graph, Costs.from_json({**COSTS, "graph": "other"}))
+    stages = [{"groups": [["a"], ["z"]], "time_ms": 1.0}]
+    with pytest.raises(ArtifactError, match="costs: stages: found operator z"):
+        Problem(graph, Costs.from_json({**COSTS, "stages": stages}))
+    with pytest.raises(ArtifactError, match=r"costs: transfers\[4\]: duplicate edge a -> b"):
+        Costs.from_json({**COSTS, "transfers": [*COSTS["transfers"], COSTS["transfers"][0]]})
+
+
+def test_measured_merges_are_read(tmp_path: Path) -> None:
+    """Times of merged operators are read by the set of operators; a merge has at least two, each once."""
+    data = _changed(COSTS, merges=[{"operators": ["c", "b"], "time_ms": 1.5, "repeats": 3}])
+    assert Costs.read(_file(tmp_path / "costs.json", data)).merges == {frozenset("bc"): 1.5}
+    for operators, message in ((["b"], "at least 2 item"), (["b", "b"], "items that differ from each other")):
+        data["merges"][0]["operators"] = operators
+        with pytest.raises(ArtifactError, match=rf"costs\.json: merges\[0\]\.operators: .*{message}"):
+            Costs.read(_file(tmp_path / "costs.json", data))
+
+
+def test_costs_belong_to_this_version_of_the_graph() -> None:
+    """Costs that state the fingerprint of their graph are refused for another of the same name and operators."""
+    graph = Graph.from_json(GRAPH)
+    assert len(Problem(graph, Costs.from_json({**COSTS, "graph_fingerprint": graph.fingerprint}))) == 4
+    other = dataclasses.replace(graph, operators=tuple(Operator(o.id, "other") for o in graph.operators))
+    with pytest.raises(
+        ArtifactError,
+        match=f"^costs: graph_fingerprint: found {other.fingerprint}; allowed: {graph.fingerprint}, that of graph: "
+        "these are costs of another graph, such as of another image size; profile this one$",
+    ):
+        Problem(graph, Costs.from_json({**COSTS, "graph_fingerprint": other.fingerprint}))
+
+
+def test_schedules_belong_to_this_version_of_the_graph(tmp_path: Path) -> None:
+    """A schedule states the fingerprint of its graph, in the file too, and is refused for another."""
+    graph = Graph.from_json(GRAPH)
+    scheduled = schedule(Problem(graph, Costs.from_json(COSTS)), "sequential")
+    scheduled.write(tmp_path / "schedule.json")
+    read = Schedule.read(tmp_path / "schedule.json")
+    assert read.graph_fingerprint == graph.fingerprint
+    read.plan(graph)
+    other = dataclasses.replace(graph, operators=tuple(Operator(o.id, "other") for o in graph.operators))
+    with pytest.raises(
+        ScheduleError,
+        match=rf"schedule\.json: graph_fingerprint: found {graph.fingerprint}; allowed: {other.fingerprint}, that of "
+        "graph: this is a schedule of another graph, such as of another image size; schedule this one$",
+    ):
+        read.plan(other)
+
+
+def test_largest_of_parallel_edges_counts() -> None:
+    """Of several values from one operator to another the largest sets the transfer time, whatever their order."""
+    costs = Costs.from_json({**COSTS, "transfers": {"latency_ms": 0.0, "bandwidth_gbps": 8.0}})
+    for sizes in ((1000, 10), (10, 1000)):
+        edges = [{"source": "a", "target": "b", "bytes": size} for size in sizes]
+        problem = Problem(Graph.from_json({**GRAPH, "edges": edges}), costs)
+        assert problem.successors[0] == [(1, pytest.approx(0.001))]
+
+
+def test_only_regular_files_are_replaced(tmp_path: Path) -> None:
+    """A pipe in the place of an artifact stays a pipe; a link stays a link and its file is written."""
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(ArtifactError, match=r"pipe\.json: cannot be written: it exists and is not a regular file"):
+        artifacts.write(tmp_path / "pipe.json", "graph", GRAPH)
+    (tmp_path / "link.json").symlink_to(tmp_path / "target.json")
+    artifacts.write(tmp_path / "link.json", "graph", GRAPH)
+    assert (tmp_path / "link.json").is_symlink()
+    assert Graph.read(tmp_path / "target.json").name == "diamond"
+
+
+def test_write_is_all_or_nothing(tmp_path: Path) -> None:
+    """An artifact that breaks its schema leaves neither a file nor a temporary one."""
+    with pytest.raises(ArtifactError):
+        artifacts.write(tmp_path / "graph.json", "graph", {"name": "x"})
+
+    def interrupted() -> None:
+        with artifacts.replacing(tmp_path / "graph.json") as temporary:
+            temporary.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_write_reports_what_cannot_be_written(tmp_path: Path) -> None:
+    """A folder in the place of the file, or a file in the place of a folder, is a one-line error."""
+    (tmp_path / "graph.json").mkdir()
+    with pytest.raises(ArtifactError, match=r"graph\.json: cannot be written"):
+        artifacts.write(tmp_path / "graph.json", "graph", GRAPH)
+    with pytest.raises(ArtifactError, match=r"graph\.json: cannot be written"):
+        artifacts.require_writable(tmp_path / "graph.json")
+    artifacts.require_writable(tmp_path / "other.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["graph.json"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ArtifactError, match="is not a folder that may be written"):
+        artifacts.require_writable(tmp_path / "file" / "graph.json")
+    with pytest.raises(ArtifactError, match="/file is not a folder that may be written"):
+        artifacts.write(tmp_path / "file" / "folder" / "graph.json", "graph", GRAPH)
+
+
+def test_graph_round_trip(tmp_path: Path) -> None:
+    """A graph that was written reads as it was."""
+    graph = Graph.from_json({**GRAPH, "blocks": [["a", "b"], ["c", "d"]]})
+    graph.write(tmp_path / "graph.json")
+    assert Graph.read(tmp_path / "graph.json") == Graph(
+        graph.name, graph.operators, graph.edges, blocks=graph.blocks, source=str(tmp_path / "graph.json")
+    )
+
+
+def _properties(node: Any, path: str) -> list[tuple[str, dict[str, Any]]]:
+    if isinstance(node, list):
+        return [entry for item in node for entry in _properties(item, path)]
+    if not isinstance(node, dict):
+        return []
+    own = [(f"{path}.{key}", value) for key, value in node.get("properties", {}).items()]
+    return own + [entry for key, value in node.items() for entry in _properties(value, f"{path}.{key}")]
+
+
+@pytest.mark.parametrize("kind", ["graph", "costs", "schedule", "run", "config"])
+def test_every_property_is_described(kind: str) -> None:
+    """Every property of every schema has a description, its own or that of its definition."""
+    schema = artifacts.schema(kind)
+    for path, rule in _properties(schema, kind):
+        target = schema["$defs"][rule["$ref"].rsplit("/", 1)[1]] if "$ref" in rule else rule
+        assert target.get("description"), path
+
+
+def test_errors_are_hios_errors() -> None:
+    """What the command line catches covers what the library raises."""
+    assert issubclass(ArtifactError, HiosError)
+
+
+def test_a_stage_measured_twice_is_refused() -> None:
+    """Of two times for one stage, whatever the order of its groups, none is taken silently."""
+    stages = [{"groups": [["a"], ["b"]], "time_ms": 1.0}, {"groups": [["b"], ["a"]], "time_ms": 2.0}]
+    data = {"operators": {"a": {"time_ms": 1.0}, "b": {"time_ms": 1.0}}, "transfers": [], "stages": stages}
+    with pytest.raises(ArtifactError, match=r"stages\[1\]: duplicate stage; every stage once"):
+        Costs.from_json(data)
+
+
+def test_costs_hold_empty_lists() -> None:
+    """Without measured stages and merges costs.json has empty lists, which readers of the file rely on."""
+    assert artifacts.plain(CostsFile(operators={}, transfers=())) == {
+        "operators": {},
+        "transfers": (),
+        "stages": (),
+        "merges": (),
+    }

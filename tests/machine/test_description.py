@@ -1,0 +1,66 @@
+"""What hios says of the machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hios.machine import description
+from hios.platforms.cpu.devices import describe
+from hios.report.results import hardware
+
+
+def test_usable_cores_are_those_of_the_process() -> None:
+    """Every core that the process may use is listed once."""
+    assert sorted(description.usable_cores()) == sorted(os.sched_getaffinity(0))
+
+
+def test_busy_core_is_seen() -> None:
+    """A core that another process keeps busy is busy for most of the time."""
+    core = description.usable_cores()[-1]
+    code = f"import os\nos.sched_setaffinity(0, {{{core}}})\nprint(flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        share = description.busy_share([core])
+        other.kill()
+    assert share > 0.5
+
+
+def test_governor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The governors of the cores in use, each once; none where the system has no clock rates to set."""
+    monkeypatch.setattr(description, "_CPUS", tmp_path)
+    assert description.governor([0, 1]) is None
+    for core, name in enumerate(["powersave", "performance", "performance", "schedutil"]):
+        folder = tmp_path / f"cpu{core}" / "cpufreq"
+        folder.mkdir(parents=True)
+        (folder / "scaling_governor").write_text(f"{name}\n")
+    assert description.governor([1, 2]) == "performance"
+    assert description.governor([0, 1, 2]) == "performance, powersave"
+
+
+def test_measurements_state_the_governor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The description of the platform in costs.json and run.json, and the report, name it."""
+    monkeypatch.setattr(description, "governor", lambda cores: f"that of {len(cores)} core")
+    described = describe(1)
+    assert described.governor == "that of 1 core"
+    assert hardware(described)["Frequency governor"] == "that of 1 core"
+
+
+def test_processor_has_a_name() -> None:
+    """The processor is named for the report."""
+    assert description.processor()
+
+
+def test_memory_that_was_written() -> None:
+    """It is part of what a process has for itself, and grows with what it writes."""
+    before = description.private_bytes(os.getpid(), written=True)
+    assert 0 < before <= description.private_bytes(os.getpid())
+    held = bytearray(os.urandom(1)) * (64 << 20)
+    assert description.private_bytes(os.getpid(), written=True) - before > 48 << 20
+    assert description.private_bytes(0, written=True) == 0
+    del held

@@ -1,0 +1,194 @@
+"""torch.compile(model, backend="hios"): the parts of a model, what is left alone, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from hios import HiosError, HiosWarning
+from hios.optimizing import autotune, dynamo
+from hios.optimizing.module import OptimizedModule
+from tests.optimizing.optimized_models import Broken, Unsupported, image, pretend_busy, require_equal
+from tests.runtime.small import Branches
+from tests.workers.processes import children, eventually
+
+DEVICES = min(2, len(os.sched_getaffinity(0)))
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for measurements that the tests of this file share."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[OptimizedModule]]:
+    """Modules that the backend made in a test, closed after it."""
+    instances: list[OptimizedModule] = []
+    accelerated = dynamo.accelerated  # type: ignore[attr-defined] # what the module imported
+
+    def noted(*arguments: Any) -> OptimizedModule:
+        instances.append(accelerated(*arguments))
+        return instances[-1]
+
+    monkeypatch.setattr(dynamo, "accelerated", noted)
+    pretend_busy(monkeypatch)
+    torch._dynamo.reset()
+    yield instances
+    for module in instances:
+        module.close()
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def compiled(cache: Path) -> Callable[..., Any]:
+    """torch.compile with hios, in which the engine runs even the smallest parts."""
+
+    def compile_(model: nn.Module, **options: Any) -> Any:
+        chosen = {"devices": DEVICES, "algorithm": "hios-lp", "budget_s": 0.1, "cache": cache, **options}
+        return torch.compile(model.eval(), backend="hios", options=chosen)
+
+    return compile_
+
+
+def test_the_backend_is_registered() -> None:
+    """Torch lists the backend without hios being imported."""
+    code = "import sys, torch._dynamo; print('hios' in torch._dynamo.list_backends(), 'hios' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False"]
+
+
+@torch.no_grad()
+def test_outputs_are_those_of_the_model(compiled: Callable[..., Any], made: list[OptimizedModule]) -> None:
+    """Five random inputs give what the model gives, by the engine, without a warning."""
+    model = Branches()
+    fast = compiled(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HiosWarning)
+        for seed in range(5):
+            require_equal(fast, model, image(seed))
+    assert [module.report.chosen.partition(",")[0] for module in made] == ["hios-lp"]
+    assert not made[0].report.cached
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_graph_breaks_make_parts(compiled: Callable[..., Any], made: list[OptimizedModule]) -> None:
+    """A model with a graph break has its parts optimized one by one."""
+    model = Broken()
+    fast = compiled(model, devices=1)
+    for seed in range(5):
+        require_equal(fast, model, image(seed))
+    assert len(made) == 2
+    assert all(module.report.chosen.startswith("hios-lp") for module in made)
+
+
+@torch.no_grad()
+def test_small_parts_are_left_alone(
+    compiled: Callable[..., Any], made: list[OptimizedModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With auto, parts that take less than least_ms start no workers."""
+    monkeypatch.setattr(autotune.Autotune, "raced", None)
+    model, before = Broken(), set(children())
+    require_equal(compiled(model, algorithm="auto", least_ms=1e6), model, image(0))
+    assert ["least_ms" in module.report.reason for module in made] == [True, True]
+    assert set(children()) <= before
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_dynamic_shapes_are_left_alone(compiled: Callable[..., Any], made: list[OptimizedModule]) -> None:
+    """Once Dynamo makes a shape dynamic, the part runs as it is, with a warning, and is right."""
+    model = Branches()
+    fast = compiled(model)
+    require_equal(fast, model, image(0))
+    with pytest.warns(HiosWarning, match="its shapes are dynamic"):
+        require_equal(fast, model, image(0, batch=2))
+    for batch in (1, 3, 4):
+        require_equal(fast, model, image(batch, batch))
+    assert len(made) == 1
+
+
+@pytest.mark.slow
+def test_gradients_are_left_alone(compiled: Callable[..., Any], made: list[OptimizedModule]) -> None:
+    """With gradients, a model with parameters is differentiated as usual, with a warning that says what to do."""
+    model = Branches()
+    fast = compiled(model)
+    with pytest.warns(HiosWarning, match=r"torch\.inference_mode"):
+        fast(image(0)).sum().backward()
+    assert model.stem.weight.grad is not None
+    assert made == []
+    with torch.inference_mode():
+        require_equal(fast, model, image(1))
+    assert len(made) == 1
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_changed_weights_count(compiled: Callable[..., Any]) -> None:
+    """After weights were changed in place, outputs are those of the model as it is then, with a warning."""
+    model = Branches()
+    fast = compiled(model)
+    require_equal(fast, model, image(0))
+    model.stem.weight.mul_(2)
+    with pytest.warns(HiosWarning, match="since it was optimized"):
+        require_equal(fast, model, image(1))
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_another_module_of_the_same_code_has_its_own_weights(compiled: Callable[..., Any]) -> None:
+    """Dynamo may use for one module what was compiled for another: outputs are those of the module that is called."""
+    first, second = Branches(), Branches()
+    for model in (first, second):
+        fast = compiled(model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HiosWarning)
+            for seed in range(2):
+                require_equal(fast, model, image(seed))
+
+
+@torch.no_grad()
+def test_what_cannot_be_taken_runs_as_it_is(compiled: Callable[..., Any]) -> None:
+    """An operator that the graph cannot have leaves its part as it is, with a warning that names it."""
+    model = Unsupported()
+    with pytest.warns(HiosWarning, match="is left as it is: .*svd"):
+        require_equal(compiled(model), model, image(0))
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_workers_end_with_what_was_compiled(compiled: Callable[..., Any], made: list[OptimizedModule]) -> None:
+    """Once Dynamo forgets the parts, their workers are gone."""
+    before = set(children())
+    compiled(Branches())(image(0))
+    assert len(set(children()) - before) == DEVICES
+    made.clear()
+    torch._dynamo.reset()
+    assert eventually(lambda: set(children()) <= before)
+
+
+@pytest.mark.parametrize(
+    ("options", "mode", "message"),
+    [
+        ({"device": 2}, None, "options: found device; allowed: algorithm, "),
+        ({"devices": 0}, None, "devices: found 0"),
+        (None, "max-autotune", "mode: found max-autotune"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, Any] | None, mode: str | None, message: str) -> None:
+    """Options of torch.compile that hios does not know are refused in one line."""
+    part = torch.fx.symbolic_trace(nn.ReLU())
+    with pytest.raises(HiosError) as error:
+        dynamo.hios(part, [torch.zeros(1)], mode=mode, options=options)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
