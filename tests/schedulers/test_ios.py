@@ -26,9 +26,9 @@ from hios.schedulers import ios as ios_module
 from hios.schedulers.ios import blocks, ios, search_space, searching_once
 from hios.schedulers.ios_search import SearchedBlock, StageTimes
 from tests.convolution_graphs import Conv, conv_problem
+from tests.core.test_merging import conv_problems
 from tests.external_data import data_folder
 from tests.problems import problem, problems
-from tests.core.test_merging import conv_problems
 
 #: Transitions without pruning and with r = 3, s = 8, and schedules without pruning, by block.
 INCEPTION = {

@@ -7,7 +7,7 @@ import random
 import runpy
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,8 +22,9 @@ from hios import ALGORITHMS, Problem, evaluate
 from hios.core.evaluate import latency_ms, staged_times
 from hios.core.problem import Stage, positions
 from hios.core.schedule import StagedPlan
-from hios.schedulers.opt import annealing
-from hios.schedulers.opt import moves as search_kernel
+from hios.schedulers import opt
+from hios.schedulers.opt import annealing, staged_kernel
+from hios.schedulers.opt import moves as search_moves
 from hios.schedulers.opt.annealing import StagedChain, fits, groups
 from hios.schedulers.opt.moves import SOURCES
 from hios.schedulers.opt.staged_kernel import CRITICAL, MOST_MEMBERS, SPARE, StagedSearch
@@ -188,32 +189,32 @@ def _on_wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def interpreted(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The kernel without numba, which checks no bounds of arrays; chains use it. Returns the module of ``anneal``."""
-    modules = _without_numba(monkeypatch)
-    for module, name in _CALLED.items():
-        monkeypatch.setattr(modules[module], name, _on_wrapped(getattr(modules[module], name)))
-        monkeypatch.setattr(annealing, module, modules[module])
-    return modules["annealing_kernel"]
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The kernel without numba, which checks no bounds of arrays; chains use it."""
+    kernel = _without_numba()
+    for name in _CALLED:
+        monkeypatch.setattr(kernel, name, _on_wrapped(getattr(kernel, name)))
+    monkeypatch.setattr(annealing, "staged_kernel", kernel)
+    return kernel
 
 
-#: What chains call: modules and their functions.
-_CALLED = {"annealing_kernel": "anneal", "staged_updates": "set_after", "staged_durations": "stage_key"}
+#: What chains call.
+_CALLED = ("anneal", "set_after", "stage_key")
 
 
-def _without_numba(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
-    """Those modules, imported again so that nothing in them is compiled."""
-    package = search_kernel.__name__
-    with monkeypatch.context() as patch:
+def _without_numba() -> ModuleType:
+    """The kernel imported again, with the functions that it shares, so that nothing in it is compiled."""
+    modules = (staged_kernel, search_moves)
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba.config, "DISABLE_JIT", True)
-        for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
-            patch.delitem(sys.modules, name)
-        modules = {name: importlib.import_module(f"{package}.{name}") for name in _CALLED}
-        for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
-            patch.delitem(sys.modules, name)
-    for name in _CALLED:  # importing made them the package's
-        setattr(search_kernel, name, sys.modules[f"{package}.{name}"])
-    return modules
+        for module in modules:
+            patch.delitem(sys.modules, module.__name__)
+        kernel = importlib.import_module(staged_kernel.__name__)
+        for module in modules:
+            patch.delitem(sys.modules, module.__name__)
+    for module in modules:  # importing made others the package's
+        setattr(opt, module.__name__.rpartition(".")[2], module)
+    return kernel
 
 
 class Judge:
@@ -318,8 +319,7 @@ def test_compiled_and_interpreted_do_the_same(interpreted: ModuleType) -> None:
     one = StagedChain(instance, 3, _sequence(instance, 3), 5)
     one.run(0.0, 200)
     with pytest.MonkeyPatch.context() as patch:
-        for name in _CALLED:
-            patch.setattr(annealing, name, importlib.import_module(f"{search_kernel.__name__}.{name}"))
+        patch.setattr(annealing, "staged_kernel", staged_kernel)
         other = StagedChain(instance, 3, _sequence(instance, 3), 5)
         other.run(0.0, 200)
     assert one.plan() == other.plan()
@@ -431,10 +431,10 @@ def test_what_is_kept_on_disk_knows_the_sources_of_what_it_calls(tmp_path: Path)
     """An edit of any file of the search gives functions on disk other types of arguments: they are compiled anew."""
     instance = _fan(4)
     StagedChain(instance, 2, _sequence(instance, 2), 0).run(0.0, 1)
-    for function in (search_kernel.annealing_kernel.anneal, search_kernel.staged_updates.set_after):
+    for function in (staged_kernel.anneal, staged_kernel.set_after):
         assert all(SOURCES[0] in str(signature) for signature in function.signatures)
-    copy = shutil.copytree(Path(search_kernel.__file__).parent, tmp_path / "copy")
-    assert runpy.run_path(str(copy / "compiling.py"))["SOURCES"] == SOURCES
-    with (copy / "shared_moves.py").open("a") as file:
+    copy = shutil.copytree(Path(search_moves.__file__).parent, tmp_path / "copy")
+    assert runpy.run_path(str(copy / "moves.py"))["SOURCES"] == SOURCES
+    with (copy / "staged_kernel.py").open("a") as file:
         file.write("# another\n")
-    assert runpy.run_path(str(copy / "compiling.py"))["SOURCES"] != SOURCES
+    assert runpy.run_path(str(copy / "moves.py"))["SOURCES"] != SOURCES
