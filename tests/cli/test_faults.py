@@ -198,7 +198,7 @@ def _interrupted_at(module: str, command: list[str], folder: Path, *, ignored: b
     return done.returncode, done.stdout
 
 
-@pytest.mark.parametrize("module", ["hios", "hios.schedulers", "hios.cli.error_exit"])
+@pytest.mark.parametrize("module", ["hios.core.graph", "hios.schedulers", "hios.cli.error_exit"])
 @pytest.mark.parametrize("command", [["hios", "algorithms"], ["-m", "hios", "algorithms"]])
 def test_ctrl_c_while_hios_is_loaded(command: list[str], module: str, tmp_path: Path) -> None:
     """There is no traceback; the program ends as one that was interrupted."""
@@ -207,14 +207,14 @@ def test_ctrl_c_while_hios_is_loaded(command: list[str], module: str, tmp_path: 
 
 def test_interrupts_that_are_ignored_stay_so(tmp_path: Path) -> None:
     """A command in the background of a shell script, where interrupts are ignored, is not ended."""
-    status, printed = _interrupted_at("hios", ["hios", "algorithms"], tmp_path, ignored=True)
+    status, printed = _interrupted_at("hios.core.graph", ["hios", "algorithms"], tmp_path, ignored=True)
     assert status == 0
     assert "hios-lp" in printed
 
 
 def test_the_library_leaves_interrupts_alone(tmp_path: Path) -> None:
     """A program that imports hios sees KeyboardInterrupt."""
-    status, printed = _interrupted_at("hios", ["-c", "import hios"], tmp_path)
+    status, printed = _interrupted_at("hios.core.graph", ["-c", "import hios"], tmp_path)
     assert "KeyboardInterrupt" in printed
     assert status == -signal.SIGINT
 

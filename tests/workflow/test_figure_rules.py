@@ -79,7 +79,7 @@ def test_nothing_is_executed_where_nothing_can(checkout: Checkout) -> None:
         ),
         pytest.param("study/published.yaml", set(TARGETS), id="the published numbers"),
         pytest.param("charts/marks.py", set(TARGETS), id="the look of charts", marks=pytest.mark.slow),
-        pytest.param("cli/figures_command.py", set(), id="the command line"),
+        pytest.param("cli/results.py", set(), id="the command line"),
     ],
 )
 def test_redrawing_measures_nothing(drawn: Checkout, file: str, figures: set[str]) -> None:
