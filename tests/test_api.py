@@ -219,7 +219,7 @@ def test_what_does_not_fit_is_one_line(stages: Stages, call: Any, message: str) 
 def test_import_binds_functions() -> None:
     """The names of the stages are functions, whatever modules of hios are imported first."""
     code = (
-        "import hios.report.page, hios.schedule, hios.profiling.profile, hios\n"
+        "import hios.report.page, hios.core.schedule, hios.profiling.profile, hios\n"
         "print([callable(getattr(hios, name)) for name in "
         "('export', 'extract', 'profile', 'schedule', 'execute', 'report')])"
     )
