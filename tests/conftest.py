@@ -8,11 +8,10 @@ import shutil
 import signal
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
-
-from tests.distribution import pytest_xdist_make_scheduler  # noqa: F401 a hook
 
 # Nothing is timed in tests: imports, compilation and busy neighbors would fail them at random.
 settings.register_profile("hios", deadline=None)
@@ -38,6 +37,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_xdist_auto_num_workers() -> int:
     """More processes than cores: tests wait for processes that they start, and for time-outs, a fifth of their time."""
     return math.ceil(1.25 * len(os.sched_getaffinity(0)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """The scheduler of ``--dist loadfile``."""
+    from tests.distribution import Files  # pytest-xdist is not everywhere
+
+    return Files(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 #: Files that take longest, the longest first: begun last, one of them would keep a process at work while others wait.

@@ -6,8 +6,6 @@ that died, and a new process waits for ever where it is given a single test: it 
 
 from __future__ import annotations
 
-import pytest
-from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
@@ -34,9 +32,3 @@ class Files(LoadFileScheduling):  # type: ignore[misc] # pytest-xdist is untyped
                 self._assign_work_unit(node)
             else:
                 node.shutdown()  # it runs what it has, then ends
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Files | None:
-    """The scheduler of ``--dist loadfile``."""
-    return Files(config, log) if config.getoption("dist") == "loadfile" else None

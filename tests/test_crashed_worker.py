@@ -47,7 +47,7 @@ def test_a_crash_fails_one_test(crashes: int, processes: int, tmp_path: Path) ->
     for count in range(1, 5):  # a file of one test is what a new process would wait behind
         text = _PASSES.replace("COUNT", str(count))
         (tmp_path / f"test_passes_{count}.py").write_text(text, encoding="utf-8")
-    (tmp_path / "conftest.py").write_text("from tests.distribution import pytest_xdist_make_scheduler\n")
+    (tmp_path / "conftest.py").write_text("from tests.conftest import pytest_xdist_make_scheduler\n")
     (tmp_path / "pytest.ini").touch()
     # pytest-xdist tells the processes that it starts of itself by these variables
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}

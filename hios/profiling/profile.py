@@ -35,11 +35,11 @@ from hios.kernels.executable import require_executable
 from hios.machine.description import BUSY
 from hios.machine.statistics import FEWEST, PRECISION, interval, is_precise, spread
 from hios.platforms.timer import Merge
-from hios.profiling import transfers
-from hios.profiling import transfers as contention
+from hios.profiling import contention, transfers
 from hios.profiling.cache import Cache, Measured
-from hios.profiling.measurements import Session, StageRequests, check_widths
-from hios.profiling.transfers import Contention
+from hios.profiling.contention import Contention
+from hios.profiling.measurements import Session, check_widths
+from hios.profiling.stage_requests import StageRequests
 from hios.schedulers import find
 from hios.workers.arena import memory_file
 

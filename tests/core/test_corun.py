@@ -22,7 +22,7 @@ from hios import (
 )
 from hios.core.costs import StageIds
 from hios.core.schedule import StagedPlan, StreamPlan
-from hios.profiling.measurements import RecordingProblem
+from hios.profiling.stage_requests import RecordingProblem
 from tests.problems import briefly, problem
 
 FACTORS = {2: 1.25, 4: 1.5}

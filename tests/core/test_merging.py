@@ -18,7 +18,7 @@ from hios.core.merging import Convolution, MergedKernel, convolutions, least_gro
 from hios.core.problem import Stage
 from hios.core.schedule import StagedPlan
 from hios.errors import ArtifactError, ScheduleError, UnsupportedError
-from hios.profiling.measurements import RecordingProblem
+from hios.profiling.stage_requests import RecordingProblem
 from hios.schedulers.opt.lower_bounds import interval_bound_ms
 from tests.convolution_graphs import Conv, conv_graph, conv_problem
 

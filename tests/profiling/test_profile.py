@@ -20,8 +20,8 @@ from hios.kernels.executable import signatures
 from hios.machine.statistics import interval, spread
 from hios.profiling import measurements as session
 from hios.profiling.cache import Measured
-from hios.profiling.measurements import RecordingProblem
 from hios.profiling.profile import _corun, _ratio_timing
+from hios.profiling.stage_requests import RecordingProblem
 from hios.report.cost_summary import cost_summary
 from tests.operators import operator_from, tensor_from, value_from
 from tests.profiling.conftest import DEVICES, REPEATS

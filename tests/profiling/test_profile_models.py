@@ -8,9 +8,8 @@ from itertools import combinations
 import pytest
 
 from hios.platforms.timer import Stage
-from hios.profiling import transfers
-from hios.profiling import transfers as contention
-from hios.profiling.transfers import Contention
+from hios.profiling import contention, transfers
+from hios.profiling.contention import Contention
 
 TIMES = {name: 1.0 + number for number, name in enumerate("abcdefgh")}
 STAGES: list[Stage] = [

@@ -20,7 +20,7 @@ from hios.core.evaluate import latency_ms
 from hios.core.problem import Stage
 from hios.core.schedule import StagedPlan
 from hios.errors import ArtifactError
-from hios.profiling.measurements import RecordingProblem
+from hios.profiling.stage_requests import RecordingProblem
 from hios.report.terminal import summary
 from hios.schedulers import ios as ios_module
 from hios.schedulers.ios import blocks, ios, search_space, searching_once

@@ -15,7 +15,7 @@ from hios.core.evaluate import staged_times
 from hios.core.problem import Problem, Stage, priority_order
 from hios.core.schedule import StagedPlan
 from hios.errors import ScheduleError
-from hios.profiling.measurements import RecordingProblem
+from hios.profiling.stage_requests import RecordingProblem
 from hios.schedulers.heft import heft
 from hios.schedulers.hios_lp import map_longest_paths
 from hios.schedulers.hios_mr import map_by_recording
