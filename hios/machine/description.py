@@ -20,7 +20,7 @@ _CPUS = Path("/sys/devices/system/cpu")
 
 
 def usable_cores() -> list[int]:
-    """Logical CPUs that this process may run on, in the order of `cpu_topology.in_order`."""
+    """Logical CPUs that this process may run on, in the order of `hios.machine.topology.in_order`."""
     return topology.in_order(topology.read())
 
 

@@ -1,6 +1,6 @@
 """Transfers between devices: which sizes are measured, and the link model fitted to them.
 
-The clock is that of the platform: ``cpu_timing`` and ``cuda_timing``.
+The clock is that of the platform: ``timing`` of its package.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Positions of everything in the picture of a graph; ``graph_svg`` draws it, and ``graph_captions`` writes its texts.
+"""Positions of everything in the picture of a graph, which ``graph_svg`` draws and describes; short names.
 
 Operators are named short: without what most names have, without what the names of their block begin with, cut to the
-width of a box.
-
-Names for charts: operators' names short enough for bars, and the rows of Gantt charts.
+width of a box or bar.
 """
 
 from __future__ import annotations

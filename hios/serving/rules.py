@@ -1,7 +1,7 @@
 """What may start now, and what is next: the rules of a pipeline, for the simulator and for lanes that run for real.
 
 TOP section VI-A, with what the paper leaves open decided as docs/serving.md says (D3, D6). All functions are pure, and
-run on lists as they are; where there is much to simulate, numba compiles them for arrays (`event_kernel`). ``held`` and
+run on lists as they are; where there is much to simulate, numba compiles them for arrays. ``held`` and
 ``running`` are, by block of all models, the numbers of its instances that wait for it and that run.
 """
 

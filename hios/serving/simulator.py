@@ -1,10 +1,8 @@
-"""What a simulation records, and what that amounts to.
+"""A pipeline simulated event by event: what happens when, and what a simulation records.
 
-A pipeline event by event: plain functions over rows of numbers, which numba compiles where there is much to do.
-
-The rows are lists, or arrays for the compiled functions; both give the same, to the last bit.
-
-A simulation of a pipeline; between steps it is looked at, and goes on with other combined blocks and intervals.
+The events are plain functions over rows of numbers, which numba compiles where there is much to simulate. The rows are
+lists, or arrays for the compiled functions; both give the same, to the last bit. A `Simulation` runs in steps: between
+them it is looked at, and goes on with other combined blocks and intervals.
 """
 
 from __future__ import annotations

@@ -291,7 +291,7 @@ def test_edited_model(finished: Checkout) -> None:
             "schedulers/heft.py", {}, id="algorithm that the configuration does not name", marks=pytest.mark.slow
         ),
         pytest.param(
-            "platforms/cpu/cpu_timing.py",
+            "platforms/cpu/timing.py",
             {"profile": 2, "schedule": 6, "execute": 2, "report": 1},
             id="profile",
             marks=pytest.mark.slow,

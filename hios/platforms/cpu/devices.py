@@ -24,7 +24,7 @@ OPTIMIZES = True
 
 
 def device_cores(devices: int, cores_per_device: int = 1, *, virtual: bool = False) -> list[list[int]]:
-    """Cores of every device: groups by the topology of the machine (`cpu_topology.shared_groups`).
+    """Cores of every device: groups by the topology of the machine (`topology.shared_groups`).
 
     Args:
         devices: how many.

@@ -172,7 +172,7 @@ class Engine:
 
 
 def run_quietly(worker: Worker, name: str, epoch: int) -> None:
-    """``cpu_worker.run`` without the rows of operators, which are not needed here."""
+    """``worker.run`` without the rows of operators, which are not needed here."""
     cpu_worker.run(worker, name, epoch)
 
 

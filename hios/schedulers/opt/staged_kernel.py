@@ -1,19 +1,11 @@
-"""Simulated annealing over lists of stages.
+"""Simulated annealing over lists of stages, compiled.
 
 A candidate is one list of stages, each with a device, in an order in which they can run. A move changes it, the
 times from the first changed place on are worked out again, and the move is kept or taken back. All arrays are
-allocated once by `hios.schedulers.opt.annealing`; the functions change them in place. They are said in staged_records.
+allocated once by `hios.schedulers.opt.annealing`; the functions change them in place.
 
-The arrays of the search over lists of stages.
-
-They are records (numpy structured types), which numba reaches fastest; what they hold is said below. n operators,
-e edges, M devices; times in milliseconds.
-
-t(S) of a stage, as `hios.core.problem.Problem.stage_ms` has it. The arrays are those of staged_records.
-
-Times of a changed list of stages. The arrays are those of staged_records.
-
-Changes of a list of stages, and taking them back. The arrays are those of staged_records.
+The arrays hold records (numpy structured types), which numba reaches fastest; what they hold is said below.
+n operators, e edges, M devices; times in milliseconds. t(S) of a stage is that of `hios.core.problem.Problem.stage_ms`.
 """
 
 from __future__ import annotations
@@ -54,7 +46,7 @@ OPERATOR = np.dtype(
         ("stage", np.int64),
     ]
 )
-#: A measured stage, see `stage_key` of staged_durations.
+#: A measured stage, see `stage_key`.
 MEASURED = np.dtype([("key", np.uint64), ("time", np.float64)])
 #: A stage: its place in the list, device, operators, t(S), finish, longest path after it to the end of the list; its
 #: finish in the candidate of iteration ``changed``; the iteration in which it must be timed again.

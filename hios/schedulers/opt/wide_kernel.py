@@ -1,20 +1,11 @@
-"""Simulated annealing over lists of operators that may take several devices at once.
+"""Simulated annealing over lists of operators that may take several devices at once, compiled.
 
 A candidate is a list of operators in an order in which they can run, each with its devices. A move changes the place
 of an operator or the devices of one or several, the times from the first changed place on are worked out again, and
-the move is kept or taken back, as in annealing_kernel; unlike there, stages of several operators are not searched. All
-arrays are allocated once by `hios.schedulers.opt.wide_search`; the functions change them in place. They are said in
-wide_records.
+the move is kept or taken back, as in `staged_kernel`; unlike there, stages of several operators are not searched. All
+arrays are allocated once by `hios.schedulers.opt.wide_search`; the functions change them in place.
 
-The arrays of the search over lists of operators that may take several devices at once.
-
-They are records (numpy structured types); n operators, e edges, o options, M devices; times in milliseconds.
-
-Sets of devices in the search over operators on several devices. The arrays are those of wide_records.
-
-Times of a changed list of operators on several devices. The arrays are those of wide_records.
-
-Changes of a list of operators on several devices, and taking them back. The arrays are those of wide_records.
+The arrays hold records (numpy structured types); n operators, e edges, o options, M devices; times in milliseconds.
 """
 
 from __future__ import annotations
