@@ -164,7 +164,7 @@ def distribute_command(
     require_options(settings["platform"], {}, cores_per_device=settings["cores_per_device"])
     refuse_overwriting([graph, weights, program, *schedules], [output])
     if transport == "mpi":
-        from hios.runtime.distributed.monitor import guard
+        from hios.runtime.distributed.mpirun_guard import guard
 
         guard()
     from hios.runtime.distributed.session import Job

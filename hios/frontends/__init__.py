@@ -8,10 +8,11 @@ program_interface   inputs and outputs of a program: tensors, and the structure 
 pt2_archive         loading a program.pt2 without trusting its author
 export_check        whether an exported program computes what its module computes
 onnx_file           program.onnx: checking, loading, ONNX Runtime
-onnx_session        ONNX Runtime with torch tensors; programs of torch.export in OpenVINO
+onnx_session        ONNX Runtime with torch tensors
 onnx_rewriting      sizes for the dimensions that an ONNX file leaves open; constant folding of what fixed shapes
                     determine
-relax_calls         where in a model an operator comes from; a Relax function as plain calls
+source_location     where in a model an operator comes from
+relax_calls         a Relax function as plain calls
 torch_lowering      programs of torch.export in Relax
 torch_converters    ATen operators that Relax's importer lacks (add converters here)
 onnx_lowering       ONNX models in Relax; ONNX operators that Relax's importer lacks (add converters here)
@@ -23,4 +24,5 @@ example_inputs      seeded random inputs for a graph
 extraction_check    whether the extracted graph computes what the program computes
 rounding            how much rounding to float32 changes the outputs of a program
 extract             all of it, to graph.json and weights.safetensors
+openvino            programs of torch.export in OpenVINO
 """

@@ -25,7 +25,8 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from hios.errors import HiosError, UnsupportedError, first_line
 from hios.frontends.onnx_file import nodes
 from hios.frontends.onnx_rewriting import rewritten
-from hios.frontends.relax_calls import Lowered, Origin, Weight, canonical, origins, read
+from hios.frontends.relax_calls import Lowered, Weight, canonical, origins, read
+from hios.frontends.source_location import Origin
 
 
 class Importer(Protocol):

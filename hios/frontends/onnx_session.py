@@ -1,27 +1,12 @@
-"""ONNX Runtime on the CPU with torch tensors, without the package onnx, which is slow to import.
-
-Programs of torch.export in OpenVINO on the CPU.
-
-The program goes through OpenVINO's PyTorch frontend directly, not through ONNX. ``openvino.convert_model`` would do the
-same, but also sends usage statistics over the network; the frontend itself does not.
-"""
+"""ONNX Runtime on the CPU with torch tensors, without the package onnx, which is slow to import."""
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import threading
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import onnxruntime
-import openvino
 import torch
-from openvino.frontend import FrontEndManager
 from torch import Tensor
-from torch.export import ExportedProgram
 
 from hios.errors import UnsupportedError, first_line
 
@@ -54,87 +39,3 @@ class OnnxSession:
         """Outputs for inputs in the order of the file."""
         given = {name: value.numpy() for name, value in zip(self._names, inputs, strict=True)}
         return [torch.from_numpy(value) for value in self._session.run(None, given)]
-
-
-#: Precision of float32 models, in OpenVINO's terms: by default it uses bfloat16 if the processor supports it.
-PRECISION = "f32"
-
-
-def converted(program: ExportedProgram, name: str) -> openvino.Model:
-    """A program, which is not changed, as a model of OpenVINO; the name is for messages.
-
-    Raises:
-        UnsupportedError: OpenVINO lacks an operator.
-    """
-    try:
-        with _quiet():
-            from openvino.frontend.pytorch.fx_decoder import TorchFXPythonDecoder
-
-            frontend = FrontEndManager().load_by_framework("pytorch")
-            decoder = TorchFXPythonDecoder.from_exported_program(program)
-            return frontend.convert(frontend.load(decoder))
-    except Exception as error:  # it raises many types; all mean the same to the user
-        raise UnsupportedError(f"{name}: OpenVINO cannot convert it: {first_line(error)}") from error
-
-
-def save(model: openvino.Model, path: Path) -> None:
-    """Write a model as NAME.xml, and its weights in full precision as NAME.bin."""
-    openvino.save_model(model, path, compress_to_fp16=False)
-
-
-def load(path: Path) -> openvino.Model:
-    """Read the output of `save`.
-
-    Raises:
-        UnsupportedError: OpenVINO cannot read it.
-    """
-    try:
-        return openvino.Core().read_model(path)
-    except Exception as error:  # as in converting
-        raise UnsupportedError(f"{path}: OpenVINO cannot read it: {first_line(error)}") from error
-
-
-class OpenVinoSession:
-    """A model in OpenVINO on the CPU, called with tensors; calls from several threads are serialized.
-
-    Raises:
-        UnsupportedError: OpenVINO cannot compile it, or not in full precision.
-    """
-
-    def __init__(self, model: openvino.Model, *, threads: int, name: str = "OpenVINO") -> None:
-        settings = {
-            "INFERENCE_PRECISION_HINT": PRECISION,
-            "INFERENCE_NUM_THREADS": threads,
-            "NUM_STREAMS": 1,
-            "ENABLE_CPU_PINNING": False,  # the cores follow from the affinity of the process, as for other runtimes
-        }
-        try:
-            self._compiled = openvino.Core().compile_model(model, "CPU", settings)
-        except Exception as error:  # as in converting
-            raise UnsupportedError(f"{name}: OpenVINO cannot compile it: {first_line(error)}") from error
-        if (precision := self._compiled.get_property("INFERENCE_PRECISION_HINT")) != openvino.Type.f32:
-            raise UnsupportedError(f"{name}: OpenVINO computes in {precision}; required: {PRECISION}")
-        self._lock = threading.Lock()
-
-    def __call__(self, *inputs: Tensor) -> list[Tensor]:
-        """Outputs for inputs in the order of the program, as new tensors."""
-        given = [value.detach().contiguous().numpy() for value in inputs]
-        with self._lock:
-            outputs: Any = self._compiled(given)
-        return [torch.from_numpy(outputs[number]) for number in range(len(self._compiled.outputs))]
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress messages of OpenVINO about decompositions that this version of torch lacks."""
-    root, handler = logging.getLogger(), logging.NullHandler()
-    disabled = root.manager.disable
-    logging.disable(logging.CRITICAL)
-    root.addHandler(handler)  # without a handler, the root logger would get a permanent one
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        root.removeHandler(handler)
-        logging.disable(disabled)

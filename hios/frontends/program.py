@@ -27,7 +27,7 @@ from hios.frontends.export_check import apart, require_faithful
 from hios.frontends.model_declarations import Declarations
 from hios.frontends.program_interface import TensorType, plain
 from hios.frontends.pt2_archive import is_harmless, without_code
-from hios.frontends.relax_calls import of_node
+from hios.frontends.source_location import of_node
 
 #: File within program.pt2 that holds the declarations of the model.
 _DECLARATIONS = "hios.json"

@@ -1,47 +1,19 @@
-"""A Relax function as plain calls, independent of the frontend.
-
-The location in a model that an operator comes from.
-"""
+"""A Relax function as plain calls, independent of the frontend."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 import tvm
-from torch import Tensor, fx
+from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 from tvm import relax
 
 from hios.errors import UnsupportedError
-
-#: A line of a stack trace that names a file and a line.
-_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The location in the model that a call comes from.
-
-    ``module`` is the path of the submodule that computes it ("" for the model itself), ``place`` the location in words.
-    """
-
-    module: str
-    place: str
-
-
-def of_node(node: fx.Node) -> Origin:
-    """Module and line of a node of an exported program, if the program states them."""
-    stack = node.meta.get("nn_module_stack") or {}
-    module = [path for path, _ in stack.values()][-1] if stack else ""
-    frames = list(_FRAME.finditer(node.meta.get("stack_trace") or ""))
-    line = f" ({Path(frames[-1]['file']).name}:{frames[-1]['line']})" if frames else ""
-    return Origin(module, f"{node.target}{f' in {module}' if module else ''}{line}")
-
+from hios.frontends.source_location import Origin
 
 #: Arguments of Relax operators that are tuples of numbers, in order, by the names that they get as attributes.
 _TUPLES = {"relax.strided_slice": ("axes", "begin", "end", "strides")}

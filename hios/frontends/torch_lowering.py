@@ -15,7 +15,8 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from hios.errors import UnsupportedError, first_line
 from hios.frontends.program_interface import arguments_of
-from hios.frontends.relax_calls import Lowered, Origin, Weight, canonical, of_node, origins, read
+from hios.frontends.relax_calls import Lowered, Weight, canonical, origins, read
+from hios.frontends.source_location import Origin, of_node
 from hios.frontends.torch_converters import CONVERTERS
 
 #: ATen operators, without overload, that Relax imports as one; if decomposed, patterns would not match them.

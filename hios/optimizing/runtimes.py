@@ -59,9 +59,9 @@ def convert(kind: str, program: ExportedProgram, path: Path, threads: int) -> No
         UnsupportedError: the runtime cannot convert it; the message is the first line of the runtime's error.
     """
     if kind == "openvino":
-        from hios.frontends import onnx_session
+        from hios.frontends import openvino
 
-        onnx_session.save(onnx_session.converted(program, "the model"), path)
+        openvino.save(openvino.converted(program, "the model"), path)
         return
     try:
         with warnings.catch_warnings():
@@ -100,9 +100,9 @@ def load(kind: str, path: Path, threads: int, strides: Sequence[Sequence[int]]) 
         UnsupportedError: the runtime cannot load it.
     """
     if kind == "openvino":
-        from hios.frontends import onnx_session
+        from hios.frontends import openvino
 
-        session = onnx_session.OpenVinoSession(onnx_session.load(path), threads=threads)
+        session = openvino.OpenVinoSession(openvino.load(path), threads=threads)
         return _guarded(kind, lambda inputs: session(*inputs))
     if kind == "onnxruntime":
         from hios.frontends.onnx_session import OnnxSession

@@ -245,10 +245,10 @@ def _exported(program: str, loaded: ExportedProgram, parallel: bool) -> Callable
 
 def _in_openvino(program: str, loaded: ExportedProgram) -> Callable[..., Any]:
     """A program of torch.export in OpenVINO."""
-    from hios.frontends import onnx_session  # optional dependency
+    from hios.frontends import openvino  # optional dependency
 
     try:
-        return onnx_session.OpenVinoSession(onnx_session.converted(loaded, program), threads=_threads(), name=program)
+        return openvino.OpenVinoSession(openvino.converted(loaded, program), threads=_threads(), name=program)
     except UnsupportedError as error:
         raise PlatformError(str(error)) from error
 

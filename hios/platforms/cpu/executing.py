@@ -21,7 +21,7 @@ from hios.platforms.reference import Reference, require_compiler, require_onnx, 
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool, peak_bytes
 
-#: Precision of runtimes that would choose one themselves (`hios.frontends.onnx_session.PRECISION`).
+#: Precision of runtimes that would choose one themselves (`hios.frontends.openvino.PRECISION`).
 _PRECISIONS = {"openvino": "f32"}
 
 

@@ -1,10 +1,4 @@
-"""Monitoring of all ranks on rank 0: their reports, and which rank is at fault when one fails or dies.
-
-A parent process for a rank under mpirun.
-
-mpirun drops all output once one of its processes has ended, and with it the line that says which rank died. Therefore,
-the process that mpirun started only waits for its child, which does the work, and ends a moment after it.
-"""
+"""Monitoring of all ranks on rank 0: their reports, and which rank is at fault when one fails or dies."""
 
 from __future__ import annotations
 
@@ -13,7 +7,6 @@ import hmac
 import json
 import os
 import secrets
-import signal
 import socket
 import threading
 import time
@@ -32,7 +25,6 @@ from hios.runtime.distributed.control_channel import (
     print_last,
     who,
 )
-from hios.workers.process_settings import end_with_parent
 
 _KEY_BYTES = 32
 #: Seconds that a new connection may take to say which rank it belongs to.
@@ -197,30 +189,3 @@ class RankMonitor:
     def _send(self, rank: int, message: Mapping[str, object]) -> None:
         with contextlib.suppress(OSError):  # its end is detected by the listening side
             self._lines[rank].send_bytes(json.dumps(message).encode())
-
-
-#: How long the end of a failed rank is hidden from mpirun: longer than rank 0 takes to print the reason.
-_HOLD_S = 1.0
-
-
-def guard() -> None:
-    """Continue in a child process; the parent ends as the child does. Must be called before threads are started."""
-    parent = os.getpid()
-    child = os.fork()
-    if child == 0:
-        end_with_parent(parent)
-        return
-
-    def forward(number: int, _: object) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, number)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, forward)
-    # The child stays a zombie until the parent ends too, so that its process ID is not reused.
-    status = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-    killed = status is not None and status.si_code != os.CLD_EXITED
-    code = 1 if status is None else 128 + status.si_status if killed else status.si_status
-    if code:
-        time.sleep(_HOLD_S)
-    os._exit(code)

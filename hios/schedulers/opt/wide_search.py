@@ -13,7 +13,6 @@ from hios.core.problem import Problem
 from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.schedulers.hios_wide import WideList
 from hios.schedulers.opt import wide_kernel
-from hios.schedulers.opt import wide_kernel as wide_updates
 from hios.schedulers.opt.annealing import (
     StagedChain,
     edges_of,
@@ -171,7 +170,7 @@ class WideChain:
         state["iteration"], state["last"], state["moved"] = 1, len(search.order), -1
         search.operators["finish"] = -1.0
         search.operators["marked"] = 1
-        latency = wide_updates.timed(search, np.inf)
+        latency = wide_kernel.timed(search, np.inf)
         wide_kernel.keep(search, latency)
         state["best"] = latency
         search.best_operators[:] = search.operators[:-1]

@@ -5,10 +5,10 @@ actions            numbers in [0, 1] to intervals and combined blocks; the state
                    random moments
 environment        (2), with normalized measures
 scenario_environment the simulator in steps
-launcher_settings  transitions to learn from
-maddpg             actors and critics: (3) and (4), in torch
-training           Algorithm 1, offline
-actions            what was learned, as a safetensors file
-online_launcher    Algorithm 1, online: decisions without torch, for the simulator and for servers
-live_launcher      the thread that decides beside a server
+replay           transitions to learn from
+maddpg           actors and critics: (3) and (4), in torch
+training         Algorithm 1, offline
+actions          what was learned, as a safetensors file
+online_launcher  Algorithm 1, online: decisions without torch, for the simulator and for servers
+live_launcher    the thread that decides beside a server
 """

@@ -15,9 +15,10 @@ from hios.files.artifacts import Json
 from hios.schedulers.policy.network import Array
 from hios.serving.launcher.actions import ActionSpace, Launcher, LauncherDecision, blocks_of, squeezed, state_size
 from hios.serving.launcher.environment import Decisions, LauncherEnvironment, Scores, rewards
-from hios.serving.launcher.launcher_settings import Batch, LauncherSettings, Replay
+from hios.serving.launcher.launcher_settings import LauncherSettings
 from hios.serving.launcher.maddpg import Agents, actor_weights
 from hios.serving.launcher.online_launcher import OnlineLauncher
+from hios.serving.launcher.replay import Batch, Replay
 from hios.serving.measures import RepeatOutcome
 from hios.serving.policies import LEARNED, LEARNED_STATIC, POLICIES
 from hios.serving.scenario import Scenario, Trace, draw
