@@ -7,7 +7,7 @@ import random
 from hios.core.problem import Problem, Stage, positions
 from hios.core.schedule import StagedPlan
 from hios.schedulers.policy.combining import model_blocks
-from hios.schedulers.policy.endings import Action, CombinedState, Passes, combined, largest, sub_blocks
+from hios.schedulers.policy.endings import Action, CombinedState, Passes, combined, labels_of, largest, sub_blocks
 from hios.schedulers.registry import Parameter, register
 
 
@@ -68,9 +68,7 @@ def chooser(problem: Problem, r: int, s: int, weights: str) -> tuple[list[Combin
     ``weights`` is the file of the policy; "": none, the last ending is always taken.
     """
     predecessors = [[u for u, _ in before] for before in problem.predecessors]
-    labels = [
-        (operator.type, problem.time[v], problem.utilization[v]) for v, operator in enumerate(problem.graph.operators)
-    ]
+    labels = labels_of(problem)
     blocks = model_blocks("", problem)
     starts = [combined(sub_blocks(block.operators, predecessors, labels, r, s)) for block in blocks]
     if not weights:

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hios.core.blocks import in_order, pieces
+from hios.core.blocks import pieces
 from hios.core.graph import Graph
 from hios.core.problem import Problem, Stage
 from hios.core.schedule import Solution, StagedPlan
@@ -25,6 +25,7 @@ from hios.schedulers.ios_search import (
     SearchSpace,
     StageTimes,
     as_set,
+    blocks_and_pieces,
     grown,
     network_space,
 )
@@ -267,23 +268,13 @@ def searched_parts(graph: Graph, most_states: int) -> list[list[SearchedBlock]]:
     for edge in graph.edges:
         predecessors[graph.index[edge.target]].append(graph.index[edge.source])
     parts: list[list[SearchedBlock]] = []
-    loose: list[int] = []  # operators in no block, one after another
-    for operators, stated in [*in_order(graph), ([], True)]:
-        if not stated:
-            loose += operators
-            continue
-        parts += _cut(loose, predecessors, most_states)
-        loose = []
-        if operators:
-            whole = _parts(operators, predecessors, max(LARGEST, most_states))
-            parts += [whole] if len(whole) == 1 else _cut(operators, predecessors, most_states)
+    for operators, stated in blocks_and_pieces(graph, predecessors):
+        whole = _parts(operators, predecessors, max(LARGEST, most_states) if stated else most_states)
+        if stated and len(whole) > 1:
+            parts += [_parts(piece, predecessors, most_states) for piece in pieces(operators, predecessors)]
+        else:
+            parts.append(whole)
     return parts
-
-
-def _cut(
-    operators: Sequence[int], predecessors: Sequence[Sequence[int]], most_states: int
-) -> list[list[SearchedBlock]]:
-    return [_parts(piece, predecessors, most_states) for piece in pieces(operators, predecessors)]
 
 
 def _parts(piece: Sequence[int], predecessors: Sequence[Sequence[int]], most_states: int) -> list[SearchedBlock]:

@@ -1,6 +1,4 @@
-"""What the stages of a block cost in IOS's search: GENERATESTAGE of Algorithm 1.
-
-The search space of IOS: states, endings, and how many there are (IOS sections 4.1 to 4.3, table 1).
+"""The search space of IOS: blocks, states, endings, how many there are (IOS sections 4.1 to 4.3, table 1), their times.
 
 Sets of operators are integers here: bit i stands for the i-th operator of a block in topological order. ``ios_kernel``
 has the same endings, compiled.
@@ -8,12 +6,29 @@ has the same endings, compiled.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from hios.core.blocks import in_order, pieces
+from hios.core.graph import Graph
 from hios.core.problem import Problem
+
+
+def blocks_and_pieces(graph: Graph, predecessors: Sequence[Sequence[int]]) -> Iterator[tuple[Sequence[int], bool]]:
+    """The operators of each block that the graph states, in an order in which they can run; says which are stated.
+
+    Operators in no block, in between, come in pieces, cut after each that has a path from or to all others.
+
+    Raises:
+        ArtifactError: an operator is in two blocks, or the blocks cannot run one after another.
+    """
+    for stated, run in itertools.groupby(in_order(graph), key=lambda entry: entry[1]):
+        parts = [operators for operators, _ in run]
+        for part in parts if stated else pieces([operator for (operator,) in parts], predecessors):
+            yield part, stated
 
 
 class SearchSpace(NamedTuple):
@@ -164,7 +179,7 @@ class _Sums(NamedTuple):
 
 
 class StageTimes(dict[int, float]):
-    """Milliseconds by ending of a block, computed on first use.
+    """Milliseconds by ending of a block, computed on first use: GENERATESTAGE of Algorithm 1.
 
     Where no stage was measured, the contention model gives an ending's time from that of the ending with one group
     less, which the search has asked for before; it adds up in the order of `Problem.stage_ms`, so that not even the

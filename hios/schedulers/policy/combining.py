@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from hios.core.blocks import in_order, pieces
 from hios.core.costs import Costs
 from hios.core.graph import Call, Edge, Graph, Operator, Value
 from hios.core.problem import Problem
 from hios.errors import HiosError
+from hios.schedulers.ios_search import blocks_and_pieces
 
 
 class ModelBlock(NamedTuple):
@@ -31,17 +31,8 @@ def model_blocks(label: str, problem: Problem) -> list[ModelBlock]:
         ArtifactError: the stated blocks cannot run one after another.
     """
     predecessors = [[u for u, _ in before] for before in problem.predecessors]
-    blocks: list[ModelBlock] = []
-    loose: list[int] = []  # operators in no block, one after another
-    for operators, stated in [*in_order(problem.graph), ([], True)]:
-        if not stated:
-            loose += operators
-            continue
-        blocks += [ModelBlock(label, problem, tuple(piece)) for piece in pieces(loose, predecessors)]
-        loose = []
-        if operators:
-            blocks.append(ModelBlock(label, problem, tuple(operators)))
-    return blocks
+    blocks = blocks_and_pieces(problem.graph, predecessors)
+    return [ModelBlock(label, problem, tuple(operators)) for operators, _ in blocks]
 
 
 def combined_problem(blocks: Sequence[ModelBlock], *, one_block: bool = True) -> Problem:

@@ -1,4 +1,4 @@
-"""The endings of a combined block, counted and found by number (Algorithm 2 of TOP, lines 6 to 11).
+"""The endings of a combined block, counted and found by number, and passes over it (Algorithm 2 of TOP).
 
 An ending is what IOS calls one (`hios.schedulers.ios_search`): at most s groups of at most r operators, each an
 operator with all its descendants that are left. Four Inception blocks have 16 million of them, so they are not listed.
@@ -6,25 +6,22 @@ A block falls into sub-blocks without edges between them; the endings of all are
 are numbered in the order of the first sub-block, then of the second, and so on, and within a sub-block by the number
 of groups, so that the last ending is one of the largest.
 
-Sets of groups without a common operator, counted and found by number, never listed.
-
-Groups that share an operator are in conflict, so the sets are the independent sets of a graph of conflicts. Their
+Groups that share an operator are in conflict, so endings are the independent sets of a graph of conflicts. Their
 numbers by size are a polynomial: those of parts without conflicts between them multiply, and those of a part are the
 sets without one of its groups plus those with it.
-
-Passes of Algorithm 2 of TOP over a combined block: the stages from the last to the first, one ending at a time.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from hios.core.problem import Group, Stage
+from hios.core.problem import Group, Problem, Stage
 from hios.schedulers.deadline import check_deadline
-from hios.schedulers.ios_search import as_set
+from hios.schedulers.ios_search import as_set, members
 
 #: Groups of a connected part beyond which counting could take exponential time.
 LARGEST = 32
@@ -114,13 +111,13 @@ def _counted(
 
 def _part(part: int, groups: Sequence[int], conflicts: Sequence[int], most: int, known: dict[int, Choices]) -> Choices:
     """The sets within a connected part."""
-    members = tuple(_members_of_mask(part))
-    degree = {member: (conflicts[member] & part).bit_count() for member in members}
-    if all(count == len(members) - 1 for count in degree.values()):
-        return _OneOf(members)
-    worst = max(members, key=degree.__getitem__)
-    if len(members) > LARGEST:
-        worst = max((m for m in members if groups[m].bit_count() > 1), key=degree.__getitem__)
+    own = tuple(members(part))
+    degree = {member: (conflicts[member] & part).bit_count() for member in own}
+    if all(count == len(own) - 1 for count in degree.values()):
+        return _OneOf(own)
+    worst = max(own, key=degree.__getitem__)
+    if len(own) > LARGEST:
+        worst = max((m for m in own if groups[m].bit_count() > 1), key=degree.__getitem__)
         return _counted(part ^ (1 << worst), groups, conflicts, most, known)
     without = _counted(part ^ (1 << worst), groups, conflicts, most, known)
     beside = _counted(part & ~(1 << worst) & ~conflicts[worst], groups, conflicts, most, known)
@@ -150,15 +147,7 @@ def product(first: Sequence[int], second: Sequence[int], most: int) -> tuple[int
 
 
 def _sum(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
-    size = max(len(first), len(second))
-    return tuple((first[i] if i < len(first) else 0) + (second[i] if i < len(second) else 0) for i in range(size))
-
-
-def _members_of_mask(mask: int) -> Iterator[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
+    return tuple(map(sum, itertools.zip_longest(first, second, fillvalue=0)))
 
 
 #: Rounds in which operators are distinguished by their neighbors.
@@ -178,7 +167,7 @@ class SubBlock:
         self.predecessors = [as_set(place[u] for u in before if u in place) for before in predecessors]
         self.successors = [0] * len(operators)
         for position, before in enumerate(self.predecessors):
-            for predecessor in _members(before):
+            for predecessor in members(before):
                 self.successors[predecessor] |= 1 << position
         self._states: dict[int, SubBlockState] = {}
         whole = (1 << len(operators)) - 1
@@ -207,25 +196,25 @@ class SubBlockState:
         """
         block = self.block
         groups: dict[int, int] = {}
-        waiting = list(_members(self.leaves))
+        waiting = list(members(self.leaves))
         for position in waiting:  # grows
             group = 1 << position
-            for successor in _members(block.successors[position] & self.left):
+            for successor in members(block.successors[position] & self.left):
                 group |= groups[successor]
             if position in groups or group.bit_count() > block.r:
                 continue
             groups[position] = group
             waiting += [
                 before
-                for before in _members(block.predecessors[position])
-                if all(after in groups for after in _members(block.successors[before] & self.left))
+                for before in members(block.predecessors[position])
+                if all(after in groups for after in members(block.successors[before] & self.left))
             ]
         return [groups[root] for root in sorted(groups, key=lambda root: self._rank(root, groups[root]))]
 
     def _rank(self, root: int, group: int) -> tuple[int, int, int]:
         """Place of a group among all: last come those that make no other operator wait for their stage, long ones."""
         outside = 0
-        for position in _members(group & ~(1 << root)):
+        for position in members(group & ~(1 << root)):
             outside |= self.block.predecessors[position]
         return -(outside & self.left & ~group).bit_count(), group.bit_count(), -root
 
@@ -242,8 +231,8 @@ class SubBlockState:
             return self
         left = self.left & ~taken
         leaves = self.leaves & ~taken
-        for position in _members(taken):
-            for before in _members(self.block.predecessors[position] & left):
+        for position in members(taken):
+            for before in members(self.block.predecessors[position] & left):
                 if not self.block.successors[before] & left:
                     leaves |= 1 << before
         return self.block.state(left, leaves)
@@ -257,11 +246,7 @@ class Ending(NamedTuple):
 
 
 class CombinedState:
-    """What is left of a combined block.
-
-    Attributes:
-        count: M, the number of endings.
-    """
+    """What is left of a combined block; ``count`` is M, the number of its endings."""
 
     def __init__(self, states: tuple[SubBlockState, ...]) -> None:
         self.states = states
@@ -281,7 +266,7 @@ class CombinedState:
     @property
     def leaves(self) -> list[int]:
         """Numbers of the operators without a successor that is left."""
-        return [state.block.operators[place] for state in self.states for place in _members(state.leaves)]
+        return [state.block.operators[place] for state in self.states for place in members(state.leaves)]
 
     def ending(self, index: int) -> Ending:
         """The ending with a number from 0 to ``count`` - 1.
@@ -302,7 +287,7 @@ class CombinedState:
                 number -= count * others
             place, number = divmod(number, others)
             chosen = state.ending(groups, place)
-            stage += [tuple(state.block.operators[p] for p in _members(group)) for group in chosen]
+            stage += [tuple(state.block.operators[p] for p in members(group)) for group in chosen]
             states.append(state.after(chosen))
             left -= groups
         return Ending(tuple(stage), CombinedState(tuple(states)))
@@ -311,6 +296,13 @@ class CombinedState:
 def combined(blocks: Iterable[SubBlock]) -> CombinedState:
     """All operators of a combined block, given by its sub-blocks."""
     return CombinedState(tuple(block.start for block in blocks))
+
+
+def labels_of(problem: Problem) -> list[Any]:
+    """Labels for `sub_blocks`: what the policy and the times of stages tell operators apart by."""
+    return [
+        (operator.type, problem.time[v], problem.utilization[v]) for v, operator in enumerate(problem.graph.operators)
+    ]
 
 
 def sub_blocks(
@@ -373,20 +365,7 @@ def _ranks(values: dict[int, Any]) -> dict[int, int]:
 
 
 def _cumulative(counts: Sequence[int], most: int) -> list[int]:
-    sums, total = [], 0
-    for size in range(most + 1):
-        total += counts[size] if size < len(counts) else 0
-        sums.append(total)
-    return sums
-
-
-def _members(mask: int) -> list[int]:
-    members = []
-    while mask:
-        low = mask & -mask
-        members.append(low.bit_length() - 1)
-        mask ^= low
-    return members
+    return list(itertools.accumulate([*counts[: most + 1], *[0] * (most + 1 - len(counts))]))
 
 
 #: m of a state, at least 0; 1 and more stand for the last ending.
@@ -404,18 +383,6 @@ def largest(state: CombinedState) -> float:
 def index_of(action: float, count: int) -> int:
     """The index of an ending, floor(m M), the last one where m is 1."""
     return min(int(action * count), count - 1)
-
-
-def one_pass(start: CombinedState, action: Action) -> list[Stage]:
-    """The stages of a combined block in the order in which they run (Algorithm 2)."""
-    stages: list[Stage] = []
-    state = start
-    while state.count:
-        check_deadline()
-        ending = state.ending(index_of(action(state), state.count))
-        stages.append(ending.stage)
-        state = ending.left
-    return stages[::-1]
 
 
 @dataclass(frozen=True, slots=True)

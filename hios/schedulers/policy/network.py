@@ -1,14 +1,13 @@
-"""The policy of GPG: embeddings of operators (5) and of what is left (6), and the network mu, in numpy.
+"""The policy of GPG, in numpy: embeddings of operators (5) and of what is left (6), and the network mu.
 
-Fully connected networks with ReLU in numpy: forward, gradients, and Adam.
-
-What the policy knows of an operator: the raw state s_v of TOP, items (i) to (ix) of section V-C.
-
-Files of trained policies: safetensors with the weights by name, and how they were trained.
+`Perceptron` and `Adam` are fully connected networks with ReLU and their training; `features` is the raw state s_v of
+TOP, items (i) to (ix) of section V-C. Files of trained policies are safetensors with the weights by name, and how they
+were trained.
 """
 
 from __future__ import annotations
 
+import graphlib
 import itertools
 import json
 import math
@@ -252,16 +251,9 @@ class Structure:
 
 
 def _depths(parents: Sequence[Sequence[int]]) -> list[int]:
-    depth = [-1] * len(parents)
-    for start in range(len(parents)):
-        waiting = [start]
-        while waiting:
-            v = waiting[-1]
-            unknown = [u for u in parents[v] if depth[u] < 0]
-            if not unknown:
-                depth[v] = max((depth[u] + 1 for u in parents[v]), default=0)
-                waiting.pop()
-            waiting += unknown
+    depth = [0] * len(parents)
+    for v in graphlib.TopologicalSorter(dict(enumerate(parents))).static_order():
+        depth[v] = max((depth[u] + 1 for u in parents[v]), default=0)
     return depth
 
 

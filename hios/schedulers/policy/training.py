@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from hios.core.problem import Group, Problem, Stage
+from hios.core.problem import Group, Problem, Stage, positions
 from hios.errors import HiosError
 from hios.files.artifacts import Json
 from hios.schedulers.policy.combining import combined_problem, model_blocks
-from hios.schedulers.policy.endings import CombinedState, SubBlock, combined, index_of, sub_blocks
+from hios.schedulers.policy.endings import CombinedState, SubBlock, combined, index_of, labels_of, sub_blocks
 from hios.schedulers.policy.network import (
     EMBEDDING,
     Adam,
@@ -208,13 +208,6 @@ def reward(kind: str, latency_ms: float, sequential_ms: float) -> float:
     return -latency_ms / sequential_ms if sequential_ms else 0.0
 
 
-def discounted(kind: str, latencies_ms: Sequence[float], sequential_ms: float) -> float:
-    """The return of stages in the order in which they are chosen."""
-    return sum(
-        REWARDS[kind] ** step * reward(kind, latency, sequential_ms) for step, latency in enumerate(latencies_ms)
-    )
-
-
 #: Time in milliseconds of a stage: of groups, each with the name of its model and numbers of operators of its problem.
 StageTime = Callable[[Sequence[tuple[str, Group]]], float]
 
@@ -239,13 +232,9 @@ class Pool:
         #: Of every operator of the problem, the name of its model and its number there.
         self._home = [(block.label, v) for block in blocks for v in block.operators]
         before = [[u for u, _ in row] for row in self.problem.predecessors]
-        labels = [
-            (operator.type, self.problem.time[v], self.problem.utilization[v])
-            for v, operator in enumerate(self.problem.graph.operators)
-        ]
-        index = self.problem.graph.index
+        labels, index, place = labels_of(self.problem), self.problem.graph.index, positions(self.problem.order)
         self.blocks: list[list[SubBlock]] = [
-            sub_blocks(sorted((index[v] for v in block), key=_places(self.problem).__getitem__), before, labels, r, s)
+            sub_blocks(sorted((index[v] for v in block), key=place.__getitem__), before, labels, r, s)
             for block in self.problem.graph.blocks
         ]
         self.structure = Structure(features(self.problem.graph), before)
@@ -267,10 +256,6 @@ class Pool:
         if self._stage_time is None:
             return sum(self.problem.time[v] for v in operators)
         return sum(self.stage_ms(((v,),)) for v in operators)
-
-
-def _places(problem: Problem) -> dict[int, int]:
-    return {v: place for place, v in enumerate(problem.order)}
 
 
 def train(

@@ -13,7 +13,7 @@ from hios.errors import ArtifactError
 from hios.schedulers.policy.combining import combined_problem, model_blocks
 from hios.schedulers.policy.endings import index_of
 from hios.schedulers.policy.network import GpgPolicy, initial_weights, read_policy, write_policy
-from hios.schedulers.policy.training import Pool, TrainingSettings, discounted, mean_share, train
+from hios.schedulers.policy.training import REWARDS, Pool, TrainingSettings, mean_share, reward, train
 from tests.convolution_graphs import Conv, conv_problem
 from tests.problems import problem
 
@@ -51,7 +51,7 @@ def test_rewards_prefer_different_schedules() -> None:
             assert ending.left.count == 1
             times.append(pool.problem.stage_ms(ending.left.ending(0).stage))
         for kind, values in returns.items():
-            values[len(times)] = discounted(kind, times, 1.0)
+            values[len(times)] = sum(REWARDS[kind] ** step * reward(kind, time, 1.0) for step, time in enumerate(times))
     assert returns["paper"] == pytest.approx({1: 0.5488, 2: 1.1827}, abs=1e-4)
     assert returns["relative"] == pytest.approx({1: -0.6, 2: -1.0})
 
