@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hios.core.bounds import lower_bound_ms
@@ -13,10 +14,8 @@ from hios.core.schedule import Plan, Solution, StagedPlan, StreamPlan
 from hios.errors import HiosError
 from hios.schedulers.deadline import check_deadline, until
 from hios.schedulers.hios_wide import best_list
-from hios.schedulers.opt.parallel_search import CHAINS, CLOSED, Clock, anneal, is_open
+from hios.schedulers.opt.parallel_search import CHAINS, Clock, anneal, is_open
 from hios.schedulers.registry import ALGORITHMS, Parameter, register
-
-__all__ = ["CHAINS", "CLOSED", "NAME", "hios_opt"]
 
 NAME = "hios-opt"
 #: Only a list schedule if operators take one device each.
@@ -85,76 +84,37 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
     """
     from hios.schedulers.opt.annealing import StagedChain, fits
     from hios.schedulers.opt.lower_bounds import proven_bound_ms
-    from hios.schedulers.opt.proof import provable, prove, staged_bound_ms
+    from hios.schedulers.opt.proof import staged_bound_ms
+    from hios.schedulers.opt.wide_search import compile_search, search_wide
 
     whole = StagedPlan((tuple(((operator,),) for operator in problem.order), *((),) * (devices - 1)))
     clock = Clock(time.perf_counter(), time_limit)
     bound = proven_bound_ms(problem, devices)
-    if problem.has_widths:
-        return _with_widths(problem, devices, whole, bound, clock, moves=moves, seed=seed)
-    staged_bound = staged_bound_ms(problem, bound)
+    staged_bound = 0.0 if problem.has_widths else staged_bound_ms(problem, bound)
     starts, left_out = _starts(problem, devices, bound, clock)
     best = starts[0]
     notes = {"start": f"{best.name}, {best.latency_ms:.6g} ms"}
     if left_out:
         notes["not compared"] = ", ".join(left_out)
-    search = [start.plan for start in starts if isinstance(start.plan, StagedPlan) and fits(problem, start.plan)]
-    search = search or [whole]
-    if is_open(best.latency_ms, staged_bound):
-        began = clock.spent()
-        StagedChain(problem, devices, whole, seed).run(0.0, 1)  # compiles, which the clock does not count
-        clock = Clock(clock.began + clock.spent() - began, time_limit)
-        chains = [
-            StagedChain(problem, devices, search[min(i, len(search) - 1)], seed * CHAINS + i) for i in range(CHAINS)
-        ]
-        proving = provable(problem)
-        anneal(chains, staged_bound, clock, moves, _ANNEALING if proving else 1.0)
-        notes["search"] = f"{sum(chain.moves for chain in chains)} moves"
-        plan = min(chains, key=lambda chain: chain.latency_ms).plan()
-        latency = latency_ms(evaluate(problem, plan))
-        if proving and is_open(latency, staged_bound):
-            plan, latency, staged_bound = prove(
-                problem, devices, _single(plan), latency, staged_bound, time_limit=_SOLVER * clock.left(), seed=seed
-            )
-        if latency < best.latency_ms:
-            best = _Start(NAME, plan, latency)
-    return Solution(best.plan, bound, notes, staged_bound)
-
-
-def _with_widths(
-    problem: Problem, devices: int, whole: StagedPlan, bound: float, clock: Clock, *, moves: int, seed: int
-) -> Solution:
-    """The search for problems with operators that may take several devices at once."""
-    from hios.schedulers.opt.annealing import StagedChain, fits
-    from hios.schedulers.opt.wide_search import compile_search, fastest_in_sequence, search_wide
-
-    starts, left_out = _starts(problem, devices, bound, clock)
-    if any(isinstance(start.plan, StreamPlan) and start.plan.merges for start in starts):
-        apart = best_list(problem, devices)[0]
-        starts.append(_Start(f"{_WIDE} without merges", apart.plan(devices), apart.latency_ms))
-    sequence = fastest_in_sequence(problem, devices)
-    starts.append(
-        _Start("each operator at its fastest, in sequence", sequence, latency_ms(evaluate(problem, sequence)))
-    )
-    starts.sort(key=lambda start: start.latency_ms)
-    best = starts[0]
-    notes = {"start": f"{best.name}, {best.latency_ms:.6g} ms"}
-    if left_out:
-        notes["not compared"] = ", ".join(left_out)
-    if is_open(best.latency_ms, bound):
-        began = clock.spent()
-        StagedChain(problem, devices, whole, seed).run(0.0, 1)  # compiles, which the clock does not count
-        compile_search(problem, devices)
-        clock = Clock(clock.began + clock.spent() - began, clock.limit)
+    if is_open(best.latency_ms, max(bound, staged_bound)):
         plans = [start.plan for start in starts]
         staged = [plan for plan in plans if isinstance(plan, StagedPlan) and fits(problem, plan)] or [whole]
-        wide_plans, made = search_wide(problem, devices, plans, staged, bound, clock, moves=moves, seed=seed)
+        began = clock.spent()
+        StagedChain(problem, devices, whole, seed).run(0.0, 1)  # compiles, which the clock does not count
+        if problem.has_widths:
+            compile_search(problem, devices)
+        clock = Clock(clock.began + clock.spent() - began, time_limit)
+        if problem.has_widths:
+            wide, made = search_wide(problem, devices, plans, staged, bound, clock, moves=moves, seed=seed)
+            results = [_Start(NAME, plan, latency_ms(evaluate(problem, plan))) for plan in wide]
+        else:
+            result, made, staged_bound = _search_staged(
+                problem, devices, staged, staged_bound, clock, moves=moves, seed=seed
+            )
+            results = [result]
         notes["search"] = f"{made} moves"
-        for plan in wide_plans:
-            latency = latency_ms(evaluate(problem, plan))
-            if latency < best.latency_ms:
-                best = _Start(NAME, plan, latency)
-    return Solution(best.plan, bound, notes)
+        best = min([best, *results], key=lambda each: each.latency_ms)
+    return Solution(best.plan, bound, notes, staged_bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +124,43 @@ class _Start:
     latency_ms: float
 
 
+def _search_staged(
+    problem: Problem,
+    devices: int,
+    staged: Sequence[StagedPlan],
+    bound: float,
+    clock: Clock,
+    *,
+    moves: int,
+    seed: int,
+) -> tuple[_Start, int, float]:
+    """The best of what chains from staged plans find, the number of their moves, and a bound on staged schedules.
+
+    ``bound`` is the one known before.
+    """
+    from hios.schedulers.opt.annealing import StagedChain, apart
+    from hios.schedulers.opt.proof import provable, prove
+
+    chains = [
+        StagedChain(problem, devices, staged[min(number, len(staged) - 1)], seed * CHAINS + number)
+        for number in range(CHAINS)
+    ]
+    proving = provable(problem)
+    anneal(chains, bound, clock, moves, _ANNEALING if proving else 1.0)
+    plan = min(chains, key=lambda chain: chain.latency_ms).plan()
+    latency = latency_ms(evaluate(problem, plan))
+    if proving and is_open(latency, bound):
+        plan, latency, bound = prove(
+            problem, devices, apart(plan), latency, bound, time_limit=_SOLVER * clock.left(), seed=seed
+        )
+    return _Start(NAME, plan, latency), sum(chain.moves for chain in chains), bound
+
+
 def _starts(problem: Problem, devices: int, bound: float, clock: Clock) -> tuple[list[_Start], list[str]]:
-    """Plans of the other algorithms by latency, and the names of those that ran out of time."""
+    """Plans of the other algorithms by latency, and the names of those that ran out of time.
+
+    Where operators may take several devices, also each at its fastest in sequence, and ``hios-wide`` without merges.
+    """
     starts: list[_Start] = []
     left_out: list[str] = []
     bound_of_one = max(bound, lower_bound_ms(problem, 1))
@@ -189,6 +184,15 @@ def _starts(problem: Problem, devices: int, bound: float, clock: Clock) -> tuple
             left_out.append(entry.name)
             continue
         starts.append(_Start(entry.name, _widened(plan, devices), latency_ms(evaluate(problem, plan))))
+    if problem.has_widths:
+        from hios.schedulers.opt.wide_search import fastest_in_sequence
+
+        if any(isinstance(start.plan, StreamPlan) and start.plan.merges for start in starts):
+            apart = best_list(problem, devices)[0]
+            starts.append(_Start(f"{_WIDE} without merges", apart.plan(devices), apart.latency_ms))
+        sequence = fastest_in_sequence(problem, devices)
+        latency = latency_ms(evaluate(problem, sequence))
+        starts.append(_Start("each operator at its fastest, in sequence", sequence, latency))
     return sorted(starts, key=lambda start: start.latency_ms), left_out
 
 
@@ -198,10 +202,3 @@ def _widened(plan: Plan, devices: int) -> Plan:
     if isinstance(plan, StagedPlan):
         return StagedPlan((*plan.devices, *idle), plan.merges)
     return type(plan)((*plan.devices, *idle), plan.launch, plan.wide, plan.merges)
-
-
-def _single(plan: StagedPlan) -> StagedPlan:
-    """The plan with every operator in a stage of its own: no longer if grouping gains nothing."""
-    return StagedPlan(
-        tuple(tuple(((operator,),) for stage in row for group in stage for operator in group) for row in plan.devices)
-    )

@@ -25,10 +25,11 @@ from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.errors import ScheduleError
 from hios.pipeline import config
 from hios.schedulers import Algorithm
-from hios.schedulers.hios_opt import CLOSED, hios_opt
+from hios.schedulers.hios_opt import hios_opt
 from hios.schedulers.opt import proof
 from hios.schedulers.opt.annealing import StagedChain, groups
 from hios.schedulers.opt.lower_bounds import interval_bound_ms
+from hios.schedulers.opt.parallel_search import CLOSED
 from hios.schedulers.opt.proof import provable, staged_bound_ms
 from tests.convolution_graphs import Conv, conv_problem
 from tests.problems import problem, problems

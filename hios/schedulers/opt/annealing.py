@@ -1,7 +1,8 @@
-"""One chain of simulated annealing: a problem and a plan as arrays, and back; helpers that `wide_search` shares."""
+"""Chains of simulated annealing: a problem and a plan as arrays, and back."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -29,14 +30,41 @@ _HOTTEST, _COLDEST = 0.2, 0.001
 _SLICE = 1_000_000
 
 
-def temperature_ms(problem: Problem, progress: float) -> float:
-    """The temperature at a progress between 0 (hottest) and 1; beyond 0 it is hotter still."""
-    return sum(problem.time) / len(problem) * _HOTTEST * float((_COLDEST / _HOTTEST) ** progress)
+class Chain(ABC):
+    """A chain of simulated annealing over the items of a list; equal seeds make equal moves.
 
+    ``state`` is the record of its search, with the fields ``random`` and ``best``.
+    """
 
-def moves_at_once(problem: Problem) -> int:
-    """Moves between two checks of the clock."""
-    return max(1, _SLICE // len(problem))
+    def __init__(self, problem: Problem, state: Any, seed: int) -> None:
+        self._problem, self._state = problem, state
+        # Random numbers must not begin with 0; neighboring seeds give distant states.
+        state["random"] = (seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64 or 1
+        #: Moves made so far.
+        self.moves = 0
+        #: Moves between two checks of the clock.
+        self.slice = max(1, _SLICE // len(problem))
+
+    @property
+    def latency_ms(self) -> float:
+        """Latency of the best candidate so far, in milliseconds."""
+        return float(self._state["best"])
+
+    def run(self, progress: float, moves: int) -> None:
+        """Try moves at the temperature of a progress between 0 (hottest) and 1; releases the interpreter lock.
+
+        Before 0 it is hotter still.
+        """
+        mean = sum(self._problem.time) / len(self._problem)
+        items, order, starts = self._anneal(mean * _HOTTEST * float((_COLDEST / _HOTTEST) ** progress), moves)
+        # In the order of start times, neighbors in the list are neighbors in time.
+        order[:] = order[np.argsort(starts, kind="stable")]  # stable: the list stays an order in which all can run
+        items["position"][order] = np.arange(len(order))
+        self.moves += moves
+
+    @abstractmethod
+    def _anneal(self, temperature_ms: float, moves: int) -> tuple[Any, Any, Any]:
+        """Try moves; returns all items, the list of their numbers, and the start of each place of the list."""
 
 
 def edges_of(operators: Any, problem: Problem) -> tuple[Any, Any]:
@@ -55,27 +83,11 @@ def _ends(rows: Sequence[Sequence[Any]]) -> Any:
     return np.cumsum([len(row) for row in rows])
 
 
-def sort_by_start(items: Any, order: Any, starts: Any) -> None:
-    """Bring a list into the order of start times, so that neighbors in the list are neighbors in time."""
-    order[:] = order[np.argsort(starts, kind="stable")]  # stable: the list stays an order in which all can run
-    items["position"][order] = np.arange(len(order))
-
-
-def first_random(seed: int) -> int:
-    """Initial state of the random numbers, which must not be 0; neighboring seeds give distant states."""
-    return (seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64 or 1
-
-
-class StagedChain:
-    """A chain of simulated annealing that starts from a plan.
-
-    `fits` says whether the stages of a plan can be represented; equal seeds make equal moves.
-    """
+class StagedChain(Chain):
+    """A chain over stages that starts from a plan; `fits` says whether the stages of one can be represented."""
 
     def __init__(self, problem: Problem, devices: int, plan: StagedPlan, seed: int) -> None:
         n = len(problem)
-        self._problem = problem
-        self._number_of_devices = devices
         self._as_measured = _as_measured(problem)
         operators = _operators(problem)
         stages, order = np.zeros(n + 1, STAGE), np.zeros(n + 1, np.int64)
@@ -95,14 +107,9 @@ class StagedChain:
             members=np.zeros((3, MOST_MEMBERS), np.int64),
             starts=np.zeros(n + 1),
         )
-        self._state = state = self._search.states[0]
-        state["alpha"] = -1.0 if problem.alpha is None else problem.alpha
-        state["random"] = first_random(seed)
+        super().__init__(problem, self._search.states[0], seed)
+        self._state["alpha"] = -1.0 if problem.alpha is None else problem.alpha
         self._start(plan)
-        #: Moves made so far.
-        self.moves = 0
-        #: Moves between two checks of the clock.
-        self.slice = moves_at_once(problem)
 
     def _start(self, plan: StagedPlan) -> None:
         times = staged_times(self._problem, plan)
@@ -123,22 +130,14 @@ class StagedChain:
         staged_kernel.set_after(self._search)
         self._search.best_stages[:], self._search.best_order[:] = stages, order
 
-    @property
-    def latency_ms(self) -> float:
-        """Latency of the best plan so far, in milliseconds."""
-        return float(self._state["best"])
-
-    def run(self, progress: float, moves: int) -> None:
-        """Try moves at the temperature of a progress between 0 (hottest) and 1; releases the interpreter lock."""
-        search = self._search
-        staged_kernel.anneal(search, temperature_ms(self._problem, progress), moves)
+    def _anneal(self, temperature_ms: float, moves: int) -> tuple[Any, Any, Any]:
+        staged_kernel.anneal(self._search, temperature_ms, moves)
         count = self._state["count"]
-        sort_by_start(search.stages, search.order[:count], search.starts[:count])
-        self.moves += moves
+        return self._search.stages, self._search.order[:count], self._search.starts[:count]
 
     def plan(self) -> StagedPlan:
         """The best plan so far."""
-        rows: list[list[Stage]] = [[] for _ in range(self._number_of_devices)]
+        rows: list[list[Stage]] = [[] for _ in self._search.devices]
         place = positions(self._problem.order)
         best = self._search.best_order
         for number in best[best >= 0]:
@@ -163,6 +162,13 @@ def groups(problem: Problem, members: list[int]) -> Stage:
         merged.append([*sorted(member for group in joined for member in group), operator])
     place = positions(problem.order)
     return tuple(tuple(sorted(group, key=place.__getitem__)) for group in merged)
+
+
+def apart(plan: StagedPlan) -> StagedPlan:
+    """The plan with every operator in a stage of its own: no longer if grouping gains nothing."""
+    return StagedPlan(
+        tuple(tuple(((operator,),) for stage in row for group in stage for operator in group) for row in plan.devices)
+    )
 
 
 def fits(problem: Problem, plan: StagedPlan) -> bool:

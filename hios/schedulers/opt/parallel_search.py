@@ -6,24 +6,15 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hios.schedulers.opt.annealing import Chain
 
 #: Chains of simulated annealing side by side.
 CHAINS = 2
 #: A gap below this share is rounding in floating point.
 CLOSED = 1e-9
-
-
-class AnyChain(Protocol):
-    """A chain of simulated annealing; `hios.schedulers.opt.annealing.StagedChain` says what its parts mean."""
-
-    moves: int
-    slice: int
-
-    @property
-    def latency_ms(self) -> float: ...  # noqa: D102
-
-    def run(self, progress: float, moves: int) -> None: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +38,7 @@ def is_open(latency: float, bound: float) -> bool:
     return latency > bound * (1 + CLOSED)
 
 
-def anneal(chains: Sequence[AnyChain], bound: float, clock: Clock, moves: int, share: float) -> None:
+def anneal(chains: Sequence[Chain], bound: float, clock: Clock, moves: int, share: float) -> None:
     """Run chains side by side until the gap is closed or their moves or their share of the time is spent.
 
     ``bound`` is in milliseconds; ``moves`` are those of each chain, independently of the others, 0 for no limit;
@@ -59,7 +50,7 @@ def anneal(chains: Sequence[AnyChain], bound: float, clock: Clock, moves: int, s
     began = clock.spent()
     stop = threading.Event()
 
-    def run(chain: AnyChain) -> None:
+    def run(chain: Chain) -> None:
         while not stop.is_set() and is_open(
             chain.latency_ms if moves else min(other.latency_ms for other in chains), bound
         ):

@@ -6,7 +6,7 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 
 from hios.core.merging import least_growth
-from hios.core.problem import Problem, Stage
+from hios.core.problem import Problem, Stage, positions
 from hios.core.schedule import StagedPlan
 
 #: Beyond this number of operators the solver does not finish within the time of a search.
@@ -102,7 +102,7 @@ def _step(problem: Problem) -> float:
 
 def _plan(problem: Problem, devices: int, starts: list[int]) -> StagedPlan:
     """Operators by start time, each on the device that is free first."""
-    place = {operator: number for number, operator in enumerate(problem.order)}
+    place = positions(problem.order)
     rows: list[list[Stage]] = [[] for _ in range(devices)]
     free = [0.0] * devices
     for operator in sorted(range(len(problem)), key=lambda operator: (starts[operator], place[operator])):

@@ -429,22 +429,6 @@ def save_stage(stages: Array, saved: Array, slot: int, stage: int) -> None:
 
 
 @compiled
-def shift_up(stages: Array, order: Array, first: int, last: int) -> None:
-    """Move the stages of the places first..last one place on."""
-    for k in range(last, first - 1, -1):
-        order[k + 1] = order[k]
-        stages[order[k]].position = k + 1
-
-
-@compiled
-def shift_down(stages: Array, order: Array, first: int, last: int) -> None:
-    """Move the stages of the places first..last one place back."""
-    for k in range(first, last + 1):
-        order[k - 1] = order[k]
-        stages[order[k]].position = k - 1
-
-
-@compiled
 def leave(stages: Array, saved: Array, operator: int, stage: int) -> None:
     """Take an operator out of a stage of several."""
     save_stage(stages, saved, 0, stage)
@@ -490,12 +474,12 @@ def move_alone(search: StagedSearch, operator: int) -> None:
         state.spares -= 1
         stage = lists[SPARE, state.spares]
         state.target = stage
-        shift_up(stages, order, there, state.count - 1)
+        order[state.count] = stage
+        shift(stages, order, state.count, there)
         state.count += 1
         stages[stage].device, stages[stage].size = device, 1
         stages[stage].members[0], operators[operator].stage = operator, stage
         stages[stage].duration, stages[stage].finish = operators[operator].time, -1.0
-        order[there], stages[stage].position = stage, there
         set_duration(search, source, state.alpha)
     state.device = device
 
@@ -517,8 +501,8 @@ def move_join(search: StagedSearch, operator: int) -> None:
     save_stage(stages, saved, 1, target)
     if single:
         save_stage(stages, saved, 0, source)
-        shift_down(stages, search.order, here + 1, state.count - 1)
         state.count -= 1
+        shift(stages, search.order, here, state.count)
     else:
         leave(stages, saved, operator, source)
     stages[target].members[stages[target].size] = operator

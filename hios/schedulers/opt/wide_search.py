@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,14 +14,7 @@ from hios.core.problem import Problem
 from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.schedulers.hios_wide import WideList
 from hios.schedulers.opt import wide_kernel
-from hios.schedulers.opt.annealing import (
-    StagedChain,
-    edges_of,
-    first_random,
-    moves_at_once,
-    sort_by_start,
-    temperature_ms,
-)
+from hios.schedulers.opt.annealing import Chain, StagedChain, apart, edges_of
 from hios.schedulers.opt.moves import DEVICE
 from hios.schedulers.opt.parallel_search import CHAINS, Clock, anneal
 from hios.schedulers.opt.wide_kernel import MOST_DEVICES, OPERATOR, OPTION, STATE, TOUCHED, WideSearch
@@ -102,7 +96,7 @@ def _lists(problem: Problem, plans: Iterable[Plan]) -> list[WideList]:
     for plan in plans:
         if isinstance(plan, StreamPlan) and (plan.merges or any(len(streams) > 1 for streams in plan.devices)):
             continue
-        rows = evaluate(problem, _single(plan) if isinstance(plan, StagedPlan) else plan)
+        rows = evaluate(problem, apart(plan) if isinstance(plan, StagedPlan) else plan)
         index = problem.graph.index
         held: list[tuple[int, ...]] = [()] * len(problem)
         for row in rows:
@@ -111,21 +105,14 @@ def _lists(problem: Problem, plans: Iterable[Plan]) -> list[WideList]:
     return lists
 
 
-def _single(plan: StagedPlan) -> StagedPlan:
-    return StagedPlan(
-        tuple(tuple(((operator,),) for stage in row for group in stage for operator in group) for row in plan.devices)
-    )
+class WideChain(Chain):
+    """A chain over operators that starts from a list schedule.
 
-
-class WideChain:
-    """A chain of simulated annealing that starts from a list schedule.
-
-    The problem has the times on ``devices``, at most ``MOST_DEVICES``; equal seeds make equal moves.
+    The problem has the times on ``devices``, at most ``MOST_DEVICES``.
     """
 
     def __init__(self, problem: Problem, devices: int, start: WideList, seed: int) -> None:
         n = len(problem)
-        self._problem = problem
         rows = [[(1, problem.time[v]), *problem.wide_ms.get(v, {}).items()] for v in range(n)]
         options = np.array([option for row in rows for option in row], OPTION)
         operators = np.zeros(n + 1, OPERATOR)
@@ -157,13 +144,8 @@ class WideChain:
             states=np.zeros(1, STATE),
             starts=np.zeros(n),
         )
-        self._state = self._search.states[0]
-        self._state["random"] = first_random(seed)
+        super().__init__(problem, self._search.states[0], seed)
         self._time_start()
-        #: Moves made so far.
-        self.moves = 0
-        #: Moves between two checks of the clock.
-        self.slice = moves_at_once(problem)
 
     def _time_start(self) -> None:
         search, state = self._search, self._state
@@ -175,17 +157,9 @@ class WideChain:
         state["best"] = latency
         search.best_operators[:] = search.operators[:-1]
 
-    @property
-    def latency_ms(self) -> float:
-        """Latency of the best list so far, in milliseconds."""
-        return float(self._state["best"])
-
-    def run(self, progress: float, moves: int) -> None:
-        """Try moves at the temperature of a progress between 0 (hottest) and 1; releases the interpreter lock."""
-        search = self._search
-        wide_kernel.anneal_wide(search, temperature_ms(self._problem, progress), moves)
-        sort_by_start(search.operators, search.order, search.starts)
-        self.moves += moves
+    def _anneal(self, temperature_ms: float, moves: int) -> tuple[Any, Any, Any]:
+        wide_kernel.anneal_wide(self._search, temperature_ms, moves)
+        return self._search.operators, self._search.order, self._search.starts
 
     def best(self) -> WideList:
         """The best list so far."""
