@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -75,7 +76,8 @@ class _Compiler:
         self._weights = weights
         self._packed = packed
         self._calls = operator.calls
-        self._readers = _readers(self._calls)
+        #: How often the result of each call is read.
+        self._readers = Counter(argument.call for call in self._calls for argument in call.arguments)
         self._outside = externals(operator)
         self._fixed: list[Any] = []
         #: A step's kernel with its arguments, each as its kind and its index within that kind.
@@ -147,16 +149,7 @@ class _Compiler:
         return "fixed", len(self._fixed) - 1
 
 
-def _readers(calls: Sequence[Call]) -> list[int]:
-    count = [0] * len(calls)
-    for call in calls:
-        for argument in call.arguments:
-            if argument.call is not None:
-                count[argument.call] += 1
-    return count
-
-
-def _chosen_kernel(place: str, call: Call, calls: Sequence[Call], readers: Sequence[int]) -> Kernel:
+def _chosen_kernel(place: str, call: Call, calls: Sequence[Call], readers: Mapping[int | None, int]) -> Kernel:
     function, attributes = call.function, call.attributes
     if function in IN_PLACE:
         producer = call.arguments[0].call

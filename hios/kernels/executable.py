@@ -1,7 +1,4 @@
-"""Whether a graph can be run: its calls are complete and agree with its edges.
-
-Signatures: operators with equal signatures cost the same and are measured once.
-"""
+"""Whether a graph can be run: its calls are complete and agree with its edges; which of its operators cost the same."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Several convolutions on the same value as a single one (IOS, operator merge).
-
-Shapes, dtypes and sizes of the values of a graph.
-"""
+"""Several convolutions on the same value as a single one (IOS, operator merge); shapes and dtypes of values."""
 
 from __future__ import annotations
 

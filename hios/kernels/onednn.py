@@ -65,16 +65,11 @@ def can_fuse(call: Call) -> bool:
 def packed_convolution(
     attributes: Mapping[str, Any], weight: Tensor, bias: Tensor | None, activation: str | None = None
 ) -> Kernel:
-    """A convolution of images (N, C, H, W) as a function of the image alone.
+    """A convolution of images (N, C, H, W) as a function of the image alone; its result is in channels-last order.
 
-    Args:
-        attributes: of relax.nn.conv2d.
-        weight: filters (O, I/groups, H, W), float32.
-        bias: (O,), or None.
-        activation: Relax name of the activation that follows.
-
-    Returns:
-        A function whose result is in channels-last order. Its first run releases the filters in their original layout.
+    ``attributes`` are those of relax.nn.conv2d, filters (O, I/groups, H, W) are float32, the bias is (O,);
+    ``activation`` is the Relax name of the one that follows. The first run releases the filters in their original
+    layout.
     """
     stride, dilation = tuple(attributes["strides"]), tuple(attributes["dilation"])
     groups = attributes["groups"]
@@ -101,15 +96,10 @@ def packed_convolution(
 
 
 def packed_product(weight: Tensor, bias: Tensor | None, activation: str | None = None) -> Kernel:
-    """A product (..., K) by (K, N) with a constant matrix, as a function of the first factor alone.
+    """A product (..., K) by (K, N) with a constant float32 matrix, as a function of the first factor alone.
 
-    Args:
-        weight: matrix (K, N), float32.
-        bias: (N,), or None.
-        activation: Relax name of the activation that follows.
-
-    Returns:
-        A function whose first run releases the matrix in its original layout.
+    The bias is (N,); ``activation`` is the Relax name of the one that follows. The first run releases the matrix in its
+    original layout.
     """
     fused, algorithm = _UNFUSED if activation is None else _FUSED[activation]
     pack, run = torch.ops.mkldnn._reorder_linear_weight, torch.ops.mkldnn._linear_pointwise.default

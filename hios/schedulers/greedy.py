@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hios.core.problem import Problem, Stage
+from hios.core.problem import Problem
 from hios.core.schedule import StagedPlan
 from hios.schedulers.registry import register
 
@@ -26,8 +26,4 @@ def greedy(problem: Problem, devices: int) -> StagedPlan:
         if depth[operator] == len(stages):
             stages.append([])
         stages[depth[operator]].append(operator)
-    return StagedPlan((tuple(_stage(operators) for operators in stages),))
-
-
-def _stage(operators: list[int]) -> Stage:
-    return tuple((operator,) for operator in operators)
+    return StagedPlan((tuple(tuple((operator,) for operator in operators) for operators in stages),))

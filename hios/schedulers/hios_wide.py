@@ -1,7 +1,4 @@
-"""hios-wide: list scheduling in which an operator may take several devices at once. Our own algorithm.
-
-`cpa_widths` decides how many devices each operator takes before scheduling: CPA and MCPA for moldable tasks.
-"""
+"""hios-wide: list scheduling in which an operator may take several devices at once. Our own algorithm."""
 
 from __future__ import annotations
 
@@ -29,10 +26,7 @@ _Gap = tuple[float, float]
 class WideList:
     """A list schedule with operators on several devices, with one stream per device.
 
-    Attributes:
-        latency_ms: the last finish.
-        order: operators by start.
-        devices: of each operator by number, first the one that keeps its value.
+    ``order`` has the operators by start, ``devices`` those of each by number, first the one that keeps its value.
     """
 
     latency_ms: float
@@ -122,15 +116,10 @@ def _one_pass(problem: Problem, devices: int, kind: float) -> WideList:
 def list_schedule(
     problem: Problem, devices: int, weight: float, widths: Sequence[int], *, fixed: bool = False
 ) -> WideList:
-    """One pass of list scheduling.
+    """One pass of list scheduling; the problem has the times on ``devices`` (``Problem.on``).
 
-    Args:
-        problem: graph and costs, with the times on ``devices`` (``Problem.on``).
-        devices: number of devices M.
-        weight: of the area: an operator takes the k devices with the least finish + weight*k*t(v, k)/M; infinite for
-            one device each.
-        widths: numbers of devices with whose times upward ranks are worked out.
-        fixed: whether operators take these numbers of devices, regardless of the weight.
+    An operator takes the k devices with the least finish + weight*k*t(v, k)/M, one where the weight is infinite, or if
+    ``fixed``, its number of ``widths``. Upward ranks are worked out with the times on ``widths``.
     """
     order = _by_rank(problem, widths)
     table = _Timetable(problem, devices)

@@ -15,11 +15,7 @@ _Slot = tuple[float, float, int]
 class InsertionTimetable:
     """Operators placed one by one on equal devices, each as early as its inputs and the free time of the device allow.
 
-    They are placed in ``order``, which is topological.
-
-    Attributes:
-        rows: the slots of every device, in order.
-        latency_ms: the last finish.
+    They are placed in ``order``, which is topological; ``rows`` are the slots of every device, in order.
     """
 
     def __init__(self, problem: Problem, order: Sequence[int], devices: int) -> None:

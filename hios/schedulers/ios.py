@@ -146,13 +146,9 @@ def search_space(
 ) -> SearchSpace:
     """Number of states, transitions (S, S') and schedules of a block or a network (IOS table 1).
 
-    Args:
-        graph: with blocks, or cut into parts as the algorithm does it.
-        block: number of the block in the order in which they run; None for the network, whose blocks' states and
-            transitions add up and whose blocks' schedules multiply.
-        r: largest number of operators in a group; None for any.
-        s: largest number of groups in a stage; None for any.
-        states: largest number of states of a part, where the graph states no blocks.
+    ``block`` is a number in the order in which blocks run; None: the network, whose blocks' states and transitions add
+    up and whose blocks' schedules multiply. Limits are those of the algorithm, None for any; ``states`` is the largest
+    number of states of a part, where the graph states no blocks.
 
     Raises:
         ArtifactError: the blocks cannot run one after another.
@@ -255,11 +251,7 @@ def searched_parts(graph: Graph, most_states: int) -> list[list[SearchedBlock]]:
     states none, and those of a block of more than ``LARGEST`` states are cut into parts: first after every operator
     that has a path from or to each of the others, which loses nothing, since no stage of several groups can hold it;
     then into as many consecutive operators in topological order as have at most ``most_states`` states, and at least
-    one.
-
-    Args:
-        graph: with or without blocks.
-        most_states: largest number of states of a part, at least 2.
+    one. ``most_states`` is at least 2.
 
     Raises:
         ArtifactError: an operator is in two blocks, or the blocks cannot run one after another.

@@ -81,8 +81,7 @@ def best_endings(problem: Problem, block: SearchedBlock, r: int, s: int, *, sing
 def _search(block: _BlockArrays, endings: _Endings, first: int, end: int) -> int:
     """Fill cost and choice of the states from ``first`` to before ``end``; those before are filled.
 
-    Returns:
-        ``end``, or the first state whose endings need more room.
+    Returns ``end``, or the first state whose endings need more room.
     """
     for number in range(first, end):
         state = block.states[number]

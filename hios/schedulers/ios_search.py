@@ -183,11 +183,8 @@ class StageTimes(dict[int, float]):
 
     Where no stage was measured, the contention model gives an ending's time from that of the ending with one group
     less, which the search has asked for before; it adds up in the order of `Problem.stage_ms`, so that not even the
-    last bit differs.
-
-    Attributes:
-        is_modeled: whether all times of several groups are those of the contention model.
-        merged: endings that take least as one merged operator.
+    last bit differs. ``is_modeled`` says whether all times of several groups are; ``merged`` are the endings asked for
+    that take least as one merged operator.
     """
 
     def __init__(self, problem: Problem, block: SearchedBlock, mode: str) -> None:

@@ -42,12 +42,9 @@ def choose_merges(
     that and no merges, it tries each merge in turn: a chosen one is removed, any other one is added in place of those
     that share operators with it. Changes that shorten the latency are kept. Only measured merges are considered.
 
-    Args:
-        problem: graph and costs, with the times of its devices (``Problem.on``).
-        latency_ms: of the best schedule without merges.
-        kind: how that was found.
-        best: the least latency of a problem whose merges are operators (`Contraction`), and how it was found.
-        once: the latency of such a problem found in one way only.
+    The problem has the times of its devices (``Problem.on``); ``latency_ms`` is that of the best schedule without
+    merges, and ``kind`` how it was found. ``best`` gives the least latency of a problem whose merges are operators
+    (`Contraction`) and how it was found, ``once`` the latency of such a problem found in one way only.
     """
     candidates = _candidates(problem)
     chosen = _disjoint(candidate.merge for candidate in candidates if candidate.area_ms > 0)

@@ -1,8 +1,7 @@
 """Nimble: streams that give up no parallelism, with the fewest synchronizations.
 
-Maximum matchings and minimum vertex covers of bipartite graphs.
-
-Our own code, as scheduling commands must start fast: importing networkx takes 0.15 s, half of their limit.
+Matchings and vertex covers of bipartite graphs are our own code, as scheduling commands must start fast: importing
+networkx takes 0.15 s, half of their limit.
 """
 
 from __future__ import annotations
@@ -19,12 +18,9 @@ from hios.schedulers.registry import register
 def maximum_matching(adjacency: Sequence[Sequence[int]], right: int, start: Sequence[int] = ()) -> list[int]:
     """The right vertex that every left vertex is matched to, or -1. O(|E| sqrt(|V|)).
 
-    Hopcroft and Karp, SIAM J. Comput. 2(4), 1973.
-
-    Args:
-        adjacency: the right vertices that each left vertex may be matched to; earlier ones are tried first.
-        right: number of right vertices.
-        start: a matching to enlarge, in the form of the result; its vertices stay matched, perhaps to others.
+    Hopcroft and Karp, SIAM J. Comput. 2(4), 1973. ``adjacency`` has those of the ``right`` right vertices that each
+    left vertex may be matched to, earlier ones tried first; ``start`` is a matching to enlarge, in the form of the
+    result: its vertices stay matched, perhaps to others.
     """
     matched = list(start) or [-1] * len(adjacency)
     owner = [-1] * right
@@ -103,13 +99,8 @@ def closure_matching(
     """The same matching as `maximum_matching`, for graphs too dense to list: the neighbors of a vertex are a bit set.
 
     Of 50,000 operators in layers the transitive closure has 10^9 edges; as sets of bits it takes 300 MB. O(|V|^2 / 64)
-    a phase, of which there are at most O(sqrt(|V|)).
-
-    Args:
-        listed: right vertices that each left vertex may be matched to, tried first and in this order.
-        sets: right vertices that it may be matched to as well, as set bits, tried after them in ascending order.
-        right: number of right vertices.
-        start: the matching to enlarge: the right vertex of every left vertex, or -1.
+    a phase, of which there are at most O(sqrt(|V|)). Of the ``right`` right vertices, each left vertex may be matched
+    to those ``listed``, tried first and in this order, and to the set bits of ``sets``, in ascending order.
     """
     matched = list(start)
     owner = [-1] * right
@@ -252,12 +243,10 @@ def nimble(problem: Problem, devices: int) -> Solution:
 
 
 class StreamAssignment(NamedTuple):
-    """Operators, by number, on the streams of one device.
+    """Operators, by number, on the streams of one device, in the order of each.
 
-    Attributes:
-        streams: the operators of every stream in order.
-        synchronizations: pairs (u, v) on different streams where v must be made to wait for u. All other
-            dependencies follow from these and from the order of the streams.
+    ``synchronizations`` are pairs (u, v) on different streams where v must be made to wait for u. All other
+    dependencies follow from these and from the order of the streams.
     """
 
     streams: tuple[tuple[int, ...], ...]

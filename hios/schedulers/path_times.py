@@ -24,8 +24,7 @@ class PathTimetable:
     Once a path is mapped, start times and reaches that it changes are brought up to date only as far as the next paths
     ask for them (``_settle``), for several paths at once: all of them after every path would take most of the time.
 
-    Attributes:
-        rows: mapped operators of every device, in order.
+    ``rows`` are the mapped operators of every device, in order.
     """
 
     def __init__(self, problem: Problem, order: list[int], devices: int) -> None:
@@ -144,15 +143,9 @@ class PathTimetable:
         """Start a linked path as early as can be, and delay what has to wait for it.
 
         Those after the path may start earlier here than they do, by delays of earlier paths that are yet to be passed
-        on; what these do to the latency is in it already.
-
-        Args:
-            path: its operators.
-            best: a latency; results above it do not matter to the caller.
-            slack: after the path, delays on paths of no more than this length are not passed on.
-
-        Returns:
-            The latency, or infinity where it is above ``best``; and each delayed operator with its start before.
+        on; what these do to the latency is in it already. After the path, delays on paths of no more length than
+        ``slack`` are not passed on. Returns the latency, or infinity where it is above ``best``; and each delayed
+        operator with its start before.
         """
         start, time, reach = self._start, self._time, self._reach
         pending = bytearray(len(start))

@@ -16,7 +16,8 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,10 +34,7 @@ _METADATA = (".dist-info", ".egg-info", "EGG-INFO")
 
 
 def find(name: str) -> Algorithm:
-    """The algorithm with a name; one from another package is imported now.
-
-    Args:
-        name: of the registry, or ``package.module:function`` of a function under ``@hios.register``.
+    """The algorithm with a name of the registry, or ``package.module:function``; from another package it is imported.
 
     Raises:
         HiosError: there is none (the message lists the names), several share the name, or it cannot be imported.
@@ -126,11 +124,10 @@ def _of_function(text: str) -> Algorithm:
     module_name, _, function_name = text.partition(":")
     if not function_name.isidentifier() or not all(part.isidentifier() for part in module_name.split(".")):
         raise HiosError(f"algorithm {place}: found this name; allowed: package.module:function")
-    before = dict(ALGORITHMS)
-    search = [str(Path.cwd()), *sys.path]
+    before, searched = dict(ALGORITHMS), sys.path[:]
+    sys.path.insert(0, str(Path.cwd()))
     try:
-        with _searching(search):
-            module = importlib.import_module(module_name)
+        module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # whatever a third-party module raises on import
         _restore(before)
         if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
@@ -140,6 +137,8 @@ def _of_function(text: str) -> Algorithm:
         raise HiosError(
             f"algorithm {place}: {module_name} cannot be imported: {type(error).__name__}: {first_line(error)}"
         ) from error
+    finally:
+        sys.path[:] = searched
     function = getattr(module, function_name, None)
     if function is None:
         raise HiosError(f"algorithm {place}: {module_name} has no {function_name}")
@@ -147,17 +146,6 @@ def _of_function(text: str) -> Algorithm:
     if registered is None:
         raise HiosError(f"algorithm {place}: {function_name} is not registered; put @hios.register(...) above it")
     return registered
-
-
-@contextlib.contextmanager
-def _searching(search: list[str]) -> Iterator[None]:
-    """Use another module search path."""
-    before = sys.path[:]
-    sys.path[:] = search
-    try:
-        yield
-    finally:
-        sys.path[:] = before
 
 
 def _register(name: str, entry: EntryPoint) -> None:
@@ -179,7 +167,7 @@ def _register(name: str, entry: EntryPoint) -> None:
             "point has the name of the algorithm and the place of its function, package.module:function"
         )
     for added in {*ALGORITHMS} - {*before} | {name}:
-        ALGORITHMS[added] = ALGORITHMS[added].of(_distribution(entry))
+        ALGORITHMS[added] = replace(ALGORITHMS[added], distribution=_distribution(entry))
 
 
 def _restore(algorithms: Mapping[str, Algorithm]) -> None:

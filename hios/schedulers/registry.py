@@ -6,7 +6,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hios.core.problem import Problem
@@ -86,10 +86,6 @@ class Algorithm:
     def origin(self) -> str:
         """Module and name of its function, for messages."""
         return f"{self.run.__module__}.{self.run.__qualname__}"
-
-    def of(self, distribution: str) -> Algorithm:
-        """The same algorithm, as one of a distribution."""
-        return replace(self, distribution=distribution)
 
     def resolved(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """All parameters with their values, including defaults.

@@ -1,7 +1,4 @@
-"""Elementwise operators with broadcasting: arithmetic, comparisons, logic, activations.
-
-Tensors created from a shape, and triangles of matrices.
-"""
+"""Elementwise operators: arithmetic, comparisons, logic, activations; tensors made from a shape, and triangles."""
 
 from __future__ import annotations
 

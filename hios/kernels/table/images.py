@@ -1,7 +1,4 @@
-"""Pooling over windows and to a fixed size.
-
-Resizing images.
-"""
+"""Pooling over windows and to a fixed size; resizing images."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The registry of the table: builders by Relax operator name, and which of them overwrite or allocate memory.
-
-Reading attributes of Relax operators, and refusing values that torch does not support.
-"""
+"""The registry of the table: builders by Relax operator name; reading attributes, and refusing what torch lacks."""
 
 from __future__ import annotations
 
@@ -168,8 +165,7 @@ def count(attributes: Attributes, name: str) -> int:
 def split_padding(padding: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
     """Padding for torch, and an explicit one for ``F.pad`` where the two sides of an axis differ (then it is 0).
 
-    Args:
-        padding: of Relax: first before each axis, then after each, such as top, left, bottom, right.
+    Relax's padding is first before each axis, then after each, such as top, left, bottom, right.
     """
     half = len(padding) // 2
     before, behind = tuple(padding[:half]), tuple(padding[half:])

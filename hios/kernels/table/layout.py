@@ -8,19 +8,28 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from hios.kernels.table.kernel_registry import Attributes, Kernel, axes_of, explicit_padding, kernel, plain, refuse
+from hios.kernels.table.kernel_registry import (
+    Attributes,
+    Builder,
+    Kernel,
+    axes_of,
+    explicit_padding,
+    kernel,
+    plain,
+    refuse,
+)
 
 
-@kernel("relax.concat", allocates=True)
-def _concat(attributes: Attributes) -> Kernel:
-    axis = 0 if attributes["axis"] is None else attributes["axis"]
-    return lambda *tensors: torch.cat(tensors, axis)
+def _joining(function: Kernel) -> Builder:
+    def builder(attributes: Attributes) -> Kernel:
+        axis = attributes["axis"] or 0
+        return lambda *tensors: function(tensors, axis)
+
+    return builder
 
 
-@kernel("relax.stack", allocates=True)
-def _stack(attributes: Attributes) -> Kernel:
-    axis = 0 if attributes["axis"] is None else attributes["axis"]
-    return lambda *tensors: torch.stack(tensors, axis)
+kernel("relax.concat", allocates=True)(_joining(torch.cat))
+kernel("relax.stack", allocates=True)(_joining(torch.stack))
 
 
 @kernel("relax.split")

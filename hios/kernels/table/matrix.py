@@ -1,7 +1,4 @@
-"""Matrix products and attention.
-
-Convolutions of one, two and three dimensions as torch calls; ``kernels.onednn`` has faster ones for the CPU.
-"""
+"""Matrix products, attention and convolutions as torch calls; ``kernels.onednn`` has faster ones for the CPU."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Reductions over axes, running sums and products, argmax and argmin, and sorting.
-
-Normalizations and softmax.
-"""
+"""Reductions over axes, running sums and products, argmax and argmin, sorting; normalizations and softmax."""
 
 from __future__ import annotations
 

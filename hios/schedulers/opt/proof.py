@@ -49,10 +49,8 @@ def prove(
     Times are rounded down to whole steps, so that the bound stays one; it is exact where times are integers.
 
     The problem is `provable`. ``plan``, one operator a stage, is a hint; its latency and ``bound`` are in milliseconds,
-    ``time_limit`` is in seconds.
-
-    Returns:
-        (plan, latency, bound): the plan found, or the one given; the bound holds for staged schedules.
+    ``time_limit`` is in seconds. Returns the plan found, or the one given, with its latency and a bound on staged
+    schedules.
     """
     from ortools.sat.python import cp_model
 

@@ -349,9 +349,8 @@ NONE, ALONE, JOIN, CHANGE, TOGETHER, SWAP = range(6)
 def window(search: StagedSearch, operator: int, count: int) -> Any:
     """Places of the last stage before and of the first stage after an operator, and whether its stage ties it.
 
-    Returns:
-        (low, high, tied): low is -1 and high ``count`` where there is none. Where the operator depends on others
-        of its own stage, that stage bounds it; it is tied if this holds on both sides.
+    These are -1 and ``count`` where there is none. Where the operator depends on others of its own stage, that stage
+    bounds it; it is tied if this holds on both sides.
     """
     operators = search.operators
     own = operators[operator].stage
@@ -370,11 +369,7 @@ def window(search: StagedSearch, operator: int, count: int) -> Any:
 
 @compiled
 def aim(search: StagedSearch, operator: int) -> Any:
-    """A random stage between the predecessors and the successors of an operator, or one that holds some of them.
-
-    Returns:
-        (low, high, stage): the places of `window`; the stage is -1 where the operator is tied to its own.
-    """
+    """The places of `window`, and a random stage between them or at them; -1 where the operator is tied to its own."""
     state = search.states[0]
     low, high, tied = window(search, operator, state.count)
     if tied:

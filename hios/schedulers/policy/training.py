@@ -56,13 +56,8 @@ class PlayedStep:
 class Learner:
     """Policy and value network with their target networks.
 
-    Args:
-        structure: all operators that steps name.
-        weights: of the policy; changed in place.
-        gamma: discount of later rewards.
-        seed: of the initial value network.
-        value_layers: hidden layers of the value network.
-        warm_up: steps in which the value network learns alone.
+    ``structure`` has all operators that steps name; ``weights``, those of the policy, change in place. ``gamma`` is the
+    discount of later rewards, ``seed`` that of the initial value network, which in ``warm_up`` steps learns alone.
     """
 
     def __init__(
@@ -157,19 +152,12 @@ _JUDGES, _JUDGED_EVERY = 64, 250
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How a policy is trained.
+    """How a policy is trained; ``r`` and ``s`` are those of the algorithm, ``reward`` is one of ``REWARDS``."""
 
-    Attributes:
-        steps: steps of learning (the paper: 6000).
-        seed: of all random numbers.
-        most: largest number of sub-blocks of a combination, H (the paper's server: 4).
-        r: largest number of operators in a group.
-        s: largest number of groups in a stage.
-        reward: one of ``REWARDS``.
-    """
-
+    #: Of learning; those of the paper.
     steps: int = 6000
     seed: int = 0
+    #: Largest number of sub-blocks of a combination, H; that of the paper's server.
     most: int = 4
     r: int = 3
     s: int = 8
@@ -181,12 +169,8 @@ class TrainingSettings:
 class Trained:
     """A trained policy, and how it was trained.
 
-    Attributes:
-        weights: of the best policy on the combinations that judge.
-        last: of the policy after the last step.
-        curve: (steps learned, mean latency over the sequential one on these combinations).
-        settings: of the training.
-        models: names of the models.
+    ``weights`` are those of the best policy on the combinations that judge, ``last`` those after the last step;
+    ``curve`` has (steps learned, mean latency over the sequential one on these combinations).
     """
 
     weights: Weights
@@ -270,11 +254,9 @@ def train(
     steps drawn from the last 20000. Of the policies after every 250 steps the one with the least mean latency over the
     sequential one counts, on 64 combinations drawn beforehand.
 
-    Args:
-        problems: by the name of the model, all on one platform.
-        settings: of the training.
-        progress: is told the number of steps learned, and the mean latency where it was taken.
-        stage_time: how long stages take, if not what the problems say: on lanes, say.
+    ``problems`` are by the name of the model, all on one platform. ``progress`` is told the number of steps learned,
+    and the mean latency where it was taken; ``stage_time`` says how long stages take, if not what the problems say: on
+    lanes, say.
 
     Raises:
         HiosError: no operator takes any time, or the costs have different contention models.
