@@ -1,9 +1,9 @@
 """What the compiled searches over stages and over operators on several devices have in common.
 
 The functions take the arrays of either: ``operators`` (n+1) with the fields ``first_input`` and ``first_output``,
-``inputs`` and ``outputs`` EDGE, ``items`` what the list ``order`` is of (stages or operators) with the field
-``position``, ``devices`` DEVICE, and ``state``, a record with the fields ``random``, ``latency`` and ``criticals``.
-Imported only where the search runs: numba is not light.
+``inputs`` and ``outputs`` EDGE, ``items`` what the list ``order`` is of (stages or operators) with the fields ITEM,
+``devices`` DEVICE, and ``state``, a record with the fields SEARCH. Times are in milliseconds. Imported only
+where the search runs: numba is not light.
 """
 
 from __future__ import annotations
@@ -61,6 +61,33 @@ EDGE = np.dtype([("operator", np.int64), ("transfer", np.float64)])
 #: A device while a candidate is timed: when it is free, whether what it runs next must be timed, whether everything
 #: up to the last place of the move must.
 DEVICE = np.dtype([("free", np.float64), ("dirty", np.bool_), ("forced", np.bool_), SOURCES])
+
+#: Fields of a stage or an operator in a list: its place there, device, duration, finish, longest path after it to the
+#: end of the list. While a move is timed: its finish if that changed in iteration ``changed``, and the iteration in
+#: which it must be timed again.
+ITEM = [
+    ("position", np.int64),
+    ("device", np.int64),
+    ("duration", np.float64),
+    ("finish", np.float64),
+    ("after", np.float64),
+    ("new_finish", np.float64),
+    ("changed", np.int64),
+    ("marked", np.int64),
+]
+#: Fields of the state: random numbers, count of iterations, latency of the candidate and of the best, how many
+#: operators of a critical path and how many changed devices are listed, and the first and the last place that the move
+#: changes.
+SEARCH = [
+    ("random", np.uint64),
+    ("iteration", np.int64),
+    ("latency", np.float64),
+    ("best", np.float64),
+    ("criticals", np.int64),
+    ("touched", np.int64),
+    ("first", np.int64),
+    ("last", np.int64),
+]
 
 #: Largest number of stages or operators that move to another device together.
 MOST_TOGETHER = 8

@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hios.schedulers.opt.moves import (
+    ITEM,
     MOST_TOGETHER,
+    SEARCH,
     Array,
     compiled,
     draw,
@@ -48,43 +50,21 @@ OPERATOR = np.dtype(
 )
 #: A measured stage, see `stage_key`.
 MEASURED = np.dtype([("key", np.uint64), ("time", np.float64)])
-#: A stage: its place in the list, device, operators, t(S), finish, longest path after it to the end of the list; its
-#: finish in the candidate of iteration ``changed``; the iteration in which it must be timed again.
-STAGE = np.dtype(
-    [
-        ("position", np.int64),
-        ("device", np.int64),
-        ("size", np.int64),
-        ("duration", np.float64),
-        ("finish", np.float64),
-        ("after", np.float64),
-        ("new_finish", np.float64),
-        ("changed", np.int64),
-        ("marked", np.int64),
-        ("members", np.int64, (MOST_MEMBERS,)),
-    ]
-)
-#: Share of serialization (negative without contention), random numbers, count of iterations, latency of the
-#: candidate and of the best, lengths of the lists, and the move: its kind, the operator and the stages it leaves
-#: and joins, its device, the first and the last place that it changes, and how many stages were in the list.
+#: A stage with its operators.
+STAGE = np.dtype([*ITEM, ("size", np.int64), ("members", np.int64, (MOST_MEMBERS,))])
+#: Share of serialization (negative without contention), how many stages are in the list and how many spare, and the
+#: move: its kind, the operator and the stages it leaves and joins, its device, and how many stages were in the list.
 STATE = np.dtype(
     [
+        *SEARCH,
         ("alpha", np.float64),
-        ("random", np.uint64),
-        ("iteration", np.int64),
-        ("latency", np.float64),
-        ("best", np.float64),
         ("count", np.int64),
         ("spares", np.int64),
-        ("criticals", np.int64),
-        ("touched", np.int64),
         ("kind", np.int64),
         ("operator", np.int64),
         ("source", np.int64),
         ("target", np.int64),
         ("device", np.int64),
-        ("first", np.int64),
-        ("last", np.int64),
         ("old_count", np.int64),
     ]
 )

@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hios.schedulers.opt.moves import (
+    ITEM,
     MOST_TOGETHER,
+    SEARCH,
     Array,
     compiled,
     draw,
@@ -33,48 +35,26 @@ from hios.schedulers.opt.moves import (
 #: Sets of devices are the bits of one number.
 MOST_DEVICES = 64
 
-#: An operator: the longest path after it with the least times, its first edges and its first option (its last is the
-#: one before that of the next operator). In the candidate: its place in the list, its option, the device that keeps
-#: its value, all its devices, t(v, k), its finish, the longest path after it to the end of the list. While a move is
-#: timed: its finish if that changed in iteration ``changed``, and the iteration in which it must be timed again.
+#: An operator, whose device is the one that keeps its value: the longest path after it with the least times, its first
+#: edges and its first option (its last is the one before that of the next operator); in the candidate: its option and
+#: all its devices.
 OPERATOR = np.dtype(
     [
+        *ITEM,
         ("tail", np.float64),
         ("first_input", np.int64),
         ("first_output", np.int64),
         ("first_option", np.int64),
-        ("position", np.int64),
         ("option", np.int64),
-        ("device", np.int64),
         ("held", np.uint64),
-        ("duration", np.float64),
-        ("finish", np.float64),
-        ("after", np.float64),
-        ("new_finish", np.float64),
-        ("changed", np.int64),
-        ("marked", np.int64),
     ]
 )
 #: A number of devices k and t(v, k).
 OPTION = np.dtype([("width", np.int64), ("time", np.float64)])
 #: An operator that a move gave other devices, and what it had before.
 TOUCHED = np.dtype([("operator", np.int64), ("option", np.int64), ("device", np.int64), ("held", np.uint64)])
-#: Random numbers, count of iterations, latency of the candidate and of the best, lengths of the lists; the move: the
-#: first and the last place that it changes, and the operator whose place it changes, with the place before (or -1).
-STATE = np.dtype(
-    [
-        ("random", np.uint64),
-        ("iteration", np.int64),
-        ("latency", np.float64),
-        ("best", np.float64),
-        ("criticals", np.int64),
-        ("touched", np.int64),
-        ("first", np.int64),
-        ("last", np.int64),
-        ("moved", np.int64),
-        ("was_at", np.int64),
-    ]
-)
+#: Also the operator whose place the move changes, with the place before (or -1).
+STATE = np.dtype([*SEARCH, ("moved", np.int64), ("was_at", np.int64)])
 
 
 class WideSearch(NamedTuple):
