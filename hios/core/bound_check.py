@@ -22,8 +22,8 @@ _Verdict = Literal["wrong", "recomputed", "weaker", "unconfirmed"]
 class BoundVerdict:
     """A lower bound as schedule.json states it under ``name``, and what is known independently; milliseconds.
 
-    ``recomputed_ms`` is the bound of `hios.core.bounds` for the same problem, ``attained_ms`` the least latency known to
-    be possible, which no bound is above.
+    ``recomputed_ms`` is the bound of `hios.core.bounds` for the same problem, ``attained_ms`` the least latency known
+    to be possible, which no bound is above.
     """
 
     name: str
