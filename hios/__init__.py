@@ -18,13 +18,13 @@ is light: neither torch, TVM nor pandas is loaded; functions load what they need
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import importlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import hios.machine.interrupts  # noqa: F401 before all that takes time
 from hios.core.bounds import lower_bound_ms
@@ -100,15 +100,8 @@ _LAZY = {
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
+    with _naming_extras(name):
         attribute = globals()[name] = getattr(importlib.import_module(_LAZY[name]), name)
-    except ModuleNotFoundError as error:
-        from hios.errors import missing_extra
-
-        explained = missing_extra(f"hios.{name}", error)
-        if explained is None:
-            raise
-        raise explained from error
     return attribute
 
 
@@ -116,28 +109,22 @@ def __dir__() -> list[str]:
     return [*globals(), *_LAZY]
 
 
+@contextlib.contextmanager
+def _naming_extras(name: str) -> Iterator[None]:
+    """A context of a function of hios that says which extra to install if a package is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        explained = missing_extra(f"hios.{name}", error)
+        if explained is None:
+            raise
+        raise explained from error
+
+
 _Model = TypeVar("_Model", ModelResults, ModelPredictions)
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
 
 
-def _explained(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Make a function say which extra to install if a package is missing."""
-
-    @functools.wraps(function)
-    def called(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-        try:
-            return function(*args, **kwargs)
-        except ModuleNotFoundError as error:
-            explained = missing_extra(f"hios.{function.__name__}", error)
-            if explained is None:
-                raise
-            raise explained from error
-
-    return called
-
-
-@_explained
+@_naming_extras("export")
 def export(
     model: str | nn.Module,
     inputs: Sequence[Tensor] | None = None,
@@ -190,7 +177,7 @@ def export(
     return export_module(model, tuple(inputs))
 
 
-@_explained
+@_naming_extras("extract")
 def extract(
     program: Program | ExportedProgram | str | Path,
     *,
@@ -251,7 +238,7 @@ def extract(
     return run(program, name or program.name or "network", units=units, below=below)
 
 
-@_explained
+@_naming_extras("profile")
 def profile(
     graph: Graph,
     *,
@@ -341,7 +328,7 @@ def profile(
         )
 
 
-@_explained
+@_naming_extras("execute")
 def execute(
     graph: Graph,
     weights: Mapping[str, Tensor] | str | Path,
@@ -429,7 +416,7 @@ def _labeled(
     return labeled
 
 
-@_explained
+@_naming_extras("report")
 def report(*networks: tuple[Graph, CostsFile, Run | Schedule | Iterable[Schedule] | Mapping[str, Schedule]]) -> Report:
     """Make the report of one or several networks that were executed, or whose costs are predicted.
 

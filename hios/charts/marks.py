@@ -22,14 +22,10 @@ Rows = Sequence[Row]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The kind of a number.
+    """The kind of a number: its name in the column ``mark`` and in legends, and its meaning in a sentence for readers.
 
-    Attributes:
-        name: in the column ``mark`` and in legends.
-        meaning: one sentence for readers.
-        shape: of points, by its name in Vega.
-        dash: lengths of strokes and gaps of lines in pixels; empty for a solid line.
-        filled: whether points and bars are filled; others are outlines.
+    The shape of points has its name in Vega; ``dash`` has the lengths of strokes and gaps of lines in pixels, none for
+    a solid line. Points and bars that are not filled are outlines.
     """
 
     name: str
@@ -58,11 +54,7 @@ def explanation(marks: Sequence[Mark] = MARKS) -> str:
 
 
 def used(rows: Rows) -> list[Mark]:
-    """The marks of some rows, in the order of the explanation.
-
-    Raises:
-        ValueError: a row names none of the four.
-    """
+    """The marks of some rows, in the order of the explanation; a ValueError if a row names none of the four."""
     names = {row["mark"] for row in rows}
     if unknown := names - {mark.name for mark in MARKS}:
         raise ValueError(f"mark: found {sorted(unknown)}; allowed: {', '.join(mark.name for mark in MARKS)}")
@@ -149,7 +141,6 @@ def bars(rows: Rows, *, x: alt.X, y: alt.Y, series: str, beside: alt.XOffset | a
     looks = colors(list(dict.fromkeys(row[series] for row in rows)), series)
     encodings = [*looks.values(), dash(rows, legend=True), fill(rows), alt.Description("description:N")]
     drawn: alt.Chart = inline(rows).mark_bar(strokeWidth=1.2).encode(x, y, beside, *encodings)
-
     return drawn
 
 
@@ -232,12 +223,6 @@ def panels(charts: Sequence[tuple[str, str, Any]]) -> alt.VConcatChart:
         chart.properties(title=alt.TitleParams(title, anchor="start", subtitle=below or alt.Undefined))
         for title, below, chart in charts
     ]
-    stacked: alt.VConcatChart = alt.vconcat(*titled).resolve_scale(
-        y="independent",
-        stroke="independent",
-        fill="independent",
-        shape="independent",
-        strokeDash="independent",
-        fillOpacity="independent",
-    )
+    scales = ("y", "stroke", "fill", "shape", "strokeDash", "fillOpacity")
+    stacked: alt.VConcatChart = alt.vconcat(*titled).resolve_scale(**dict.fromkeys(scales, "independent"))
     return stacked

@@ -2,8 +2,7 @@
 
 An SVG is complete without scripts. What an item's ``description`` says becomes its ``data-hover``, which the script of
 the report shows at the pointer; the drawing as a whole is one image with one description for screen readers.
-
-Tables in LaTeX that compile without changes.
+Tables become documents in LaTeX that compile without changes.
 """
 
 from __future__ import annotations
@@ -72,11 +71,8 @@ def to_svg(chart: alt.TopLevelMixin, identity: str) -> str:
     """A chart as an SVG document in the style of the theme.
 
     Args:
-        chart: with a ``description`` of what it shows, for those who do not see it.
+        chart: with a ``description`` of what it shows, for those who do not see it; a ValueError without one.
         identity: of the drawing among all of a page; letters, digits, - and _.
-
-    Raises:
-        ValueError: the chart has no description.
     """
     import altair
     import vl_convert
@@ -85,24 +81,16 @@ def to_svg(chart: alt.TopLevelMixin, identity: str) -> str:
     description = specification.pop("description", "")
     if not description:
         raise ValueError(f"{identity}: a chart needs a description")
-    specification["config"] = {**configuration(), **_own(specification.get("config", {}))}
+    own = {key: value for key, value in specification.get("config", {}).items() if key != "view"}  # Altair sets it
+    specification["config"] = configuration() | own
     version = altair.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
     drawing = vl_convert.vegalite_to_vega(specification, vl_version=version)
     _fill_legends(drawing)
     return _cleaned(vl_convert.vega_to_svg(drawing), identity, description)
 
 
-def to_pdf(chart: alt.TopLevelMixin, identity: str) -> bytes:
-    """A chart as a PDF of one page, with embedded fonts and text as text; taken as `to_svg` takes it.
-
-    Raises:
-        ValueError: the chart has no description.
-    """
-    return svg_to_pdf(to_svg(chart, identity))
-
-
 def svg_to_pdf(svg: str) -> bytes:
-    """A drawing of `to_svg` as a PDF, as `to_pdf` makes it."""
+    """A drawing of `to_svg` as a PDF of one page, with embedded fonts and text as text."""
     import vl_convert
 
     return _RESOURCES.sub(_sorted_lines, bytes(vl_convert.svg_to_pdf(svg)))
@@ -111,11 +99,6 @@ def svg_to_pdf(svg: str) -> bytes:
 def _sorted_lines(match: re.Match[bytes]) -> bytes:
     """The names of a page's resources in order; vl-convert writes them in another order every time."""
     return match[1] + b"".join(sorted(match[2].splitlines(keepends=True)))
-
-
-def _own(config: Vega) -> Vega:
-    """What a chart sets for itself, without what Altair sets for every chart (the size of a view)."""
-    return {key: value for key, value in config.items() if key != "view"}
 
 
 def _fill_legends(drawing: Vega) -> None:

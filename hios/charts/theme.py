@@ -77,8 +77,7 @@ UNKNOWN = Style(_BLUE)
 def style_of(operator_type: str) -> Style:
     """The style of an operator type: the same in every view of every network.
 
-    Args:
-        operator_type: as graph.json names it; types that no table knows get a look by a checksum of their name.
+    Types that no table knows get a look by a checksum of their name.
     """
     known = _KNOWN.get(operator_type)
     if known is not None:

@@ -52,10 +52,8 @@ def declared_blocks(
     Args:
         graph: with operators in the order in which the model computes them.
         modules: by operator id, the paths of the modules that compute it.
-        paths: modules that are one block each. Each sequence of operators outside of them is a block, too.
-
-    Raises:
-        HiosError: the blocks cannot run one after another.
+        paths: modules that are one block each. Each sequence of operators outside of them is a block, too. They are
+            refused if they cannot run one after another.
     """
     members: dict[tuple[str, int], list[str]] = {}
     runs = 0

@@ -13,26 +13,24 @@ from hios.core.schedule import Schedule
 
 #: Relative difference up to which a stated and a recomputed bound are the same.
 _SAME = 1e-6
+#: ``wrong``: above what is attained; ``recomputed``: equal to the bound recomputed here; ``weaker``: below it, so true;
+#: ``unconfirmed``: above it, so that a solver may have proved it, which is not repeated here.
+_Verdict = Literal["wrong", "recomputed", "weaker", "unconfirmed"]
 
 
 @dataclass(frozen=True, slots=True)
 class BoundVerdict:
-    """A stated lower bound and what is known independently; milliseconds.
+    """A lower bound as schedule.json states it under ``name``, and what is known independently; milliseconds.
 
-    Attributes:
-        name: the key of schedule.json, ``lower_bound_ms`` or ``staged_lower_bound_ms``.
-        stated_ms: the value there.
-        recomputed_ms: the bound of `hios.core.bounds` for the same problem.
-        attained_ms: the least latency known to be possible. No bound is above it.
-        verdict: ``wrong`` (above ``attained_ms``), ``recomputed`` (equal to ``recomputed_ms``), ``weaker`` (below it,
-            so true) or ``unconfirmed`` (above it: a solver may have proved it, which is not repeated here).
+    ``recomputed_ms`` is the bound of `hios.core.bounds` for the same problem, ``attained_ms`` the least latency known
+    to be possible, which no bound is above.
     """
 
     name: str
     stated_ms: float
     recomputed_ms: float
     attained_ms: float
-    verdict: Literal["wrong", "recomputed", "weaker", "unconfirmed"]
+    verdict: _Verdict
 
     def __str__(self) -> str:
         """The verdict as one line."""
@@ -47,13 +45,9 @@ def judge_bounds(problem: Problem, schedule: Schedule, others: Iterable[Schedule
     """A verdict on each lower bound stated in a schedule.
 
     A bound is wrong if something is faster: the schedule itself, all operators one after another on one device or on as
-    many devices as are fastest for each, or another schedule.
-
-    Args:
-        problem: graph and costs.
-        schedule: a valid schedule of the problem, see `hios.core.check.violations`.
-        others: further valid schedules of the problem; those for another number of devices are skipped, as times may
-            depend on it (``Problem.on``).
+    many devices as are fastest for each, or another schedule. ``schedule`` and ``others`` are valid schedules of the
+    problem (`hios.core.check.violations`); others for another number of devices are skipped, as times may depend on it
+    (``Problem.on``).
     """
     problem = problem.on(schedule.devices)
     recomputed = lower_bound_ms(problem, schedule.devices)
@@ -70,7 +64,7 @@ def judge_bounds(problem: Problem, schedule: Schedule, others: Iterable[Schedule
 
 
 def _verdict(name: str, stated: float, recomputed: float, attained: float) -> BoundVerdict:
-    verdict: Literal["wrong", "recomputed", "weaker", "unconfirmed"]
+    verdict: _Verdict
     if stated > attained + SLACK * max(1.0, attained):
         verdict = "wrong"
     elif abs(stated - recomputed) <= _SAME * max(stated, recomputed):

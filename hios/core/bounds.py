@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from hios.core.merging import least_growth
-from hios.core.problem import Group, Problem
+from hios.core.problem import Problem
 
 
 def lower_bound_ms(problem: Problem, devices: int) -> float:
@@ -65,12 +65,11 @@ def least_of_all(problem: Problem) -> Least:
     """What every operator takes at least, alone or on several devices, in measured stages or merged."""
     path_scale, work_scale = stage_scales(problem)
     operators = range(len(problem))
-    alone = [work_ms(problem, v) for v in operators]
-    wide = [problem.wide_ms.get(v, {}) for v in operators]
-    narrow = [alone[v] * work_scale.get(v, 1.0) for v in operators]
     time = [least_ms(problem, v, path_scale.get(v, 1.0)) for v in operators]
     work = [least_work_ms(problem, v, work_scale.get(v, 1.0)) for v in operators]
-    on_one = [min(narrow[v], *wide[v].values()) if wide[v] else narrow[v] for v in operators]
+    on_one = [
+        min([work_ms(problem, v) * work_scale.get(v, 1.0), *problem.wide_ms.get(v, {}).values()]) for v in operators
+    ]
     for v, taken, devices in merge_choices(problem):
         time[v] = min(time[v], taken.time)
         work[v] = min(work[v], taken.share * devices)
@@ -104,18 +103,13 @@ def merge_choices(problem: Problem) -> Iterator[tuple[int, Taken, int]]:
 
 def least_ms(problem: Problem, operator: int, scale: float = 1.0) -> float:
     """The least of t(v) times a scale and all t(v, k), in milliseconds."""
-    narrow = problem.time[operator] * scale
-    if operator not in problem.wide_ms:
-        return narrow
-    return min(narrow, *problem.wide_ms[operator].values())
+    return min([problem.time[operator] * scale, *problem.wide_ms.get(operator, {}).values()])
 
 
 def least_work_ms(problem: Problem, operator: int, scale: float = 1.0) -> float:
     """The least of w (`work_ms`) times a scale and all k*t(v, k): device time, in milliseconds."""
-    narrow = work_ms(problem, operator) * scale
-    if operator not in problem.wide_ms:
-        return narrow
-    return min(narrow, *(width * time for width, time in problem.wide_ms[operator].items()))
+    wide = problem.wide_ms.get(operator, {})
+    return min([work_ms(problem, operator) * scale, *(width * time for width, time in wide.items())])
 
 
 def work_ms(problem: Problem, operator: int) -> float:
@@ -132,14 +126,10 @@ def stage_scales(problem: Problem) -> tuple[Mapping[int, float], Mapping[int, fl
         if len(stage) < 2:
             continue  # a stage of one group costs the sum of its operators, whatever was measured
         operators = [operator for group in stage for operator in group]
-        longest = max(_group_ms(problem, group) for group in stage)
+        longest = max(sum(problem.time[operator] for operator in group) for group in stage)
         work = sum(work_ms(problem, operator) for operator in operators)
         for scale_of, modeled in ((path_scale, longest), (work_scale, work)):
             if measured < modeled:
                 for operator in operators:
                     scale_of[operator] = min(scale_of.get(operator, 1.0), measured / modeled)
     return path_scale, work_scale
-
-
-def _group_ms(problem: Problem, group: Group) -> float:
-    return sum(problem.time[operator] for operator in group)

@@ -65,12 +65,12 @@ def violations(problem: Problem, schedule: Schedule) -> list[str]:
         problems.append(f"latency_ms is {schedule.latency_ms} but the last operator finishes at {end}")
     if schedule.lower_bound_ms > schedule.latency_ms + slack:
         problems.append(f"latency_ms {schedule.latency_ms} is below lower_bound_ms {schedule.lower_bound_ms}")
-    if schedule.placements[0].stage is not None and schedule.staged_lower_bound_ms > schedule.latency_ms + slack:
+    staged = schedule.placements[0].stage is not None
+    if staged and schedule.staged_lower_bound_ms > schedule.latency_ms + slack:
         problems.append(
             f"latency_ms {schedule.latency_ms} is below staged_lower_bound_ms {schedule.staged_lower_bound_ms}"
         )
     problems += _launch_order(problem, schedule)
-    staged = schedule.placements[0].stage is not None
     if staged:
         problems += _deadlock(problem, schedule)
         problems += _stages(problem, schedule, slack)
@@ -252,7 +252,7 @@ def _streams(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
     for row in schedule.placements:
         if row.operator in merged and row.operator != merged[row.operator]:
             continue  # it runs together with the one that stands for its merge
-        for device in row.devices or (row.device,):
+        for device in row.held_devices:
             streams[device, row.stream].append(row)
         if row.operator in merged:
             continue
@@ -323,11 +323,7 @@ def _capacity(problem: Problem, schedule: Schedule, slack: float, merged: dict[s
         return []
     problems = []
     for device in range(schedule.devices):
-        rows = [
-            row
-            for row in schedule.placements
-            if device in (row.devices or (row.device,)) and row.operator not in merged
-        ]
+        rows = [row for row in schedule.placements if device in row.held_devices and row.operator not in merged]
         moments = sorted({moment for row in rows for moment in (row.start_ms, row.finish_ms)})
         progress = dict.fromkeys((row.operator for row in rows), 0.0)
         for begin, end in pairwise(moments):

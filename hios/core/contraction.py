@@ -19,19 +19,12 @@ class Contraction:
     Operators of a merge read the same value, so none depends on another, and contracting them makes no cycle. The
     merged operator takes `Problem.merge_ms`, on several devices ``Problem.merge_wide_ms``, and keeps a device busy by
     itself. It has the id of its first operator; of the transfers between two operators the longest counts, as for
-    several values. Measured stages and further merges are left out.
+    several values. Measured stages and further merges are left out. ``members`` has the original operators by operator
+    number of ``problem``, ascending.
 
     Args:
         problem: graph and costs, with the times of its devices (``Problem.on``).
-        merges: by operator number; disjoint.
-
-    Attributes:
-        merges: the merges.
-        problem: the problem with each of them as one operator.
-        members: by operator number of that problem, the original operators that it stands for, ascending.
-
-    Raises:
-        ScheduleError: an operator is in two merges, or one of them cannot run as one operator.
+        merges: by operator number; refused if an operator is in two of them, or one cannot run as one operator.
     """
 
     def __init__(self, problem: Problem, merges: Iterable[frozenset[int]]) -> None:

@@ -1,6 +1,6 @@
 """What a problem costs on a platform: t(v) of operators, t(S) of stages, t(u,v) of transfers.
 
-costs.json: measured times, how they were measured, and models for what was not measured.
+costs.json has measured times, how they were measured, and models for what was not measured.
 """
 
 from __future__ import annotations
@@ -37,6 +37,17 @@ from hios.files.base import (
     doc,
 )
 from hios.machine.description import BUSY
+
+#: A stage in terms of operator ids: groups that run concurrently, the operators of a group one after another.
+#: The order of the groups does not matter, the order within a group does.
+StageIds = frozenset[tuple[str, ...]]
+
+#: Share of serialization in the contention model of the HIOS simulator.
+DEFAULT_ALPHA = 0.5
+
+#: What a thread block can have at most (CUDA C++ Programming Guide, technical specifications by compute capability:
+#: the same for all desktop and server GPUs since 5.0; shared memory without opting in).
+_MOST_SHARED_MEMORY_BYTES, _MOST_REGISTERS, _MOST_THREADS = 48 * 1024, 64 * 1024, 1024
 
 _Bound = Annotated[NonNegative, doc("Lower, then upper bound.")]
 #: A number of devices as a key: 2 to 1024, written as JSON has keys.
@@ -79,6 +90,15 @@ class BlockResources(Record, frozen=True):
     occupancy: OrAbsent[Share] = None
     """Estimated occupancy of that kernel, by torch.profiler: the share of the warps that the GPU can hold. Informative,
     to see why a stage gains or not: no algorithm uses it."""
+
+    @property
+    def share(self) -> float:
+        """The largest share that a block takes of the shared memory, registers or threads that a block can have."""
+        return max(
+            self.shared_memory_bytes / _MOST_SHARED_MEMORY_BYTES,
+            self.registers / _MOST_REGISTERS,
+            self.threads / _MOST_THREADS,
+        )
 
 
 class OperatorCost(_Timed, frozen=True, kw_only=True):
@@ -129,7 +149,7 @@ class LinkError(Record, frozen=True):
     """Number of sizes."""
 
 
-class Link(Record, frozen=True):
+class LinkSpeed(Record, frozen=True):
     """Latency and bandwidth between two devices.
 
     Fitted to measured transfers of 1 KB and more, by least squares of relative errors. It describes the link; t(u,v) is
@@ -279,7 +299,7 @@ class CostsFile(Record, frozen=True):
     memory and caches. In a schedule for M devices, times of operators, stages and merges, measured or modeled, are
     multiplied by the factor for M; transfer times are not. If there is no entry for M, the factor of the next larger
     number is used, or that of the largest number. If absent, times are not multiplied."""
-    link: OrAbsent[Link] = None
+    link: OrAbsent[LinkSpeed] = None
     graph: Text = ""
     """Name of the graph."""
     graph_fingerprint: Fingerprint = ""
@@ -290,47 +310,6 @@ class CostsFile(Record, frozen=True):
     profile: OrAbsent[ProfileSummary] = None
     probe: OrAbsent[ProfileProbe] = None
     format_version: FormatVersion = 1
-
-
-__all__ = [
-    "DEFAULT_ALPHA",
-    "Costs",
-    "CostsFile",
-    "LinkModel",
-    "Resources",
-    "StageIds",
-    "measured_beside_other_work",
-    "predicted_for",
-]
-
-#: A stage in terms of operator ids: groups that run concurrently, the operators of a group one after another.
-#: The order of the groups does not matter, the order within a group does.
-StageIds = frozenset[tuple[str, ...]]
-
-#: Share of serialization in the contention model of the HIOS simulator.
-DEFAULT_ALPHA = 0.5
-
-#: What a thread block can have at most (CUDA C++ Programming Guide, technical specifications by compute capability:
-#: the same for all desktop and server GPUs since 5.0; shared memory without opting in).
-_MOST_SHARED_MEMORY_BYTES, _MOST_REGISTERS, _MOST_THREADS = 48 * 1024, 64 * 1024, 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """What a thread block of an operator needs of a GPU; for several kernels, the most demanding one counts."""
-
-    shared_memory_bytes: int
-    registers: int
-    threads: int
-
-    @property
-    def share(self) -> float:
-        """The largest share that a block takes of the shared memory, registers or threads that a block can have."""
-        return max(
-            self.shared_memory_bytes / _MOST_SHARED_MEMORY_BYTES,
-            self.registers / _MOST_REGISTERS,
-            self.threads / _MOST_THREADS,
-        )
 
 
 def predicted_for(platform: Platform | None) -> str | None:
@@ -391,7 +370,7 @@ class Costs:
     graph: str = ""
     source: str = "costs"
     merges: Mapping[frozenset[str], float] = field(default_factory=dict)
-    resources: Mapping[str, Resources] = field(default_factory=dict)
+    resources: Mapping[str, BlockResources] = field(default_factory=dict)
     graph_fingerprint: str = ""
     corun: Mapping[int, float] = field(default_factory=dict)
     probe: ProfiledSpeed | None = None
@@ -414,11 +393,7 @@ class Costs:
 
     @classmethod
     def of(cls, file: CostsFile, source: str = "costs") -> Costs:
-        """What scheduling uses of a file.
-
-        Raises:
-            ArtifactError: a duplicate edge, stage or number of devices.
-        """
+        """What scheduling uses of a file; an error if an edge, stage or number of devices is in it twice."""
         for defect in defects(file):
             raise ArtifactError(f"{source}: {defect}")
         contention = file.contention
@@ -437,9 +412,7 @@ class Costs:
             source=source,
             merges={frozenset(merge.operators): merge.time_ms for merge in file.merges},
             resources={
-                operator: Resources(asked.shared_memory_bytes, asked.registers, asked.threads)
-                for operator, cost in file.operators.items()
-                if (asked := cost.resources) is not None
+                operator: cost.resources for operator, cost in file.operators.items() if cost.resources is not None
             },
             graph_fingerprint=file.graph_fingerprint,
             corun={entry.devices: entry.factor for entry in file.corun},
@@ -472,11 +445,7 @@ class Costs:
         return self.corun[min((number for number in self.corun if number >= devices), default=max(self.corun))]
 
     def operator_ms(self, operator: str) -> float:
-        """t(v).
-
-        Raises:
-            ArtifactError: the operator has no cost.
-        """
+        """t(v); an error if the operator has no cost."""
         try:
             return self.time_ms[operator]
         except KeyError:
@@ -486,11 +455,7 @@ class Costs:
             ) from None
 
     def transfer_ms(self, edge: Edge) -> float:
-        """t(u,v) of an edge between two devices.
-
-        Raises:
-            ArtifactError: the edge has no transfer time, or a link model meets an edge without bytes.
-        """
+        """t(u,v) of an edge between two devices; an error if it has no time, or a link model no bytes of it."""
         if isinstance(self.transfers, LinkModel):
             if edge.bytes is None:
                 raise ArtifactError(

@@ -1,14 +1,12 @@
 """Drift of the machine's speed: between two sessions, and within one.
 
 A session times a fixed probe, convolutions and copies whose shapes never change, on every device throughout
-(``hios.platforms.probe_schedule``). If a network takes longer than predicted, drift is the part by which the probe
-takes longer too; the rest is the prediction error.
+(``hios.platforms.probe_schedule``); costs.json, schedule.json and run.json state its speed. If a network takes longer
+than predicted, drift is the part by which the probe takes longer too; the rest is the prediction error.
 
 Intervals of sums and ratios follow the method of variance estimates recovery, which needs only the intervals of their
 parts: Zou and Donner, "Construction of confidence limits about effect measures: a general approach", Statistics
 in Medicine 27 (2008), equations 4 and 5; ratios on the scale of logarithms.
-
-The speed of the machine, measured with a fixed probe, as costs.json, schedule.json and run.json state it.
 """
 
 from __future__ import annotations
@@ -99,11 +97,8 @@ _WINDOW, _FEWEST = 15, 4
 class Change:
     """How much slower a device was in the slowest part of a session than in the fastest.
 
-    Attributes:
-        device: the device.
-        part: ``convolutions`` or ``copies``.
-        factor: running median of the slowest part over that of the fastest; 1 if the difference is not significant.
-        slowed: whether the slowest part is the later one.
+    ``part`` is ``convolutions`` or ``copies``; ``factor`` the running median of the slowest part over that of the
+    fastest, 1 if the difference is not significant; ``slowed`` whether the slowest part is the later one.
     """
 
     device: int
@@ -141,14 +136,9 @@ def ratio(now: Estimate, then: Estimate) -> Estimate:
 
 
 def speed(samples: Sequence[ProbeTiming], devices: int | None = None) -> Speed | None:
-    """Median speed over a session: the mean over its devices, with equal weights.
+    """Median speed over a session: the mean over its devices, with equal weights; None without samples of these.
 
-    Args:
-        samples: of a session, or of a part of it.
-        devices: only this many devices count, from the first on; all if None.
-
-    Returns:
-        None without samples of these devices.
+    Only the first ``devices`` devices count; all if None.
     """
     used = sorted({sample.device for sample in samples if devices is None or sample.device < devices})
     if not used:
@@ -175,11 +165,8 @@ def mixed(parts: Sequence[tuple[float, Speed]]) -> Speed | None:
 def between(now: Speed, then: Speed, copy_share: float) -> Estimate:
     """Drift between two sessions: how many times as long a network takes now as it took then.
 
-    Args:
-        now: speed in the later session.
-        then: speed in the earlier one.
-        copy_share: share of the network's time in memory-bound operators, 0 to 1; they drift as copies do, the others
-            as convolutions do.
+    ``copy_share`` is the share of the network's time in memory-bound operators, 0 to 1; they drift as copies do, the
+    others as convolutions do.
     """
     compute, copies = ratio(now.compute_ms, then.compute_ms), ratio(now.copy_ms, then.copy_ms)
     return weighted([(1 - copy_share, compute), (copy_share, copies)])
@@ -188,11 +175,7 @@ def between(now: Speed, then: Speed, copy_share: float) -> Estimate:
 def since(then: ProfiledSpeed | None, version: str, samples: Sequence[ProbeTiming], devices: int) -> Estimate | None:
     """Drift of the devices of a schedule since its costs were measured; None if unknown.
 
-    Args:
-        then: the speed at that time; None if it was not measured.
-        version: of the probe in the later session; other versions are not comparable.
-        samples: of the later session.
-        devices: how many the schedule has.
+    ``version`` is that of the probe in the later session, which the samples are of; other versions are not comparable.
     """
     now = speed(samples, devices)
     if then is None or now is None or then.version != version:

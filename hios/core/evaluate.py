@@ -25,13 +25,8 @@ from hios.errors import ScheduleError
 def require_wide(problem: Problem, plan: StreamPlan) -> None:
     """Refuse a plan with operators on several devices that cannot be evaluated.
 
-    Args:
-        problem: graph and costs, with the times on the devices of the plan (``Problem.on``).
-        plan: a plan whose ``wide`` is not empty.
-
-    Raises:
-        ScheduleError: an operator does not stand once on each of its devices, takes a number of devices that the costs
-            do not list, or shares a device that has several streams.
+    An operator stands once on each of its devices, takes a number of devices that the costs list, and does not share a
+    device that has several streams. The problem has the times on the devices of the plan (``Problem.on``).
     """
     placed = Counter(
         (operator, device) for device, streams in enumerate(plan.devices) for stream in streams for operator in stream
@@ -55,15 +50,10 @@ def require_wide(problem: Problem, plan: StreamPlan) -> None:
 
 
 def require_merges(problem: Problem, plan: StreamPlan) -> None:
-    """Refuse streams with merges that cannot be evaluated.
+    """Refuse streams with merges, each of operators that can run as one, that cannot be evaluated.
 
-    Args:
-        problem: graph and costs, with the times on the devices of the plan (``Problem.on``).
-        plan: a plan whose ``merges`` is not empty, each of operators that can run as one.
-
-    Raises:
-        ScheduleError: operators of a merge have different devices, are not consecutive, take a number of devices that
-            the costs do not list for the merge, or share a device that has several streams.
+    Operators of a merge have the same devices, are consecutive, take a number of devices that the costs list for the
+    merge, and do not share a device that has several streams. The problem has the times on the devices of the plan.
     """
     for merge in sorted(map(sorted, plan.merges)):
         names = ", ".join(problem.ids[operator] for operator in merge)
@@ -352,9 +342,6 @@ class _Simulation:
         self._waiting[operator] -= 1
         if self._waiting[operator] == 0:
             heapq.heappush(self._ready, (self._ready_at[operator], self._rank[operator], operator))
-
-
-__all__ = ["evaluate", "latency_ms", "staged_times"]
 
 
 def evaluate(problem: Problem, plan: Plan) -> list[Placement]:

@@ -1,6 +1,6 @@
 """The computation graph G = (V, E): operators (scheduling units) and the values that pass between them.
 
-graph.json: the operators with their calls, and the edges; the project's intermediate representation.
+graph.json has the operators with their calls, and the edges; it is the project's intermediate representation.
 """
 
 from __future__ import annotations
@@ -175,8 +175,6 @@ class GraphFile(Record, frozen=True):
     format_version: FormatVersion = 1
 
 
-__all__ = ["UNITS", "Call", "Edge", "Graph", "Operator", "Shapes", "TensorSpec", "Value"]
-
 #: Kinds of scheduling units that extraction knows (``hios.frontends.units`` has what each of them groups).
 UNITS = ("conv-relu", "relu-sepconv", "operator")
 
@@ -217,11 +215,10 @@ class Graph:
     source: str = "graph"
 
     def __post_init__(self) -> None:
-        index = {operator.id: position for position, operator in enumerate(self.operators)}
         for defect in defects(self.operators, self.edges, self.blocks):
             raise ArtifactError(f"{self.source}: {defect}")
-        object.__setattr__(self, "index", index)
-        object.__setattr__(self, "order", self._topological_order(index))
+        object.__setattr__(self, "index", {operator.id: place for place, operator in enumerate(self.operators)})
+        object.__setattr__(self, "order", self._topological_order())
 
     #: Position of every operator id in ``operators``.
     index: Mapping[str, int] = field(init=False, repr=False, compare=False)
@@ -244,10 +241,10 @@ class Graph:
         parts = [sorted(map(_canonical, part)) for part in (operators, edges, self.inputs, self.weights)]
         return hashlib.sha256(_canonical([*parts, self.outputs]).encode()).hexdigest()[:16]
 
-    def _topological_order(self, index: Mapping[str, int]) -> tuple[int, ...]:
+    def _topological_order(self) -> tuple[int, ...]:
         successors: list[list[int]] = [[] for _ in self.operators]
         for edge in self.edges:
-            successors[index[edge.source]].append(index[edge.target])
+            successors[self.index[edge.source]].append(self.index[edge.target])
         order = topological_order(successors)
         if len(order) < len(self.operators):
             cycle = _cycle_in_words(self.operators[position].id for position in _find_cycle(successors, order))

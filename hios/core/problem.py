@@ -188,10 +188,8 @@ class Problem:
         """
         if len(stage) == 1:
             return sum(self.time[operator] for operator in stage[0])
-        key = frozenset(stage)
-        if key in self.measured:
-            return self.measured[key]
-        return self.modeled_stage_ms(stage)
+        measured = self.measured.get(frozenset(stage))
+        return self.modeled_stage_ms(stage) if measured is None else measured
 
     def modeled_stage_ms(self, stage: Stage) -> float:
         """t(S) of a stage by the contention model alone, in milliseconds."""
@@ -213,9 +211,8 @@ class Problem:
         None where they cannot be merged.
         """
         key = frozenset(operators)
-        if key in self.measured_merges:
-            return self.measured_merges[key]
-        return self.modeled_merge_ms(key)
+        measured = self.measured_merges.get(key)
+        return self.modeled_merge_ms(key) if measured is None else measured
 
     def modeled_merge_ms(self, operators: Iterable[int]) -> float | None:
         """Time of operators merged into one by a model alone, in milliseconds; None where they cannot be merged.

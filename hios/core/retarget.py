@@ -57,10 +57,7 @@ def retarget(schedule: Schedule, own: Graph, problem: Problem) -> Schedule:
 
 def _check_structure(own: Graph, other: Graph) -> None:
     """Refuse graphs that differ in more than shapes."""
-    for what, one, two in (
-        ("operator", _operators(own), _operators(other)),
-        ("edge", _edges(own), _edges(other)),
-    ):
+    for what, one, two in zip(("operator", "edge"), _structure(own), _structure(other), strict=True):
         if missing := list((one - two).elements()):
             raise ScheduleError(f"{other.source}: {what}s: {_listed(missing)} of {own.source} is not there; {_ALLOWED}")
         if added := list((two - one).elements()):
@@ -70,12 +67,10 @@ def _check_structure(own: Graph, other: Graph) -> None:
 _ALLOWED = "allowed: the same operators (id, type, Relax operators) and edges, with other shapes; schedule this graph"
 
 
-def _operators(graph: Graph) -> Counter[tuple[str, ...]]:
-    return Counter((op.id, op.type, *(call.function for call in op.calls)) for op in graph.operators)
-
-
-def _edges(graph: Graph) -> Counter[tuple[str, ...]]:
-    return Counter((edge.source, edge.target) for edge in graph.edges)
+def _structure(graph: Graph) -> tuple[Counter[tuple[str, ...]], Counter[tuple[str, ...]]]:
+    """Operators and edges of a graph, without their shapes."""
+    operators = Counter((op.id, op.type, *(call.function for call in op.calls)) for op in graph.operators)
+    return operators, Counter((edge.source, edge.target) for edge in graph.edges)
 
 
 def _listed(entries: Iterable[tuple[str, ...]]) -> str:

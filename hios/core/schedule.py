@@ -1,6 +1,6 @@
 """The solution of a scheduling problem: a plan (where and in what order) and a schedule (with times).
 
-schedule.json: a row for each operator.
+schedule.json has a row for each operator.
 """
 
 from __future__ import annotations
@@ -130,9 +130,6 @@ class ScheduleFile(Record, frozen=True):
     def __post_init__(self) -> None:
         if any(len(set(merge)) < len(merge) for merge in self.merges):
             raise ValueError("operators of a merge differ from each other")
-
-
-__all__ = ["Placement", "Plan", "Schedule", "Solution", "StagedPlan", "StreamPlan"]
 
 
 @dataclass(frozen=True, slots=True)

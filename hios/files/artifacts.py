@@ -117,11 +117,7 @@ def kind_in(data: Any) -> str | None:
 
 
 def load(path: str | Path, cls: type[_Record]) -> _Record:
-    """Read a JSON artifact as an object.
-
-    Args:
-        path: the file.
-        cls: the class of its format, of ``hios.formats``.
+    """Read a JSON artifact as an object of the class of its format.
 
     Raises:
         ArtifactError: missing, unreadable, damaged, of another version, or against its format.
@@ -130,15 +126,7 @@ def load(path: str | Path, cls: type[_Record]) -> _Record:
 
 
 def read(path: str | Path, kind: str) -> Json:
-    """Read a JSON artifact as it is in the file, validated.
-
-    Args:
-        path: the file.
-        kind: which format it must have: ``graph``, ``costs``, ``schedule``, ``run``.
-
-    Raises:
-        ArtifactError: missing, unreadable, damaged, of another version, or against its format.
-    """
+    """Read a JSON artifact of a kind, such as ``graph``, as it is in the file; validated as `load` does."""
     data = read_json(path)
     _converted(data, record_class(kind), str(path))
     return data  # type: ignore[no-any-return]
@@ -252,29 +240,15 @@ def _umask() -> int:
 
 
 def validate(data: Any, kind: str, source: str) -> None:
-    """Refuse data that breaks the format of its kind.
-
-    Args:
-        data: what was read.
-        kind: the artifact kind.
-        source: the file's name, for the message.
-
-    Raises:
-        ArtifactError: one line with file, field, what was found and what is allowed.
-    """
+    """Refuse data that breaks the format of its kind, as `parsed` does."""
     parsed(data, record_class(kind), source)
 
 
 def parsed(data: Any, cls: type[_Record], source: str) -> _Record:
-    """The object behind plain data, as JSON has it.
-
-    Args:
-        data: what was read.
-        cls: the class of its format.
-        source: the file's name, for the message.
+    """The object of the class of its format behind plain data, as JSON has it.
 
     Raises:
-        ArtifactError: one line with file, field, what was found and what is allowed.
+        ArtifactError: one line with ``source``, field, what was found and what is allowed.
     """
     _require_finite(data, source)
     return _converted(data, cls, source)
@@ -314,18 +288,15 @@ def _require_finite(data: Any, source: str) -> None:
         raise ArtifactError(f"{source}: {message}")
 
 
-def _not_finite(data: Any) -> Iterator[str]:
-    for place, number in _non_finite(data, ()):
-        yield f"{field_name(place)}: found {number}; allowed: a finite number"
-
-
-def _non_finite(value: Any, place: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], float]]:
+def _not_finite(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[str]:
+    """A message for each number that is not finite."""
     if isinstance(value, int | float):
         if not abs(value) <= sys.float_info.max:
-            yield place, float("nan") if value != value else float("inf") if value > 0 else float("-inf")
+            number = "nan" if value != value else "inf" if value > 0 else "-inf"
+            yield f"{field_name(place)}: found {number}; allowed: a finite number"
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _non_finite(item, (*place, key))
+            yield from _not_finite(item, (*place, key))
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            yield from _non_finite(item, (*place, index))
+            yield from _not_finite(item, (*place, index))

@@ -33,14 +33,9 @@ def cache_folder() -> Path:
 
 
 class JsonCache:
-    """Entries in a folder.
+    """Entries in a folder, which is created with the first one and refused if entries could not be written there.
 
-    Args:
-        folder: where the files are saved, created with the first one.
-        advice: what to do if an entry cannot be written, for the message.
-
-    Raises:
-        ArtifactError: entries could not be written there.
+    ``advice`` is what to do if an entry cannot be written, for the message.
     """
 
     def __init__(self, folder: Path, advice: str) -> None:
@@ -49,12 +44,10 @@ class JsonCache:
         self._advice = advice
 
     def get(self, key: Mapping[str, Any], convert: Callable[[Any], _Entry | None]) -> _Entry | None:
-        """The entry of a key; None if there is no usable one.
+        """The entry of a key, which is all that it depends on; None if there is no usable one.
 
-        Args:
-            key: all that the entry depends on, as JSON.
-            convert: builds the entry from the saved members; if they are invalid, it returns None or raises ValueError,
-                TypeError, KeyError or HiosError.
+        ``convert`` builds the entry from the saved members; if they are invalid, it returns None or raises ValueError,
+        TypeError, KeyError or HiosError.
         """
         key = _as_read(key)
         try:
@@ -64,15 +57,7 @@ class JsonCache:
             return None
 
     def put(self, key: Mapping[str, Any], members: Mapping[str, Any]) -> None:
-        """Store an entry, replacing an older one.
-
-        Args:
-            key: all that the entry depends on, as JSON.
-            members: the entry, as JSON, without a member "key".
-
-        Raises:
-            ArtifactError: it cannot be written.
-        """
+        """Store the members of an entry, without a member "key", replacing an older one."""
         key = _as_read(key)
         file = self._file(key)
         text = json.dumps({"key": key, **members})

@@ -18,9 +18,7 @@ _END = "\r\n"
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     r"""A table with a header line, its lines ended by ``\n``.
 
-    Args:
-        columns: names, in order.
-        rows: cells by column. None is an empty field; keys that are not columns are left out.
+    Rows are cells by column: None is an empty field, and keys that are not columns are left out.
     """
     lines = _Lines()
     writer = csv.writer(lines, lineterminator=_END)
@@ -49,11 +47,9 @@ def unguarded(text: str) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], alignments: str) -> list[str]:
-    """Lines of a table: columns two blanks apart, each as wide as its longest cell.
+    """Lines of a table: columns two blanks apart, each as wide as its longest cell; rows may end before the last one.
 
-    Args:
-        rows: cells as texts; rows may end before the last column.
-        alignments: ``<`` (left) or ``>`` (right) by column; the last one is that of all further columns.
+    ``alignments`` is ``<`` (left) or ``>`` (right) by column; the last one is that of all further columns.
     """
     widths = [max(len(row[column]) for row in rows if column < len(row)) for column in range(max(map(len, rows)))]
     columns = list(zip(chain(alignments, repeat(alignments[-1])), widths, strict=False))

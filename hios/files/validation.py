@@ -22,10 +22,6 @@ def schema_errors(data: Any, schema: Mapping[str, Any]) -> list[str]:
 
     Those nearest to the top come first: what is wrong with the whole says more than what is wrong with a part. Of an
     object unknown keys come before missing ones: one may be the misspelling of the other.
-
-    Args:
-        data: what was read.
-        schema: the JSON Schema.
     """
     errors = sorted(
         _validator_class()(schema).iter_errors(data),

@@ -148,15 +148,7 @@ class SimulationStudy(Record, frozen=True):
     base: SimulationDefaults = field(default_factory=SimulationDefaults)
     devices: Several[Annotated[DeviceCount, doc("Number of devices.")]] = (2, 4, 6, 8, 10, 12)
     """Numbers of devices (figure 7)."""
-    operators: Several[Annotated[Positive, doc("Number of operators.")]] = (
-        100,
-        150,
-        200,
-        250,
-        300,
-        350,
-        400,
-    )
+    operators: Several[Annotated[Positive, doc("Number of operators.")]] = (100, 150, 200, 250, 300, 350, 400)
     """Numbers of operators (figure 8)."""
     edges: Several[Annotated[Positive, doc("Number of edges.")]] = (400, 450, 500, 550, 600)
     """Numbers of edges (figure 9)."""

@@ -57,14 +57,12 @@ class _Competing(Record, frozen=True):
     warmup: Count = 3
     """Untimed runs before the timed ones."""
     tolerance: AboveZero = defaults.TOLERANCE
-    """Allowed difference of outputs, absolute plus relative."""
+    """Allowed difference from the reference outputs, absolute plus relative."""
 
 
 class Execute(_Competing, frozen=True):
     """How schedules are run."""
 
-    tolerance: AboveZero = defaults.TOLERANCE
-    """Allowed difference from the outputs of eager PyTorch, absolute plus relative."""
     baselines: Several[
         Annotated[
             Runtime,
@@ -90,7 +88,15 @@ class Measuring(_Competing, frozen=True, kw_only=True):
     """Longest time of one run, in seconds."""
 
 
-class Settings(Measuring, frozen=True, kw_only=True):
+class _OnDevices(Measuring, frozen=True, kw_only=True):
+    """How competitors are measured on devices of which several may share a core or GPU."""
+
+    virtual: bool = False
+    """Let several devices share a core or GPU if there are too few. Only for trying things out, as times then mean
+    little."""
+
+
+class Settings(_OnDevices, frozen=True, kw_only=True):
     """How schedules are run on devices and measured."""
 
     devices: int
@@ -100,9 +106,6 @@ class Settings(Measuring, frozen=True, kw_only=True):
     PyTorch, or ONNX Runtime for an ONNX file."""
     platform: str = "cpu"
     """One of ``PLATFORMS``."""
-    virtual: bool = False
-    """Let several devices share a core or GPU if there are too few. Only for trying things out, as times then mean
-    little."""
     cores_per_device: int | None = None
     """Platform cpu: number of cores of each device, used by threads inside each operator; default: 1, or the number
     that the costs of the schedules were measured with."""
@@ -111,16 +114,13 @@ class Settings(Measuring, frozen=True, kw_only=True):
     states it."""
 
 
-class PartitionSettings(Measuring, frozen=True, kw_only=True):
+class PartitionSettings(_OnDevices, frozen=True, kw_only=True):
     """How partitions of the machine's cores are predicted and measured."""
 
     algorithm: str = "hios-lp"
     """Algorithm for several devices."""
     cores: int | None = None
     """Number of cores to divide; default: all usable physical cores."""
-    virtual: bool = False
-    """Let several devices share a core or GPU if there are too few. Only for trying things out, as times then mean
-    little."""
     parameters: Mapping[str, Scalar] = field(default_factory=dict)
     """Of the algorithm."""
     repeats: int = Profile().repeats

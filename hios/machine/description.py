@@ -65,11 +65,7 @@ def _times(cores: Collection[int]) -> tuple[int, int]:
 
 
 class OtherWork:
-    """Measures how busy other processes keep some cores, from its creation until `share` is called.
-
-    Args:
-        cores: by number.
-    """
+    """Measures how busy other processes keep some cores, from its creation until `share` is called."""
 
     def __init__(self, cores: Collection[int]) -> None:
         self._cores = cores
@@ -78,8 +74,7 @@ class OtherWork:
     def share(self, children: Collection[int] = ()) -> float:
         """Share of the cores' time used by others since its creation, including stolen time; 0 if unknown.
 
-        Args:
-            children: process IDs of this process's own workers, whose work does not count as that of others.
+        The work of ``children``, process IDs of this process's own workers, does not count as that of others.
         """
         total, idle, own = (after - earlier for after, earlier in zip(self._now(children), self._before, strict=True))
         return 0.0 if total <= 0 else round(min(max(0.0, 1 - (idle + own) / total), 1.0), 3)
@@ -107,10 +102,8 @@ def _ticks_of(pid: int) -> int:
 def private_bytes(pid: int, *, written: bool = False) -> int:
     """Memory that a process shares with no other, in bytes; 0 if the system does not report it.
 
-    Args:
-        pid: process number.
-        written: only count what the process has written. The rest are pages of files, such as libraries, which count as
-            soon as the last other process that has mapped them ends.
+    With ``written``, only what the process has written. The rest are pages of files, such as libraries, which count as
+    soon as the last other process that has mapped them ends.
     """
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()

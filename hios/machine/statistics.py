@@ -82,14 +82,8 @@ def speedup_interval(slower: Sequence[float], faster: Sequence[float]) -> Interv
     """95 % interval of the ratio of two medians, the first over the second (Efron's percentile bootstrap).
 
     Rounds are drawn with replacement, and both competitors keep the runs of the same rounds: what disturbs a round
-    disturbs both. The draws depend on the number of rounds alone, so the same runs give the same interval.
-
-    Args:
-        slower: latency of every round.
-        faster: latency of the same rounds, more than zero.
-
-    Returns:
-        None if there are too few rounds, or only those of one competitor.
+    disturbs both. The draws depend on the number of rounds alone, so the same runs give the same interval. None if
+    there are too few rounds, or only those of one competitor.
     """
     if len(slower) != len(faster) or len(faster) < LEAST_ROUNDS or min(faster) <= 0:
         return None
@@ -106,11 +100,8 @@ def tells(bounds: Interval | None) -> bool:
 def is_faster(runs: Sequence[float], baseline: Sequence[float]) -> bool:
     """Whether runs are faster than a baseline with 95 % confidence: the speedup interval lies above 1.
 
-    False with fewer than ``LEAST_ROUNDS`` rounds. If both are equally fast, the result is True in 2.5 % of all cases.
-
-    Args:
-        runs: latency of every round.
-        baseline: latency of the same rounds.
+    Both are latencies of the same rounds; False with fewer than ``LEAST_ROUNDS`` rounds. If both are equally fast, the
+    result is True in 2.5 % of all cases.
     """
     bounds = speedup_interval(baseline, runs)
     return bounds is not None and bounds[0] > 1

@@ -28,10 +28,7 @@ def on_terminals_only() -> Iterator[None]:
 def bar(total: float, what: str, unit: str) -> tqdm[Never]:
     """A progress bar with the estimated time left; redrawn rarely if it goes to a log.
 
-    Args:
-        total: how many units there are.
-        what: what is being done, such as ``measuring 42 operators``.
-        unit: what is counted, in the plural.
+    It says ``what`` is being done, such as ``measuring 42 operators``; ``unit`` is in the plural.
     """
     return tqdm(
         total=total,

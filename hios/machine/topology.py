@@ -19,15 +19,10 @@ _FAST = 0.75
 
 @dataclass(frozen=True, slots=True)
 class LogicalCpu:
-    """A logical CPU, which Linux schedules threads on, and where it is.
+    """A logical CPU, which Linux schedules threads on, by its number there, and where it is.
 
-    Attributes:
-        number: its number in Linux.
-        core: lowest number of the logical CPUs of its physical core.
-        cache: lowest number of the logical CPUs that share its last level of cache.
-        node: NUMA node.
-        socket: physical package.
-        capacity: its relative speed: on hybrid processors, fast cores have a larger capacity.
+    Core and cache are the lowest numbers of the logical CPUs of its physical core, and of those that share its last
+    level of cache; ``node`` is the NUMA node. On hybrid processors, fast cores have a larger capacity.
     """
 
     number: int
@@ -44,12 +39,10 @@ _Core = tuple[LogicalCpu, ...]
 
 
 def read(usable: Collection[int] | None = None, system: Path = _SYSTEM) -> list[LogicalCpu]:
-    """The usable logical CPUs; whatever the system does not state counts as shared by all.
+    """The usable logical CPUs; whatever sysfs, mounted at ``system``, does not state counts as shared by all.
 
-    Args:
-        usable: their numbers; if None, those that this process may run on: online CPUs within its cpuset and affinity
-            mask.
-        system: where sysfs is mounted.
+    If their numbers are None, they are those that this process may run on: online CPUs within its cpuset and affinity
+    mask.
     """
     numbers = sorted(os.sched_getaffinity(0) if usable is None else usable)
     nodes = _nodes(system / "devices/system/node")
@@ -83,18 +76,13 @@ def in_order(topology: Topology) -> list[int]:
 
 
 def groups(topology: Topology, devices: int, size: int) -> list[list[int]]:
-    """Groups of logical CPUs, each a device.
+    """Groups of logical CPUs, each a device of ``size`` CPUs.
 
     As long as there are enough physical cores, a device gets one logical CPU of each of its own cores. Siblings are
     used only if cores run out; a device then gets whole physical cores if possible, so that no two devices share one. A
     group stays within a last-level cache if enough groups fit, else within a NUMA node, else within a socket, and
     consists of equally fast cores if possible. The first groups are neighbors, as devices exchange values, and get the
     fast cores of hybrid processors.
-
-    Args:
-        topology: the logical CPUs that may be used.
-        devices: how many groups.
-        size: logical CPUs of each.
 
     Raises:
         ValueError: there are fewer logical CPUs than ``devices * size``.
@@ -113,13 +101,7 @@ def groups(topology: Topology, devices: int, size: int) -> list[list[int]]:
 
 
 def shared_groups(topology: Topology, devices: int, size: int) -> list[list[int]]:
-    """Like `groups`; if there are too few logical CPUs, devices take them in turn.
-
-    Args:
-        topology: the logical CPUs that may be used.
-        devices: how many groups.
-        size: logical CPUs of each.
-    """
+    """Like `groups`; if there are too few logical CPUs, devices take them in turn."""
     if devices * size <= len(topology):
         return groups(topology, devices, size)
     turns = itertools.cycle(in_order(topology))
@@ -130,9 +112,6 @@ def partitions(cpus: int) -> list[tuple[int, int]]:
     """Ways to divide a machine: numbers of devices and CPUs of each, 1 x n, 2 x n/2, 4 x n/4, ..., n x 1.
 
     Sizes are halved and rounded down; of each size there are as many devices as fit.
-
-    Args:
-        cpus: physical cores, or logical CPUs.
     """
     return [(cpus // size, size) for size in (cpus >> power for power in range(cpus.bit_length()))]
 
@@ -140,12 +119,7 @@ def partitions(cpus: int) -> list[tuple[int, int]]:
 def divisions(topology: Topology, most: int) -> list[list[list[int]]]:
     """Groups of logical CPUs for each way to divide the physical cores among several devices, those of most CPUs first.
 
-    Args:
-        topology: the logical CPUs that may be used, at least one.
-        most: number of devices.
-
-    Returns:
-        The groups of each of `partitions` that has 2 to ``most`` devices; where there is none, one group of one CPU.
+    These are the `partitions` that have 2 to ``most`` devices; where there is none, one group of one CPU.
     """
     ways = [way for way in partitions(len({cpu.core for cpu in topology})) if 1 < way[0] <= most]
     return [groups(topology, *way) for way in ways] or [groups(topology, 1, 1)]

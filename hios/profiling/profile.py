@@ -18,8 +18,8 @@ from hios.core.costs import (
     CorunFactor,
     Costs,
     CostsFile,
-    Link,
     LinkError,
+    LinkSpeed,
     MergeCost,
     OperatorCost,
     ProfileSummary,
@@ -278,9 +278,9 @@ def _contention(fitted: Contention) -> ContentionModel:
     return ContentionModel("blend", fitted.alpha, error)
 
 
-def _link(link: transfers.FittedLink) -> Link:
+def _link(link: transfers.FittedLink) -> LinkSpeed:
     error = LinkError(link.median_error, link.largest_error, link.sizes)
-    return Link(link.model.latency_ms, link.model.bandwidth_gbps, error)
+    return LinkSpeed(link.model.latency_ms, link.model.bandwidth_gbps, error)
 
 
 def _corun(devices: int, measured: Measured, quiet: bool) -> CorunFactor:

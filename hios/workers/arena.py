@@ -31,11 +31,9 @@ class Arena:
         size: bytes of buffers behind the flags.
         descriptor: an inherited file descriptor, or None to create the memory.
         shares_cores: whether workers that wait for each other share cores, as virtual devices do.
-
-    Attributes:
-        channels_last: whether operators produce images in channels-last order, in which they are then transferred.
     """
 
+    #: Whether operators produce images in channels-last order, in which they are then transferred.
     channels_last = True
 
     def __init__(self, flags: int, size: int, descriptor: int | None = None, *, shares_cores: bool = False) -> None:
@@ -56,13 +54,9 @@ class Arena:
         self._step = _FLAG_STRIDE // 8
 
     def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool = False) -> Tensor:
-        """A tensor that views the buffers without copying.
+        """A tensor that views the buffers at an offset, in bytes, without copying.
 
-        Args:
-            offset: of its first byte.
-            shape: its shape.
-            dtype: its element type.
-            channels_last: whether images (N, C, H, W) lie in memory as (N, H, W, C).
+        With ``channels_last``, images (N, C, H, W) lie in memory as (N, H, W, C).
         """
         count = math.prod(shape)
         if count == 0:
@@ -108,12 +102,9 @@ class Arena:
         Args:
             flag: its number.
             value: the value to wait for.
-            timeout_s: longest time to wait.
+            timeout_s: after so many seconds a PlatformError is raised, as it is when the controller aborts.
             what: the awaited event in words, for the message.
             yielding: whether another worker uses this core meanwhile, though workers do not share cores otherwise.
-
-        Raises:
-            PlatformError: after ``timeout_s`` seconds, or when the controller aborts.
         """
         flags, index = self._flags, flag * self._step
         yielding = yielding or self.shares_cores
@@ -150,8 +141,7 @@ class Layout:
 def memory_file(contents: bytes) -> Iterator[str]:
     """A path at which this process and its workers can read bytes; valid until the context or process ends.
 
-    Args:
-        contents: of the file. They are freed once they are in the file, unless the caller keeps a reference.
+    The contents are freed once they are in the file, unless the caller keeps a reference.
     """
     descriptor = os.memfd_create("hios", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "wb") as file:

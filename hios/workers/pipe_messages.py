@@ -26,11 +26,7 @@ def send(connection: Connection, message: Any) -> None:
 
 
 def receive(connection: Connection) -> Any:
-    """Receive the next message, blocking as long as needed.
-
-    Raises:
-        EOFError: the other end is closed.
-    """
+    """Receive the next message, blocking as long as needed; EOFError if the other end is closed."""
     inbox = Inbox()
     while not inbox.add(connection.recv_bytes()):
         pass

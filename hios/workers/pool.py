@@ -1,7 +1,4 @@
-"""Worker processes, one per device, and calls of functions inside them.
-
-Peak memory of worker processes during a run, as Linux counts it.
-"""
+"""Worker processes, one per device: calls of functions inside them, and their peak memory as Linux counts it."""
 
 from __future__ import annotations
 
@@ -93,15 +90,9 @@ class WorkerPool:
             self._markers.descriptor,
             self._markers.flags_count,
             int(self._arena.shares_cores),
-        ]
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "hios.workers.worker",
-            *map(str, arguments),
             ",".join(map(str, cores)),
         ]
+        command = [sys.executable, "-P", "-m", "hios.workers.worker", *map(str, arguments)]
         own = {"OMP_NUM_THREADS": str(len(cores)), "PYTHONPATH": os.pathsep.join(import_folders())}
         environment = {**os.environ, **own, **more}
         with interrupts_blocked():
@@ -308,11 +299,6 @@ def peak_bytes(pool: WorkerPool, workers: Collection[int], run: Callable[[], obj
 
     Weights and compiled operators are included; memory released by earlier runs is not. None if the system does not
     report it.
-
-    Args:
-        pool: with the workers.
-        workers: that take part.
-        run: runs once.
     """
     pool.call_each(give_back, {worker: {} for worker in workers})
     ids = [pool.process_ids[worker] for worker in workers]

@@ -14,9 +14,7 @@ _PR_SET_PDEATHSIG = 1
 def end_with_parent(parent: int | None = None, number: signal.Signals = signal.SIGKILL) -> None:
     """Make Linux send this process a signal when its parent (for Linux, the thread that started it) ends.
 
-    Args:
-        parent: process ID of the parent, if known: this process ends at once if the parent has ended already.
-        number: the signal.
+    If the process ID of the parent is known, this process ends at once if the parent has ended already.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
     if parent is not None and os.getppid() != parent:

@@ -41,11 +41,7 @@ class Ring:
         return ENTRIES * (words + 1) * 8
 
     def put(self, message: Sequence[int]) -> None:
-        """Write a message.
-
-        Raises:
-            PlatformError: it is too long, or the reader is a whole ring behind.
-        """
+        """Write a message; an error if it is too long, or the reader is a whole ring behind."""
         head = self._arena.read(self._head)
         if len(message) >= self._width or head - self._arena.read(self._tail) >= ENTRIES:
             raise PlatformError(f"a ring of {ENTRIES} messages of {self._width - 1} numbers is full")
@@ -71,10 +67,8 @@ class Ring:
 class Bell:
     """Wakes a process or thread; ringing while it is awake is not lost.
 
-    It is an eventfd, not a futex: a counter in the kernel cannot miss a ring between the last check and the sleep.
-
-    Args:
-        descriptor: an inherited one, or None to create the bell.
+    It is an eventfd, inherited or created, not a futex: a counter in the kernel cannot miss a ring between the last
+    check and the sleep.
     """
 
     def __init__(self, descriptor: int | None = None) -> None:

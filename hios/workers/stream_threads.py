@@ -19,9 +19,6 @@ class Streams:
 
     Threads start when first needed and stay. Functions that run concurrently share the cores of the device:
     operators of each use an equal part of them, and at least one.
-
-    Args:
-        cores: cores of the device.
     """
 
     def __init__(self, cores: int = 1) -> None:
@@ -29,11 +26,7 @@ class Streams:
         self._work: list[SimpleQueue[_Work]] = []
 
     def start(self, functions: Sequence[Callable[[], None]]) -> Done:
-        """Start all functions, each on its own thread; the thread at each position is the same in every call.
-
-        Returns:
-            A queue that gets None, or the error, of every function as it finishes.
-        """
+        """Start all functions, each on its own thread; the thread at each position is the same in every call."""
         return self._start(functions, self._shares(len(functions)))
 
     def run(self, functions: Sequence[Callable[[], None]]) -> None:

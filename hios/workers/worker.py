@@ -27,13 +27,8 @@ if TYPE_CHECKING:
 class Worker:
     """What functions called inside a worker receive: its number, the shared memory, and a place for their state.
 
-    Attributes:
-        number: its number in the pool.
-        arena: memory shared with the other workers and the controller.
-        streams: threads for groups.
-        mark: records a number that the controller reads if the worker dies or hangs; takes a fraction of a microsecond.
-        clock: the time, in nanoseconds of the monotonic clock.
-        state: whatever functions keep for later calls.
+    ``mark`` records a number that the controller reads if the worker dies or hangs, in a fraction of a microsecond;
+    ``clock`` is the time in nanoseconds of the monotonic clock; ``state`` is whatever functions keep for later calls.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from benchmarks.networks import googlenet, inception_v3, nasnet_large, randwire, squeezenet, synthetic_costs
 from hios import Costs, Graph, HiosError, Operator, Problem, schedule
-from hios.core.costs import Resources
+from hios.core.costs import BlockResources
 from hios.files import artifacts
 from hios.schedulers.opara import RIDGE, Demands, allocate_streams, demands, launch_order
 from tests.external_data import data_folder
@@ -144,7 +144,9 @@ def test_every_launch_follows_algorithm_2(instance: Problem, data: st.DataObject
     assert len(launched) == len(instance)
 
 
-def _detailed(details: Mapping[str, Mapping[str, Any]], resources: Mapping[str, Resources] | None = None) -> Problem:
+def _detailed(
+    details: Mapping[str, Mapping[str, Any]], resources: Mapping[str, BlockResources] | None = None
+) -> Problem:
     """Independent operators with the given entries of graph.json."""
     graph = Graph("test", tuple(operator_from(name, "task", entry) for name, entry in details.items()), ())
     times = {name: float(number) for number, name in enumerate(details, start=1)}
@@ -157,9 +159,9 @@ def test_demands_from_a_profile() -> None:
         _detailed(
             {"memory": {}, "registers": {}, "threads": {}},
             {
-                "memory": Resources(12 * 1024, 8 * 1024, 128),
-                "registers": Resources(0, 32 * 1024, 256),
-                "threads": Resources(0, 0, 1024),
+                "memory": BlockResources(12 * 1024, 8 * 1024, 128),
+                "registers": BlockResources(0, 32 * 1024, 256),
+                "threads": BlockResources(0, 0, 1024),
             },
         )
     )
@@ -180,7 +182,7 @@ def test_demands_from_flops_and_bytes() -> None:
     assert demand.amount == [1.0, 1.0, 0.25, 0.5, 0.5]
     assert demand.memory_intensive == [False, True, True, True, False]
     assert (demand.amount_from, demand.class_from) == ("FLOPs and bytes", "arithmetic intensity")
-    profiled = demands(_detailed(details, dict.fromkeys(details, Resources(0, 0, 512))))
+    profiled = demands(_detailed(details, dict.fromkeys(details, BlockResources(0, 0, 512))))
     assert profiled == Demands([0.5] * 5, demand.memory_intensive, "GPU profile", "arithmetic intensity")
 
 
@@ -200,7 +202,7 @@ def test_demands_from_times() -> None:
     """Where an operator lacks FLOPs or bytes, times of all operators decide: the shorter half is memory-intensive."""
     demand = demands(_detailed({"a": {"flops": 1.0, "bytes": 1}, "b": {"flops": 1.0}, "c": {}, "d": {}}))
     assert demand == Demands([1.0, 2.0, 3.0, 4.0], [True, True, False, False], "times", "times")
-    partly = {"a": Resources(0, 0, 32)}
+    partly = {"a": BlockResources(0, 0, 32)}
     assert demands(_detailed({"a": {}, "b": {}}, partly)).amount_from == "times"
 
 
@@ -219,7 +221,7 @@ def test_resources_are_read(tmp_path: Path) -> None:
     path = tmp_path / "costs.json"
     artifacts.write(path, "costs", data)
     graph = Graph("test", (Operator("a", "task"), Operator("b", "task")), ())
-    assert Problem(graph, Costs.read(path)).resources == [Resources(49152, 8192, 128), None]
+    assert Problem(graph, Costs.read(path)).resources == [BlockResources(49152, 8192, 128), None]
     del resources["threads"]
     with pytest.raises(HiosError, match=r"resources: threads is missing"):
         artifacts.write(path, "costs", data)

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from hios.core.costs import BlockResources, Resources
+from hios.core.costs import BlockResources
 from hios.core.graph import Graph
 from hios.platforms.cuda.timed_graphs import Chain, Copy, Gpu, Run, between, bytes_for_copies, marks_of, run_all
 from hios.platforms.timer import Quantity, Stage, Times
@@ -255,7 +255,7 @@ def resources_of(trace: Mapping[str, Any]) -> dict[str, BlockResources]:
     """Resources of every annotated operator, as costs.json states them.
 
     If an operator launches several kernels, the one counts whose blocks take the largest share of what a block can have
-    (``Resources.share``); ties go to the first. An operator that launches no kernel, such as a view, needs nothing.
+    (``BlockResources.share``); ties go to the first. An operator that launches no kernel, such as a view, needs none.
 
     Args:
         trace: what ``torch.profiler.profile.export_chrome_trace`` writes. An operator is an annotation
@@ -290,22 +290,18 @@ def _is_within(call: Mapping[str, Any], annotation: Mapping[str, Any]) -> bool:
 
 
 def _most_demanding(kernels: Iterable[Mapping[str, Any]]) -> BlockResources:
-    """The kernel with the highest demand, with its resources."""
-    asked = [(_asked(kernel), kernel) for kernel in kernels]
-    if not asked:
-        return BlockResources(0, 0, 1)
-    resources, kernel = max(asked, key=lambda pair: pair[0].share)
+    """What the kernel with the highest demand asks for."""
+    return max(map(_asked, kernels), key=lambda asked: asked.share, default=BlockResources(0, 0, 1))
+
+
+def _asked(kernel: Mapping[str, Any]) -> BlockResources:
+    """Resources of a block: Kineto has registers per thread, and shared memory per block, static and dynamic."""
+    threads = math.prod(kernel["block"])
     occupancy = kernel.get("est. achieved occupancy %")
     return BlockResources(
-        resources.shared_memory_bytes,
-        resources.registers,
-        resources.threads,
+        kernel["shared memory"],
+        kernel["registers per thread"] * threads,
+        threads,
         blocks=math.prod(kernel["grid"]),
         occupancy=None if occupancy is None else min(occupancy / 100, 1.0),
     )
-
-
-def _asked(kernel: Mapping[str, Any]) -> Resources:
-    """Resources of a block: Kineto has registers per thread, and shared memory per block, static and dynamic."""
-    threads = math.prod(kernel["block"])
-    return Resources(kernel["shared memory"], kernel["registers per thread"] * threads, threads)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from hios.core.costs import DEFAULT_ALPHA, BlockResources, ContentionModel, CostsFile, OperatorCost, TransferCost
+from hios.core.costs import DEFAULT_ALPHA, ContentionModel, CostsFile, OperatorCost, TransferCost
 from hios.core.graph import Graph
 from hios.errors import PlatformError, UnsupportedError
 from hios.files.base import Platform
@@ -130,15 +130,10 @@ def _operator(predictions: Sequence[Prediction], efficiency: Efficiency) -> Oper
     if not predictions:
         return OperatorCost(time_ms=0.0)
     total_us = sum(prediction.us for prediction in predictions)
-    resources = max((prediction.resources for prediction in predictions), key=lambda asked: asked.share)
     return OperatorCost(
         time_ms=(total_us + efficiency.launch_us * len(predictions)) / 1e3,
         utilization=sum(prediction.us * prediction.utilization for prediction in predictions) / total_us,
-        resources=BlockResources(
-            shared_memory_bytes=resources.shared_memory_bytes,
-            registers=resources.registers,
-            threads=resources.threads,
-        ),
+        resources=max((prediction.resources for prediction in predictions), key=lambda asked: asked.share),
     )
 
 

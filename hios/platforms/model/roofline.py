@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hios.core.costs import Resources
+from hios.core.costs import BlockResources
 from hios.platforms.model.descriptions import Gpu
 from hios.platforms.model.kernel_work import Contraction, Kernel, Streaming
 
@@ -130,7 +130,7 @@ class Prediction:
 
     us: float
     utilization: float
-    resources: Resources
+    resources: BlockResources
 
 
 def predict(kernel: Kernel, gpu: Gpu, efficiency: Efficiency) -> Prediction:
@@ -148,7 +148,9 @@ def _streaming(kernel: Streaming, gpu: Gpu, efficiency: Efficiency) -> Predictio
     waiting = math.ceil(blocks / held) * efficiency.memory_latency_us
     work = max(_memory_us(kernel.bytes, gpu, efficiency), kernel.operations / rate)
     return Prediction(
-        efficiency.start_us + waiting + work, min(1.0, blocks / held), Resources(0, _REGISTERS * _THREADS, _THREADS)
+        efficiency.start_us + waiting + work,
+        min(1.0, blocks / held),
+        BlockResources(0, _REGISTERS * _THREADS, _THREADS),
     )
 
 
@@ -197,7 +199,7 @@ def _tiled(
     return Prediction(
         efficiency.start_us * min(parts, 2) + max(compute_us, _memory_us(kernel.bytes + added, gpu, efficiency)),
         min(1.0, blocks / (gpu.sms * resident)),
-        Resources(shared_bytes, tile.registers * tile.threads, tile.threads),
+        BlockResources(shared_bytes, tile.registers * tile.threads, tile.threads),
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from hios import Costs, Edge, Graph, Operator
-from hios.core.costs import BlockResources, Resources
+from hios.core.costs import BlockResources
 from hios.errors import PlatformError
 from hios.files import artifacts
 from hios.platforms.cuda import timed_graphs as graphs
@@ -275,7 +275,7 @@ def test_costs_hold_resources() -> None:
     assert entry.occupancy == 1.0
     data = {"operators": {"a": {"time_ms": 1.0, "resources": msgspec.to_builtins(entry)}}, "transfers": []}
     artifacts.validate(data, "costs", "costs.json")
-    assert Costs.from_json(data).resources == {"a": Resources(64, 5120, 128)}
+    assert Costs.from_json(data).resources == {"a": BlockResources(64, 5120, 128, blocks=12, occupancy=1.0)}
 
 
 def test_annotations_are_as_torch_writes_them(tmp_path: Path) -> None:
