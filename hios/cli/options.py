@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args, get_type_hints
 
 import click
 import msgspec
@@ -61,7 +61,9 @@ def settings_options(
         if isinstance(kind, types.BoolType):
             more["is_flag"] = True
         else:
-            more |= {"type": _click_type(kind, ranges=ranges), "multiple": several}
+            choices = get_args(get_type_hints(settings)[name]) if isinstance(kind, types.LiteralType) else ()
+            more |= {"type": click.Choice(choices) if choices else _click_type(kind, ranges=ranges)}
+            more |= {"multiple": several}
             more |= {} if default in (None, msgspec.NODEFAULT) else {"default": default, "show_default": True}
         option = (spelled or {}).get(name, option_of(name))
         options.append(click.option(option, name, cls=_SettingOption, settings=settings, **more))
