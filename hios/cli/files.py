@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from hios.core.graph import Graph
 from hios.errors import HiosError
+from hios.files import artifacts
 from hios.files.artifacts import replacing, require_writable, write
 from hios.formats.config import ModelOptions
+from hios.formats.serving_result import CalibrationFile
+from hios.serving.scenario import Scenario
 
 if TYPE_CHECKING:
     from hios.core.costs import CostsFile
     from hios.formats.run import Run
     from hios.formats.settings import Settings
-    from hios.serving.scenario import Scenario
 
 
 def export(
@@ -170,10 +172,7 @@ def scenario_of(
     Raises:
         HiosError: a file is missing or damaged, or does not fit the scenario.
     """
-    from hios.files.artifacts import load as load_file
-    from hios.formats.serving_result import CalibrationFile
     from hios.serving.calibration import calibrated
-    from hios.serving.scenario import Scenario
 
     scenario = Scenario.read(path, load=load)
     if weights is not None:
@@ -182,5 +181,5 @@ def scenario_of(
         scenario = scenario.with_launcher(Path(weights))
         launcher_of(scenario)  # a file that is named but cannot be used is an error under every policy
     if calibration is not None:
-        scenario = calibrated(scenario, load_file(calibration, CalibrationFile), str(calibration))
+        scenario = calibrated(scenario, artifacts.load(calibration, CalibrationFile), str(calibration))
     return scenario

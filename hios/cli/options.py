@@ -12,8 +12,11 @@ import msgspec
 from click.core import ParameterSource
 from msgspec import inspect as types
 
+from hios.core.graph import Graph
 from hios.errors import HiosError
+from hios.files.artifacts import load
 from hios.files.base import Record, meanings
+from hios.formats.partition import PartitionFile
 from hios.formats.settings import Measuring, Profile, Settings
 from hios.platforms import PLATFORMS, executable
 
@@ -209,11 +212,7 @@ def partitioned(context: click.Context, partition: Path | None, graph: Path) -> 
     for name in ("devices", "cores_per_device"):
         if name in context.params and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
             raise HiosError(f"{option_of(name)}: found with --partition, which states it; allowed: one of them")
-    from hios.core.graph import Graph
-    from hios.files import artifacts
-    from hios.formats.partition import PartitionFile
-
-    division, network = artifacts.load(partition, PartitionFile), Graph.read(graph)
+    division, network = load(partition, PartitionFile), Graph.read(graph)
     if division.graph_fingerprint != network.fingerprint:
         raise HiosError(
             f"{partition}: graph_fingerprint: found {division.graph_fingerprint}, of another graph than {graph}, "
