@@ -79,15 +79,7 @@ def option_of(name: str) -> str:
 
 
 def check_settings(settings: type[Record], given: Mapping[str, Any]) -> None:
-    """Refuse values beyond the limits of settings.
-
-    Args:
-        settings: the class that states the limits.
-        given: values by the names of its fields.
-
-    Raises:
-        HiosError: one line with option, what was found and what is allowed.
-    """
+    """Refuse values, by the names of fields, that are beyond the limits of the fields, by a `HiosError`."""
     for field in _fields(settings):
         if field.name not in given:
             continue
@@ -173,11 +165,7 @@ def own_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def given_own(platform: str, options: Mapping[str, str | None]) -> dict[str, str]:
-    """Those of `own_options` that were given.
-
-    Raises:
-        HiosError: one is of another platform.
-    """
+    """Those of `own_options` that were given; a `HiosError` if one is of another platform."""
     given = {name: value for name, value in options.items() if value is not None}
     for name, entry in PLATFORMS.items():
         for option in entry.options:
@@ -251,11 +239,7 @@ def output_option(what: str) -> _Decorator:
 
 
 def costs_options(budget_help: str) -> _Decorator:
-    """How costs are measured; `check_costs_options` checks what is given.
-
-    Args:
-        budget_help: what the time limit of the command is for.
-    """
+    """How costs are measured, with what the time limit is for; `check_costs_options` checks what is given."""
     options = (
         settings_options(Profile, "repeats", "budget", texts={"budget": budget_help}),
         click.option(
@@ -270,22 +254,14 @@ def costs_options(budget_help: str) -> _Decorator:
 
 
 def check_costs_options(repeats: int, budget: float, cache: Path | None, no_cache: bool) -> None:
-    """Refuse what `costs_options` cannot be.
-
-    Raises:
-        HiosError: one line with option, what was found and what is allowed.
-    """
+    """Refuse what `costs_options` cannot be, by a `HiosError`."""
     check_settings(Profile, {"repeats": repeats, "budget": budget})
     if no_cache and cache is not None:
         raise HiosError(f"--no-cache: found with --cache {cache}; allowed: one of them")
 
 
 def serving_options(*more_launchers: str) -> _Decorator:
-    """How a scenario is served, simulated or for real.
-
-    Args:
-        *more_launchers: values that ``--launcher`` takes besides the launchers.
-    """
+    """How a scenario is served, simulated or for real; ``--launcher`` may take more values than the launchers."""
     launcher = click.option(
         "--launcher",
         type=click.Choice([*_LAUNCHERS, *more_launchers]),
@@ -296,11 +272,7 @@ def serving_options(*more_launchers: str) -> _Decorator:
 
 
 def refuse_overwriting(inputs: Iterable[Path | None], outputs: Iterable[Path | None]) -> None:
-    """Refuse an output in the place of an input, or of another output, which would be the end of it.
-
-    Raises:
-        HiosError: one line with the file.
-    """
+    """Refuse an output in the place of an input, or of another output, which would be the end of it."""
     read, written = {path.resolve() for path in inputs if path is not None}, set()
     for path in outputs:
         if path is None:
