@@ -230,14 +230,8 @@ def _check_platform(settings: Config, source: str) -> None:
                 )
             if option.required and not given and name == settings.platform:
                 raise HiosError(f"{source}: {option.name}: missing; required with platform {name}: {option.required}")
-    if settings.cores_per_device is not None and not platforms.find(settings.platform).GROUPS_CORES:
-        raise HiosError(
-            f"{source}: cores_per_device: found with platform {settings.platform}; allowed: with platform cpu"
-        )
-    if settings.profile.widths and not platforms.find(settings.platform).GROUPS_CORES:
-        raise HiosError(
-            f"{source}: profile.widths: found with platform {settings.platform}; allowed: with platform cpu"
-        )
+    if (of_cores := _of_cores(settings)) and not platforms.find(settings.platform).GROUPS_CORES:
+        raise HiosError(f"{source}: {of_cores[0]}: found with platform {settings.platform}; allowed: with platform cpu")
     if settings.virtual and not platforms.find(settings.platform).VIRTUAL:
         raise HiosError(f"{source}: virtual: found true; allowed with platform {settings.platform}: false")
     if predicts(settings) and chooses(settings):
@@ -277,12 +271,14 @@ def _check_division(settings: Config, source: str) -> None:
     """Refuse settings that need a known number of devices."""
     if not platforms.find(settings.platform).GROUPS_CORES:
         raise HiosError(f"{source}: devices: found auto with platform {settings.platform}; allowed: with platform cpu")
-    for key, given in (
-        ("cores_per_device", settings.cores_per_device is not None),
-        ("profile.widths", bool(settings.profile.widths)),
-    ):
-        if given:
-            raise HiosError(f"{source}: {key}: found with devices: auto; allowed: with numbers of devices")
+    for key in _of_cores(settings):
+        raise HiosError(f"{source}: {key}: found with devices: auto; allowed: with numbers of devices")
+
+
+def _of_cores(settings: Config) -> list[str]:
+    """Keys that are given, of those for a stated number of devices that are cores or groups of them."""
+    given = {"cores_per_device": settings.cores_per_device, "profile.widths": settings.profile.widths or None}
+    return [key for key, value in given.items() if value is not None]
 
 
 def _check_baselines(settings: Config, source: str) -> None:
