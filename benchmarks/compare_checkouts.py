@@ -163,18 +163,8 @@ def _networks(hios: Recorder) -> None:
         program, graph = str(folder / "program.pt2"), str(folder / "graph.json")
         hios("export", name, "--output", program)
         hios("extract", program, "--output", graph, "--weights", str(folder / "weights.safetensors"))
-        hios(
-            "profile",
-            graph,
-            "--platform",
-            "model",
-            "--gpu",
-            gpu,
-            "--devices",
-            "3",
-            "--output",
-            str(folder / "costs.json"),
-        )
+        platform = ("--platform", "model", "--gpu", gpu, "--devices", "3")
+        hios("profile", graph, *platform, "--output", str(folder / "costs.json"))
         Path(program).unlink()  # a zip file with dates
 
 
@@ -203,29 +193,15 @@ def _serving(hios: Recorder, quick: bool) -> None:
     if not quick:
         hios("train", "scenario.yaml", "--learn", "launcher", "--size", "small", "--output", "launcher.safetensors")
         for policy in ("learned", "learned-static"):
-            output = f"{policy}.json"
-            hios(
-                "simulate", "scenario.yaml", "--policy", policy, "--weights", "launcher.safetensors", "--output", output
-            )
+            weights = ("--weights", "launcher.safetensors")
+            hios("simulate", "scenario.yaml", "--policy", policy, *weights, "--output", f"{policy}.json")
         graph = [f"networks/squeezenet/{file}.json" for file in ("graph", "costs")]
         hios("train", *graph, "--steps", "50", "--output", "policy.safetensors")
 
 
 def _studies(hios: Recorder) -> None:
-    hios(
-        "study",
-        "simulation",
-        "--operators",
-        "30",
-        "--edges",
-        "60",
-        "--layers",
-        "6",
-        "--instances",
-        "2",
-        "--output",
-        "study/simulation.json",
-    )
+    small = "--operators 30 --edges 60 --layers 6 --instances 2"
+    hios("study", "simulation", *small.split(), "--output", "study/simulation.json")
     hios("study", "ablation", "--help")
     folders = [f"networks/{name}" for name in _NETWORKS]
     for path in sorted(Path("networks").glob("*/schedules/*.json")):

@@ -38,13 +38,20 @@ def hios(*arguments: object) -> None:
     subprocess.run([sys.executable, "-m", "hios", *map(str, arguments)], check=True, stdout=sys.stderr)
 
 
-def measured(network: str, folder: Path, devices: int, algorithms: Sequence[str]) -> dict[str, Any]:
-    """Profile and run a network; returns run.json."""
+def extracted(network: str, folder: Path) -> tuple[Path, Path]:
+    """Graph and weights of a network in its folder, extracted unless they are there."""
     folder.mkdir(parents=True, exist_ok=True)
-    graph, weights, costs = folder / "graph.json", folder / "weights.safetensors", folder / "costs.json"
+    graph, weights = folder / "graph.json", folder / "weights.safetensors"
     if not (graph.exists() and weights.exists()):
         hios("export", network, "--output", folder / "program.pt2")
         hios("extract", folder / "program.pt2", "--output", graph, "--weights", weights)
+    return graph, weights
+
+
+def measured(network: str, folder: Path, devices: int, algorithms: Sequence[str]) -> dict[str, Any]:
+    """Profile and run a network; returns run.json."""
+    graph, weights = extracted(network, folder)
+    costs = folder / "costs.json"
     effort = ("--devices", devices, "--budget", BUDGET_S, "--repeats", REPEATS, "--no-cache")
     hios("profile", graph, *effort, "--output", costs)
     schedules = []

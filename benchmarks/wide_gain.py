@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from prediction_error import extracted, hios
 
 NETWORKS = ("inception_v3", "squeezenet", "googlenet", "resnet50", "randwire", "nasnet_large")
 #: Label of each schedule, its algorithm, and whether operators may take several devices.
@@ -28,11 +28,6 @@ ALL_WIDE = "all wide"
 LEAST, GAIN, NETWORKS_THAT_GAIN = 0.99, 1.04, 2
 #: Seconds of a profile and of a search, least repeats of measurements, and runs of every schedule.
 BUDGET_S, SEARCH_S, REPEATS, RUNS = 90, 10, 10, 36
-
-
-def hios(*arguments: object) -> None:
-    """Run a command of hios; what it prints goes to standard error."""
-    subprocess.run([sys.executable, "-m", "hios", *map(str, arguments)], check=True, stdout=sys.stderr)
 
 
 def without_widths(costs: dict[str, Any]) -> dict[str, Any]:
@@ -50,11 +45,7 @@ def without_widths(costs: dict[str, Any]) -> dict[str, Any]:
 
 def measured(network: str, folder: Path) -> dict[str, Any]:
     """Profile, schedule and run a network; returns run.json."""
-    folder.mkdir(parents=True, exist_ok=True)
-    graph, weights = folder / "graph.json", folder / "weights.safetensors"
-    if not (graph.exists() and weights.exists()):
-        hios("export", network, "--output", folder / "program.pt2")
-        hios("extract", folder / "program.pt2", "--output", graph, "--weights", weights)
+    graph, weights = extracted(network, folder)
     costs = {wide: folder / f"costs-{'wide' if wide else 'narrow'}.json" for wide in (True, False)}
     effort = ("--budget", BUDGET_S, "--repeats", REPEATS, "--no-cache")
     hios("profile", graph, "--devices", 2, "--widths", 2, *effort, "--output", costs[True])

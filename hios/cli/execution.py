@@ -1,8 +1,6 @@
-"""``hios execute``: schedules on real devices, measured.
+"""``hios execute`` and ``hios distribute`` measure schedules on devices and over ranks of a launcher.
 
-``hios distribute``: schedules over the ranks of a launcher, measured.
-
-``hios evaluate``: a schedule under the cost model.
+``hios evaluate`` states the latency of a schedule under the cost model.
 """
 
 from __future__ import annotations
@@ -27,10 +25,15 @@ from hios.cli.options import (
     trust_option,
     virtual_option,
 )
+from hios.core.check import violations
+from hios.core.evaluate import evaluate, latency_ms
+from hios.core.problem import Problem
+from hios.core.schedule import Schedule
 from hios.errors import HiosError, ScheduleError
 from hios.formats.settings import Measuring, Settings
 from hios.frontends.models import RUNTIMES
 from hios.platforms import require_options
+from hios.schedulers import schedule as schedule_by
 
 if TYPE_CHECKING:
     from hios.formats.run import Run
@@ -86,8 +89,6 @@ def execute_command(
     **settings: Any,
 ) -> None:
     """Run SCHEDULES of GRAPH on real devices, taking turns in one session, and time them."""
-    from hios.core.schedule import Schedule
-
     check_settings(Measuring, settings)
     require_options(settings["platform"], {}, cores_per_device=settings["cores_per_device"])
     refuse_overwriting([graph, weights, program, *schedules], [output, auto])
@@ -167,14 +168,13 @@ def distribute_command(
         from hios.runtime.distributed.mpirun_guard import guard
 
         guard()
-    from hios.runtime.distributed.session import Job
-    from hios.runtime.distributed.session import distribute as run
+    from hios.runtime.distributed.session import Job, distribute
     from hios.runtime.run_table import latency_table
 
     began = time.monotonic()
     # The devices are the ranks, whose number is known once they are connected.
     measuring = Settings(devices=0, **settings)
-    record = run(Job(graph, weights, schedules, output, transport, measuring, program, trust))
+    record = distribute(Job(graph, weights, schedules, output, transport, measuring, program, trust))
     if record is None:
         return  # rank 0 speaks for all
     platform, seconds = record.platform, time.monotonic() - began
@@ -193,17 +193,11 @@ def evaluate_command(graph: Path, costs: Path, schedule: Path) -> None:
     A schedule is also invalid if it states a different latency, or a lower bound above a latency that is possible.
     """
     from hios.core.bound_check import judge_bounds
-    from hios.core.check import violations
-    from hios.core.evaluate import evaluate as run
-    from hios.core.evaluate import latency_ms
-    from hios.core.problem import Problem
-    from hios.core.schedule import Schedule
     from hios.report.terminal import widths_in_words
-    from hios.schedulers import schedule as schedule_by
 
     problem, given = Problem.read(graph, costs), Schedule.read(schedule)
     try:
-        latency = latency_ms(run(problem, given.plan(problem.graph)))
+        latency = latency_ms(evaluate(problem, given.plan(problem.graph)))
     except ScheduleError as error:
         where = "" if str(error).startswith(str(schedule)) else f"{schedule}: invalid: "
         raise HiosError(f"{where}{error}") from None

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from hios.core.graph import Graph
 from hios.errors import HiosError
+from hios.files import artifacts
 from hios.files.artifacts import replacing, require_writable, write
 from hios.formats.config import ModelOptions
+from hios.formats.serving_result import CalibrationFile
+from hios.serving.scenario import Scenario
 
 if TYPE_CHECKING:
     from hios.core.costs import CostsFile
     from hios.formats.run import Run
     from hios.formats.settings import Settings
-    from hios.serving.scenario import Scenario
 
 
 def export(
@@ -29,13 +31,8 @@ def export(
 ) -> str:
     """Export a model and write it, as .onnx where it is in ONNX, else as .pt2; returns a line that says what it is.
 
-    Args:
-        text: a network of models/, ``package.module:function``, or a file .pt2 or .onnx.
-        output: the file to write.
-        options: keyword arguments of the function that builds the network; of an ONNX file batch_size.
-        inputs: shapes of inputs by name, of a file .pt2 or .onnx that leaves dimensions open.
-        seed: of the random weights of a network of models/; torch.manual_seed before a function of the user's.
-        trusted: as in `hios.export`.
+    The arguments are those of `hios.export`, with shapes of inputs that a file .pt2 or .onnx leaves open; the only
+    option of an ONNX file is batch_size.
 
     Raises:
         HiosError: unknown model or option, a model that cannot be exported, or an output that cannot be written.
@@ -76,11 +73,7 @@ def extract(
     below: Mapping[str, int] | None = None,
     trusted: bool = False,
 ) -> Graph:
-    """Extract the optimized graph of a program as `hios.extract` does; write graph.json and weights.safetensors.
-
-    Raises:
-        HiosError: the program cannot be read, imported or run by the kernel table, or a file cannot be written.
-    """
+    """Extract a program as `hios.extract` does, with its errors, and write graph.json and weights.safetensors."""
     from safetensors.torch import save_file
 
     from hios.frontends.extract import extract as run
@@ -97,12 +90,7 @@ def extract(
 
 
 def profile(graph: str | Path, output: str | Path, **settings: Any) -> CostsFile:
-    """Measure a graph and write costs.json; returns what it holds.
-
-    Args:
-        graph: graph.json, with calls and shapes.
-        output: costs.json.
-        **settings: keyword arguments of `hios.profiling.profile.profile`.
+    """Measure graph.json as `hios.profiling.profile.profile` does, and write costs.json; returns what it holds.
 
     Raises:
         HiosError: bad graph, unknown algorithm, too many devices, a cache that cannot be written, or a worker failed.
@@ -159,21 +147,8 @@ def execute(
 def scenario_of(
     path: str | Path, load: float, weights: str | Path | None = None, calibration: str | Path | None = None
 ) -> Scenario:
-    """A scenario with what its commands take beside it.
-
-    Args:
-        path: scenario.yaml.
-        load: factor for its rates.
-        weights: a trained launcher, in place of the scenario's.
-        calibration: calibration.json of its models.
-
-    Raises:
-        HiosError: a file is missing or damaged, or does not fit the scenario.
-    """
-    from hios.files.artifacts import load as load_file
-    from hios.formats.serving_result import CalibrationFile
+    """A scenario with its rates times ``load``, a trained launcher in place of its own, and calibrated."""
     from hios.serving.calibration import calibrated
-    from hios.serving.scenario import Scenario
 
     scenario = Scenario.read(path, load=load)
     if weights is not None:
@@ -182,5 +157,5 @@ def scenario_of(
         scenario = scenario.with_launcher(Path(weights))
         launcher_of(scenario)  # a file that is named but cannot be used is an error under every policy
     if calibration is not None:
-        scenario = calibrated(scenario, load_file(calibration, CalibrationFile), str(calibration))
+        scenario = calibrated(scenario, artifacts.load(calibration, CalibrationFile), str(calibration))
     return scenario

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args, get_type_hints
 
 import click
 import msgspec
 from click.core import ParameterSource
 from msgspec import inspect as types
 
+from hios.core.graph import Graph
 from hios.errors import HiosError
+from hios.files.artifacts import load
 from hios.files.base import Record, meanings
+from hios.formats.partition import PartitionFile
 from hios.formats.settings import Measuring, Profile, Settings
 from hios.platforms import PLATFORMS, executable
 
@@ -61,7 +64,9 @@ def settings_options(
         if isinstance(kind, types.BoolType):
             more["is_flag"] = True
         else:
-            more |= {"type": _click_type(kind, ranges=ranges), "multiple": several}
+            choices = get_args(get_type_hints(settings)[name]) if isinstance(kind, types.LiteralType) else ()
+            more |= {"type": click.Choice(choices) if choices else _click_type(kind, ranges=ranges)}
+            more |= {"multiple": several}
             more |= {} if default in (None, msgspec.NODEFAULT) else {"default": default, "show_default": True}
         option = (spelled or {}).get(name, option_of(name))
         options.append(click.option(option, name, cls=_SettingOption, settings=settings, **more))
@@ -74,15 +79,7 @@ def option_of(name: str) -> str:
 
 
 def check_settings(settings: type[Record], given: Mapping[str, Any]) -> None:
-    """Refuse values beyond the limits of settings.
-
-    Args:
-        settings: the class that states the limits.
-        given: values by the names of its fields.
-
-    Raises:
-        HiosError: one line with option, what was found and what is allowed.
-    """
+    """Refuse values, by the names of fields, that are beyond the limits of the fields, by a `HiosError`."""
     for field in _fields(settings):
         if field.name not in given:
             continue
@@ -168,11 +165,7 @@ def own_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def given_own(platform: str, options: Mapping[str, str | None]) -> dict[str, str]:
-    """Those of `own_options` that were given.
-
-    Raises:
-        HiosError: one is of another platform.
-    """
+    """Those of `own_options` that were given; a `HiosError` if one is of another platform."""
     given = {name: value for name, value in options.items() if value is not None}
     for name, entry in PLATFORMS.items():
         for option in entry.options:
@@ -207,11 +200,7 @@ def partitioned(context: click.Context, partition: Path | None, graph: Path) -> 
     for name in ("devices", "cores_per_device"):
         if name in context.params and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
             raise HiosError(f"{option_of(name)}: found with --partition, which states it; allowed: one of them")
-    from hios.core.graph import Graph
-    from hios.files import artifacts
-    from hios.formats.partition import PartitionFile
-
-    division, network = artifacts.load(partition, PartitionFile), Graph.read(graph)
+    division, network = load(partition, PartitionFile), Graph.read(graph)
     if division.graph_fingerprint != network.fingerprint:
         raise HiosError(
             f"{partition}: graph_fingerprint: found {division.graph_fingerprint}, of another graph than {graph}, "
@@ -250,11 +239,7 @@ def output_option(what: str) -> _Decorator:
 
 
 def costs_options(budget_help: str) -> _Decorator:
-    """How costs are measured; `check_costs_options` checks what is given.
-
-    Args:
-        budget_help: what the time limit of the command is for.
-    """
+    """How costs are measured, with what the time limit is for; `check_costs_options` checks what is given."""
     options = (
         settings_options(Profile, "repeats", "budget", texts={"budget": budget_help}),
         click.option(
@@ -269,22 +254,14 @@ def costs_options(budget_help: str) -> _Decorator:
 
 
 def check_costs_options(repeats: int, budget: float, cache: Path | None, no_cache: bool) -> None:
-    """Refuse what `costs_options` cannot be.
-
-    Raises:
-        HiosError: one line with option, what was found and what is allowed.
-    """
+    """Refuse what `costs_options` cannot be, by a `HiosError`."""
     check_settings(Profile, {"repeats": repeats, "budget": budget})
     if no_cache and cache is not None:
         raise HiosError(f"--no-cache: found with --cache {cache}; allowed: one of them")
 
 
 def serving_options(*more_launchers: str) -> _Decorator:
-    """How a scenario is served, simulated or for real.
-
-    Args:
-        *more_launchers: values that ``--launcher`` takes besides the launchers.
-    """
+    """How a scenario is served, simulated or for real; ``--launcher`` may take more values than the launchers."""
     launcher = click.option(
         "--launcher",
         type=click.Choice([*_LAUNCHERS, *more_launchers]),
@@ -295,11 +272,7 @@ def serving_options(*more_launchers: str) -> _Decorator:
 
 
 def refuse_overwriting(inputs: Iterable[Path | None], outputs: Iterable[Path | None]) -> None:
-    """Refuse an output in the place of an input, or of another output, which would be the end of it.
-
-    Raises:
-        HiosError: one line with the file.
-    """
+    """Refuse an output in the place of an input, or of another output, which would be the end of it."""
     read, written = {path.resolve() for path in inputs if path is not None}, set()
     for path in outputs:
         if path is None:

@@ -1,18 +1,9 @@
-"""``hios show``: a schedule as a picture of time.
+"""Commands on what the stages wrote.
 
-``hios draw``: a graph as a picture.
-
-``hios report``: runs as a page and tables.
-
-``hios figures``: the figures and tables of the papers, listed, explained or drawn.
-
-``hios archive``: a page with everything that it was made from, as one file.
-
-``hios algorithms``: the registry in words.
-
-``hios verify``: whether the artifacts of a results folder hold what they state.
-
-``hios versions``: what results depend on.
+``hios show`` and ``hios draw`` draw a schedule and a graph; ``hios report`` writes a page and tables about runs, and
+``hios archive`` packs the page with everything that it was made from. ``hios figures`` lists, explains or draws figures
+and tables of the papers, ``hios algorithms`` the registry in words. ``hios verify`` checks a results folder; ``hios
+versions`` states what results depend on.
 """
 
 from __future__ import annotations
@@ -28,10 +19,14 @@ from pathlib import Path
 import click
 
 from hios.cli.options import PATH, output_option, refuse_overwriting
+from hios.core.graph import Graph
+from hios.core.schedule import Schedule
 from hios.errors import ArtifactError, HiosError
-from hios.files import artifacts
+from hios.files import artifacts, versions
 from hios.machine.description import usable_cores
 from hios.report.algorithm_listing import described, listing
+from hios.schedulers.plugins import find, load_all
+from hios.study import registry
 
 
 @click.command("show")
@@ -49,8 +44,6 @@ def show_command(
     schedule: Path, graph: Path | None, html: Path | None, width: int | None, parts: int | None, plain: bool
 ) -> None:
     """Draw SCHEDULE: a row for each stream of a device, a bar for each operator."""
-    from hios.core.graph import Graph
-    from hios.core.schedule import Schedule
     from hios.report import write_schedule
     from hios.report.terminal import draw, look, operator_types
 
@@ -81,7 +74,6 @@ def draw_command(graph: Path, output: Path | None) -> None:
 
     An .html page can be zoomed, and highlights the edges of an operator.
     """
-    from hios.core.graph import Graph
     from hios.report import write_picture
 
     network = Graph.read(graph)
@@ -163,7 +155,6 @@ def figures_command(
     With ID, explain one, its published numbers included. With --output, draw it from FILES of its sessions; the
     pipeline does that with `snakemake ID`, and `snakemake figures` draws all.
     """
-    from hios.study import registry
     from hios.study.figure_listing import contents, explained, listing
 
     if name is None:
@@ -212,8 +203,6 @@ _READABLE_COLUMNS = 120
 @click.argument("name", required=False)
 def algorithms_command(name: str | None) -> None:
     """List the algorithms (name, what they do, paper), or explain the one called NAME with all its parameters."""
-    from hios.schedulers.plugins import find, load_all
-
     width = min(shutil.get_terminal_size((_PIPED_COLUMNS, 24)).columns, _READABLE_COLUMNS)
     click.echo(listing(width, load_all()) if name is None else described(find(name), width))
 
@@ -252,6 +241,4 @@ def verify_command(folder: Path, as_json: bool) -> None:
 @output_option("versions.json")
 def versions_command(output: Path) -> None:
     """Write the versions of the software that results depend on, as JSON."""
-    from hios.files.versions import write
-
-    write(output)
+    versions.write(output)

@@ -1,19 +1,19 @@
-"""``hios load``: several models on one device, for real.
+"""Several models on one device: ``hios load`` serves them for real, ``hios simulate`` in the simulator.
 
-``hios simulate``: several models on one device, simulated.
-
-``hios train``: what is learned on the models of a scenario: stages (algorithm gpg), or a launcher.
+``hios train`` learns on the models of a scenario: stages (algorithm gpg), or a launcher.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from hios.cli.files import scenario_of
 from hios.cli.options import (
     PATH,
     check_settings,
@@ -23,13 +23,15 @@ from hios.cli.options import (
     settings_options,
     trust_option,
 )
-from hios.formats.settings import Measuring
+from hios.core.problem import Problem
+from hios.errors import HiosError, warn
+from hios.files.artifacts import require_writable, write
+from hios.formats.settings import Measuring, Settings, TrainingSettings
+from hios.serving.scenario import Scenario
 
 if TYPE_CHECKING:
-    from hios.core.problem import Problem
     from hios.schedulers.policy.training import StageTime
     from hios.serving.launcher.launcher_settings import LauncherSettings
-    from hios.serving.scenario import Scenario
 
 
 @click.command("load")
@@ -53,16 +55,13 @@ if TYPE_CHECKING:
     type=PATH,
     help="File for counters and latencies in the text format of Prometheus, written at the end and on SIGUSR1.",
 )
-@click.option(
-    "--virtual",
-    is_flag=True,
-    help="Let lanes share cores if there are too few. Only for trying things out, as times then mean little.",
-)
 @settings_options(
-    Measuring,
+    Settings,
+    "virtual",
     "tolerance",
     "timeout_s",
     texts={
+        "virtual": "Let lanes share cores if there are too few. Only for trying things out, as times then mean little.",
         "tolerance": "Allowed difference of outputs.",
         "timeout_s": "Longest time of one run of a block, in seconds; a lane that takes longer is started again.",
     },
@@ -79,24 +78,22 @@ def load_command(
     output: Path,
     trace: Path | None,
     metrics: Path | None,
-    virtual: bool,
-    tolerance: float,
-    timeout_s: float,
     trust: bool,
+    **measuring: Any,
 ) -> None:
     """Run the tasks of SCENARIO in workers on this machine's cores, and measure latencies and losses."""
-    from hios.cli.files import scenario_of
-    from hios.errors import warn
-    from hios.files.artifacts import require_writable, write
-
-    check_settings(Measuring, {"tolerance": tolerance, "timeout_s": timeout_s})
+    check_settings(Measuring, measuring)
     refuse_overwriting([scenario, calibration], [output, trace, metrics])
     for path in (output, trace, metrics):
         if path is not None:
             require_writable(path)
     if calibrate and calibration is not None:
         raise click.UsageError("--calibration: found with --calibrate; allowed: one of them.")
-    if calibration is not None and policy is not None and "auto" not in (policy, launcher or _launcher_of(scenario)):
+    if (
+        calibration is not None
+        and policy is not None
+        and "auto" not in (policy, launcher or Scenario.read(scenario).file.launcher)
+    ):
         raise click.UsageError(
             f"--calibration: found with --policy {policy}; allowed: with --policy auto or --launcher auto, which it "
             "helps to choose."
@@ -105,7 +102,7 @@ def load_command(
     refuse_overwriting(given.files, [output, trace, metrics])
     if calibrate:
         beside = {"--policy": policy, "--trace": trace, "--metrics": metrics}
-        _calibrate(given, beside, output, virtual=virtual, timeout_s=timeout_s)
+        _calibrate(given, beside, output, virtual=measuring["virtual"], timeout_s=measuring["timeout_s"])
         return
     if policy is None:
         raise click.UsageError("Missing option '--policy'; required unless --calibrate is given.")
@@ -116,31 +113,10 @@ def load_command(
                 "single inference by hios itself"
             )
     from hios.serving.load import load as run
-    from hios.serving.metrics import LiveTable
     from hios.serving.tables import result_table
 
-    show, written = LiveTable().show, None
-    if metrics is not None:
-        from hios.serving.metrics import MetricsFile
-
-        written = MetricsFile(metrics)
-        written.listen()
-    try:
-        loaded = run(
-            given,
-            policy,
-            launcher=launcher,
-            virtual=virtual,
-            tolerance=tolerance,
-            timeout_s=timeout_s,
-            trusted=trust,
-            show=show if written is None else _both(show, written.show),
-            trace=trace,
-            tell=lambda text: click.echo(text, err=True),
-        )
-    finally:
-        if written is not None:
-            written.write()
+    with _shown(metrics) as show:
+        loaded = run(given, policy, launcher=launcher, trusted=trust, show=show, trace=trace, tell=_tell, **measuring)
     write(output, "result", loaded.result)
     click.echo(result_table(loaded.result))
     click.echo(
@@ -151,19 +127,26 @@ def load_command(
         click.echo(f"first failure: {loaded.wrong}", err=True)
 
 
-def _launcher_of(scenario: Path) -> str:
-    """The launcher that a scenario states."""
-    from hios.serving.scenario import Scenario
+@contextlib.contextmanager
+def _shown(metrics: Path | None) -> Iterator[Callable[..., None]]:
+    """What shows a server: the table on the terminal, after the file of metrics, which is written at the end too."""
+    from hios.serving.metrics import LiveTable, MetricsFile
 
-    return Scenario.read(scenario).file.launcher
+    table = LiveTable()
+    if metrics is None:
+        yield table.show
+        return
+    written = MetricsFile(metrics)
+    written.listen()
 
+    def show(*served: Any) -> None:
+        written.show(*served)
+        table.show(*served)
 
-def _both(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
-    def show(*arguments: Any) -> None:
-        second(*arguments)
-        first(*arguments)
-
-    return show
+    try:
+        yield show
+    finally:
+        written.write()
 
 
 def _calibrate(
@@ -172,7 +155,6 @@ def _calibrate(
     for name, value in beside.items():
         if value is not None:
             raise click.UsageError(f"{name}: found with --calibrate; allowed: one of them.")
-    from hios.files.artifacts import write
     from hios.serving.calibrate import calibrate
     from hios.serving.tables import calibration_table
 
@@ -208,9 +190,6 @@ def simulate_command(
     With --policy all or --launcher all, the terminal shows a table of all policies and launchers, and --output is a
     folder, with a file POLICY-LAUNCHER.json for each.
     """
-    from hios.cli.files import scenario_of
-    from hios.errors import HiosError, warn
-    from hios.files.artifacts import require_writable, write
     from hios.serving.simulate import ALL, chosen_launchers, chosen_policies, simulate, simulate_grid
     from hios.serving.tables import grid_table, result_table
 
@@ -273,25 +252,7 @@ def _tell(text: str) -> None:
     type=PATH,
     help="calibration.json that `hios load --calibrate` wrote: trains a launcher for this machine.",
 )
-@click.option(
-    "--sub-blocks",
-    type=click.IntRange(1),
-    default=4,
-    show_default=True,
-    help="Largest number of blocks in a combination.",
-)
-@click.option(
-    "--r", type=click.IntRange(1), default=3, show_default=True, help="Largest number of operators in a group."
-)
-@click.option("--s", type=click.IntRange(1), default=8, show_default=True, help="Largest number of groups in a stage.")
-@click.option(
-    "--reward",
-    type=click.Choice(["relative", "paper"]),
-    default="relative",
-    show_default=True,
-    help="Reward of a stage: minus its share of the sequential time, or exp(-ms).",
-)
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random numbers.")
+@settings_options(TrainingSettings, "most", "r", "s", "reward", "seed", spelled={"most": "--sub-blocks"}, ranges=True)
 def train_command(
     files: tuple[Path, ...],
     output: Path,
@@ -302,11 +263,7 @@ def train_command(
     as_printed: bool,
     load: float,
     calibration: Path | None,
-    sub_blocks: int,
-    r: int,
-    s: int,
-    reward: str,
-    seed: int,
+    **learning: Any,
 ) -> None:
     """Train a policy for the algorithm gpg on random combinations of the blocks of some models, or a launcher.
 
@@ -320,10 +277,7 @@ def train_command(
     # one thread, sums are added up in the same order on every number of cores.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-    from hios.files.artifacts import require_writable
-
     if learn == "launcher":
-        from hios.cli.files import scenario_of
         from hios.serving.launcher.launcher_settings import AS_PRINTED, settings_of
 
         if len(files) > 1:
@@ -334,13 +288,13 @@ def train_command(
         own = scenario.folder / scenario.file.top.weights  # training again replaces it
         refuse_overwriting([file for file in scenario.files if file != own], [output])
         printed = AS_PRINTED if as_printed else {}
-        launcher_settings = settings_of(size, _changes(changes), **printed, steps=steps, seed=seed)
+        launcher_settings = settings_of(size, _changes(changes), **printed, steps=steps, seed=learning["seed"])
         _train_launcher(scenario, output, launcher_settings)
         return
     if calibration is not None:
         raise click.UsageError("--calibration: found without --learn launcher; allowed: with it")
     from hios.schedulers.policy.network import write_policy
-    from hios.schedulers.policy.training import TrainingSettings, train
+    from hios.schedulers.policy.training import train
 
     if len(files) > 1 and len(files) % 2:
         raise click.UsageError(
@@ -350,13 +304,13 @@ def train_command(
     require_writable(output)
     problems, stage_time, read = _problems(files)
     refuse_overwriting(read, [output])
-    count = 6000 if steps is None else steps
+    settings = TrainingSettings(**learning) if steps is None else TrainingSettings(steps=steps, **learning)
+    count = settings.steps
 
     def progress(step: int, share: float | None) -> None:
         if share is not None:
             click.echo(f"step {step} of {count}: {share:.4f} of the sequential latency", err=True)
 
-    settings = TrainingSettings(steps=count, seed=seed, most=sub_blocks, r=r, s=s, reward=reward)
     trained = train(problems, settings, progress, stage_time)
     write_policy(output, trained.weights, trained.facts)
     step, share = min(trained.curve, key=lambda point: point[1])
@@ -398,11 +352,7 @@ def _problems(files: Sequence[Path]) -> tuple[dict[str, Problem], StageTime | No
 
     The last are all files that they come from.
     """
-    from hios.core.problem import Problem
-    from hios.errors import HiosError
-
     if len(files) == 1:
-        from hios.serving.scenario import Scenario
         from hios.serving.top_pipeline import stages_to_learn
 
         scenario = Scenario.read(files[0])

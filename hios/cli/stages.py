@@ -1,21 +1,13 @@
-"""``hios export``: a model to a program.
+"""From a model to a schedule: ``hios export``, ``extract``, ``profile`` and ``schedule``.
 
-``hios extract``: a program to a graph.
-
-``hios profile``: a graph to costs.
-
-``hios schedule``: a graph and its costs to a schedule.
-
-``hios retarget``: a schedule for the same network with other shapes.
-
-``hios partition``: how to divide the cores of this machine into devices.
+``hios retarget`` adapts a schedule to other shapes; ``hios partition`` divides the cores of this machine into devices.
 """
 
 from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -41,16 +33,17 @@ from hios.cli.options import (
     trust_option,
     virtual_option,
 )
-from hios.core.graph import UNITS
+from hios.core.costs import CostsFile
+from hios.core.graph import UNITS, Graph
+from hios.core.problem import Problem
+from hios.core.schedule import Schedule
 from hios.errors import HiosError, warn
+from hios.files.artifacts import require_writable, write
 from hios.formats.settings import Measuring, PartitionSettings, Profile, Scalar
 from hios.platforms import PLATFORMS, require_options
 from hios.report.algorithm_listing import option, parameter_help, parameters
 from hios.schedulers import Algorithm, Parameter
 from hios.schedulers.plugins import entry_points, find, load, load_all
-
-if TYPE_CHECKING:
-    from hios.core.costs import CostsFile
 
 
 @click.command("export")
@@ -156,15 +149,8 @@ def extract_command(
 
 #: Options of measuring, which predictions take none of.
 _MEASURING = (
-    "virtual",
-    "cores_per_device",
-    "partition",
-    "repeats",
-    "budget",
-    "cache",
-    "no_cache",
-    "stages_of",
-    "widths",
+    *("virtual", "cores_per_device", "partition", "repeats", "budget"),
+    *("cache", "no_cache", "stages_of", "widths"),
 )
 
 
@@ -215,8 +201,6 @@ def profile_command(
     if not PLATFORMS[platform].executes:
         _refuse_measuring(context, platform)
         refuse_overwriting([graph], [output])
-        from hios.core.graph import Graph
-        from hios.files.artifacts import write
         from hios.profiling.predict import predict
 
         predicted = predict(Graph.read(graph), platform, devices, given)
@@ -331,8 +315,6 @@ def schedule_command(
     **parameters: Any,
 ) -> None:
     """Compute where and when each operator of GRAPH runs, given COSTS."""
-    from hios.core.problem import Problem
-    from hios.files.artifacts import require_writable
     from hios.report.terminal import cuts_in_words, gap_in_words, widths_in_words
     from hios.schedulers import schedule as run
 
@@ -372,11 +354,7 @@ def retarget_command(schedule: Path, own: Path, graph: Path, costs: Path, output
     The two graphs must have the same operators and edges, and differ only in shapes. The operators keep their devices
     and their order; the times are those of COSTS. So a schedule for one batch size runs with another.
     """
-    from hios.core.graph import Graph
-    from hios.core.problem import Problem
     from hios.core.retarget import retarget
-    from hios.core.schedule import Schedule
-    from hios.files.artifacts import require_writable
 
     refuse_overwriting((schedule, own, graph, costs), (output,))
     require_writable(output)
@@ -404,8 +382,6 @@ def partition_command(
     check_settings(Measuring, settings)
     check_costs_options(settings["repeats"], budget, cache, no_cache)
     refuse_overwriting([graph, weights], [output])
-    from hios.core.graph import Graph
-    from hios.files.artifacts import require_writable, write
     from hios.optimizing.schedules import partition
     from hios.platforms.workloads import load_weights
     from hios.profiling.cache import chosen_folder

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import click
 import msgspec
 
 from hios.cli.options import PATH, output_option, refuse_overwriting, settings_options
+from hios.core.graph import Graph
 from hios.errors import HiosError
+from hios.files.artifacts import require_writable, write
 from hios.formats.config import ConvolutionStudy, SimulationDefaults, SimulationStudy, TopStudy
-from hios.formats.study import Experiment
+from hios.formats.study import Experiment, Setting
+from hios.serving.scenario import Scenario
 from hios.study.gpu_targets import TARGETS
+from hios.study.random_graphs import GENERATORS
 from hios.study.sessions import CONVOLUTION_SIZES
-
-if TYPE_CHECKING:
-    from hios.formats.study import Setting
 
 
 def _setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,8 +41,6 @@ def study_command() -> None:
 
 def _settings(usual: Mapping[str, Any], texts: Iterable[str]) -> list[Setting]:
     """What ``--setting`` says, with the values of the other options where it says nothing; these alone without it."""
-    from hios.formats.study import Setting
-
     settings = [_changed(usual, text) for text in texts] or [dict(usual)]
     try:
         return [msgspec.convert(setting, Setting) for setting in settings]
@@ -94,7 +93,6 @@ def simulation(
     **usual: Any,
 ) -> None:
     """Run every algorithm on random graphs of settings of HIOS's simulation (section V)."""
-    from hios.files.artifacts import require_writable, write
     from hios.study.simulation import simulate
 
     chosen = _settings(usual, settings)
@@ -113,10 +111,6 @@ def simulation(
 @click.option("--generator", required=True, help="Function of hios.study.random_graphs that draws the graphs.")
 def ablation(output: Path, instances: int, seed: int, alpha: float, generator: str, **setting: Any) -> None:
     """Find how much each deviation of the program released by HIOS's authors changes its numbers."""
-    from hios.errors import HiosError
-    from hios.files.artifacts import require_writable, write
-    from hios.formats.study import Setting
-    from hios.study.random_graphs import GENERATORS
     from hios.study.simulation import ablate
 
     if generator not in GENERATORS:
@@ -141,7 +135,6 @@ def ablation(output: Path, instances: int, seed: int, alpha: float, generator: s
 @settings_options(ConvolutionStudy, "channels", "repeats", texts={"channels": ""}, ranges=True)
 def convolutions(output: Path, sizes: tuple[int, ...], channels: int, repeats: int) -> None:
     """Convolutions alone on two cores: at once, one after the other, and handing their outputs over."""
-    from hios.files.artifacts import require_writable, write
     from hios.study.convolutions import measure
 
     require_writable(output)
@@ -152,7 +145,7 @@ def convolutions(output: Path, sizes: tuple[int, ...], channels: int, repeats: i
 
 @study_command.command("top")
 @click.argument("experiment", type=click.Choice(get_args(Experiment)))
-@click.argument("scenarios", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("scenarios", nargs=-1, required=True, type=PATH)
 @output_option("top.json")
 @click.option(
     "--label", "labels", multiple=True, help="Label of each scenario, in order; the name of its file if left out."
@@ -186,8 +179,6 @@ def top(
 
     Options that are not explained here are those of `study: top:` in config.yaml.
     """
-    from hios.files.artifacts import require_writable, write
-    from hios.serving.scenario import Scenario
     from hios.study.top_experiments import scenario_of_graphs
     from hios.study.top_learning import run
 
@@ -221,8 +212,6 @@ def top(
 )
 def predict(graph: Path, output: Path, targets: tuple[str, ...]) -> None:
     """Predict the schedules of GRAPH on the GPUs of the papers, from their data sheets; nothing runs."""
-    from hios.core.graph import Graph
-    from hios.files.artifacts import require_writable, write
     from hios.study.gpu_predictions import predict_targets
 
     refuse_overwriting([graph], [output])

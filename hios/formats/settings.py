@@ -129,3 +129,22 @@ class PartitionSettings(_OnDevices, frozen=True, kw_only=True):
     """Seconds for measuring the costs of each partition."""
     cache: Path | None = None
     """Folder of measurements; None measures everything."""
+
+
+class TrainingSettings(Record, frozen=True):
+    """How a policy of GPG is trained (TOP section VI-B)."""
+
+    steps: Positive = 6000
+    """Steps of learning, as in the paper."""
+    seed: Count = defaults.SEED
+    """Seed of the random numbers."""
+    most: Positive = 4
+    """Largest number of blocks in a combination."""  # H, on the paper's server
+    r: Positive = 3
+    """Largest number of operators in a group."""
+    s: Positive = 8
+    """Largest number of groups in a stage."""
+    reward: Literal["relative", "paper"] = "relative"
+    """Reward of a stage: minus its share of the sequential time, or exp(-ms)."""
+    value_layers: tuple[Positive, ...] = (1024, 512, 300)
+    """Units of the hidden layers of the value network q, as in the paper."""

@@ -19,7 +19,7 @@ from hios.frontends.model_declarations import Declarations
 from hios.frontends.model_registry import build_function, build_model, built
 from hios.frontends.models import Model, model
 from hios.frontends.program import Program
-from hios.frontends.program_interface import copied, flat_module, plain, type_text
+from hios.frontends.program_interface import copied, dtype_name, flat_module, plain, type_text
 
 
 def export(
@@ -49,11 +49,7 @@ def export(
 
 
 def export_module(module: nn.Module, inputs: tuple[Tensor, ...]) -> Program:
-    """Export a module, which is put into eval mode.
-
-    Raises:
-        HiosError: the module does not run on the inputs or cannot be exported.
-    """
+    """Export a module, which is put into eval mode; a `HiosError` if it does not run, or cannot be exported."""
     name = type(module).__name__
     built(lambda: (module, inputs), name, name, {}, seed=0)
     return Program(programs.export(module, inputs), _declared(name, module), name)
@@ -70,11 +66,7 @@ def of_torch(exported: ExportedProgram) -> Program:
 
 
 def check(model: Model, options: ModelOptions, trusted: bool) -> None:
-    """Refuse options that do not apply to this kind of model.
-
-    Raises:
-        HiosError: one line with the model and the option.
-    """
+    """Refuse options that do not apply to this kind of model, by a `HiosError`."""
     allowed = {"batch_size"} if model.kind == "onnx" else set()
     if model.is_file and (extra := sorted(set(options) - allowed)):
         more = "; allowed: batch_size, where the file leaves it open" if allowed else ""
@@ -93,11 +85,7 @@ def _declared(text: str, module: nn.Module) -> Declarations:
 
 
 def require_fixed(text: str, program: ExportedProgram) -> None:
-    """Refuse a program with dimensions that are not fixed.
-
-    Raises:
-        UnsupportedError: it has some; the message names them.
-    """
+    """Refuse a program with dimensions that are not fixed, by an `UnsupportedError` that names them."""
     if program.range_constraints:
         names = ", ".join(sorted(map(str, program.range_constraints)))
         raise UnsupportedError(f"{text}: has dimensions that are not fixed, {names}; export it without dynamic_shapes")
@@ -157,8 +145,7 @@ def _inputs(program: ExportedProgram) -> list[tuple[TensorSpec, _Sizes]]:
         value = values.get(str(name))
         if isinstance(value, Tensor):
             sizes: _Sizes = [size if isinstance(size, int) else None for size in value.shape]
-            dtype = str(value.dtype).removeprefix("torch.")
-            specs.append((TensorSpec(str(name), tuple(size or 1 for size in sizes), dtype), sizes))
+            specs.append((TensorSpec(str(name), tuple(size or 1 for size in sizes), dtype_name(value.dtype)), sizes))
     return specs
 
 

@@ -23,7 +23,7 @@ from hios.frontends.extraction_check import OutputsDifferError, require_close, r
 from hios.frontends.folding import Folder
 from hios.frontends.model_declarations import Declarations
 from hios.frontends.program import Program
-from hios.frontends.program_interface import flat_module
+from hios.frontends.program_interface import dtype_name, flat_module
 from hios.frontends.relax_calls import Input, Lowered, RelaxCall, Weight, described, is_constant
 from hios.frontends.rounding import rounding_errors
 from hios.frontends.torch_lowering import lower
@@ -41,11 +41,7 @@ def extract(
     below: Mapping[str, int] | None = None,
     trusted: bool = False,
 ) -> tuple[Graph, dict[str, Tensor]]:
-    """The optimized graph of a program, or of its file, with its weights by name; arguments as of `hios.extract`.
-
-    Raises:
-        HiosError: the program cannot be read, imported or run by the kernel table.
-    """
+    """The optimized graph of a program, or of its file, with its weights; arguments and errors as of `hios.extract`."""
     if not isinstance(program, Program):
         if Path(program).suffix.lower() == ".onnx":
             return _extract_onnx(program, name, units, below or {})
@@ -119,11 +115,7 @@ def _is_whole(dtype: str) -> bool:
 
 
 def _with_limits(graph: Graph, below: Mapping[str, int]) -> Graph:
-    """The graph with the input limits given by the user.
-
-    Raises:
-        HiosError: for an input that does not exist, or that does not hold integers.
-    """
+    """The graph with the user's limits of inputs; a `HiosError` if one does not exist, or does not hold integers."""
     known = {entry.name: entry for entry in graph.inputs}
     for name, limit in below.items():
         if name not in known:
@@ -208,8 +200,7 @@ class _Writer:
             inputs=tuple(TensorSpec(value.name, tuple(value.shape), value.dtype) for value in self._inputs),
             outputs=tuple(self._reference(value, []) for value in self._outputs),
             weights=tuple(
-                TensorSpec(key, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
-                for key, tensor in self.tensors.items()
+                TensorSpec(key, tuple(tensor.shape), dtype_name(tensor.dtype)) for key, tensor in self.tensors.items()
             ),
         )
 

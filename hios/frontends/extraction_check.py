@@ -56,11 +56,7 @@ def require_equal(
 
 
 def require_close(graph: Graph, weights: Mapping[str, Tensor], program: Callable[..., Any]) -> None:
-    """Like `require_equal`, for outputs that are probabilities: the tolerance is a fixed difference.
-
-    Raises:
-        OutputsDifferError: values of an output differ.
-    """
+    """Like `require_equal`, for outputs that are probabilities: the tolerance is a fixed difference."""
     for position, (ours, theirs) in enumerate(_both(graph, weights, program, example_inputs(graph.inputs, seed=0))):
         tolerance = TOLERANCE_BY_DTYPE.get(theirs.dtype, 0.0)
         off, close = compared(ours, theirs, tolerance)
@@ -80,11 +76,7 @@ def _explained(rounding: Rounding | None, inputs: Sequence[Tensor], outputs: Seq
 def _both(
     graph: Graph, weights: Mapping[str, Tensor], program: Callable[..., Any], inputs: tuple[Tensor, ...]
 ) -> list[tuple[Tensor, Tensor]]:
-    """Outputs of graph and program on the same inputs, in pairs.
-
-    Raises:
-        UnsupportedError: one has more outputs than the other.
-    """
+    """Outputs of graph and program on the same inputs, in pairs; an `UnsupportedError` if there is not one for each."""
     ours = run_graph(graph, weights, inputs)
     with torch.inference_mode():
         theirs = flat(program(*inputs))

@@ -54,11 +54,7 @@ class Declarations:
 
     @classmethod
     def from_json(cls, text: str) -> Declarations:
-        """Parse the output of `json`.
-
-        Raises:
-            HiosError: not that.
-        """
+        """Parse the output of `json`; a `HiosError` if it is not that."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:

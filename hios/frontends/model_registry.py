@@ -153,8 +153,7 @@ _PACKAGE = "hios_models"
 def build_model(name: str, options: ModelOptions, seed: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
     """A registered network in inference mode with example inputs; the seed is of weights and inputs.
 
-    Raises:
-        HiosError: unknown name, or an option that the network does not have.
+    A `HiosError` says that the name is unknown, or that the network does not have an option.
     """
     if name not in names():
         raise HiosError(f"unknown model {name}{suggestion(name, names())}; allowed: {', '.join(names())}")

@@ -1,8 +1,6 @@
 """What MODEL may be: a network of models/, a function, or a file; and the files it depends on.
 
 Light; no user code is imported or run here: modules are located, and their imports are read from the source.
-
-The imports of Python sources, read from their text: nothing is imported or run.
 """
 
 from __future__ import annotations
@@ -114,10 +112,9 @@ def names(directory: Path | None = None) -> list[str]:
 
 
 def model(text: str, directory: Path | None = None) -> Model:
-    """Parse MODEL; whether the file or function exists is not checked. Names are of models/ if no directory is given.
+    """Parse MODEL, a `HiosError` if it is none; whether the file or function exists is not checked.
 
-    Raises:
-        HiosError: it is none of them.
+    Names are of models/ if no directory is given.
     """
     suffix = Path(text).suffix.lower()
     if suffix in {".pt2", ".onnx"}:

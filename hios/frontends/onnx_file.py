@@ -19,7 +19,7 @@ from onnx.external_data_helper import load_external_data_for_model, uses_externa
 from hios.errors import ArtifactError, UnsupportedError, first_line
 from hios.frontends.onnx_rewriting import Shapes, fix_shapes, fix_values, folded
 from hios.frontends.onnx_session import OnnxSession
-from hios.frontends.program_interface import TensorType, type_text
+from hios.frontends.program_interface import TensorType, dtype_name, type_text
 
 #: Largest protobuf message, and so the largest ONNX file that holds its weights.
 _LARGEST_BYTES = 2**31 - 1
@@ -198,7 +198,7 @@ def _require_dtypes(graph: GraphProto, path: Path) -> None:
     for kind, value in [*(("input", value) for value in graph.input), *(("output", value) for value in graph.output)]:
         if value.type.tensor_type.elem_type not in _DTYPES:
             dtype = TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
-            allowed = ", ".join(str(dtype).removeprefix("torch.") for dtype in _DTYPES.values())
+            allowed = ", ".join(map(dtype_name, _DTYPES.values()))
             raise UnsupportedError(
                 f"{path}: {kind} {value.name}: found elements of type {dtype}; allowed: tensors of {allowed}"
             )

@@ -1,7 +1,4 @@
-"""An ONNX model as a Relax function, read into calls.
-
-Converters of ONNX operators that Relax's importer lacks or turns into its own kernels.
-"""
+"""An ONNX model as a Relax function, read into calls, with converters of operators that Relax's importer lacks."""
 
 from __future__ import annotations
 
@@ -125,8 +122,7 @@ _NUMBER = re.compile(r"T\.int(?:32|64)\((-?\d+)\)")
 def lower(model: ModelProto) -> Lowered:
     """Import an ONNX model into Relax, canonicalize it, remove dead code and read the result.
 
-    Raises:
-        UnsupportedError: Relax lacks an operator, or cannot take the model.
+    An `UnsupportedError` says that Relax lacks an operator, or cannot take the model.
     """
     importer = _OnnxImporter()
     try:

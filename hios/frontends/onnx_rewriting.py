@@ -1,9 +1,7 @@
-"""Rewriting ONNX models of fixed shapes into what Relax's importer supports.
+"""Fixing open dimensions of ONNX models, and rewriting models of fixed shapes into what Relax's importer supports.
 
 What a model computes from shapes, such as the sizes that a reshape is given, is known before the run. The file itself
 stays as it is: ONNX Runtime runs that, so that the rewriting is checked with the rest of the import.
-
-Shapes of the inputs of an ONNX file: fixing open dimensions at requested sizes.
 """
 
 from __future__ import annotations

@@ -49,11 +49,7 @@ def save(model: openvino.Model, path: Path) -> None:
 
 
 def load(path: Path) -> openvino.Model:
-    """Read the output of `save`.
-
-    Raises:
-        UnsupportedError: OpenVINO cannot read it.
-    """
+    """Read the output of `save`; an `UnsupportedError` if OpenVINO cannot."""
     try:
         return openvino.Core().read_model(path)
     except Exception as error:  # as in converting

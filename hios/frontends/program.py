@@ -136,11 +136,7 @@ def load(path: str | Path, *, trusted: bool = False) -> ExportedProgram:
 
 
 def declarations(path: str | Path) -> Declarations:
-    """The declarations in a program.pt2; none if `hios export` did not write it.
-
-    Raises:
-        ArtifactError: missing or damaged.
-    """
+    """The declarations in a program.pt2, none if `hios export` did not write it; if damaged, an `ArtifactError`."""
     path = Path(path)
     _require_whole(path)
     with zipfile.ZipFile(path) as archive:
@@ -198,8 +194,7 @@ def tensor_types(program: ExportedProgram) -> tuple[list[TensorType], list[Tenso
 def inline_regions(program: ExportedProgram, name: str) -> None:
     """Inline, in place, each region whose context does not change the results of its operators.
 
-    Raises:
-        UnsupportedError: autocast is on in a region, and would change its precision.
+    An `UnsupportedError` says that autocast is on in a region, and would change its precision.
     """
     graph = program.graph
     changed = False

@@ -120,4 +120,9 @@ TensorType = tuple[tuple[int, ...], torch.dtype]
 def type_text(tensor_type: TensorType) -> str:
     """Such as ``float32 [1, 3, 224, 224]``."""
     shape, dtype = tensor_type
-    return f"{str(dtype).removeprefix('torch.')} {list(shape)}"
+    return f"{dtype_name(dtype)} {list(shape)}"
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Such as ``float32``."""
+    return str(dtype).removeprefix("torch.")

@@ -13,6 +13,7 @@ from torch.utils.dlpack import from_dlpack
 from tvm import relax
 
 from hios.errors import UnsupportedError
+from hios.frontends.program_interface import dtype_name
 from hios.frontends.source_location import Origin
 
 #: Arguments of Relax operators that are tuples of numbers, in order, by the names that they get as attributes.
@@ -195,7 +196,7 @@ class _FunctionReader:
         dtypes = {described(value)[1] for value in arguments if isinstance(value, RelaxCall | tuple | Weight | Input)}
         for place, number in numbers.items():
             # torch casts a number to the dtype of the tensors it is combined with; a weight keeps its own dtype.
-            if _name_of(number.dtype) not in dtypes:
+            if dtype_name(number.dtype) not in dtypes:
                 arguments[place] = self._weight(number)
         origin = self._origins.get(_text(variable.name))
         where = name if origin is None else origin.place
@@ -239,12 +240,8 @@ def described(value: Any) -> tuple[tuple[int, ...], str]:
     if isinstance(value, RelaxCall):
         return value.shapes[0], value.dtypes[0]
     if isinstance(value, Weight):
-        return tuple(value.tensor.shape), _name_of(value.tensor.dtype)
+        return tuple(value.tensor.shape), dtype_name(value.tensor.dtype)
     return (value.shape, value.dtype) if isinstance(value, Input) else ((), "float32")
-
-
-def _name_of(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _tensor_type(kind: Any, place: str) -> tuple[tuple[int, ...], str]:

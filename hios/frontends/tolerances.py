@@ -41,12 +41,8 @@ _FULL_BYTES = 4
 def compared(actual: Tensor, expected: Tensor, tolerance: float) -> tuple[float, bool]:
     """Largest absolute difference of an output, and whether every value is within the tolerance.
 
-    A value that is not a number on one side only differs infinitely.
-
-    Args:
-        actual: the output of the run.
-        expected: of the reference, of the same shape. Values that are not finite there must be the same.
-        tolerance: allowed difference, absolute plus relative.
+    A value that is not a number on one side only differs infinitely; values expected that are not finite must be the
+    same. The tolerance is absolute plus relative.
     """
     ours, theirs = actual.double(), expected.double()
     same, off = _apart(ours, theirs)
@@ -90,12 +86,8 @@ def beyond(actual: Sequence[Tensor], expected: Sequence[Tensor], tolerance: floa
     """The largest difference from a model's outputs, if one is beyond the tolerance; None if all are within.
 
     Each output is measured in units of its largest magnitude. For 16-bit numbers, rounding alone exceeds a tolerance
-    for 32 bits, so they are allowed what `difference` allows. Integers must be equal.
-
-    Args:
-        actual: outputs, of the shapes and dtypes of the model's.
-        expected: the model's own.
-        tolerance: allowed difference, absolute plus relative.
+    for 32 bits, so they are allowed what `difference` allows. Integers must be equal. Shapes and dtypes are those of
+    the model's outputs, and the tolerance is absolute plus relative.
     """
     largest, right = 0.0, True
     for ours, theirs in zip(actual, expected, strict=True):
@@ -111,12 +103,7 @@ def allows_rounding(tolerance: float) -> bool:
 
 
 def explained(errors: Sequence[float], outputs: Sequence[Tensor]) -> list[float]:
-    """The difference of each output that rounding explains, in the units of the output.
-
-    Args:
-        errors: of rounding to float32, for each output (`hios.frontends.rounding`).
-        outputs: of the model in float32.
-    """
+    """The difference of each float32 output that its rounding error (`hios.frontends.rounding`) explains."""
     return [
         min(_ROUNDINGS * error, _MOST_ROUNDING * _size(output)) for error, output in zip(errors, outputs, strict=True)
     ]

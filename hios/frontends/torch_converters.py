@@ -16,7 +16,7 @@ from tvm import relax
 from tvm.tirx import FloatImm
 
 from hios.errors import UnsupportedError
-from hios.frontends.program_interface import arguments_of
+from hios.frontends.program_interface import arguments_of, dtype_name
 
 _Converter = Callable[[Any, Any], Any]
 
@@ -32,8 +32,7 @@ _CONVOLUTIONS = {
 
 def _dtype(value: Any) -> str:
     """The name of the dtype of a node, or of a dtype."""
-    dtype = value if isinstance(value, torch.dtype) else value.meta["val"].dtype
-    return str(dtype).removeprefix("torch.")
+    return dtype_name(value if isinstance(value, torch.dtype) else value.meta["val"].dtype)
 
 
 def _cast(value: Any, dtype: str, importer: Any) -> Any:

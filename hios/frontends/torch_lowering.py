@@ -35,8 +35,7 @@ _DROPPED: Mapping[str, Mapping[str, Any]] = {
 def lower(program: ExportedProgram) -> Lowered:
     """Import a program into Relax, canonicalize it, remove dead code and read the result.
 
-    Raises:
-        UnsupportedError: Relax lacks an operator, or a shape is not fixed.
+    An `UnsupportedError` says that Relax lacks an operator, or that a shape is not fixed.
     """
     table = default_decompositions()
     for operator in list(table):

@@ -4,9 +4,7 @@ The counting rule of the papers has no operator for the sum of a consumer's inpu
 sum joins the unit that reads it if no other does. A sum that several operators read is an operator of its own, and so
 is one that has a submodule of its own, which is how a model can request it.
 
-Fusion patterns: which Relax operators form one scheduling unit.
-
-Patterns are written in TVM's pattern language and tried in order; the first that matches wins, so longer ones come
+Fusion patterns are written in TVM's language and tried in order; the first that matches wins, so longer ones come
 before their parts. An operator that no pattern takes is a unit of its own. To add a unit, add its pattern to a kind
 of ``UNITS``; ``folds_sums`` names the units that also absorb sums that only they read, which have any number of terms
 and so no pattern.

@@ -17,7 +17,6 @@ import yaml
 from hios import platforms
 from hios.errors import HiosError
 from hios.files import artifacts
-from hios.files.artifacts import Json
 from hios.files.base import Record
 from hios.files.yaml_file import plain
 from hios.formats.config import AUTO_DEVICES, Config, ModelEntry
@@ -30,16 +29,14 @@ from hios.schedulers.registry import AUTO
 def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | None = None) -> Config:
     """The settings of a run: checked, and with nothing left open.
 
-    The result is itself a valid configuration that resolves to itself (`contents`, `as_yaml`).
+    The result is itself a valid configuration that resolves to itself (`contents`, `as_yaml`). A `HiosError` is a
+    line with file, field, what was found and what is allowed.
 
     Args:
         data: what was read.
         source: the file's name, for the messages.
         cores: number of usable cores, which limits the devices on platforms whose devices are cores; unchecked if None.
         models: folder of the model files; the project's if None.
-
-    Raises:
-        HiosError: one line with file, field, what was found and what is allowed.
     """
     directory = models or artifacts.resource_directory("models")
     settings = without_files(data, source, cores=cores, models=directory)
@@ -70,8 +67,7 @@ def without_files(data: Any, source: str, *, cores: int | None = None, models: P
 def normalized(data: Any, source: str) -> Any:
     """The data with JSON types; a label without a value stands for all defaults.
 
-    Raises:
-        HiosError: a key that is not text, or a value that JSON cannot represent.
+    A `HiosError` refuses a key that is not text, and a value that JSON cannot represent.
     """
     given = plain(data, source, ())
     if isinstance(given, dict):
@@ -138,19 +134,13 @@ def description_files(settings: Config, source: str) -> list[Path]:
         raise HiosError(f"{source}: {error}") from error
 
 
-def contents(settings: Config) -> Json:
-    """Settings as a configuration file has them, with nothing left to defaults."""
-    plain: Json = plain_contents(settings)
-    return plain
-
-
-def plain_contents(value: Any) -> Any:
-    """A record as dicts and lists, without its absent keys."""
+def contents(value: Any) -> Any:
+    """A record as dicts and lists, as a file has it: without its absent keys, with nothing left to defaults."""
     if isinstance(value, Record):
         fields = msgspec.structs.asdict(value)
-        return {key: plain_contents(item) for key, item in fields.items() if item is not None}
+        return {key: contents(item) for key, item in fields.items() if item is not None}
     if isinstance(value, dict):
-        return {key: plain_contents(item) for key, item in value.items()}
+        return {key: contents(item) for key, item in value.items()}
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -240,14 +230,8 @@ def _check_platform(settings: Config, source: str) -> None:
                 )
             if option.required and not given and name == settings.platform:
                 raise HiosError(f"{source}: {option.name}: missing; required with platform {name}: {option.required}")
-    if settings.cores_per_device is not None and not platforms.find(settings.platform).GROUPS_CORES:
-        raise HiosError(
-            f"{source}: cores_per_device: found with platform {settings.platform}; allowed: with platform cpu"
-        )
-    if settings.profile.widths and not platforms.find(settings.platform).GROUPS_CORES:
-        raise HiosError(
-            f"{source}: profile.widths: found with platform {settings.platform}; allowed: with platform cpu"
-        )
+    if (of_cores := _of_cores(settings)) and not platforms.find(settings.platform).GROUPS_CORES:
+        raise HiosError(f"{source}: {of_cores[0]}: found with platform {settings.platform}; allowed: with platform cpu")
     if settings.virtual and not platforms.find(settings.platform).VIRTUAL:
         raise HiosError(f"{source}: virtual: found true; allowed with platform {settings.platform}: false")
     if predicts(settings) and chooses(settings):
@@ -287,12 +271,14 @@ def _check_division(settings: Config, source: str) -> None:
     """Refuse settings that need a known number of devices."""
     if not platforms.find(settings.platform).GROUPS_CORES:
         raise HiosError(f"{source}: devices: found auto with platform {settings.platform}; allowed: with platform cpu")
-    for key, given in (
-        ("cores_per_device", settings.cores_per_device is not None),
-        ("profile.widths", bool(settings.profile.widths)),
-    ):
-        if given:
-            raise HiosError(f"{source}: {key}: found with devices: auto; allowed: with numbers of devices")
+    for key in _of_cores(settings):
+        raise HiosError(f"{source}: {key}: found with devices: auto; allowed: with numbers of devices")
+
+
+def _of_cores(settings: Config) -> list[str]:
+    """Keys that are given, of those for a stated number of devices that are cores or groups of them."""
+    given = {"cores_per_device": settings.cores_per_device, "profile.widths": settings.profile.widths or None}
+    return [key for key, value in given.items() if value is not None]
 
 
 def _check_baselines(settings: Config, source: str) -> None:

@@ -128,10 +128,7 @@ def options(values: Mapping[str, Any], *, without: str = "") -> str:
 def nested_values(entries: Iterable[str]) -> dict[str, Any]:
     """The lists and mappings among ``NAME=VALUE`` of ``--config``: Snakemake reads the values in them as text.
 
-    ``["devices=[1, 2]", "seed=1"]`` gives ``{"devices": [1, 2]}``.
-
-    Raises:
-        HiosError: a value that is not YAML.
+    ``["devices=[1, 2]", "seed=1"]`` gives ``{"devices": [1, 2]}``; a value that is not YAML is a `HiosError`.
     """
     nested = {}
     for entry in entries:
@@ -147,11 +144,7 @@ def nested_values(entries: Iterable[str]) -> dict[str, Any]:
 
 
 def parsed_options(texts: Iterable[str], given: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Options of a model, some of which are given as ``name=value`` with values as in YAML.
-
-    Raises:
-        HiosError: one without a name, with a value that is not text, a number, true or false, or one given twice.
-    """
+    """Options of a model, some given as ``name=value`` with values as in YAML; a `HiosError` if a text is not that."""
     parsed: dict[str, Scalar] = dict(given)
     for text in texts:
         name, sign, value = text.partition("=")
@@ -170,34 +163,25 @@ def parsed_options(texts: Iterable[str], given: Mapping[str, Scalar]) -> dict[st
 
 
 def parsed_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Shapes by input name, given as ``NAME=SIZES`` such as ``x=1x3x224x224``.
-
-    Raises:
-        HiosError: one without a name, with other sizes than integers of at least 1, or one given twice.
-    """
-    shapes: dict[str, tuple[int, ...]] = {}
-    for text in texts:
-        name, _, sizes = text.rpartition("=")  # ONNX names may contain any character
-        if not name or not re.fullmatch(r"[1-9][0-9]{0,8}(x[1-9][0-9]{0,8})*", sizes):
-            raise HiosError(f"--input: found {shown(text, quoted=False)}; allowed: NAME=SIZES, such as x=1x3x224x224")
-        if name in shapes:
-            raise HiosError(f"--input: {shown(name, quoted=False)} is given twice; allowed: once")
-        shapes[name] = tuple(map(int, sizes.split("x")))
-    return shapes
+    """Shapes by input name, given as ``NAME=SIZES`` such as ``x=1x3x224x224``; a `HiosError` if a text is not that."""
+    sizes = r"[1-9][0-9]{0,8}(x[1-9][0-9]{0,8})*"
+    given = _by_name("--input", texts, sizes, "NAME=SIZES, such as x=1x3x224x224")
+    return {name: tuple(map(int, value.split("x"))) for name, value in given.items()}
 
 
 def parsed_limits(texts: Iterable[str]) -> dict[str, int]:
-    """Limits by input name, given as ``NAME=NUMBER`` such as ``tokens=30522``.
+    """Limits by input name, given as ``NAME=NUMBER`` such as ``tokens=30522``; a `HiosError` if a text is not that."""
+    given = _by_name("--below", texts, r"[1-9][0-9]{0,17}", "NAME=NUMBER, such as tokens=30522")
+    return {name: int(value) for name, value in given.items()}
 
-    Raises:
-        HiosError: one without a name, with another value than an integer of at least 1, or one given twice.
-    """
-    limits: dict[str, int] = {}
+
+def _by_name(option: str, texts: Iterable[str], form: str, allowed: str) -> dict[str, str]:
+    values: dict[str, str] = {}
     for text in texts:
-        name, _, number = text.rpartition("=")
-        if not name or not re.fullmatch(r"[1-9][0-9]{0,17}", number):
-            raise HiosError(f"--below: found {shown(text, quoted=False)}; allowed: NAME=NUMBER, such as tokens=30522")
-        if name in limits:
-            raise HiosError(f"--below: {shown(name, quoted=False)} is given twice; allowed: once")
-        limits[name] = int(number)
-    return limits
+        name, _, value = text.rpartition("=")  # ONNX names may contain any character
+        if not name or not re.fullmatch(form, value):
+            raise HiosError(f"{option}: found {shown(text, quoted=False)}; allowed: {allowed}")
+        if name in values:
+            raise HiosError(f"{option}: {shown(name, quoted=False)} is given twice; allowed: once")
+        values[name] = value
+    return values

@@ -15,11 +15,7 @@ TORCHRUN = "torchrun"
 
 
 def checked(settings: Config, source: str) -> Config:
-    """The settings, if the schedules that they distribute are among those of the pipeline.
-
-    Raises:
-        HiosError: one line with file, field, what was found and what is allowed.
-    """
+    """The settings, if the schedules that they distribute are among those of the pipeline, else a `HiosError`."""
     distributing, field = settings.distribute, f"{source}: distribute"
     if distributing.mpi is not None and distributing.launcher != "srun":
         raise HiosError(f"{field}.mpi: found with launcher {distributing.launcher}; allowed: with launcher srun")

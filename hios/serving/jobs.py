@@ -160,4 +160,4 @@ def networks_scenario(settings: Config) -> ScenarioFile:
 
 def networks_yaml(settings: Config) -> str:
     """The scenario of all networks as the text of its file."""
-    return yaml.safe_dump(config.plain_contents(networks_scenario(settings)), sort_keys=False)
+    return yaml.safe_dump(config.contents(networks_scenario(settings)), sort_keys=False)

@@ -19,6 +19,7 @@ from hios.core.problem import Problem
 from hios.errors import HiosError, suggestion
 from hios.files.artifacts import load
 from hios.formats.config import TopStudy
+from hios.formats.settings import TrainingSettings
 from hios.formats.study import (
     CURVE,
     DP,
@@ -37,7 +38,7 @@ from hios.schedulers.ios_search import SearchedBlock, block_space
 from hios.schedulers.policy.combining import ModelBlock, combined_problem, model_blocks
 from hios.schedulers.policy.endings import index_of
 from hios.schedulers.policy.network import write_policy
-from hios.schedulers.policy.training import TrainingSettings, train
+from hios.schedulers.policy.training import train
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import HELD_OUT
 from hios.study.top_experiments import GPU_ONLY, SIMULATED, Experimenting, overloaded

@@ -326,6 +326,11 @@ def _copy(folder: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
+def _refusal(copied: Path) -> str:
+    """Why the schedule in such a folder is refused."""
+    return refused("evaluate", *(copied / name for name in ("graph.json", "costs.json", "schedule.json")))
+
+
 def _edited(path: Path, edit: Callable[[Any], None]) -> None:
     data = json.loads(path.read_text())
     edit(data)
@@ -379,7 +384,7 @@ def test_bad_problems(folder: Path, tmp_path: Path, name: str, edit: Callable[[A
     copied = _copy(folder, tmp_path)
     _edited(copied / name, edit)
     files = [copied / "graph.json", copied / "costs.json"]
-    assert message in refused("evaluate", *files, copied / "schedule.json")
+    assert message in _refusal(copied)
     assert message in refused("schedule", *files, "--algorithm", "hios-lp", "--output", copied / "new.json")
     assert not (copied / "new.json").exists()
 
@@ -390,7 +395,7 @@ def test_truncated_artifacts(folder: Path, tmp_path: Path, name: str, kept: int)
     """A file that was cut off is named with the place where it ends."""
     copied = _copy(folder, tmp_path)
     (copied / name).write_bytes((copied / name).read_bytes()[:kept])
-    message = refused("evaluate", copied / "graph.json", copied / "costs.json", copied / "schedule.json")
+    message = _refusal(copied)
     assert message.startswith(f"{copied / name}: line ")
     assert "the file is damaged or cut off" in message
 
@@ -435,7 +440,7 @@ def test_tampered_schedules(folder: Path, tmp_path: Path, edit: Callable[[Any], 
     """A schedule that was tampered with is refused, with what is wrong."""
     copied = _copy(folder, tmp_path)
     _edited(copied / "schedule.json", edit)
-    assert message in refused("evaluate", copied / "graph.json", copied / "costs.json", copied / "schedule.json")
+    assert message in _refusal(copied)
 
 
 def test_impossible_bounds(tmp_path: Path) -> None:
@@ -490,7 +495,7 @@ def test_missing_files_are_named(folder: Path, tmp_path: Path, command: str) -> 
     """A file that is not there is named."""
     copied = _copy(folder, tmp_path)
     (copied / command).unlink()
-    message = refused("evaluate", copied / "graph.json", copied / "costs.json", copied / "schedule.json")
+    message = _refusal(copied)
     assert message == f"{copied / command}: cannot be read: No such file or directory"
 
 

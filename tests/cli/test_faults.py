@@ -68,16 +68,16 @@ sys.meta_path.insert(0, Interrupting())
 """
 
 
+def _python(*arguments: object, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Python in a process of its own, with this hios."""
+    command = [sys.executable, *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
+
+
 def _hios(*arguments: object, folder: Path | None = None) -> tuple[int, str]:
     """Status and stderr of a command in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "hios", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    done = _python("-m", "hios", *arguments, folder=folder)
     return done.returncode, done.stderr
 
 
@@ -167,13 +167,7 @@ def test_ctrl_c_while_scheduling(network: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("module", ["hios.cli", "hios.cli.stages", "hios.cli.error_exit"])
 def test_ctrl_c_while_a_command_is_loaded(module: str) -> None:
     """So it is before the command begins."""
-    done = subprocess.run(
-        [sys.executable, "-c", _INTERRUPTED_IMPORT.format(module=module)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    done = _python("-c", _INTERRUPTED_IMPORT.format(module=module))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "Aborted\n")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors import safe_open
@@ -88,27 +89,27 @@ def test_what_is_trained_again_is_replaced(files: tuple[Path, Path], tmp_path: P
     assert "found an input named as output; allowed: another file" in done.stderr
 
 
-def _scenario(files: tuple[Path, Path], folder: Path) -> Path:
-    """A scenario of two such graphs."""
+def _scenario(files: tuple[Path, Path], folder: Path, rate: float = 50.0, **more: Any) -> Path:
+    """A scenario of two such graphs, of a second unless said otherwise."""
     path = folder / "scenario.yaml"
-    models = {label: {"graph": files[0].name, "costs": files[1].name, "rate": 50.0} for label in ("one", "two")}
-    path.write_text(json.dumps({"models": models, "duration_s": 1.0}), encoding="utf-8")
+    models = {label: {"graph": files[0].name, "costs": files[1].name, "rate": rate} for label in ("one", "two")}
+    path.write_text(json.dumps({"models": models, **(more or {"duration_s": 1.0})}), encoding="utf-8")
     return path
 
 
 #: A training of a launcher that takes a second.
-_QUICK = (
+_QUICK = [
     "--learn",
     "launcher",
     "--steps",
-    30,
+    "30",
     "--set",
     "replay=20",
     "--set",
     "step_s=0.2",
     "--set",
     "value_layers=8,4",
-)
+]
 
 
 @pytest.mark.slow
@@ -167,9 +168,7 @@ def test_settings_of_launchers_are_checked(files: tuple[Path, Path], tmp_path: P
         (("--set", "step_s=3000"), "step_s: found 3000 with 50 tasks/s of one; allowed: at most 800, as 50 steps"),
         (("--set", "intervals=1", "--set", "most=1"), "intervals: found 1 for 2 blocks; allowed: at least 2, as"),
     ):
-        done = invoke(
-            "train", scenario, "--learn", "launcher", *arguments, "--output", tmp_path / "launcher.safetensors"
-        )
+        done = invoke("train", scenario, "--learn", "launcher", *arguments, "--output", launcher)
         assert done.exit_code in (1, 2)
         assert message in done.output
         assert "Traceback" not in done.output
@@ -193,9 +192,7 @@ def test_stages_on_lanes(files: tuple[Path, Path], tmp_path: Path) -> None:
 
 def test_models_of_a_scenario(files: tuple[Path, Path], tmp_path: Path) -> None:
     """A scenario names the models with their files."""
-    scenario, policy = tmp_path / "scenario.yaml", tmp_path / "policy.safetensors"
-    models = {label: {"graph": files[0].name, "costs": files[1].name, "rate": 1.0} for label in ("one", "two")}
-    scenario.write_text(json.dumps({"models": models, "arrivals": "periodic"}), encoding="utf-8")
-    succeed("train", scenario, "--steps", 2, "--output", policy)
+    policy = tmp_path / "policy.safetensors"
+    succeed("train", _scenario(files, tmp_path, rate=1.0, arrivals="periodic"), "--steps", 2, "--output", policy)
     with safe_open(policy, "numpy") as stored:
         assert json.loads(stored.metadata()["hios-gpg"])["models"] == ["one", "two"]

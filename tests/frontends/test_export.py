@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from hios.cli.files import export
-from hios.errors import ArtifactError, HiosError, HiosWarning, UnsupportedError
+from hios.errors import ArtifactError, HiosWarning, UnsupportedError
 from hios.frontends import program as programs
 from hios.frontends.export import export_module
 from hios.frontends.model_declarations import Declarations
+from tests.refusals import refused
 
 _MODULE = """
 import torch
@@ -179,10 +180,8 @@ def test_outputs_of_nan_are_named(module: str, tmp_path: Path) -> None:
 )
 def test_bad_functions(module: str, tmp_path: Path, function: str, options: dict[str, Any], message: str) -> None:
     """What is wrong with a function, its options or its model is said in one line that leads to it; no file appears."""
-    with pytest.raises(HiosError) as caught:
+    with refused("", message.format(module, tmp_path / f"{module}.py")):
         export(f"{module}:{function}", tmp_path / "a.pt2", options)
-    assert message.format(module, tmp_path / f"{module}.py") in str(caught.value)
-    assert "\n" not in str(caught.value)
     assert not (tmp_path / "a.pt2").exists()
 
 
@@ -199,19 +198,17 @@ def test_modules_that_cannot_be_imported(module: str, tmp_path: Path, text: str,
     """An error in a user's module leads to its line."""
     file = tmp_path / f"{module}.py"
     file.write_text(text)
-    with pytest.raises(HiosError) as caught:
+    with refused(message.format(module, file)):
         export(f"{module}:build", tmp_path / "a.pt2", {})
-    assert str(caught.value).startswith(message.format(module, file))
 
 
 def test_missing_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says where a module was looked for."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    with pytest.raises(HiosError) as caught:
+    start = "no_such_package.net:build: no module no_such_package in the current folder, "
+    with refused(start, str(tmp_path)):
         export("no_such_package.net:build", tmp_path / "a.pt2", {})
-    assert str(caught.value).startswith("no_such_package.net:build: no module no_such_package in the current folder, ")
-    assert str(tmp_path) in str(caught.value)
 
 
 class Double(nn.Module):
@@ -260,9 +257,8 @@ def test_open_shapes_are_refused(tmp_path: Path) -> None:
 )
 def test_refusals(tmp_path: Path, text: str, output: str, options: dict[str, Any], trusted: bool, message: str) -> None:
     """Endings, options and trust that do not fit a kind of model are refused before anything is made."""
-    with pytest.raises(HiosError) as caught:
+    with refused("", message):
         export(text, tmp_path / output, options, trusted=trusted)
-    assert message in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 

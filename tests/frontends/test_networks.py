@@ -19,6 +19,7 @@ from hios.frontends import program as programs
 from hios.frontends.model_registry import build_model, initialize
 from hios.frontends.models import names
 from tests.frontends.small_networks import Files, Model, extracted, network, write_files, write_squeezenet
+from tests.refusals import refused
 
 
 @pytest.fixture(scope="module")
@@ -199,9 +200,8 @@ def test_unknown_model_and_option_are_refused() -> None:
 @pytest.mark.parametrize("name", ["inception_v3", "squeezenet"])
 def test_too_small_images_are_refused(name: str) -> None:
     """An image that shrinks to nothing is one line that names the model and the size."""
-    with pytest.raises(HiosError, match=f"model {name}: cannot be run with image_size=4: ") as caught:
+    with refused(f"model {name}: cannot be run with image_size=4: "):
         build_model(name, {"image_size": 4}, 0)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_model_file_can_import_those_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,10 +269,8 @@ def test_errors_in_a_model_file_name_the_line(
     for module in ("hios.frontends.models", "hios.frontends.model_registry"):
         monkeypatch.setattr(f"{module}.resource_directory", lambda name: tmp_path)
     (tmp_path / "wrong.py").write_text(text)
-    with pytest.raises(HiosError, match=r"wrong\.py") as caught:
+    with refused("", f"{tmp_path / 'wrong.py'}:{line}: {message}"):
         export("wrong", tmp_path / "program.pt2", {}, seed=0)
-    assert f"{tmp_path / 'wrong.py'}:{line}: {message}" in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_fingerprints_tell_sizes_apart(files: Files) -> None:

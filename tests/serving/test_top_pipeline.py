@@ -12,9 +12,10 @@ import pytest
 
 from hios.errors import HiosError
 from hios.formats.scenario import Overheads
+from hios.formats.settings import TrainingSettings
 from hios.schedulers.policy.endings import combined
 from hios.schedulers.policy.network import initial_weights, write_policy
-from hios.schedulers.policy.training import Pool, TrainingSettings, train
+from hios.schedulers.policy.training import Pool, train
 from hios.serving.pipeline import UnionStage
 from hios.serving.policies import policy
 from hios.serving.scenario import Scenario

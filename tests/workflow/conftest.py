@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,13 @@ class Checkout:
         """Run Snakemake; stdout and stderr come back together."""
         return snakemake_server.run([*map(str, arguments)], self.path, self.environment(**environment))
 
+    def succeed(self, *arguments: str | Path, **environment: str) -> str:
+        """What a run of Snakemake printed that has to succeed, on two cores unless arguments say otherwise."""
+        cores = () if {"-n", "--cores", "--report"} & {*arguments} else ("--cores", "2")
+        answer = self.snakemake(*cores, *arguments, **environment)
+        assert answer.returncode == 0, answer.stdout
+        return answer.stdout
+
     def environment(self, **changes: str) -> dict[str, str]:
         """Environment of Snakemake."""
         # Coverage would trace all of Snakemake, and the stand-in, of which it finds no sources.
@@ -95,12 +103,11 @@ class Checkout:
 
     def planned(self, *arguments: str | Path, **environment: str) -> dict[str, int]:
         """How many jobs of each rule a dry run announces."""
-        answer = self.snakemake("-n", *arguments, **environment)
-        assert answer.returncode == 0, answer.stdout
-        if "Job stats:" not in answer.stdout:
-            assert "Nothing to be done" in answer.stdout
+        printed = self.succeed("-n", *arguments, **environment)
+        if "Job stats:" not in printed:
+            assert "Nothing to be done" in printed
             return {}
-        table = answer.stdout.split("Job stats:")[1].split("total")[0]
+        table = printed.split("Job stats:")[1].split("total")[0]
         jobs = {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)}
         jobs.pop("all", None)
         return jobs
@@ -126,6 +133,26 @@ class Checkout:
     def calls(self) -> list[dict[str, Any]]:
         """The calls of the stand-in so far."""
         return [json.loads(line) for line in self.journal.read_text().splitlines()]
+
+    def called(self, command: str) -> list[list[str]]:
+        """The words of the stand-in's calls of a command so far."""
+        return [call["words"] for call in self.calls() if call["words"][0] == command]
+
+    @contextlib.contextmanager
+    def edited(self, file: str, more: str = "\nEDITED = True\n") -> Iterator[None]:
+        """The checkout while a file has more text at its end."""
+        path = self.path / file
+        before = path.read_text()
+        path.write_text(before + more)
+        try:
+            yield
+        finally:
+            path.write_text(before)
+
+    def take_models(self, *names: str) -> None:
+        """Copy networks of models/."""
+        for name in names:
+            shutil.copy(REPOSITORY / "models" / f"{name}.py", self.path / "models")
 
 
 def make_checkout(path: Path, *, stand_in: bool = True) -> Checkout:
@@ -171,6 +198,5 @@ def real_checkout(tmp_path: Path) -> Checkout:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """A checkout whose run of CONFIG is complete; tests leave it as they found it."""
     checkout = make_checkout(tmp_path_factory.mktemp("finished") / "checkout")
-    answer = checkout.snakemake("--cores", "2", "--configfile", checkout.config("config.yaml"))
-    assert answer.returncode == 0, answer.stdout
+    checkout.succeed("--configfile", checkout.config("config.yaml"))
     return checkout

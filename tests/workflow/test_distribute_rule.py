@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,20 +14,13 @@ from hios.verify import verify
 if TYPE_CHECKING:
     from conftest import Checkout
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-
 
 @pytest.mark.slow
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two ranks need two cores")
 def test_distributed_run(real_checkout: Checkout) -> None:
     """SqueezeNet, from the model to a run over ranks that hios verify finds right; then there is nothing to do."""
     checkout = real_checkout
-    shutil.copytree(
-        REPOSITORY / "models",
-        checkout.path / "models",
-        dirs_exist_ok=True,
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
+    checkout.take_models("squeezenet")
     config = checkout.config(
         models={"alpha": None, "beta": None, "squeezenet": {"image_size": 64}},
         profile={"repeats": 2, "budget": 0, "cache": False, "stages_of": ["greedy"]},
@@ -37,8 +28,7 @@ def test_distributed_run(real_checkout: Checkout) -> None:
         distribute={"algorithms": ["hios-lp"]},
     )
     arguments = ("--cores", "2", "--configfile", config, "--", "results/squeezenet/distributed/run.json")
-    answer = checkout.snakemake(*arguments)
-    assert answer.returncode == 0, answer.stdout
+    checkout.succeed(*arguments)
     folder = checkout.path / "results" / "squeezenet"
     run = artifacts.load(folder / "distributed" / "run.json", Run)
     assert [result.label for result in run.results] == ["hios-lp-2"]

@@ -69,7 +69,7 @@ def test_serving(checkout: Checkout) -> None:
         "serve": 6,
         "serve_measured": 6,
     }
-    printed = checkout.snakemake("-n", "-p", "--configfile", config).stdout
+    printed = checkout.succeed("-n", "-p", "--configfile", config)
     folder = "results/serving/networks"
     calibration, launcher = f"--calibration {folder}/calibration.json", f"--weights {folder}/launcher-0.5.safetensors"
     for command in (
@@ -95,7 +95,7 @@ def test_serving(checkout: Checkout) -> None:
 def test_distributed_schedules(checkout: Checkout) -> None:
     """Schedules over ranks are one run for each network, by the launcher that the configuration names."""
     config = checkout.config(distribute={"algorithms": ["hios-lp"], "launcher": "srun", "mpi": "pmix"})
-    printed = checkout.snakemake("-n", "-p", "--configfile", config).stdout
+    printed = checkout.succeed("-n", "-p", "--configfile", config)
     assert len(re.findall(r"^distribute +2$", printed, re.MULTILINE)) > 0
     assert (
         "srun --mpi=pmix --ntasks=2 --cpus-per-task=1 --cpu-bind=cores python -m hios distribute "
@@ -124,7 +124,7 @@ def test_platform_model_executes_nothing(checkout: Checkout) -> None:
     config = checkout.config(platform="model", gpu="a40", link="nvlink")
     planned = checkout.planned("--configfile", config)
     assert planned == {"export": 2, "extract": 2, "profile": 2, "schedule": 6, **ALWAYS}
-    assert checkout.snakemake("--cores", "1", "--configfile", config).returncode == 0
+    checkout.succeed("--cores", "1", "--configfile", config)
     calls = [call["words"] for call in checkout.calls()]
     (report,) = [words for words in calls if words[0] == "report"]
     assert [report[place + 1] for place, word in enumerate(report) if word == "--schedule"] == [
@@ -235,7 +235,7 @@ def own(checkout: Checkout) -> Checkout:
 
 def test_own_models(own: Checkout) -> None:
     """A function and a .pt2 file become program.pt2, an ONNX file program.onnx, and the commands take what there is."""
-    printed = own.snakemake("-n", "-p").stdout
+    printed = own.succeed("-n", "-p")
     commands = [line.split("-m hios ")[1] for line in printed.splitlines() if "python -m hios " in line]
     for expected in (
         "export own:build --output results/function/program.pt2 --option depth=2 --option 'kind=\"a b\"' --seed 0",
@@ -261,7 +261,7 @@ def test_own_models(own: Checkout) -> None:
 def test_edited_own_models(own: Checkout, file: str, rule: str) -> None:
     """Editing a file that a model of the user's depends on runs that model again, and no other."""
     targets = [f"results/{label}/graph.json" for label in ("function", "program", "exchange")]
-    assert own.snakemake("--cores", "2", "--", *targets).returncode == 0
+    own.succeed("--", *targets)
     assert own.planned("--", *targets) == {}
     (own.path / file).write_text("edited = 1")
     planned = own.planned("--", *targets)
@@ -270,13 +270,8 @@ def test_edited_own_models(own: Checkout, file: str, rule: str) -> None:
 
 def test_edited_model(finished: Checkout) -> None:
     """Editing the file of a network runs that network again."""
-    file = finished.path / "models" / "alpha.py"
-    before = file.read_text()
-    file.write_text("# edited\n")
-    try:
+    with finished.edited("models/alpha.py", "# edited\n"):
         planned = finished.planned()
-    finally:
-        file.write_text(before)
     assert planned == {"export": 1, "extract": 1, "profile": 1, "schedule": 3, "execute": 1, "report": 1}
 
 
@@ -305,14 +300,8 @@ def test_edited_model(finished: Checkout) -> None:
 )
 def test_edited_code(finished: Checkout, file: str, expected: dict[str, int]) -> None:
     """Editing hios runs again the stages that use what was edited, and what depends on them; nothing else."""
-    path = finished.path / "hios" / file
-    before = path.read_text()
-    path.write_text(before + ("\np { margin: 0; }\n" if path.suffix == ".css" else "\nEDITED = True\n"))
-    try:
-        planned = finished.planned()
-    finally:
-        path.write_text(before)
-    assert planned == expected
+    with finished.edited(f"hios/{file}", "\np { margin: 0; }\n" if file.endswith(".css") else "\nEDITED = True\n"):
+        assert finished.planned() == expected
 
 
 @pytest.mark.slow  # runs the pipeline
@@ -322,9 +311,8 @@ def test_outside_algorithms(checkout: Checkout) -> None:
     environment = {"PYTHONPATH": str(checkout.path / "site")}
     changes = {"hios-lp": None, "backwards": {}, "other": {"algorithm": "backwards", "backwards_from": 2}}
     checkout.config("config.yaml", algorithms=changes, models={"beta": None})
-    answer = checkout.snakemake("--cores", "2", **environment)
-    assert answer.returncode == 0, answer.stdout
-    words = [call["words"] for call in checkout.calls() if call["words"][0] == "schedule"]
+    checkout.succeed(**environment)
+    words = checkout.called("schedule")
     asked = {tuple(call[3 : call.index("--output")]) for call in words}
     assert asked == {
         ("--algorithm", "sequential", "--devices", "1"),
@@ -363,9 +351,8 @@ def test_own_algorithms(checkout: Checkout) -> None:
     file.write_text(OWN_ALGORITHM)
     changes = {"hios-lp": None, "mine": {"algorithm": "own_algorithm:mine", "first": 2}}
     checkout.config("config.yaml", algorithms=changes, models={"beta": None})
-    answer = checkout.snakemake("--cores", "2")
-    assert answer.returncode == 0, answer.stdout
-    words = [call["words"] for call in checkout.calls() if call["words"][0] == "schedule"]
+    checkout.succeed()
+    words = checkout.called("schedule")
     assert ["--algorithm", "own_algorithm:mine", "--devices", "1", "--first", "2"] in [
         call[3 : call.index("--output")] for call in words
     ]
@@ -379,8 +366,7 @@ def test_own_algorithms(checkout: Checkout) -> None:
 
 def test_nested_values_of_config_option(checkout: Checkout) -> None:
     """Lists and mappings of --config hold numbers, and what is wrong there is not blamed on config.yaml alone."""
-    answer = checkout.snakemake("-n", "--config", "devices=[1]", 'execute={"runs": 12}')
-    assert answer.returncode == 0, answer.stdout
+    checkout.succeed("-n", "--config", "devices=[1]", 'execute={"runs": 12}')
     refused = checkout.refusal("--config", "devices=[1, x]")
     assert 'Error: config.yaml and --config: devices[1]: found "x"; allowed: integer' in refused
     broken = checkout.refusal("--config", "devices=[1")
@@ -390,9 +376,8 @@ def test_nested_values_of_config_option(checkout: Checkout) -> None:
 def test_devices_that_are_found_by_measurement(checkout: Checkout) -> None:
     """`devices: auto` divides the cores for each network first; costs and schedules follow its partition.json."""
     config = checkout.config(devices="auto")
-    answer = checkout.snakemake("-n", "--printshellcmds", "--configfile", config)
-    assert answer.returncode == 0, answer.stdout
-    commands = re.findall(r"-m hios (profile|schedule|execute) (.*)", answer.stdout)
+    printed = checkout.succeed("-n", "--printshellcmds", "--configfile", config)
+    commands = re.findall(r"-m hios (profile|schedule|execute) (.*)", printed)
     assert {command for command, _ in commands} == {"profile", "schedule", "execute"}
     for command, words in commands:
         if command == "execute":
@@ -408,9 +393,8 @@ def test_devices_that_are_found_by_measurement(checkout: Checkout) -> None:
 
 def test_slurm_profile(checkout: Checkout) -> None:
     """The profile for Slurm fits the rules; the local executor stands in for the plugin."""
-    answer = checkout.snakemake("-n", "--workflow-profile", "workflow/profiles/slurm", "--executor", "local")
-    assert answer.returncode == 0, answer.stdout
-    assert "workflow specific profile workflow/profiles/slurm" in answer.stdout
+    printed = checkout.succeed("-n", "--workflow-profile", "workflow/profiles/slurm", "--executor", "local")
+    assert "workflow specific profile workflow/profiles/slurm" in printed
 
 
 def test_slurm_profile_without_the_plugin(checkout: Checkout, tmp_path: Path) -> None:

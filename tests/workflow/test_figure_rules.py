@@ -30,8 +30,7 @@ def _simulations(planned: dict[str, int]) -> int:
 def drawn(new_checkout: Callable[[Path], Checkout], tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """A checkout in which some figures are drawn; tests leave it as they found it."""
     checkout = new_checkout(tmp_path_factory.mktemp("drawn") / "checkout")
-    answer = checkout.snakemake("--cores", "2", "--configfile", checkout.config("config.yaml", **SMALL), "--", *TARGETS)
-    assert answer.returncode == 0, answer.stdout
+    checkout.succeed("--configfile", checkout.config("config.yaml", **SMALL), "--", *TARGETS)
     return checkout
 
 
@@ -84,13 +83,8 @@ def test_nothing_is_executed_where_nothing_can(checkout: Checkout) -> None:
 )
 def test_redrawing_measures_nothing(drawn: Checkout, file: str, figures: set[str]) -> None:
     """An edit of what draws the figures of a paper draws these again, and no session runs."""
-    path = drawn.path / "hios" / file
-    before = path.read_text()
-    path.write_text(before + ("\n# edited\n" if path.suffix == ".yaml" else "\nEDITED = True\n"))
-    try:
+    with drawn.edited(f"hios/{file}", "\n# edited\n" if file.endswith(".yaml") else "\nEDITED = True\n"):
         planned = drawn.planned("--", *TARGETS)
-    finally:
-        path.write_text(before)
     assert planned == ({"figure": len(figures), **dict.fromkeys(figures, 1)} if figures else {})
 
 
@@ -103,8 +97,7 @@ def _variable(page: str, name: str) -> Any:
 @pytest.mark.slow
 def test_snakemake_report_of_figures(drawn: Checkout, tmp_path: Path) -> None:
     """`snakemake --report r.zip`: papers are categories, sections subcategories; labels and captions say the rest."""
-    answer = drawn.snakemake("--report", tmp_path / "r.zip", "--configfile", "config.yaml", "--", *TARGETS)
-    assert answer.returncode == 0, answer.stdout
+    drawn.succeed("--report", tmp_path / "r.zip", "--configfile", "config.yaml", "--", *TARGETS)
     with zipfile.ZipFile(tmp_path / "r.zip") as report:
         (name,) = [name for name in report.namelist() if name.endswith("report.html")]
         page = report.read(name).decode()
@@ -126,13 +119,8 @@ def test_snakemake_report_of_figures(drawn: Checkout, tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", ["study/released_program.py", "schedulers/hios_lp.py"])
 def test_edited_simulation(drawn: Checkout, file: str) -> None:
     """An edit of the simulation code repeats the simulation, and draws what depends on it."""
-    path = drawn.path / "hios" / file
-    before = path.read_text()
-    path.write_text(before + "\nEDITED = True\n")
-    try:
+    with drawn.edited(f"hios/{file}"):
         planned = drawn.planned("--", "hios_fig9", "ios_tab1")
-    finally:
-        path.write_text(before)
     assert _simulations(planned) == 2
     assert planned["hios_fig9"] == 1
 
@@ -155,12 +143,12 @@ def test_the_page_shows_what_its_sessions_feed(checkout: Checkout) -> None:
     assert (_simulations(planned), planned["execute"], planned["report"]) == (1, 2, 1)
     drawn = {f.id for f in fed if {s.partition("/")[0] for s in f.sessions} <= {"simulation", "networks"}}
     assert planned["figure"] == len(drawn) > len(exact) + 5
-    assert "--figures results/figures" in checkout.snakemake("-n", "-p", "--configfile", config).stdout
+    assert "--figures results/figures" in checkout.succeed("-n", "-p", "--configfile", config)
     none = checkout.config(study={"sessions": []})
     planned = checkout.planned("--configfile", none)
     assert not {"figure", "ablation"} & planned.keys()
     assert not _simulations(planned)
-    assert "--figures" not in checkout.snakemake("-n", "-p", "--configfile", none).stdout
+    assert "--figures" not in checkout.succeed("-n", "-p", "--configfile", none)
 
 
 def test_pages_of_predictions_have_simulated_figures_alone(checkout: Checkout) -> None:
@@ -179,7 +167,7 @@ def test_archives_of_other_machines(checkout: Checkout) -> None:
     drawn = {"machine_archive": 1, "figure": 1, "ios_fig14": 1}
     assert checkout.planned("--configfile", config, "--", "ios_fig14") == drawn
     copy = "results/study/archives/a100.zip"
-    assert checkout.snakemake("--cores", "1", "--configfile", config, "--", copy).returncode == 0
+    checkout.succeed("--cores", "1", "--configfile", config, "--", copy)
     assert (checkout.path / copy).read_bytes() == b"an archive"
     missing = checkout.config(study={"archives": ["b.zip"]})
     answer = checkout.snakemake("-n", "--configfile", missing)
@@ -202,12 +190,12 @@ def test_networks_of_sessions(checkout: Checkout) -> None:
     measured = dict.fromkeys(("export", "extract", "profile", "execute"), 3)
     drawn = {"figure": 2, "ios_tab3": 1, "ios_fig11": 1}
     assert planned == {**measured, "schedule": 3 * 3, "retarget": 3 * 2, **drawn}
-    assert checkout.snakemake("--cores", "2", "--configfile", config, "--", "ios_tab3").returncode == 0
-    executed = [" ".join(call["words"]) for call in checkout.calls() if call["words"][0] == "execute"]
+    checkout.succeed("--configfile", config, "--", "ios_tab3")
+    executed = [" ".join(words) for words in checkout.called("execute")]
     folder = "results/study/batches/squeezenet-b4"
     own, others = f"{folder}/schedules/ios-1.json", f"{folder}/retargeted/ios-for-b16.json"
     assert sum(own in words and others in words for words in executed) == 1
-    exported = [" ".join(call["words"]) for call in checkout.calls() if call["words"][0] == "export"]
+    exported = [" ".join(words) for words in checkout.called("export")]
     assert sum("--image-size 64 --batch-size 16" in words for words in exported) == 1
     assert checkout.planned("--configfile", config, "--", "opara_fig7")["schedule"] == 3
     assert checkout.planned("--configfile", config, "--", "hios_fig12")["execute"] == 2
@@ -226,7 +214,7 @@ def test_networks_profiled_for_one_algorithm(checkout: Checkout) -> None:
     planned = checkout.planned("--configfile", config, "--", "hios_fig14")
     drawn = {"figure": 1, "hios_fig14": 1}
     assert planned == {"export": 2, "extract": 2, "profile_alone": 2 * 3, **drawn}
-    shown = checkout.snakemake("-n", "-p", "--configfile", config, "--", "hios_fig14").stdout
+    shown = checkout.succeed("-n", "-p", "--configfile", config, "--", "hios_fig14")
     for algorithm, devices in (("ios", 1), ("hios-mr", 2), ("hios-lp", 2)):
         folder = f"results/study/profiles/squeezenet-96/{algorithm}"
         (profile,) = [line for line in shown.splitlines() if f"hios profile {folder}/graph.json" in line]
@@ -237,7 +225,7 @@ def test_networks_profiled_for_one_algorithm(checkout: Checkout) -> None:
         assert "--no-cache" in profile
         assert "--widths" not in profile
     full = checkout.config(study={**sizes, "scale": "full"}, profile={"repeats": 7})
-    shown = checkout.snakemake("-n", "-p", "--configfile", full, "--", "hios_fig14").stdout
+    shown = checkout.succeed("-n", "-p", "--configfile", full, "--", "hios_fig14")
     assert all("--repeats 7 " in line for line in shown.splitlines() if "hios profile " in line)
     quick = checkout.planned("--configfile", checkout.config(study={"scale": "quick"}), "--", "hios_fig14")
     assert quick == {"export": 1, "extract": 1, "profile_alone": 3, **drawn}

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow  # whole pipelines, with a stand-in for hios
 
 def test_default_profile(finished: Checkout) -> None:
     """A plain `snakemake` takes workflow/profiles/default."""
-    assert "workflow specific profile profiles/default" in finished.snakemake("-n").stdout
+    assert "workflow specific profile profiles/default" in finished.succeed("-n")
 
 
 def test_everything_is_written(finished: Checkout) -> None:
@@ -48,11 +48,10 @@ def test_everything_is_written(finished: Checkout) -> None:
 def test_auto_is_chosen_by_the_execution(checkout: Checkout) -> None:
     """Auto is not scheduled: execute writes it, once, and is told to only where the configuration asks for it."""
     configuration = checkout.config(models={"beta": None}, algorithms={"auto": {}})
-    answer = checkout.snakemake("--cores", "2", "--configfile", configuration)
-    assert answer.returncode == 0, answer.stdout
+    checkout.succeed("--configfile", configuration)
     assert (checkout.path / "results" / "alpha" / "auto.json").is_file()
     assert not list((checkout.path / "results" / "alpha" / "schedules").glob("auto*"))
-    (words,) = [call["words"] for call in checkout.calls() if call["words"][0] == "execute"]
+    (words,) = checkout.called("execute")
     assert words[words.index("--auto") + 1] == "results/alpha/auto.json"
     assert checkout.planned("--configfile", configuration) == {}
 
@@ -69,7 +68,7 @@ def test_resolved_configuration(finished: Checkout) -> None:
 
 def test_commands_are_short(checkout: Checkout) -> None:
     """The commands that Snakemake prints hold options, not the text of the configuration."""
-    printed = checkout.snakemake("-n").stdout
+    printed = checkout.succeed("-n")
     assert "hios versions --output results/versions.json" in printed
     assert "> results/config.yaml" in printed
     assert "stages_of:" not in printed  # a line of the configuration
@@ -139,19 +138,8 @@ def test_cache(checkout: Checkout, tmp_path: Path) -> None:
     def graph(results: str, **changes: Any) -> tuple[Path, list[str]]:
         checkout.journal.write_text("")
         target = f"{results}/alpha/graph.json"
-        answer = checkout.snakemake(
-            *(
-                "--cores",
-                "2",
-                "--cache",
-                "--configfile",
-                checkout.config(results=results, **changes),
-                "--",
-                target,
-            ),
-            SNAKEMAKE_OUTPUT_CACHE=str(cache),
-        )
-        assert answer.returncode == 0, answer.stdout
+        arguments = ("--cache", "--configfile", checkout.config(results=results, **changes), "--", target)
+        checkout.succeed(*arguments, SNAKEMAKE_OUTPUT_CACHE=str(cache))
         return checkout.path / target, [call["words"][0] for call in checkout.calls()]
 
     first, commands = graph("first")
@@ -167,8 +155,7 @@ def test_cache(checkout: Checkout, tmp_path: Path) -> None:
 
 def test_snakemake_report(finished: Checkout) -> None:
     """`snakemake --report` shows page and tables with their captions."""
-    answer = finished.snakemake("--report", "overview.html")
-    assert answer.returncode == 0, answer.stdout
+    finished.succeed("--report", "overview.html")
     page = (finished.path / "overview.html").read_text()
     for expected in ("all networks and algorithms", "latency of every schedule", "Provenance"):
         assert json.dumps(expected)[1:-1] in page

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,12 +16,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow  # a whole pipeline; the calibration alone takes about a minute
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-
 
 def test_a_scenario_that_runs_is_calibrated_first(real_checkout: Checkout) -> None:
     """Predictions and the choice of auto rest on the calibration; auto compares what was learned."""
-    shutil.copy(REPOSITORY / "models" / "squeezenet.py", real_checkout.path / "models")
+    real_checkout.take_models("squeezenet")
     config = {
         "models": {"squeezenet": {"image_size": 64}},
         "virtual": True,
@@ -40,8 +36,7 @@ def test_a_scenario_that_runs_is_calibrated_first(real_checkout: Checkout) -> No
         "study": {"sessions": []},
     }
     (real_checkout.path / "config.yaml").write_text(yaml.safe_dump(config))
-    done = real_checkout.snakemake("--cores", "2")
-    assert done.returncode == 0, done.stdout
+    real_checkout.succeed()
     results = real_checkout.path / "results"
     served = {
         (kind, policy): artifacts.load(results / "serving" / "networks" / kind / f"{policy}-0.1.json", ResultFile)

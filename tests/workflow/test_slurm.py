@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,18 +27,10 @@ pytestmark = [
     pytest.mark.skipif(bool(slurm_cluster.missing()), reason=slurm_cluster.missing() or "Slurm is there"),
 ]
 
-MODELS = Path(__file__).resolve().parents[2] / "models"
-
 #: The profile with what tests change: a node of two cores, and nothing to wait for on one file system.
 PROFILE = (
-    "--workflow-profile",
-    "workflow/profiles/slurm",
-    "--cores",
-    "2",
-    "--latency-wait",
-    "5",
-    "--slurm-init-seconds-before-status-checks",
-    "1",
+    *("--workflow-profile", "workflow/profiles/slurm", "--cores", "2"),
+    *("--latency-wait", "5", "--slurm-init-seconds-before-status-checks", "1"),
 )
 
 
@@ -82,8 +73,7 @@ def test_pipeline(checkout: Checkout) -> None:
     distribute = {"algorithms": ["hios-lp"], "launcher": "srun"}
     checkout.config("config.yaml", models={"beta": None}, platform="cuda", distribute=distribute)
     before = _last()
-    answer = checkout.snakemake(*PROFILE)
-    assert answer.returncode == 0, answer.stdout
+    checkout.succeed(*PROFILE)
     jobs = _jobs(before)
     measuring = {"profile", "execute", "distribute"}
     assert _rules(jobs) == dict.fromkeys({"export", "extract", "schedule"} | measuring, 1), jobs
@@ -94,7 +84,7 @@ def test_pipeline(checkout: Checkout) -> None:
     (job,) = [job for job in jobs if _rules([job]) == {"distribute": 1}]
     assert (job["NumTasks"], job["CPUs/Task"]) == ("2", "1"), job
     assert Counter(call["words"][0] for call in checkout.calls())["schedule"] == 3
-    ranks = [call["words"] for call in checkout.calls() if call["words"][0] == "distribute"]
+    ranks = checkout.called("distribute")
     assert len(ranks) == 2
     assert ranks[0] == ranks[1]
     assert {"results/alpha/schedules/hios-lp-2.json", "mpi"} <= set(ranks[0])
@@ -105,7 +95,7 @@ def test_pipeline(checkout: Checkout) -> None:
 def test_all_for_real(real_checkout: Checkout) -> None:
     """From a model to a report that is verified; srun starts a schedule over two ranks as one MPI program."""
     checkout, missing = real_checkout, slurm_cluster.mpi_missing()
-    shutil.copytree(MODELS, checkout.path / "models", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    checkout.take_models("squeezenet")
     checkout.config(
         "config.yaml",
         models={"alpha": None, "beta": None, "squeezenet": {"image_size": 64}},
@@ -114,8 +104,7 @@ def test_all_for_real(real_checkout: Checkout) -> None:
         distribute={"algorithms": ["hios-lp"], **({} if missing else {"launcher": "srun", "mpi": slurm_cluster.MPI})},
     )
     before = _last()
-    answer = checkout.snakemake(*PROFILE)
-    assert answer.returncode == 0, answer.stdout
+    checkout.succeed(*PROFILE)
     jobs = {name: job for job in _jobs(before) for name in _rules([job])}
     assert set(jobs) == {"export", "extract", "profile", "schedule", "execute", "distribute"}
     results = checkout.path / "results"
@@ -145,7 +134,7 @@ def test_auto_is_refused(checkout: Checkout) -> None:
     assert "Snakefile" not in answer.stdout.partition("Error:")[2], answer.stdout
     assert _jobs(before) == []
     # It left no lock: the local executor goes on in the same folder.
-    assert checkout.snakemake("-n", "--cores", "2").returncode == 0
+    checkout.succeed("-n", "--cores", "2")
 
 
 def test_memory_of_a_large_model(checkout: Checkout) -> None:
@@ -156,8 +145,7 @@ def test_memory_of_a_large_model(checkout: Checkout) -> None:
     with program.open("wb") as file:
         file.truncate(500 << 20)  # takes no room on the disk
     before = _last()
-    answer = checkout.snakemake(*PROFILE, "--allowed-rules", "extract", "--", "results/alpha/graph.json")
-    assert answer.returncode == 0, answer.stdout
+    checkout.succeed(*PROFILE, "--allowed-rules", "extract", "--", "results/alpha/graph.json")
     assert [job["MinMemoryNode"] for job in _jobs(before)] == ["7000M"]
 
 
@@ -170,8 +158,7 @@ def test_failure_and_resuming(checkout: Checkout) -> None:
     assert "profile was told to fail" in failed.stdout
     assert _rules(_jobs(before)) == {"export": 1, "extract": 1, "profile": 2}
     before = _last()
-    answer = checkout.snakemake(*PROFILE, "--until", "profile")
-    assert answer.returncode == 0, answer.stdout
+    checkout.succeed(*PROFILE, "--until", "profile")
     assert _rules(_jobs(before)) == {"profile": 1}
 
 
@@ -240,6 +227,5 @@ def test_cancelled_run(checkout: Checkout) -> None:
     assert eventually(lambda: {job["JobState"] for job in _jobs(before)} <= ended, 120, 0.5), (output, _jobs(before))
     assert "CANCELLED" in {job["JobState"] for job in _jobs(before)}
     before = _last()
-    answer = checkout.snakemake(*PROFILE, "--until", "profile")
-    assert answer.returncode == 0, answer.stdout
+    checkout.succeed(*PROFILE, "--until", "profile")
     assert _rules(_jobs(before)) == {"profile": 1}

@@ -8,13 +8,15 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from hios.core.problem import Group, Problem, Stage, positions
 from hios.errors import HiosError
 from hios.files.artifacts import Json
+from hios.formats.settings import TrainingSettings
 from hios.schedulers.policy.combining import combined_problem, model_blocks
 from hios.schedulers.policy.endings import CombinedState, SubBlock, combined, index_of, labels_of, sub_blocks
 from hios.schedulers.policy.network import (
@@ -32,8 +34,6 @@ from hios.schedulers.policy.network import (
     initial_weights,
 )
 
-#: Units of the hidden layers of the value network q (TOP section VI-B).
-VALUE_LAYERS = (1024, 512, 300)
 #: Learning rate of q (TOP section VI-B, for both), that of the policy, and how far the target networks follow in each
 #: step. With 0.001 the policy runs into an end of [0, 1) and stays there, before q has learned anything.
 RATE, POLICY_RATE, FOLLOW = 0.001, 0.0001, 0.01
@@ -67,7 +67,7 @@ class Learner:
         *,
         gamma: float,
         seed: int,
-        value_layers: Sequence[int] = VALUE_LAYERS,
+        value_layers: Sequence[int] = TrainingSettings().value_layers,
         warm_up: int = WARM_UP,
     ) -> None:
         self.structure, self.gamma = structure, gamma
@@ -151,21 +151,6 @@ _JUDGES, _JUDGED_EVERY = 64, 250
 
 
 @dataclass(frozen=True)
-class TrainingSettings:
-    """How a policy is trained; ``r`` and ``s`` are those of the algorithm, ``reward`` is one of ``REWARDS``."""
-
-    #: Of learning; those of the paper.
-    steps: int = 6000
-    seed: int = 0
-    #: Largest number of sub-blocks of a combination, H; that of the paper's server.
-    most: int = 4
-    r: int = 3
-    s: int = 8
-    reward: str = "relative"
-    value_layers: tuple[int, ...] = field(default=VALUE_LAYERS, repr=False)
-
-
-@dataclass(frozen=True)
 class Trained:
     """A trained policy, and how it was trained.
 
@@ -182,7 +167,7 @@ class Trained:
     @property
     def facts(self) -> Json:
         """What is saved with the weights, as JSON."""
-        return {**asdict(self.settings), "models": list(self.models), "curve": [list(point) for point in self.curve]}
+        return {**msgspec.structs.asdict(self.settings), "models": self.models, "curve": self.curve}
 
 
 def reward(kind: str, latency_ms: float, sequential_ms: float) -> float:
