@@ -32,20 +32,17 @@ class TaskFailedError(HiosError):
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
-class Task:
-    """One request for one model.
+class LiveTask:
+    """One request for one model, by its number; ``answer`` gets the outputs, or why there are none.
 
     Attributes:
-        model: label.
-        inputs: a tensor for every input of the model.
-        answer: gets the outputs, or why there are none.
         arrived_s: when it arrived, by ``time.perf_counter``.
-        slots: slots of the arena that hold its values, by number of the `Slots`; of an instance.
+        slots: slots of the arena that hold the values of its instance, by number of the `Slots`.
         since_s: since when the instance waits before its next block.
         number: of no other request of its server, from 1.
     """
 
-    model: str
+    model: int
     inputs: Sequence[Tensor]
     answer: Future[list[Tensor]]
     arrived_s: float
@@ -76,31 +73,26 @@ class Counts:
 class Admission:
     """The queue of one model. Any thread may put requests in; one takes them out.
 
-    Attributes:
-        patient: whether requests may wait for as long as it takes, in spite of the deadline.
+    Where it is ``patient``, requests may wait for as long as it takes, in spite of the deadline.
     """
 
-    def __init__(self, model: str, rules: QueueRules) -> None:
-        self._model, self.rules = model, rules
+    def __init__(self, label: str, rules: QueueRules) -> None:
+        self.label, self.rules = label, rules
         self.patient = False
-        self._waiting: deque[Task] = deque()
+        self._waiting: deque[LiveTask] = deque()
         self._lock = threading.Lock()
         self._counts = Counts()
         self._closed = ""
         #: Integral over time of the number of requests that wait, and up to when it goes.
         self._queued_s, self._noted_s = 0.0, time.perf_counter()
 
-    def put(self, task: Task) -> None:
-        """Enqueue a request, or drop one; the caller of a dropped request is notified.
-
-        Raises:
-            HiosError: the queue is closed.
-        """
+    def put(self, task: LiveTask) -> None:
+        """Enqueue a request, or drop one; its caller is notified. A closed queue raises HiosError."""
         # The answer must not hold the task, which holds it: memory of a cycle is free only after a full collection.
         task.answer.add_done_callback(functools.partial(self._forget, weakref.ref(task)))
         with self._lock:
             if self._closed:
-                raise HiosError(f"model {self._model}: not taken: {self._closed}")
+                raise HiosError(f"model {self.label}: not taken: {self._closed}")
             self._counts.offered += 1
             full = len(self._waiting) >= self.rules.capacity
             dropped = None if not full else self._waiting.popleft() if self.rules.drop_oldest else task
@@ -112,11 +104,11 @@ class Admission:
         if dropped is not None and dropped.answer.set_running_or_notify_cancel():
             dropped.answer.set_exception(
                 QueueFullError(
-                    f"model {self._model}: the queue is full, {self.rules.capacity} requests wait; send fewer, or later"
+                    f"model {self.label}: the queue is full, {self.rules.capacity} requests wait; send fewer, or later"
                 )
             )
 
-    def _forget(self, request: weakref.ref[Task], answer: Future[list[Tensor]]) -> None:
+    def _forget(self, request: weakref.ref[LiveTask], answer: Future[list[Tensor]]) -> None:
         """Remove a request that its caller canceled, which frees its place."""
         task = request()
         if task is None or not answer.cancelled():
@@ -126,7 +118,7 @@ class Admission:
             self._waiting.remove(task)
             self._counts.dropped += 1
 
-    def take(self) -> Task | None:
+    def take(self) -> LiveTask | None:
         """The oldest request, which then is in flight; None if none waits."""
         while True:
             with self._lock:
@@ -161,9 +153,7 @@ class Admission:
         for task in gone:
             if task.answer.set_running_or_notify_cancel():
                 task.answer.set_exception(
-                    DeadlineError(
-                        f"model {self._model}: the deadline passed after {deadline_s * 1e3:g} ms in the queue"
-                    )
+                    DeadlineError(f"model {self.label}: the deadline passed after {deadline_s * 1e3:g} ms in the queue")
                 )
         return following
 
@@ -174,7 +164,7 @@ class Admission:
             self._counts.failed += failed
             self._counts.completed += not failed
 
-    def close(self, why: str) -> list[Task]:
+    def close(self, why: str) -> list[LiveTask]:
         """Close the queue and empty it; returns the requests whose callers have to be notified."""
         with self._lock:
             self._closed = why

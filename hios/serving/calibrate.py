@@ -154,12 +154,8 @@ def calibrate(
 def threads_run_ms(scenario: Scenario, latencies: Sequence[float]) -> float:
     """How much longer a run of a block with a thread on every lane takes than simulated, at least 0; milliseconds.
 
-    Args:
-        scenario: calibrated but for this.
-        latencies: measured milliseconds of a task of each model under top-open, when nothing else runs.
-
-    Returns:
-        The median over the models that have such runs; 0 without any.
+    The median over the models that have such runs, 0 without any. The scenario is calibrated but for this;
+    ``latencies`` are measured milliseconds of a task of each model under top-open, when nothing else runs.
     """
     pipeline = policy(_BLOCKS).make(scenario)
     more = []
@@ -174,9 +170,7 @@ def threads_run_ms(scenario: Scenario, latencies: Sequence[float]) -> float:
 class _Round:
     """What is measured within a few seconds, in which the machine's speed hardly changes; milliseconds.
 
-    Attributes:
-        pairs: of runs of a model while another runs, by both.
-        latencies: of tasks one at a time, by policy and model.
+    Runs of each model alone; runs of a model while another runs, by both; tasks one at a time, by policy and model.
     """
 
     times: list[list[float]]
@@ -316,8 +310,7 @@ def _alone_ms(scenario: Scenario, name: str, number: int, overheads: Overheads) 
 def fitted(rows: Sequence[tuple[Sequence[float], float]]) -> list[float]:
     """The constants of least squares that are not negative: the best of all sets of constants that are above 0.
 
-    Args:
-        rows: how often each constant counts, and the time that they are to explain together.
+    A row has how often each constant counts, and the time that they are to explain together.
     """
     matrix, wanted = np.array([row for row, _ in rows], float), np.array([value for _, value in rows], float)
     count = matrix.shape[1]

@@ -20,10 +20,7 @@ _DRAWN = 4096
 def calibrated(scenario: Scenario, calibration: CalibrationFile, source: str = "calibration") -> Scenario:
     """The scenario on the machine that was measured; what policies plan does not change.
 
-    Args:
-        scenario: models and lanes.
-        calibration: of these models on so many lanes; its overheads replace those of the scenario.
-        source: name of its file, for messages.
+    The calibration's overheads replace those of the scenario; ``source`` is the name of its file.
 
     Raises:
         HiosError: it is of other models or lanes.

@@ -12,9 +12,9 @@ import torch
 
 from hios.errors import HiosError
 from hios.platforms.workloads import copy_alone
-from hios.serving.admission import Admission, Task, TaskFailedError
+from hios.serving.admission import Admission, LiveTask, TaskFailedError
 from hios.serving.instances import Instances, LiveRun
-from hios.serving.lane import Answer, Lane, LaneEvent
+from hios.serving.lane import Answer, LaneEvent, LaneProcess
 from hios.serving.lane_program import FreeSlots
 from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.rules import shared_lanes
@@ -28,6 +28,9 @@ from hios.workers.worker import reason
 _ABORT = 0
 #: Longest sleep; whatever happens rings the bell.
 _LONGEST_S = 0.5
+
+#: Is told of every answer of a lane: the lane, the run, the parts of the run that it is about, and the answer.
+Watch = Callable[[int, LiveRun, tuple[int, ...], Answer], None]
 
 
 class Dispatcher:
@@ -43,7 +46,7 @@ class Dispatcher:
         arena: where values lie.
         bell: rung for everything that the thread has to look at.
         timeout_s: longest time of one run; a lane that takes longer is ended.
-        watch: is told of every answer of a lane, with its run and the parts of the run that it is about.
+        watch: is told of every answer of a lane.
     """
 
     def __init__(
@@ -51,18 +54,17 @@ class Dispatcher:
         pipeline: Pipeline,
         programs: RunPrograms,
         queues: Sequence[Admission],
-        lanes: Sequence[Lane],
+        lanes: Sequence[LaneProcess],
         arena: Arena,
         bell: Bell,
         timeout_s: float,
-        watch: Callable[[int, LiveRun, tuple[int, ...], Answer], None] | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self._pipeline, self._programs, self._queues, self._lanes = pipeline, programs, queues, lanes
         self._arena, self.bell, self._timeout_s, self._watch = arena, bell, timeout_s, watch
         self._instances = Instances(pipeline)
         self._free = FreeSlots(programs.values)
-        labels = list(programs.values)
-        self._values = [programs.values[label] for label in labels]
+        self._values = programs.values
         #: By model and block, numbers of the slots that nothing reads after the block.
         self._released = [
             [[slots.number for slots in own.slots if slots.last == block] for block in range(len(own.blocks))]
@@ -79,8 +81,8 @@ class Dispatcher:
         self._runs: dict[int, LiveRun] = {}
         #: Numbers of runs on several lanes of which one has died; the others are to stop waiting for its values.
         self._given_up: set[int] = set()
-        #: Tasks that have left their queues and are not answered yet, with the numbers of their models.
-        self._taken: dict[Task, int] = {}
+        #: Tasks that have left their queues and are not answered yet, in this order.
+        self._taken: dict[LiveTask, None] = {}
         #: By model, time between two ticks of its launcher, seconds; 0: as soon as there is room.
         self._intervals_s = [queue.rules.interval_s for queue in queues]
         self._began_s = time.perf_counter()
@@ -216,21 +218,17 @@ class Dispatcher:
         if task is None:
             return
         self._due_tick[model] = False
-        self._taken[task] = model
+        self._taken[task] = None
         try:
-            self._copy_inputs(model, task)
+            self._copy_inputs(task)
         except Exception as error:  # its caller may have changed them: that is no reason to fail others
-            self._answer(model, task, f"inputs: {reason(error)}")
+            self._answer(task, f"inputs: {reason(error)}")
             return
-        self._instances.launch(model, task, now)
+        self._instances.launch(task, now)
 
-    def _copy_inputs(self, model: int, task: Task) -> None:
-        """Copy the inputs of a task into slots of the arena.
-
-        Raises:
-            HiosError: they are not those that were accepted any more.
-        """
-        for slots, value in zip(self._values[model].inputs, task.inputs, strict=True):
+    def _copy_inputs(self, task: LiveTask) -> None:
+        """Copy the inputs of a task into slots of the arena; HiosError if they are not those that were accepted."""
+        for slots, value in zip(self._values[task.model].inputs, task.inputs, strict=True):
             slot = task.slots[slots.number] = self._free.take(slots)
             buffer = self._buffers[slots.number][slot]
             if value.shape != buffer.shape or value.dtype != buffer.dtype:
@@ -348,13 +346,13 @@ class Dispatcher:
         del self._runs[run.number]
         self._end_waiting(run)
         ended = self._instances.finish(run, now)
-        gone = {id(task) for _, task, _ in ended}
+        gone = {id(task) for task, _ in ended}
         for (model, block), task in zip(run.members, run.tasks, strict=True):
             if id(task) not in gone:
                 for number in self._released[model][block]:
                     self._free.give(number, task.slots.pop(number))
-        for model, task, why in ended:
-            self._answer(model, task, why)
+        for task, why in ended:
+            self._answer(task, why)
 
     def _end_waiting(self, run: LiveRun) -> None:
         """Lower the abort flag after the last run that was given up.
@@ -367,22 +365,23 @@ class Dispatcher:
             if not self._given_up:
                 self._arena.write(_ABORT, 0)
 
-    def _answer(self, model: int, task: Task, why: str | None) -> None:
+    def _answer(self, task: LiveTask, why: str | None) -> None:
         """Answer a request, and free the slots of its instance."""
         outputs = []
         if why is None:
-            for slots in self._values[model].outputs:
+            for slots in self._values[task.model].outputs:
                 buffer = self._buffers[slots.number][task.slots[slots.number]]
                 outputs.append(copy_alone(buffer, torch.empty(buffer.shape, dtype=buffer.dtype)))
         for number, slot in task.slots.items():
             self._free.give(number, slot)
         task.slots.clear()
         del self._taken[task]
-        self._queues[model].end(failed=why is not None)
+        queue = self._queues[task.model]
+        queue.end(failed=why is not None)
         if why is None:
             task.answer.set_result(outputs)
         else:
-            task.answer.set_exception(TaskFailedError(f"model {task.model}: {why}"))
+            task.answer.set_exception(TaskFailedError(f"model {queue.label}: {why}"))
 
     # Lanes
 
@@ -411,8 +410,8 @@ class Dispatcher:
         error = f"not run: {why}"
         self._runs.clear()
         self._instances.drain()
-        for task, model in list(self._taken.items()):
-            self._answer(model, task, error)
+        for task in list(self._taken):
+            self._answer(task, error)
         for queue in self._queues:
             for task in queue.close(why):
-                task.answer.set_exception(TaskFailedError(f"model {task.model}: {error}"))
+                task.answer.set_exception(TaskFailedError(f"model {queue.label}: {error}"))

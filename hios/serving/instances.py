@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from hios.serving.admission import Task
+from hios.serving.admission import LiveTask
 from hios.serving.pipeline import Pipeline, SubBlock
 from hios.serving.rules import Rank, could_start, has_room, rank, ready, rules_of
 
@@ -27,7 +27,7 @@ class LiveRun:
     combined: int
     present: int
     members: tuple[SubBlock, ...]
-    tasks: tuple[Task, ...]
+    tasks: tuple[LiveTask, ...]
     began_s: float
     orders: dict[int, deque[tuple[int, ...]]] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Instances:
         #: Numbers of the blocks, one model after another, as `Rules` counts them.
         members = [(model, block) for model, count in enumerate(pipeline.blocks) for block in range(count)]
         self._number = {member: number for number, member in enumerate(members)}
-        self._waiting: list[deque[Task]] = [deque() for _ in members]
+        self._waiting: list[deque[LiveTask]] = [deque() for _ in members]
         self._held, self._running = [0] * len(members), [0] * len(members)
         #: When the task arrived whose instance is the first to wait, and since when that has waited.
         self._oldest, self._since = [0.0] * len(members), [0.0] * len(members)
@@ -80,12 +80,12 @@ class Instances:
         """Whether a task of a model could start at once, were it not for the limit of tasks in flight."""
         return could_start(self._rules, self._held, self._running, model)
 
-    def launch(self, model: int, task: Task, now_s: float) -> None:
+    def launch(self, task: LiveTask, now_s: float) -> None:
         """Put a task before the first block of its model."""
         self.in_flight += 1
-        self._put((model, 0), task, now_s)
+        self._put((task.model, 0), task, now_s)
 
-    def _put(self, member: SubBlock, task: Task, now_s: float) -> None:
+    def _put(self, member: SubBlock, task: LiveTask, now_s: float) -> None:
         task.since_s = now_s
         self._waiting[self._number[member]].append(task)
         self._note(member)
@@ -139,28 +139,24 @@ class Instances:
         self.block_runs += len(members)
         return LiveRun(self._numbers, combined, present, members, tasks, now_s)
 
-    def finish(self, run: LiveRun, now_s: float) -> list[tuple[int, Task, str | None]]:
-        """End a run: instances go to their next blocks.
-
-        Returns:
-            Tasks that this ends, each with the number of its model, and why it failed or None.
-        """
-        ended: list[tuple[int, Task, str | None]] = []
+    def finish(self, run: LiveRun, now_s: float) -> list[tuple[LiveTask, str | None]]:
+        """End a run: instances go to their next blocks; returns tasks that this ends, with why they failed or None."""
+        ended: list[tuple[LiveTask, str | None]] = []
         for place, ((model, block), task) in enumerate(zip(run.members, run.tasks, strict=True)):
             number = self._number[model, block]
             self._running[number] -= 1
             self._changed.add(self._homes[number])
             why = run.failed.get(place)
             if why is not None or block + 1 == self._pipeline.blocks[model]:
-                ended.append((model, task, why))
+                ended.append((task, why))
                 self.in_flight -= 1
             else:
                 self._put((model, block + 1), task, now_s)
         return ended
 
-    def drain(self) -> list[tuple[int, Task]]:
+    def drain(self) -> list[tuple[int, LiveTask]]:
         """Take all instances out, as they will not run."""
-        drained: list[tuple[int, Task]] = []
+        drained: list[tuple[int, LiveTask]] = []
         for model, block in self._number:
             waiting = self._waiting[self._number[model, block]]
             drained += [(model, task) for task in waiting]

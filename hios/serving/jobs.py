@@ -25,11 +25,7 @@ ALGORITHMS = ("gpg", "hios-lp", "ios", "nimble", "opara")
 
 
 def checked(settings: Config, source: str) -> Config:
-    """The configuration, if its policies are known and the platform has times for them.
-
-    Raises:
-        HiosError: one line with file, field, what was found and what is allowed.
-    """
+    """The configuration; HiosError if a policy is unknown or the platform has no times for it."""
     serving, gpu = settings.serving, settings.platform != "cpu"
     allowed = [*(name for name in POLICIES if not (gpu and name in LANES_ONLY)), *LEARNED_POLICIES, AUTO]
     for place, name in enumerate(serving.policies):
@@ -71,20 +67,12 @@ def scenario_file(settings: Config, label: str) -> str:
 
 
 def simulate_options(settings: Config, label: str, policy: str, load: str) -> dict[str, str]:
-    """Files that `hios simulate` takes besides the scenario, by option: a calibration where the scenario also runs.
-
-    Raises:
-        HiosError: the scenario is missing or damaged.
-    """
+    """Files that `hios simulate` takes besides the scenario, by option: a calibration where the scenario also runs."""
     return {**train_options(settings, label), **_weights(settings, label, policy, load)}
 
 
 def load_options(settings: Config, label: str, policy: str, load: str) -> dict[str, str]:
-    """Files that `hios load` takes besides the scenario, by option; a calibration only if it chooses something.
-
-    Raises:
-        HiosError: the scenario is missing or damaged.
-    """
+    """Files that `hios load` takes besides the scenario, by option; a calibration only if it chooses something."""
     chooses = AUTO in (policy, _scenario(settings, label).launcher)
     calibration = train_options(settings, label) if chooses else {}
     return {**calibration, **_weights(settings, label, policy, load)}
@@ -109,11 +97,7 @@ def _folder(settings: Config, label: str) -> str:
 
 
 def files_of(settings: Config, label: str) -> list[str]:
-    """The files that a scenario names, relative to the working folder or absolute as the rules name the results.
-
-    Raises:
-        HiosError: the file is missing or damaged.
-    """
+    """The files that a scenario names, relative to the working folder or absolute as the rules name the results."""
     folder = Path(scenario_file(settings, label)).parent
     named = os.path.abspath if Path(settings.results).is_absolute() else os.path.relpath
     return [named(folder / name) for name in _named(_scenario(settings, label))]

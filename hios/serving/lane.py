@@ -42,16 +42,6 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Duties:
-    """What every worker of a lane is given: files of graph and weights by label, programs, slots, texts of marks."""
-
-    models: Mapping[str, tuple[str, str]]
-    programs: Mapping[int, LaneProgram]
-    slots: Sequence[Slots]
-    describe: Callable[[int], str]
-
-
-@dataclass(frozen=True, slots=True)
 class LaneEvent:
     """Whether a lane is ready, down (about to be restarted) or lost for good, and the reason."""
 
@@ -60,15 +50,15 @@ class LaneEvent:
     why: str = ""
 
 
-class Lane:
-    """Supervisor of one worker process.
+class LaneProcess:
+    """Supervisor of one worker process, which is pinned to its cores; operators use a thread on each.
 
     A thread of its own starts the process, as Linux ends a worker with the thread that started it, and is in a call of
     that worker as long as it lives: so it learns at once when it dies.
 
     Args:
         number: of the lane.
-        cores: that it is pinned to; operators use a thread on each.
+        cores: of the lane.
         layout: of the arena, which grows by the rings.
         first_flag: the first of its `FLAGS`.
         words: numbers of an order at most.
@@ -90,8 +80,28 @@ class Lane:
         self._pid = 0
         self._thread: threading.Thread | None = None
 
-    def connect(self, arena: Arena, server: Bell, duties: Duties, timeout_s: float) -> None:
-        """Create the lane's side of the shared memory; it waits ``timeout_s`` at most for a value of another lane."""
+    def connect(
+        self,
+        arena: Arena,
+        server: Bell,
+        models: Sequence[tuple[str, str]],
+        programs: Mapping[int, LaneProgram],
+        slots: Sequence[Slots],
+        *,
+        timeout_s: float,
+        describe: Callable[[int], str],
+    ) -> None:
+        """Create the lane's side of the shared memory, and note what every worker is given.
+
+        Args:
+            arena: where values lie.
+            server: rung for every answer.
+            models: files of graph and weights of each.
+            programs: of the lane, by number.
+            slots: of all values between blocks.
+            timeout_s: longest wait for a value of another lane.
+            describe: text of a mark.
+        """
         flag = self._first_flag
         orders, answers = (
             (self._places[0], self._words, flag, flag + 1),
@@ -101,8 +111,8 @@ class Lane:
         self._wiring = LaneWiring(
             arena.descriptor, arena.flags_count, arena.size, orders, answers, self._bell.descriptor, server.descriptor
         )
-        self._duties, self._timeout_s = duties, timeout_s
-        self._programs = duties.programs
+        self._models, self._programs, self._slots = models, programs, slots
+        self._timeout_s, self._describe = timeout_s, describe
 
     def start(self, event: Callable[[LaneEvent], None]) -> None:
         """Start the first worker; ``event`` is called, from another thread, when it is ready, and when it ends."""
@@ -203,14 +213,14 @@ class Lane:
             {0: thread_team.environment(alone=True, pinned=self.cores)} if len(self.cores) > 1 else {},
             descriptors=(self._wiring.descriptor, self._wiring.own, self._wiring.server),
         )
-        pool.describe = self._duties.describe
+        pool.describe = self._describe
         return pool
 
     def _prepare(self, pool: WorkerPool) -> int:
         """Make a new worker ready; returns the number from which on it does not know programs."""
-        duties, programs = self._duties, self._programs
-        pool.call(0, lane_worker.load, wiring=self._wiring, models=duties.models, timeout_s=self._timeout_s)
-        pool.call(0, lane_worker.prepare, slots=duties.slots, programs=programs)
+        programs = self._programs
+        pool.call(0, lane_worker.load, wiring=self._wiring, models=self._models, timeout_s=self._timeout_s)
+        pool.call(0, lane_worker.prepare, slots=self._slots, programs=programs)
         self._unknown = _end(programs)
         return self._unknown
 

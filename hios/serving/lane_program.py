@@ -23,6 +23,7 @@ from hios.errors import HiosError
 from hios.kernels.compiled_operator import External, externals
 from hios.kernels.merged import nbytes, value_type
 from hios.platforms.program import Buffer, Handover
+from hios.serving.pipeline import SubBlock
 from hios.workers.arena import Layout
 
 
@@ -32,11 +33,8 @@ class Slots:
 
     Attributes:
         number: over all values of all models.
-        value: an input, or an operator's output.
-        shape: of the value.
-        dtype: of the value.
         offsets: of each slot.
-        made: block that makes it; -1 for inputs.
+        made: block that makes the value; -1 for inputs.
         last: block that reads it last; the number of blocks for outputs, which are kept until the task is answered.
         inside: whether operators read it, so that images lie in the order in memory that operators make.
     """
@@ -62,9 +60,6 @@ class BlockValues:
         running: instances that may be in a block at once.
         layout: of the arena, which grows.
         first: number of the first slots.
-
-    Attributes:
-        slots: of all values.
     """
 
     def __init__(
@@ -129,8 +124,8 @@ class BlockValues:
 class FreeSlots:
     """Which slots are free."""
 
-    def __init__(self, values: Mapping[str, BlockValues]) -> None:
-        self._free = {slots.number: list(range(len(slots.offsets))) for own in values.values() for slots in own.slots}
+    def __init__(self, values: Sequence[BlockValues]) -> None:
+        self._free = {slots.number: list(range(len(slots.offsets))) for own in values for slots in own.slots}
 
     def take(self, slots: Slots) -> int:
         """A free slot; there always is one, by how many there are."""
@@ -146,19 +141,12 @@ class FreeSlots:
         return {number: len(free) for number, free in self._free.items()}
 
 
-class Part(NamedTuple):
-    """A block of a model in a run: a sub-block of a combined block."""
-
-    model: str
-    block: int
-
-
-#: Operators of a lane in order, each with the number of its part in the run.
+#: Operators of a lane in order, each with the place of its sub-block in the run.
 Order = Sequence[tuple[int, str]]
 
 
 class Placed(NamedTuple):
-    """A value of a part, the number of its `Slots`, and the place at which a run states the slot."""
+    """A value of a sub-block, the number of its `Slots`, and the place at which a run states the slot."""
 
     part: int
     value: External
@@ -179,27 +167,20 @@ class LaneStep:
 
 @dataclass(frozen=True, slots=True)
 class LaneProgram:
-    """What one lane does in a run.
+    """What one lane does in a run: its operators in order, and values in slots that they read.
 
-    Attributes:
-        models: model of every part.
-        reads: values in slots that its operators read.
-        arrivals: for each part, values that other lanes make.
-        steps: operators in order.
+    Sub-blocks of the run have models by number; ``arrivals`` are values that other lanes make, each with the place of
+    its sub-block.
     """
 
-    models: tuple[str, ...]
+    models: tuple[int, ...]
     reads: tuple[Placed, ...]
     arrivals: tuple[tuple[int, Handover], ...]
     steps: tuple[LaneStep, ...]
 
 
 class Handovers:
-    """Buffers and flags of values that change lanes.
-
-    Args:
-        at: offset of the first buffer.
-        first_flag: number of the first flag.
+    """Buffers and flags of values that change lanes, from an offset and a flag on.
 
     Attributes:
         size: end of the last buffer of any run.
@@ -213,7 +194,7 @@ class Handovers:
     def of(
         self, values: Sequence[tuple[tuple[int, External], tuple[Sequence[int], str]]]
     ) -> dict[tuple[int, External], Handover]:
-        """Buffers and flags for the values of one run, by part and value."""
+        """Buffers and flags for the values of one run, by sub-block and value."""
         layout = Layout()
         layout.size = self._at
         made = {}
@@ -245,33 +226,29 @@ def _values_inside(graph: Graph, block: Sequence[str]) -> set[External]:
     return {value for value in read if value[0] == "operator" and value[1] in made}
 
 
-def slots_of(parts: Sequence[Part], values_of: Mapping[str, BlockValues]) -> list[tuple[int, Slots]]:
-    """The slots that a run states, in order: for each part, what it reads and then what it makes."""
+def slots_of(members: Sequence[SubBlock], values: Sequence[BlockValues]) -> list[tuple[int, Slots]]:
+    """The slots that a run states, in order: for each sub-block, what it reads and then what it makes."""
     return [
-        (number, slots)
-        for number, part in enumerate(parts)
-        for slots in (*values_of[part.model].reads(part.block), *values_of[part.model].writes(part.block))
+        (part, slots)
+        for part, (model, block) in enumerate(members)
+        for slots in (*values[model].reads(block), *values[model].writes(block))
     ]
 
 
 def lane_programs(
-    parts: Sequence[Part], orders: Sequence[Order], values_of: Mapping[str, BlockValues], handovers: Handovers
+    members: Sequence[SubBlock], orders: Sequence[Order], values: Sequence[BlockValues], handovers: Handovers
 ) -> list[LaneProgram]:
     """The program of every lane of a run.
 
-    Args:
-        parts: of the run.
-        orders: operators of every lane; together all operators of all parts, in an order in which lanes that wait
-            for each other's values come to an end.
-        values_of: of the models.
-        handovers: where values change lanes.
+    The orders together have all operators of all sub-blocks, in an order in which lanes that wait for each other's
+    values come to an end.
     """
     lane_of = {key: lane for lane, order in enumerate(orders) for key in order}
     stated = [
         (Placed(part, slots.value, slots.number, place), slots)
-        for place, (part, slots) in enumerate(slots_of(parts, values_of))
+        for place, (part, slots) in enumerate(slots_of(members, values))
     ]
-    blocks = [part.block for part in parts]
+    blocks = [block for _, block in members]
     inner = {(placed.part, placed.value): placed for placed, slots in stated if slots.made != blocks[placed.part]}
     stores: dict[tuple[int, str], list[Placed]] = {}
     for placed, slots in stated:
@@ -280,14 +257,12 @@ def lane_programs(
     crossing: dict[tuple[int, External], None] = {}
     for lane, order in enumerate(orders):
         for part, operator in order:
-            for value in _made_inside(values_of[parts[part].model], operator, part, inner):
+            for value in _made_inside(values[members[part][0]], operator, part, inner):
                 if lane_of[part, value[1]] != lane:
                     crossing[part, value] = None
-    types = [(key, value_type(values_of[parts[key[0]].model].graph, key[1])) for key in crossing]
+    types = [(key, value_type(values[members[key[0]][0]].graph, key[1])) for key in crossing]
     handed = handovers.of(types)
-    return [
-        _program(lane, parts, order, values_of, inner, stores, handed, lane_of) for lane, order in enumerate(orders)
-    ]
+    return [_program(lane, members, order, values, inner, stores, handed, lane_of) for lane, order in enumerate(orders)]
 
 
 def _made_inside(
@@ -300,9 +275,9 @@ def _made_inside(
 
 def _program(
     lane: int,
-    parts: Sequence[Part],
+    members: Sequence[SubBlock],
     order: Order,
-    values_of: Mapping[str, BlockValues],
+    values: Sequence[BlockValues],
     inner: Mapping[tuple[int, External], Placed],
     stores: Mapping[tuple[int, str], list[Placed]],
     handed: Mapping[tuple[int, External], Handover],
@@ -312,7 +287,7 @@ def _program(
     arrivals: dict[tuple[int, Handover], None] = {}
     steps = []
     for part, operator in order:
-        own = values_of[parts[part].model]
+        own = values[members[part][0]]
         waits = []
         for value in externals(own.graph.operators[own.graph.index[operator]]):
             if (part, value) in inner:
@@ -322,4 +297,4 @@ def _program(
                 waits.append(handed[part, value].flag)
         departures = tuple(departure for key, departure in handed.items() if key[0] == part and key[1][1] == operator)
         steps.append(LaneStep(part, operator, tuple(waits), departures, tuple(stores.get((part, operator), ()))))
-    return LaneProgram(tuple(part.model for part in parts), tuple(reads), tuple(arrivals), tuple(steps))
+    return LaneProgram(tuple(model for model, _ in members), tuple(reads), tuple(arrivals), tuple(steps))

@@ -77,14 +77,7 @@ class LaneTrace:
             request.blocks[block] = min(began, answer.began_ns), max(ended, answer.ended_ns)
 
     def add_unserved(self, model: int, arrived_s: float, ended_s: float, why: str) -> None:
-        """Record a request that did not run.
-
-        Args:
-            model: number of its model.
-            arrived_s: when it arrived, by ``time.perf_counter``.
-            ended_s: when it was turned away.
-            why: dropped or expired.
-        """
+        """Record a request that did not run, as it was dropped or expired; times are those of ``time.perf_counter``."""
         if not self._recording or self._is_full():
             return
         number = f"{why} {len(self._unserved)}"

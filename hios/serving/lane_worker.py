@@ -84,24 +84,24 @@ class _Model:
             values.update({("operator", compiled.id, item): part for item, part in enumerate(parts)})
 
 
-def load(worker: Worker, wiring: LaneWiring, models: Mapping[str, tuple[str, str]], timeout_s: float) -> None:
+def load(worker: Worker, wiring: LaneWiring, models: Sequence[tuple[str, str]], timeout_s: float) -> None:
     """Map the shared memory, and make all operators ready; marks count them in the order of ``models``."""
     keep_memory()
     arena = Arena(wiring.flags, wiring.size, wiring.descriptor, shares_cores=True)
     worker.state["arena"], worker.state["timeout_s"] = arena, timeout_s
     worker.state["orders"], worker.state["answers"] = Ring(arena, *wiring.orders), Ring(arena, *wiring.answers)
     worker.state["own"], worker.state["server"] = Bell(wiring.own), Bell(wiring.server)
-    worker.state["models"] = {}
+    worker.state["models"] = []
     first = 1
-    for label, (graph_path, weights_path) in models.items():
+    for graph_path, weights_path in models:
         graph = Graph.read(graph_path)
-        worker.state["models"][label] = _Model(graph, load_weights(weights_path, graph), first)
+        worker.state["models"].append(_Model(graph, load_weights(weights_path, graph), first))
         first += len(graph.operators)
 
 
 def prepare(worker: Worker, slots: Sequence[Slots], programs: Mapping[int, LaneProgram]) -> None:
     """Bind programs to operators and memory, and run every operator once."""
-    for model in worker.state["models"].values():
+    for model in worker.state["models"]:
         model.warm_up()
     worker.state["tables"] = {own.number: _table(worker.state["arena"], own) for own in slots}
     worker.state["programs"] = {}
@@ -156,7 +156,7 @@ class _Runner:
         for part, handover in program.arrivals:
             place = self._place(part, handover.value)
             self._tensors[place] = _handed_over(self._arena, handover.buffer)
-        models = [worker.state["models"][label] for label in program.models]
+        models = [worker.state["models"][model] for model in program.models]
         self._steps = [self._bound(step, models[step.part], tables) for step in program.steps]
         self._mark_dead()
 
@@ -200,17 +200,14 @@ class _Runner:
             step.dead = tuple(place for place, at in last.items() if at == number)
 
     def run(self, number: int, slots: Sequence[int]) -> tuple[int, str]:
-        """Run all operators.
+        """Run all operators, with the slots of the values that the program reads and makes.
 
-        An operator that raises fails its part: what follows of that part is skipped, though other lanes that wait for
-        its values are told that they are there, and whatever they make of them is dropped.
-
-        Args:
-            number: of the run; flags with this value belong to it.
-            slots: of the values that the program reads and makes.
+        An operator that raises fails its sub-block: what follows of that is skipped, though other lanes that wait for
+        its values are told that they are there, and whatever they make of them is dropped. Flags with the number of the
+        run belong to it.
 
         Returns:
-            A bit for each part that failed, and why the first of them did.
+            A bit for each sub-block that failed, and why the first of them did.
 
         Raises:
             PlatformError: the server gave the run up.
@@ -257,10 +254,9 @@ def _handed_over(arena: Arena, buffer: Buffer) -> Tensor:
 
 
 def serve(worker: Worker, limit_s: float) -> bool:
-    """Run what the ring says.
+    """Run what the ring says; whether the lane is to go on.
 
-    Returns:
-        Whether the lane is to go on: ``limit_s`` seconds have passed, or it is to be given more programs first.
+    It is, if ``limit_s`` seconds have passed, or it is to be given more programs first.
     """
     orders, answers = worker.state["orders"], worker.state["answers"]
     own, server = worker.state["own"], worker.state["server"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,21 +45,19 @@ class LoadReport:
         result: what result.json holds.
         generator_share: processor time of the load generator, checks of outputs included, over the time that lanes were
             busy.
-        largest_difference: of any output from the expected one.
         wrong: the first task that failed, in words; empty where none did.
         memory_mb: memory that lanes share for values between blocks, inputs and outputs.
     """
 
     result: ResultFile
     generator_share: float
-    largest_difference: float
     wrong: str
     memory_mb: float
 
 
 def load(
     scenario: Scenario,
-    name: str,
+    policy: str,
     *,
     launcher: str | None = None,
     virtual: bool = False,
@@ -73,7 +72,7 @@ def load(
 
     Args:
         scenario: models with weights, arrivals, lanes; if it is calibrated, the simulator chooses for this machine.
-        name: of a policy; ``auto`` is what the simulator finds best on other traces.
+        policy: its name; ``auto`` is what the simulator finds best on other traces.
         launcher: open, deadline, fixed, water-filling, or ``auto`` for what the simulator finds best; that of the
             scenario if None.
         virtual: whether lanes may share cores where there are fewer.
@@ -87,13 +86,13 @@ def load(
     Raises:
         HiosError: a file is missing or does not fit, the policy is unknown, or a lane could not be kept going.
     """
-    choice = choose(scenario, name, launcher, tell=tell)
+    choice = choose(scenario, policy, launcher, tell=tell)
     scenario = scenario.plain
     platform = describe(scenario.lanes, virtual=virtual)
     rows = None if trace is None else LaneTrace(scenario)
     outcomes: list[RepeatOutcome] = []
     late: list[float] = []
-    wrong, largest = "", 0.0
+    wrong = ""
     with Server(
         scenario,
         choice.policy,
@@ -107,14 +106,14 @@ def load(
         for number in range(scenario.file.repeats):
             if rows is not None:
                 rows.begin(recording=number == 0)
-            watch = None if show is None else _watched(show, server)
+            watch = None if show is None else functools.partial(show, server)
             repeat = Repeat(server, draw(scenario, number), scenario.duration_s, samples, tolerance, watch)
             outcomes.append(repeat.run())
             if rows is not None:
                 for unserved in repeat.unserved():
                     rows.add_unserved(*unserved)
             late += repeat.late_s
-            wrong, largest = wrong or repeat.wrong, max(largest, repeat.largest_difference)
+            wrong = wrong or repeat.wrong
             if server.lost:
                 raise PlatformError(server.lost)
         control, busy = server.control_s - control, max(server.busy_s - busy, 1e-9)
@@ -126,7 +125,7 @@ def load(
             warn(f"{trace}: {rows.cut}")
     outcome = result(
         scenario,
-        name,
+        policy,
         choice.launcher,
         outcomes,
         simulated=False,
@@ -136,14 +135,10 @@ def load(
         measured_at=f"{began:%Y-%m-%dT%H:%M:%SZ}",
         platform=platform,
         versions=versions(),
-        chosen=choice.policy if name == AUTO else None,
+        chosen=choice.policy if policy == AUTO else None,
         candidates=choice.candidates,
     )
-    return LoadReport(outcome, generator / busy, largest, wrong, memory_mb)
-
-
-def _watched(show: Callable[[Server, Progress], None], server: Server) -> Callable[[Progress], None]:
-    return lambda progress: show(server, progress)
+    return LoadReport(outcome, generator / busy, wrong, memory_mb)
 
 
 def reference_samples(server: Server, tolerance: float, trusted: bool) -> dict[str, list[ReferenceSample]]:
@@ -178,7 +173,9 @@ def _checked(
     """The samples with what outputs are compared with: those of the program, where the scenario names it."""
     if model.program is None:
         return samples
-    expected = _model_outputs(model.program, [sample.inputs for sample in samples], trusted=trusted)
+    module = _module(model.program, trusted)
+    with torch.inference_mode():
+        expected = [list(flat(module(*sample.inputs))) for sample in samples]
     return [
         ReferenceSample(sample.inputs, sample.alone, own, _explained(model, sample, own, tolerance, trusted))
         for sample, own in zip(samples, expected, strict=True)
@@ -199,8 +196,9 @@ def _explained(
     differences = [compared(ours, theirs, tolerance) for ours, theirs in zip(sample.alone, expected, strict=True)]
     if all(within for _, within in differences):
         return []
-    program = model.program if allows_rounding(tolerance) else None
-    errors = None if program is None else _rounding(program, sample.inputs, trusted=trusted)
+    errors = None
+    if model.program is not None and allows_rounding(tolerance) and runtime(model.program) == "eager":
+        errors = rounding_errors(programs.load(model.program, trusted=trusted), sample.inputs)
     allowed = explained(errors or [0.0] * len(expected), expected)
     for number, (off, within) in enumerate(differences):
         if not within and not off <= allowed[number]:
@@ -212,36 +210,8 @@ def _explained(
     return allowed
 
 
-def _model_outputs(program: Path, inputs: Sequence[Sequence[Tensor]], *, trusted: bool = False) -> list[list[Tensor]]:
-    """Outputs of a program in eager PyTorch, or in ONNX Runtime where it is an ONNX file.
-
-    Args:
-        program: program.pt2 or program.onnx.
-        inputs: of each inference.
-        trusted: whether a file that can run code when it is loaded may be.
-
-    Raises:
-        HiosError: the file cannot be loaded, or takes other inputs.
-    """
-    module = _module(program, trusted)
-    with torch.inference_mode():
-        return [list(flat(module(*given))) for given in inputs]
-
-
-def _rounding(program: Path, inputs: Sequence[Tensor], *, trusted: bool = False) -> list[float] | None:
-    """How far rounding to float32 puts each output (`rounding_errors`); None for what is not known.
-
-    Args:
-        program: program.pt2 or program.onnx; of the latter it is not known.
-        inputs: of an inference.
-        trusted: whether a file that can run code when it is loaded may be.
-    """
-    if runtime(program) != "eager":
-        return None
-    return rounding_errors(programs.load(program, trusted=trusted), inputs)
-
-
 def _module(program: Path, trusted: bool) -> Callable[..., Any]:
+    """A program in eager PyTorch, or in ONNX Runtime where it is an ONNX file."""
     if runtime(program) == "eager":
         return flat_module(programs.load(program, trusted=trusted))
     require_onnx()

@@ -35,11 +35,9 @@ _LOOK_S = 0.005
 
 @dataclass(frozen=True)
 class ReferenceSample:
-    """Inputs of a model, and the outputs of one inference of them alone.
+    """Inputs of a model, and the outputs of one inference of them when nothing else runs.
 
     Attributes:
-        inputs: tensors.
-        alone: what the server answers when nothing else runs.
         expected: what outputs are compared with where they are not exactly those: the model's own, or the same.
         explained: by output, the difference that rounding explains beyond the tolerance; empty where none is needed.
     """
@@ -83,7 +81,6 @@ class Repeat:
 
     Attributes:
         late_s: by task, how late it was sent.
-        largest_difference: of any output from the expected one.
         wrong: the first output that was wrong, in words; empty where none was.
     """
 
@@ -102,7 +99,7 @@ class Repeat:
         self._state = bytearray(len(trace))
         self._finish_s = array("d", bytes(8 * len(trace)))
         self.late_s = array("d")
-        self.largest_difference, self.wrong = 0.0, ""
+        self.wrong = ""
         #: Tasks that are out, by number; and answers that are to be looked at.
         self._out: dict[int, Future[list[Tensor]]] = {}
         self._answers: deque[tuple[int, Future[list[Tensor]]]] = deque()
@@ -202,7 +199,6 @@ class Repeat:
         if not all(map(torch.equal, outputs, sample.alone)):
             for number, (output, expected) in enumerate(zip(outputs, sample.expected, strict=True)):
                 off, within = compared(output, expected, self._tolerance)
-                self.largest_difference = max(self.largest_difference, off)
                 if not within and not (sample.explained and off <= sample.explained[number]):
                     self.wrong = self.wrong or (
                         f"model {label}: output {number} differs by {off:.2g} from one inference alone; allowed: "
@@ -266,10 +262,8 @@ class Repeat:
     def _fillers(self, asked: Sequence[int]) -> list[tuple[int, Future[list[Tensor]]]]:
         """Ask for tasks that nobody counts, as strict rounds with tasks in flight wait for the other models.
 
-        Tasks of a round are answered one after another, so what is missing is counted again and again.
-
-        Args:
-            asked: models of such tasks that were not answered yet.
+        Tasks of a round are answered one after another, so what is missing is counted again and again; ``asked`` are
+        models of such tasks that were not answered yet.
         """
         in_flight = Counter(self._trace.models[task] for task, answer in list(self._out.items()) if answer.running())
         in_flight.update(asked)

@@ -24,15 +24,11 @@ _MISS = 0.01
 
 @dataclass
 class Tally:
-    """What became of the tasks of one model in one repeat.
+    """What became of the tasks of one model in one repeat, up to its end.
 
     Attributes:
-        offered: tasks that arrived.
         dropped: that a full queue turned away or pushed out.
         expired: whose deadline passed in the queue.
-        failed: that an error ended.
-        waiting: in the queue at the end.
-        in_flight: between queue and answer at the end.
         latencies_ms: of the completed tasks, from their scheduled arrival, in the order of completion.
         queued_s: integral over time of the number of tasks in the queue, seconds.
         present_s: integral over time of the number of tasks in the queue or in flight, seconds.
@@ -65,7 +61,7 @@ class RepeatOutcome:
     """One repeat of a scenario under a policy.
 
     Attributes:
-        tallies: what became of the tasks, by the models of the scenario in their order.
+        tallies: by the models of the scenario in their order.
         busy_s: time that lanes were busy, all lanes together, seconds.
         queue_variance: mean over time of the population variance of the lengths of the queues.
         promoted: runs that went first as they had waited longer than ``max_wait_ms``.
@@ -82,15 +78,9 @@ class RepeatOutcome:
 def result(
     scenario: Scenario, policy: str, launcher: str, outcomes: Sequence[RepeatOutcome], *, simulated: bool, **more: Any
 ) -> ResultFile:
-    """The contents of result.json.
+    """The contents of result.json, from an outcome for every repeat.
 
-    Args:
-        scenario: what was offered.
-        policy: name of the policy.
-        launcher: open, deadline, fixed or water-filling.
-        outcomes: one for every repeat.
-        simulated: whether times are predicted.
-        **more: further keys of ``ResultFile``, such as what only a real run knows.
+    ``more`` are further keys of ``ResultFile``, such as what only a real run knows.
     """
     repeats, lanes = len(outcomes), scenario.lanes
     time = scenario.duration_s * repeats
@@ -169,12 +159,8 @@ def early_stopping_estimate(ordered: Sequence[float], share: float = 0.99) -> fl
     """A value that the percentile does not exceed, with a probability of 99 %: LoadGen's early stopping.
 
     With t the largest number of tasks for which at most t of n would be above the true percentile with a probability
-    of at most 1 %, it is the t-th largest latency. Below 662 tasks there is no such t of at least 1 for the 99th
-    percentile, and no estimate.
-
-    Args:
-        ordered: latencies, ascending.
-        share: which percentile.
+    of at most 1 %, it is the t-th largest of the latencies, which ascend. Below 662 tasks there is no such t of at
+    least 1 for the 99th percentile, and no estimate.
 
     References:
         MLCommons, LoadGen, ``early_stopping.cc``; its rules, "Early Stopping Criterion".

@@ -30,9 +30,6 @@ class MetricsFile:
 
     Tasks are those that were sent and answered up to the last look, at most half a second before the file is written;
     at the end they are all tasks. Inferences that warm up the lanes are not among them.
-
-    Args:
-        path: the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -117,8 +114,7 @@ _LEAST_S, _LOG_S = 0.25, 10.0
 class LiveTable:
     """A row a model: rates, queue, latency of the last moment, tasks that were not answered.
 
-    Args:
-        stream: a terminal, where the table is drawn in place; else a line every ten seconds says the same in short.
+    It is drawn in place in a terminal; else a line every ten seconds says the same in short.
     """
 
     def __init__(self, stream: TextIO = sys.stderr) -> None:

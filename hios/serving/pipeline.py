@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -95,10 +96,6 @@ class Pipeline:
             return 1
         return self.widest[combined][present] if self.take == "shared" and self.widest else self.lanes
 
-    def task_s(self, model: int) -> float:
-        """Time of the lanes that a task of a model keeps busy when it runs alone, on as many lanes as it can get."""
-        return sum(self.busy_s[combined][present][lanes - 1] for combined, present, lanes in self.runs_alone(model))
-
     def alone_s(self, model: int) -> float:
         """Time that a task of a model takes when nothing else runs, with as many lanes as its runs can get."""
         return sum(self.times_s[combined][present][lanes - 1] for combined, present, lanes in self.runs_alone(model))
@@ -134,7 +131,7 @@ class QueueRules:
     due_s: float = 0.0
 
 
-def queue_rules(scenario: Scenario, intervals_s: list[float]) -> list[QueueRules]:
+def queue_rules(scenario: Scenario, intervals_s: Sequence[float]) -> list[QueueRules]:
     """The queues of a scenario, with the intervals of its launcher.
 
     A task is due at its deadline, or else at the end of its SLO. Models that have neither are treated as if they had

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 from hios.core.evaluate import evaluate, latency_ms
-from hios.core.problem import Problem
+from hios.core.problem import Problem, Stage
 from hios.core.schedule import Plan, StreamPlan
 from hios.errors import HiosError, suggestion
 from hios.files.base import MOST_SUB_BLOCKS
@@ -21,7 +22,6 @@ from hios.serving.stage_times import (
     Device,
     block_stages,
     even_intervals_s,
-    in_one_lane,
     least_work_s,
     on_all_lanes,
     side_by_side,
@@ -40,8 +40,7 @@ LAUNCHERS = ("open", "deadline", "fixed", "water-filling")
 class Policy:
     """A policy: name, one line, and the pipeline that it makes of a scenario.
 
-    Attributes:
-        lanes_only: whether a GPU has no times for it: what several tasks at once take there is in no costs.json.
+    A GPU has no times for those that run on lanes only: what several tasks at once take there is in no costs.json.
     """
 
     name: str
@@ -50,11 +49,7 @@ class Policy:
     lanes_only: bool = False
 
     def make(self, scenario: Scenario) -> Pipeline:
-        """The pipeline for a scenario.
-
-        Raises:
-            HiosError: it has no times for the scenario's device.
-        """
+        """The pipeline for a scenario; HiosError if there are no times for its device."""
         if self.lanes_only and scenario.gpu:
             raise HiosError(
                 f"{scenario.source}: policy {self.name} runs on lanes, and the costs are those of a GPU; allowed: "
@@ -64,17 +59,15 @@ class Policy:
 
 
 def _sequential(scenario: Scenario) -> Pipeline:
-    stages = [in_one_lane(model) for model in scenario.models]
-    return _whole_tasks(Device(scenario), stages, lanes=1)
+    return _whole_tasks(scenario, _lane_stages(scenario), lanes=1)
 
 
 def _one_per_lane(scenario: Scenario) -> Pipeline:
-    stages = [in_one_lane(model) for model in scenario.models]
-    return _whole_tasks(Device(scenario, shared=True), stages, lanes=scenario.lanes, take="one", several=True)
+    return _whole_tasks(scenario, _lane_stages(scenario), each_on_a_lane=True)
 
 
 def _ios(scenario: Scenario) -> Pipeline:
-    return _whole_tasks(Device(scenario), _ios_stages(scenario), lanes=scenario.lanes)
+    return _whole_tasks(scenario, _ios_stages(scenario))
 
 
 def _threads(scenario: Scenario) -> Pipeline:
@@ -120,13 +113,9 @@ def _pos(*, strict: bool, each_on_a_lane: bool = False) -> Callable[[Scenario], 
 
     def make(scenario: Scenario) -> Pipeline:
         combined = tuple((number, 0) for number in range(len(scenario.models)))
-        blocks = [1] * len(combined)
-        if each_on_a_lane:
-            stages = side_by_side([in_one_lane(model) for model in scenario.models], scenario.file.top.s)
-            device = Device(scenario, shared=True)
-            return _pipeline(device, [combined], [stages], blocks, take="one", strict=strict, several=True)
-        stages = side_by_side(_ios_stages(scenario), scenario.file.top.s)
-        return _pipeline(Device(scenario), [combined], [stages], blocks, strict=strict)
+        stages = _lane_stages(scenario) if each_on_a_lane else _ios_stages(scenario)
+        union = side_by_side(stages, scenario.file.top.s)
+        return _pipeline(scenario, [combined], [union], strict=strict, each_on_a_lane=each_on_a_lane)
 
     return make
 
@@ -226,11 +215,7 @@ LEARNED_POLICIES: dict[str, Policy] = {
 
 
 def policy(name: str) -> Policy:
-    """The policy of a name.
-
-    Raises:
-        HiosError: there is none.
-    """
+    """The policy of a name; HiosError if there is none."""
     every = {**POLICIES, **LEARNED_POLICIES}
     if name not in every:
         raise HiosError(f"policy: found {name}{suggestion(name, [*every, AUTO])}; allowed: {', '.join([*every, AUTO])}")
@@ -252,7 +237,7 @@ def launchers_of(name: str, launcher: str) -> list[str]:
 def launched(scenario: Scenario, pipeline: Pipeline, launcher: str) -> tuple[Pipeline, list[QueueRules]]:
     """The pipeline of a policy with the queues of a scenario, from which a launcher takes the tasks."""
     if pipeline.intervals_s is not None:
-        return pipeline, queue_rules(scenario, list(pipeline.intervals_s))
+        return pipeline, queue_rules(scenario, pipeline.intervals_s)
     if launcher == "deadline":
         pipeline = dataclasses.replace(pipeline, in_flight=pipeline.at_once)
     return pipeline, queue_rules(scenario, launcher_intervals_s(scenario, launcher))
@@ -261,10 +246,8 @@ def launched(scenario: Scenario, pipeline: Pipeline, launcher: str) -> tuple[Pip
 def launcher_intervals_s(scenario: Scenario, launcher: str) -> list[float]:
     """Seconds between two ticks of every model's launcher; 0: tasks leave the queue as soon as there is room.
 
-    Args:
-        scenario: models with their rates.
-        launcher: ``open`` and ``deadline``, which have none; ``fixed``: the scenario's intervals, or those of the
-            rates; ``water-filling``: see `even_intervals_s`, by the least device time of the models' tasks.
+    ``open`` and ``deadline`` have none; ``fixed``: the scenario's intervals, or those of the rates; ``water-filling``:
+    see `even_intervals_s`, by the least device time of the models' tasks.
     """
     if launcher in ("open", "deadline"):
         return [0.0] * len(scenario.models)
@@ -279,11 +262,8 @@ def combined_blocks(scenario: Scenario, most: int = 1) -> list[tuple[SubBlock, .
     """The combined blocks that the scenario states, then every other block alone.
 
     Where it states none, blocks of a model that follow each other are combined: they work on different tasks of the
-    model at once, and each run feeds the next one. The paper learns combined blocks, and states no others.
-
-    Args:
-        scenario: its models.
-        most: blocks of a combined block where none is stated.
+    model at once, ``most`` blocks a combined block, and each run feeds the next one. The paper learns combined blocks,
+    and states no others.
 
     Raises:
         HiosError: a combined block has too many sub-blocks.
@@ -300,54 +280,51 @@ def combined_blocks(scenario: Scenario, most: int = 1) -> list[tuple[SubBlock, .
     return stated + [(member,) for row in rows for member in row if member not in held]
 
 
-def _ios_stages(scenario: Scenario) -> list[tuple[tuple[tuple[int, ...], ...], ...]]:
+def _lane_stages(scenario: Scenario) -> list[tuple[Stage, ...]]:
+    """Stages of whole models, one operator after another on one lane."""
+    return [((tuple(model.problem.order),),) for model in scenario.models]
+
+
+def _ios_stages(scenario: Scenario) -> list[tuple[Stage, ...]]:
     """Stages of whole models, without combined blocks."""
-    settings, count = scenario.file.top, len(scenario.models)
-    by_block = [block_stages(scenario.plain, number, settings.r, settings.s) for number in range(count)]
-    return [tuple(stage for stages in blocks for stage in stages) for blocks in by_block]
+    by_model = [block_stages(scenario.plain, number) for number in range(len(scenario.models))]
+    return [tuple(itertools.chain(*blocks)) for blocks in by_model]
 
 
 def _whole_tasks(
-    device: Device,
-    stages: Sequence[Sequence[tuple[tuple[int, ...], ...]]],
-    *,
-    lanes: int,
-    take: Literal["all", "one"] = "all",
-    several: bool = False,
+    scenario: Scenario, stages: Sequence[Sequence[Stage]], *, lanes: int | None = None, each_on_a_lane: bool = False
 ) -> Pipeline:
     """A pipeline in which every task is a single run."""
     combined = [((number, 0),) for number in range(len(stages))]
-    alone = [side_by_side([own], device.scenario.file.top.s) for own in stages]
-    return _pipeline(device, combined, alone, [1] * len(stages), lanes=lanes, take=take, several=several)
+    alone = [side_by_side([own], scenario.file.top.s) for own in stages]
+    return _pipeline(scenario, combined, alone, lanes=lanes, each_on_a_lane=each_on_a_lane)
 
 
 def _pipeline(
-    device: Device,
+    scenario: Scenario,
     combined: Sequence[tuple[SubBlock, ...]],
     stages: Sequence[tuple[UnionStage, ...]],
-    blocks: Iterable[int],
     *,
     lanes: int | None = None,
-    take: Literal["all", "one"] = "all",
     strict: bool = False,
-    several: bool = False,
+    each_on_a_lane: bool = False,
 ) -> Pipeline:
-    """A pipeline with the times of all sets of sub-blocks on all numbers of lanes that runs may have."""
-    lanes = device.scenario.lanes if lanes is None else lanes
-    widths = [1] if take == "one" else [lanes]
+    """Models of one block each, with the times of all sets of sub-blocks on as many lanes as runs have."""
+    lanes = scenario.lanes if lanes is None else lanes
+    device, widths = Device(scenario, shared=each_on_a_lane), [1 if each_on_a_lane else lanes]
     rows = []
     for members, own in zip(combined, stages, strict=True):
-        _require_few(members, f"{device.scenario.source}: models")
+        _require_few(members, f"{scenario.source}: models")
         rows.append(run_times(device, members, own, widths, lanes))
     return Pipeline(
         lanes,
-        tuple(blocks),
+        (1,) * len(scenario.models),
         tuple(combined),
         tuple(times for times, _ in rows),
         tuple(busy for _, busy in rows),
-        take,
+        "one" if each_on_a_lane else "all",
         strict,
-        several,
+        several=each_on_a_lane,
         stages=tuple(stages),
     )
 

@@ -45,12 +45,7 @@ class Rules(NamedTuple):
 
 
 def rules_of(pipeline: Pipeline, row: Callable[[str, Sequence[float]], Any]) -> Rules:
-    """The rules of a pipeline.
-
-    Args:
-        pipeline: combined blocks, and how they run.
-        row: makes a row of numbers of a type: ``q``, whole ones, or ``d``.
-    """
+    """The rules of a pipeline; ``row`` makes a row of numbers of a type: ``q``, whole ones, or ``d``."""
     first = first_blocks(pipeline)
     lasts = set(accumulate(pipeline.blocks))
     count = sum(pipeline.blocks)
@@ -113,14 +108,10 @@ def ready(rules: Rules, held: Sequence[int], running: Sequence[int], combined: i
 
 @kernel
 def rank(rules: Rules, oldest: Sequence[float], since: Sequence[float], combined: int, present: int) -> Rank:
-    """What decides between this run and others.
+    """What decides between a run and others.
 
-    Args:
-        rules: of the pipeline.
-        oldest: by block, age of the task whose instance is the first to wait for it: the less, the older.
-        since: by block, since when that instance has waited.
-        combined: number of the combined block.
-        present: its sub-blocks that could run, as bits; at least one.
+    ``oldest``: by block, age of the task whose instance is the first to wait for it: the less, the older. ``since``: by
+    block, since when that instance has waited. ``present``: sub-blocks that could run, as bits; at least one.
     """
     first, end = rules.first_member[combined], rules.first_member[combined + 1]
     count, left, age, begin = 0, math.inf, math.inf, math.inf
@@ -136,12 +127,8 @@ def rank(rules: Rules, oldest: Sequence[float], since: Sequence[float], combined
 
 @kernel
 def shared_lanes(most: int, idle: int, due: int, crowd: int) -> int:
-    """Lanes of a run with ``shared`` lanes.
+    """Lanes of a run with ``shared`` lanes, which takes at most so many of the idle ones.
 
-    Args:
-        most: that the run takes.
-        idle: how many lanes are idle.
-        due: how many combined blocks could run.
-        crowd: how many may be able to while one of them still takes all lanes.
+    ``due`` combined blocks could run; while at most ``crowd`` could, one of them still takes all lanes.
     """
     return min(most, idle, max(1, idle * crowd // due))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hios.core.problem import Problem
 from hios.core.schedule import Plan, StreamPlan
 from hios.errors import HiosError
-from hios.serving.lane_program import BlockValues, Handovers, LaneProgram, Order, Part, Slots, lane_programs, slots_of
+from hios.serving.lane_program import BlockValues, Handovers, LaneProgram, Order, Slots, lane_programs, slots_of
 from hios.serving.pipeline import Pipeline, SubBlock
 from hios.serving.scenario import Scenario
 from hios.serving.stage_times import Device, restricted
@@ -25,7 +25,7 @@ class RunPrograms:
         later: how many sub-blocks combined blocks of other pipelines may have that follow; 0: none follows.
 
     Attributes:
-        values: values between blocks, by label.
+        values: values between blocks, by model.
         slots: all of them.
         flags: number of flags of the arena.
         words: numbers of an order to a lane at most.
@@ -41,9 +41,8 @@ class RunPrograms:
         later: int = 0,
     ) -> None:
         self._scenario, self._count = scenario, pipeline.lanes
-        self._labels = [model.label for model in scenario.models]
         running = pipeline.lanes if pipeline.several else 1
-        self.values: dict[str, BlockValues] = {}
+        self.values: list[BlockValues] = []
         self.slots: list[Slots] = []
         for model, count in zip(scenario.models, pipeline.blocks, strict=True):
             ids = model.problem.ids
@@ -56,10 +55,10 @@ class RunPrograms:
                 layout=layout,
                 first=len(self.slots),
             )
-            self.values[model.label] = made
+            self.values.append(made)
             self.slots += made.slots
         self._handovers = Handovers(layout.size, first_flag)
-        self._alone: dict[tuple[int, int], int] = {}
+        self._alone: dict[SubBlock, int] = {}
         self._together: dict[tuple[SubBlock, ...], int] = {}
         self._stated: dict[tuple[SubBlock, ...], list[tuple[int, Slots]]] = {}
         self._lanes: dict[int, list[int]] = {}
@@ -68,17 +67,13 @@ class RunPrograms:
         self._compile_blocks()
         self._compile_runs(pipeline)
         if later:
-            self._handovers.reserve(list(self.values.values()), later)
+            self._handovers.reserve(self.values, later)
         layout.size, self.flags = self._handovers.size, self._handovers.flags
-        parts = [part for combined in pipeline.combined for part in self._parts(combined)]
         most = max(later, *map(len, pipeline.combined))
-        self.words = 2 + most * max(len(slots_of([part], self.values)) for part in parts)
+        self.words = 2 + most * max(len(slots_of([member], self.values)) for member in self._alone)
 
     def extend(self, pipeline: Pipeline) -> int:
-        """Add the programs of another pipeline of the same blocks, lanes and slots.
-
-        Returns:
-            Number of the first program that is new.
+        """Add the programs of another pipeline of the same blocks, lanes and slots; returns the first new number.
 
         Raises:
             HiosError: its combined blocks have more sub-blocks than there is room for.
@@ -89,16 +84,13 @@ class RunPrograms:
             raise HiosError("combined blocks: found one with more sub-blocks than the server has room for")
         return first
 
-    def _parts(self, members: Sequence[tuple[int, int]]) -> list[Part]:
-        return [Part(self._labels[model], block) for model, block in members]
-
     def _compile_blocks(self) -> None:
-        for model, label in enumerate(self._labels):
-            graph = self.values[label].graph
+        for model, own in enumerate(self.values):
+            graph = own.graph
             place = {operator: position for position, operator in enumerate(graph.order)}
-            for block, operators in enumerate(self.values[label].blocks):
+            for block, operators in enumerate(own.blocks):
                 order = sorted(operators, key=lambda operator: place[graph.index[operator]])
-                self._alone[model, block] = self._add([Part(label, block)], [[(0, operator) for operator in order]])
+                self._alone[model, block] = self._add([(model, block)], [[(0, operator) for operator in order]])
 
     def _compile_runs(self, pipeline: Pipeline) -> None:
         """Programs of all runs over all lanes that do not exist yet."""
@@ -112,11 +104,10 @@ class RunPrograms:
                     continue
                 there = tuple(member for place, member in enumerate(members) if present >> place & 1)
                 if there not in self._together:
-                    added = self._add(self._parts(there), orders_of(self._scenario, pipeline, combined, present))
-                    self._together[there] = added
+                    self._together[there] = self._add(there, orders_of(self._scenario, pipeline, combined, present))
 
-    def _add(self, parts: Sequence[Part], orders: Sequence[Order]) -> int:
-        self._programs.append(lane_programs(parts, orders, self.values, self._handovers))
+    def _add(self, members: Sequence[SubBlock], orders: Sequence[Order]) -> int:
+        self._programs.append(lane_programs(members, orders, self.values, self._handovers))
         return len(self._programs) - 1
 
     def of_lane(self, lane: int, first: int = 0) -> dict[int, LaneProgram]:
@@ -143,22 +134,15 @@ class RunPrograms:
     def slots_of(self, members: tuple[SubBlock, ...]) -> list[tuple[int, Slots]]:
         """The slots that a run states, in order, each with the place of its sub-block."""
         if members not in self._stated:
-            self._stated[members] = slots_of(self._parts(members), self.values)
+            self._stated[members] = slots_of(members, self.values)
         return self._stated[members]
 
 
 def orders_of(scenario: Scenario, pipeline: Pipeline, combined: int, present: int) -> list[Order]:
-    """Operators of every lane for the sub-blocks of a combined block that are present.
+    """Operators of every lane for the sub-blocks of a combined block that are present, as bits.
 
-    Args:
-        scenario: models.
-        pipeline: of them, with stages or plans.
-        combined: number of the combined block.
-        present: bit k is set where the k-th sub-block is present; it is part 0, 1 and so on among those.
-
-    Returns:
-        A row for every lane, and where the run has a thread on every lane inside its operators, a last one for the
-        worker that has these threads.
+    A row for every lane, and where the run has a thread on every lane inside its operators, a last one for the worker
+    that has these threads. Sub-blocks are numbered among those that are present.
     """
     members = pipeline.combined[combined]
     problems = [scenario.models[model].problem for model, _ in members]

@@ -242,10 +242,7 @@ def pipeline_blocks(graph: Graph) -> tuple[tuple[int, ...], ...]:
     """Operator numbers of the blocks that run one after another and hold every operator.
 
     Stated blocks, or those that cut vertices give where a graph states none; operators between stated blocks are
-    blocks, too, each run of them one.
-
-    Raises:
-        ArtifactError: the blocks cannot run one after another.
+    blocks, too, each run of them one. ArtifactError if the blocks cannot run one after another.
     """
     if not any(graph.blocks):
         graph = dataclasses.replace(graph, blocks=found_blocks(graph))
@@ -264,11 +261,6 @@ def joined_blocks(
     blocks: Sequence[tuple[int, ...]], time_ms: Sequence[float], least_ms: float
 ) -> tuple[tuple[int, ...], ...]:
     """Neighboring blocks joined into ones that take at least so long, except where the whole model is shorter.
-
-    Args:
-        blocks: operator numbers of every block, in the order in which the blocks run.
-        time_ms: of every operator.
-        least_ms: shortest time of a block's operators, one after another.
 
     Examples:
         >>> joined_blocks([(0,), (1,), (2,)], [3.0, 1.0, 1.0], 2.0)
@@ -331,11 +323,7 @@ def _defects_of_combined(scenario: Scenario) -> Iterator[str]:
 
 
 def _read_rows(path: Path, labels: list[str]) -> tuple[tuple[float, int], ...]:
-    """Arrivals of a CSV file with the columns time_s and model, by time.
-
-    Raises:
-        ArtifactError: the file cannot be read, or a row is not a time from 0 and the label of a model.
-    """
+    """Arrivals of a CSV file with the columns time_s and model, by time; ArtifactError where it is not one."""
     number = {label: position for position, label in enumerate(labels)}
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -404,15 +392,11 @@ class Trace:
 
 
 def draw(scenario: Scenario, repeat: int = 0) -> Trace:
-    """The tasks of a scenario.
+    """The tasks of a scenario in one of its repeats, from 0; any number gives a trace.
 
     Each model has random numbers of its own, from the scenario's seed, the number of the repeat and the model's label:
     other models, their order and the policy change nothing. A file gives the same tasks in every repeat. Tasks of one
     moment come in the order of their models' labels.
-
-    Args:
-        scenario: models with rates, duration and seed.
-        repeat: which of the scenario's traces, from 0; any number gives a trace.
     """
     label = [model.label for model in scenario.models]
     if scenario.rows is not None:

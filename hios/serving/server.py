@@ -10,7 +10,7 @@ import functools
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import MappingProxyType
 from typing import Any
@@ -24,10 +24,9 @@ from hios.files import defaults
 from hios.kernels.executable import require_executable
 from hios.kernels.merged import torch_dtype
 from hios.platforms.cpu.devices import all_cores, device_cores
-from hios.serving.admission import Admission, Counts, Task
-from hios.serving.dispatcher import Dispatcher
-from hios.serving.instances import LiveRun
-from hios.serving.lane import FLAGS, Answer, Duties, Lane, LaneEvent
+from hios.serving.admission import Admission, Counts, LiveTask
+from hios.serving.dispatcher import Dispatcher, Watch
+from hios.serving.lane import FLAGS, LaneEvent, LaneProcess
 from hios.serving.launcher.live_launcher import LiveLauncher
 from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
 from hios.serving.pipeline import Pipeline, QueueRules
@@ -37,9 +36,6 @@ from hios.serving.scenario import Scenario
 from hios.serving.simulate import choose
 from hios.workers.arena import Arena, Layout, memory_file
 from hios.workers.ring import Bell
-
-#: Is told of every answer of a lane: the lane, the run, the parts of the run that it is about, and the answer.
-Watch = Callable[[int, LiveRun, tuple[int, ...], Answer], None]
 
 
 class Server:
@@ -135,25 +131,25 @@ class Server:
         programs = RunPrograms(self.scenario, self.pipeline, layout, first_flag, later=later)
         self._programs = programs
         self._lanes = [
-            Lane(number, own, layout, 1 + FLAGS * number, programs.words, shared=number == len(self.cores))
+            LaneProcess(number, own, layout, 1 + FLAGS * number, programs.words, shared=number == len(self.cores))
             for number, own in enumerate(workers)
         ]
         arena = Arena(programs.flags, layout.size)
         self.memory_bytes = layout.size
         bell = Bell()
-        files = {
-            model.label: (
+        models = [
+            (
                 self._closing.enter_context(memory_file(model.problem.graph.to_bytes())),
                 str(model.weights)
                 if model.label not in weights
                 else self._closing.enter_context(memory_file(save(dict(weights[model.label])))),
             )
             for model in self.scenario.models
-        }
+        ]
         describe = functools.partial(_mark_text, self._graphs)
         for lane in self._lanes:
-            duties = Duties(files, programs.of_lane(lane.number), programs.slots, describe)
-            lane.connect(arena, bell, duties, timeout_s)
+            own = programs.of_lane(lane.number)
+            lane.connect(arena, bell, models, own, programs.slots, timeout_s=timeout_s, describe=describe)
         self._dispatcher = Dispatcher(
             self.pipeline,
             programs,
@@ -215,7 +211,8 @@ class Server:
         answer: Future[list[Tensor]] = Future()
         now = time.perf_counter()
         arrived = now if arrived_s is None else arrived_s
-        self._queues[model].put(Task(model, inputs, answer, arrived, number=next(self._numbers)))
+        task = LiveTask(self.scenario.number[model], inputs, answer, arrived, number=next(self._numbers))
+        self._queues[model].put(task)
         self._dispatcher.bell.ring()
         return answer
 

@@ -138,12 +138,9 @@ def simulate(
 
 @dataclass(frozen=True)
 class ChosenPolicy:
-    """What runs for a policy and a launcher of which at least one may be ``auto``.
+    """What runs for a policy and a launcher of which at least one may be ``auto``, by name.
 
-    Attributes:
-        policy: its name.
-        launcher: its name; learned for a policy of a trained launcher.
-        candidates: all that were compared, the best one first; empty if there was nothing to choose.
+    ``candidates`` are all that were compared, the best one first; none if there was nothing to choose.
     """
 
     policy: str
@@ -154,14 +151,7 @@ class ChosenPolicy:
 def choose(
     scenario: Scenario, name: str, launcher: str | None = None, *, compiled: bool | None = None, tell: Tell = no_one
 ) -> ChosenPolicy:
-    """Choose what ``auto`` stands for: the best on held-out traces, simulated.
-
-    Args:
-        scenario: models, arrivals, lanes.
-        name: of a policy, or ``auto`` for the best of all.
-        launcher: open, deadline, fixed, water-filling, or ``auto`` for the best of them; that of the scenario if None.
-        compiled: as in `simulate`.
-        tell: is told of every candidate.
+    """Choose what ``auto`` stands for, as policy or launcher: the best on held-out traces, simulated, as `simulate`.
 
     Raises:
         HiosError: no policy can run the scenario.
@@ -170,11 +160,7 @@ def choose(
     launchers = launchers_of(name, launcher)
     if name != AUTO and len(launchers) == 1:
         return ChosenPolicy(name, launchers[0])
-    made = functools.cache(functools.partial(_made, scenario))
-
-    def run(own: str, by: str, repeats: Sequence[int]) -> list[RepeatOutcome]:
-        return outcomes_of(scenario, own, by, repeats, compiled, made)
-
+    run = functools.partial(outcomes_of, scenario, compiled=compiled)
     candidates = tuple(compare(scenario, run, policies_of(scenario) if name == AUTO else [name], launcher, tell))
     best = candidates[0]
     return ChosenPolicy(best.policy, best.launcher or launcher, candidates)
@@ -186,26 +172,26 @@ def outcomes_of(
     launcher: str,
     repeats: Sequence[int],
     compiled: bool | None = None,
-    made: Callable[[str], Pipeline] | None = None,
 ) -> list[RepeatOutcome]:
     """What becomes of the tasks of some traces under a policy and a launcher, neither of them ``auto``."""
     if name == LEARNED:
         from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
 
         return OnlineLauncher(scenario, launcher_of(scenario)).outcomes(repeats)
-    pipeline, rules = launched(scenario, made(name) if made else _made(scenario, name), launcher)
+    pipeline, queues = launched(scenario, _pipeline(scenario, name), launcher)
     expected = sum(model.rate * count for model, count in zip(scenario.models, pipeline.blocks, strict=True))
     if compiled is None:
         compiled = expected * scenario.duration_s * len(repeats) >= _MANY_RUNS and has_numba()
     outcomes = []
     for repeat in repeats:
         trace = draw(scenario, repeat)
-        record = Simulation(pipeline, rules, trace, scenario.duration_s, compiled=compiled).run()
+        record = Simulation(pipeline, queues, trace, scenario.duration_s, compiled=compiled).run()
         outcomes.append(outcome(record, pipeline, trace, scenario.duration_s))
     return outcomes
 
 
-def _made(scenario: Scenario, name: str) -> Pipeline:
+@functools.lru_cache(maxsize=1)  # one launcher after another is compared under a policy
+def _pipeline(scenario: Scenario, name: str) -> Pipeline:
     """The pipeline of a policy, which is slowed down as the scenario's calibration says."""
     return with_interference(policy(name).make(scenario), scenario)
 
@@ -216,12 +202,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class PolicyGrid:
-    """Results of policies under launchers.
-
-    Attributes:
-        results: by policy and launcher, in the order in which they were asked for.
-        left_out: by policy, why it cannot run the scenario.
-    """
+    """Results by policy and launcher, in the order in which they were asked for; by policy, why it cannot run."""
 
     results: Mapping[tuple[str, str], ResultFile]
     left_out: Mapping[str, str]
@@ -235,12 +216,9 @@ def simulate_grid(
     compiled: bool | None = None,
     tell: Tell = no_one,
 ) -> PolicyGrid:
-    """Simulate policies under launchers, all with the same tasks.
+    """Simulate policies under launchers, all with the same tasks; HiosError if none can run the scenario.
 
     Policies of a trained launcher have intervals of their own, so they run once.
-
-    Raises:
-        HiosError: no policy can run the scenario.
     """
     results: dict[tuple[str, str], ResultFile] = {}
     left_out: dict[str, str] = {}

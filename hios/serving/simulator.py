@@ -656,14 +656,9 @@ class StepMeasures:
 
 
 class Simulation:
-    """One repeat: all tasks of a trace through a pipeline.
+    """One repeat: all tasks of a trace through a pipeline, with a queue for each model, until ``duration_s``.
 
-    Args:
-        pipeline: what runs first.
-        queues: by model.
-        trace: when tasks arrive.
-        duration_s: when it ends at the latest.
-        compiled: whether numba compiles it; if None, where numba is installed. It does the same either way.
+    numba compiles it if ``compiled``, or if that is None and numba is installed. It does the same either way.
     """
 
     def __init__(
@@ -700,15 +695,11 @@ class Simulation:
         self.now = until_s
 
     def change(self, pipeline: Pipeline, queues: Sequence[QueueRules]) -> None:
-        """Go on with other combined blocks and intervals (D13).
+        """Go on with other combined blocks of the same models, blocks, lanes and slots, and other intervals (D13).
 
         Runs that have started end as they would have, and slow others down as the combined block that now holds their
         first sub-block; instances keep their places. Each launcher begins with the first multiple of its new interval
-        from now on.
-
-        Args:
-            pipeline: of the same models, blocks, lanes and slots.
-            queues: by model; only their intervals may differ.
+        from now on. Nothing else of the queues may differ.
         """
         self.pipeline = pipeline
         self._changes.append((self.runs, pipeline))
@@ -763,12 +754,8 @@ class Simulation:
     def measured(self, since_s: float, latency: str = "arrival") -> StepMeasures:
         """What the time since a moment brought; call it once for every step, before the next change.
 
-        A run counts as busy in the step in which it starts.
-
-        Args:
-            since_s: when the step began.
-            latency: whether latencies count from the ``arrival`` of a task or from when it left the queue
-                (``inference``).
+        A run counts as busy in the step in which it starts. Latencies count from the ``arrival`` of a task or from when
+        it left the queue (``inference``).
         """
         runs = self._runs_from(self._counted)
         self._counted += len(runs)

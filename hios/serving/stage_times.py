@@ -36,7 +36,7 @@ def longest_load(times: Sequence[float], lanes: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Device:
-    """How long stages take on the device of a scenario.
+    """How long stages take on the device of a scenario; ``shared``: other runs work beside a stage.
 
     On lanes, the groups of a stage are packed longest first, each where it ends earliest: a group that reads values
     that another lane made in the same run begins later by their transfer. Operators take as many times as long as the
@@ -44,10 +44,6 @@ class Device:
 
     On a GPU a stage of one model takes ``Problem.stage_ms``; one of several models takes a*sum(t) + (1-a)*max(sum(t*u),
     longest group), with the largest alpha of the models, or its longest group without contention.
-
-    Attributes:
-        scenario: models, lanes and overheads.
-        shared: whether other runs work beside a stage.
     """
 
     scenario: Scenario
@@ -61,7 +57,7 @@ class Device:
     def run_s(
         self, owners: Sequence[int], firsts: int, stages: Sequence[UnionStage], lanes: int
     ) -> tuple[float, float]:
-        """How long a run takes, and how long it keeps lanes busy, in seconds.
+        """How long a run on so many lanes takes, and how long it keeps lanes busy, in seconds.
 
         Args:
             owners: models of the sub-blocks.
@@ -194,9 +190,9 @@ class _LaneProblem(Problem):
 
 
 @functools.lru_cache(maxsize=64)
-def block_stages(scenario: Scenario, number: int, r: int, s: int) -> tuple[tuple[Stage, ...], ...]:
+def block_stages(scenario: Scenario, number: int) -> tuple[tuple[Stage, ...], ...]:
     """Stages of every block of a model, by IOS with groups beside each other on the lanes, without merges."""
-    model = scenario.models[number]
+    model, r, s = scenario.models[number], scenario.file.top.r, scenario.file.top.s
     problem = model.problem if scenario.gpu else _LaneProblem(Device(scenario), number)
     (stages,) = cast(StagedPlan, ios(problem, 1, r=r, s=s, mode="parallel").plan).devices
     home = {operator: block for block, operators in enumerate(model.blocks) for operator in operators}
@@ -206,20 +202,12 @@ def block_stages(scenario: Scenario, number: int, r: int, s: int) -> tuple[tuple
     return tuple(map(tuple, by_block))
 
 
-def in_one_lane(model: ServedModel) -> tuple[Stage, ...]:
-    """All operators of a model one after another."""
-    return ((tuple(model.problem.order),),)
-
-
 def side_by_side(parts: Sequence[Sequence[Stage]], s: int) -> tuple[UnionStage, ...]:
     """Stages of several parts that do not depend on each other, beside each other as far as ``s`` groups a stage allow.
 
     A stage takes the next stage of every part, those with the most stages left first, as long as there is room for its
-    groups; what finds no room comes later. Two parts with few groups: the first stages of both, then the second ones.
-
-    Args:
-        parts: stages of each part.
-        s: largest number of groups in a stage; a stage of a part that has more is a stage by itself.
+    groups; what finds no room comes later. Two parts with few groups: the first stages of both, then the second ones. A
+    stage of a part that has more than ``s`` groups is a stage by itself.
     """
     following = [0] * len(parts)
     union: list[UnionStage] = []

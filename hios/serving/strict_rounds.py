@@ -24,12 +24,7 @@ def rounds_notes(results: Mapping[str, ResultFile]) -> list[str]:
 
     A policy that completes c tasks per second is c / s - 1 above rounds that complete s. Rounds on an infinitely fast
     device would complete b, the number of models times the smallest rate; c / b - 1 of the margin needs no scheduling.
-
-    Args:
-        results: of the same tasks, by what the notes call them.
-
-    Returns:
-        The notes; none without results of pos-strict with several models.
+    Results are of the same tasks, by what the notes call them; no notes without pos-strict with several models.
     """
     strict = [result for result in results.values() if result.policy == _STRICT]
     if not strict or len(strict[0].models) == 1:

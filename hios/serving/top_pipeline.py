@@ -31,15 +31,8 @@ def run_times(
 ) -> tuple[_Rows, _Rows]:
     """Seconds that runs of a combined block take, and those that they keep lanes busy.
 
-    Args:
-        device: on which it runs.
-        members: its sub-blocks.
-        stages: of all of them.
-        widths: numbers of lanes that runs may have.
-        lanes: of the pipeline.
-
-    Returns:
-        By the sub-blocks that are present, by the number of lanes less 1; 0 for numbers that runs do not have.
+    By the sub-blocks that are present, by the number of lanes less 1, up to those of the pipeline; 0 for numbers of
+    lanes (``widths``) that runs do not have.
     """
     owners = [model for model, _ in members]
     times, busy = [], []
@@ -97,9 +90,7 @@ class _CombinedBlock:
 class TopPipelines:
     """The pipelines of a scenario, one for each way to combine its blocks.
 
-    Args:
-        scenario: models, lanes, and settings of the pipeline.
-        shared: whether an idle lane starts the next combined block (``top-open``).
+    ``shared``: an idle lane starts the next combined block (``top-open``).
     """
 
     def __init__(self, scenario: Scenario, *, shared: bool) -> None:
@@ -156,11 +147,7 @@ def _with_last(rows: _Rows, values: Sequence[float], chosen: Sequence[bool]) -> 
 
 
 def _worth(times_s: Sequence[float]) -> int:
-    """The most lanes that a run takes if it shares them: the last of them has to shorten it noticeably.
-
-    Args:
-        times_s: of the run, by the number of lanes less 1.
-    """
+    """The most lanes that a run takes if it shares them, by its times: the last has to shorten it noticeably."""
     worth = 1
     for lanes in range(2, len(times_s) + 1):
         if times_s[lanes - 1] <= _WORTH * times_s[worth - 1]:
@@ -184,15 +171,12 @@ class _IosStages:
     """The first stages of all sub-blocks beside each other, then the second ones, with at most s groups in each."""
 
     def __init__(self, scenario: Scenario) -> None:
-        settings = scenario.file.top
-        self._by_block = [
-            block_stages(scenario.plain, number, settings.r, settings.s) for number in range(len(scenario.models))
-        ]
-        self._most = settings.s
+        self._scenario = scenario
+        self._stages = [block_stages(scenario.plain, number) for number in range(len(scenario.models))]
 
     def of(self, members: Sequence[SubBlock]) -> tuple[UnionStage, ...]:
         """Stages one after another, with the groups of all sub-blocks."""
-        return side_by_side([self._by_block[model][block] for model, block in members], self._most)
+        return side_by_side([self._stages[model][block] for model, block in members], self._scenario.file.top.s)
 
 
 class _GpgStages:
@@ -246,9 +230,8 @@ def _without_contention(scenario: Scenario) -> list[Problem]:
 def stages_to_learn(scenario: Scenario) -> tuple[dict[str, Problem], StageTime | None]:
     """What a policy of GPG for a scenario is trained on (`hios.schedulers.policy.training.train`).
 
-    Returns:
-        The models by label; and how long stages take where that is not what the models say: on lanes, as long as in
-        combined blocks with ``top: {stages: gpg}``.
+    The models by label; and how long stages take where that is not what the models say: on lanes, as long as in
+    combined blocks with ``top: {stages: gpg}``.
     """
     labels = [model.label for model in scenario.models]
     if scenario.gpu:

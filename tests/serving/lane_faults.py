@@ -18,7 +18,7 @@ RAISES, MAKES_NAN, DIES, HANGS = 1e4, 1e6, 1e8, 1e10
 
 def prepare(worker: Worker, **arguments: Any) -> None:
     """What ``lane_worker.prepare`` does, with the operators that read inputs spoiled."""
-    for model in worker.state["models"].values():
+    for model in worker.state["models"]:
         for name, operator in model.operators.items():
             if any(value[0] == "input" for value in operator.externals):
                 model.operators[name] = dataclasses.replace(operator, run=_spoiled(operator.run))

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 import pytest
 
 pytest.importorskip("torch")
-from hios.serving.admission import Admission, Task
+from hios.serving.admission import Admission, LiveTask
 from hios.serving.pipeline import QueueRules
 
 
@@ -18,7 +18,7 @@ def test_answered_requests_are_freed_at_once() -> None:
     queue = Admission("one", QueueRules(1))
     gc.disable()
     try:
-        task = Task("one", (), Future(), 0.0)
+        task = LiveTask(0, (), Future(), 0.0)
         held = weakref.ref(task)
         queue.put(task)
         assert queue.take() is task
@@ -33,7 +33,7 @@ def test_answered_requests_are_freed_at_once() -> None:
 def test_a_request_that_is_given_up_frees_its_place() -> None:
     """Another one may take it, and it counts as dropped."""
     queue = Admission("one", QueueRules(1))
-    first, second = (Task("one", (), Future(), 0.0, number=number) for number in (1, 2))
+    first, second = (LiveTask(0, (), Future(), 0.0, number=number) for number in (1, 2))
     queue.put(first)
     assert first.answer.cancel()
     queue.put(second)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch")
-from hios.serving.admission import Admission, Task, TaskFailedError
+from hios.serving.admission import Admission, LiveTask, TaskFailedError
 from hios.serving.dispatcher import Dispatcher
 from hios.serving.lane import Answer, LaneEvent
 from hios.serving.pipeline import Pipeline, QueueRules
@@ -51,7 +51,7 @@ class _Programs:
 
     def __init__(self) -> None:
         nothing = SimpleNamespace(slots=[], inputs=[], outputs=[], blocks=[["operator"]])
-        self.values = {f"model {number}": nothing for number in range(_MODELS)}
+        self.values = [nothing] * _MODELS
 
     def slots_of(self, members: Any) -> list[Any]:
         """None."""
@@ -97,7 +97,7 @@ def _turn(dispatcher: Dispatcher) -> None:
 
 
 def _sent(dispatcher: Dispatcher, model: int, number: int) -> Future[list[Any]]:
-    task = Task(f"model {model}", (), Future(), time.perf_counter(), number=number)
+    task = LiveTask(model, (), Future(), time.perf_counter(), number=number)
     dispatcher._queues[model].put(task)
     return task.answer
 

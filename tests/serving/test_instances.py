@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from hios.serving.admission import Task
+from hios.serving.admission import LiveTask
 from hios.serving.instances import Instances, LiveRun
 from hios.serving.pipeline import Pipeline, SubBlock
 
@@ -85,7 +85,7 @@ def test_what_is_due_is_what_a_look_at_every_block_finds(seed: int) -> None:
         now += chance.choice([0.0, 1.0])
         model = chance.randrange(len(_BLOCKS))
         if instances.has_room(model):
-            instances.launch(model, Task(str(model), (), Future(), now - chance.randint(0, 3)), now)
+            instances.launch(LiveTask(model, (), Future(), now - chance.randint(0, 3)), now)
         if runs and chance.random() < 0.6:
             run = runs.pop(chance.randrange(len(runs)))
             if chance.random() < 0.1:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch")
-from hios.serving.admission import Task
+from hios.serving.admission import LiveTask
 from hios.serving.instances import LiveRun
 from hios.serving.lane import Answer
 from hios.serving.lane_trace import LaneTrace
@@ -23,7 +23,7 @@ def test_a_long_trace_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.Mon
     trace.begin(recording=True)
     for number in range(1, 5):
         assert (trace.cut == "") == (number < 4)
-        run = LiveRun(number, 0, 1, ((0, 0),), (Task("one", (), Future(), 0.0, number=number),), 0.0)
+        run = LiveRun(number, 0, 1, ((0, 0),), (LiveTask(0, (), Future(), 0.0, number=number),), 0.0)
         trace.add(0, run, (0,), Answer(number, False, 0, 1000, 2000, ""))
         if number == 3:
             trace.add_unserved(0, 0.0, 1.0, "dropped")

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
 
-from hios.serving.admission import Admission, Task
+from hios.serving.admission import Admission, LiveTask
 from hios.serving.dispatcher import Dispatcher
 from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.run_programs import RunPrograms
@@ -16,14 +16,14 @@ def _dispatcher(queue: Admission) -> Dispatcher:
     """A dispatcher of one model without values, one task in flight and a tick every second; it is not started."""
     times = (((0.0,), (1.5,)),)
     pipeline = Pipeline(1, (1,), (((0, 0),),), times, times, "all", in_flight=1)
-    values: Any = {"one": SimpleNamespace(blocks=((0,),), slots=(), inputs=(), outputs=())}
+    values: Any = [SimpleNamespace(blocks=((0,),), slots=(), inputs=(), outputs=())]
     programs = cast(RunPrograms, SimpleNamespace(values=values))
     nothing: Any = None
     return Dispatcher(pipeline, programs, [queue], [], nothing, nothing, 60.0)
 
 
 def _put(queue: Admission, arrived_s: float) -> None:
-    queue.put(Task("one", (), Future(), arrived_s))
+    queue.put(LiveTask(0, (), Future(), arrived_s))
 
 
 def test_a_tick_waits_only_for_a_task_that_finds_no_room() -> None:

@@ -252,7 +252,7 @@ def test_the_task_that_is_due_first_leaves_first(tmp_path: Path, monkeypatch: py
     in_flight: list[int] = []
 
     def watch(lane: int, run: LiveRun, places: tuple[int, ...], answer: Answer) -> None:
-        order.append(run.tasks[0].model)
+        order.append(list(models)[run.tasks[0].model])
         in_flight.append(busy._dispatcher.instances.in_flight)
 
     with Server(scenario(tmp_path, models, launcher="deadline"), "sequential", virtual=True, watch=watch) as busy:

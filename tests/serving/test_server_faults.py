@@ -15,7 +15,7 @@ import torch
 
 from hios.errors import HiosError
 from hios.serving import lane_worker
-from hios.serving.admission import Task, TaskFailedError
+from hios.serving.admission import LiveTask, TaskFailedError
 from hios.serving.server import Server
 from tests.serving import lane_faults
 from tests.serving.served import inputs, require_nothing_held, require_right, scenario
@@ -145,7 +145,7 @@ def test_inputs_that_change_while_they_wait(server: Server, change: str) -> None
     blocked, given = threading.Event(), inputs("blocks", 0)
     take, queue = server._queues["blocks"].take, server._queues["blocks"]
 
-    def late() -> Task | None:
+    def late() -> LiveTask | None:
         assert blocked.wait(60)
         return take()
 

@@ -68,11 +68,7 @@ class ActionSpace:
 
     @classmethod
     def of(cls, scenario: Scenario, settings: LauncherSettings) -> ActionSpace:
-        """The actions of a scenario.
-
-        Raises:
-            HiosError: there are so few parts that combined blocks are always larger than H.
-        """
+        """The actions of a scenario; HiosError if with so few parts combined blocks are always larger than H."""
         blocks = tuple(len(model.blocks) for model in scenario.models)
         parts, least = settings.intervals or sum(blocks), math.ceil(sum(blocks) / settings.most)
         if parts < least:
@@ -133,10 +129,9 @@ class ActionSpace:
         return np.array([*first, *blocks])
 
     def numbers(self, decision: LauncherDecision) -> Array:
-        """Actions that mean a decision: a combined block is where its first block is in those of `alone`, if it can be.
+        """Actions that mean a decision of at most as many combined blocks as there are parts.
 
-        Args:
-            decision: of at most as many combined blocks as there are parts.
+        A combined block is where its first block is in those of `alone`, if it can be.
         """
         numbers = self.alone()
         count = len(self.blocks)
@@ -192,12 +187,7 @@ class Watched(Protocol):
 
 
 def row(progress: Sequence[bool], lengths: Sequence[int]) -> list[float]:
-    """A sample: 1 for each block that holds an instance, 0 for others; then deviations of the queues from their mean.
-
-    Args:
-        progress: by block of all models, one model after another.
-        lengths: tasks in every queue.
-    """
+    """A sample: 1 for each block that holds an instance, 0 for others; then queues as deviations from their mean."""
     mean = sum(lengths) / len(lengths)
     return [*map(float, progress), *(length - mean for length in lengths)]
 
@@ -234,8 +224,6 @@ class Launcher:
 
     Attributes:
         actors: weights of the actors by name; networks of `hios.schedulers.policy.network`.
-        space: what their numbers mean.
-        settings: of the training.
         static: the best decision among those that were tried, held throughout: what learning has to beat.
         models: labels with the number of operators of every block.
         lanes: of the device; 0: a GPU.
@@ -280,11 +268,7 @@ class Launcher:
 
     @classmethod
     def read(cls, path: str | Path) -> Launcher:
-        """A launcher from its file.
-
-        Raises:
-            ArtifactError: missing, damaged, or not a launcher.
-        """
+        """A launcher from its file; ArtifactError if that is missing, damaged, or not a launcher."""
         from safetensors import SafetensorError, safe_open
 
         try:
@@ -306,11 +290,7 @@ class Launcher:
             raise ArtifactError(f"{path}: written by another version of hios ({error}); train it again") from error
 
     def require(self, scenario: Scenario, path: str | Path) -> None:
-        """Refuse a scenario that the launcher was not trained for; rates may differ.
-
-        Raises:
-            ArtifactError: other models, blocks or device.
-        """
+        """Refuse a scenario with other models, blocks or device than the launcher was trained for; rates may differ."""
         theirs = blocks_of(scenario)
         for what, stated, required in (
             ("models", self.models, theirs),

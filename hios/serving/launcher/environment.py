@@ -17,7 +17,7 @@ from hios.schedulers.policy.network import Array
 from hios.serving.calibration import with_interference
 from hios.serving.launcher.actions import LauncherDecision, Watched, sampled, state_size
 from hios.serving.launcher.launcher_settings import LauncherSettings
-from hios.serving.pipeline import Pipeline, QueueRules, queue_rules
+from hios.serving.pipeline import Pipeline, queue_rules
 from hios.serving.scenario import MOST_TASKS, Scenario, Trace, draw
 from hios.serving.simulator import Simulation, StepMeasures
 from hios.serving.top_pipeline import TopPipelines
@@ -73,12 +73,7 @@ _FIRST_TRACE = 3_000_000
 
 
 class Decisions:
-    """Pipelines and queues that follow from decisions.
-
-    Args:
-        scenario: models, lanes.
-        settings: of the launcher that decides, which say how the device runs.
-    """
+    """Pipelines and queues that follow from the decisions of a launcher, whose settings say how the device runs."""
 
     def __init__(self, scenario: Scenario, settings: LauncherSettings) -> None:
         self.scenario, self._limited = scenario, settings.admission == "deadline"
@@ -90,29 +85,20 @@ class Decisions:
         own = with_interference(self._pipelines.of(decision.combined), self.scenario)
         return replace(own, intervals_s=decision.intervals_s, in_flight=own.at_once if self._limited else None)
 
-    def queues(self, decision: LauncherDecision) -> list[QueueRules]:
-        """The queues, which are emptied in these intervals."""
-        return queue_rules(self.scenario, list(decision.intervals_s))
-
     def begin(self, decision: LauncherDecision, trace: Trace, duration_s: float) -> Simulation:
         """A simulation under a decision."""
-        return Simulation(self.pipeline(decision), self.queues(decision), trace, duration_s)
+        queues = queue_rules(self.scenario, decision.intervals_s)
+        return Simulation(self.pipeline(decision), queues, trace, duration_s)
 
     def change(self, steps: Watched, decision: LauncherDecision) -> None:
         """Go on under another decision."""
-        steps.change(self.pipeline(decision), self.queues(decision))
+        steps.change(self.pipeline(decision), queue_rules(self.scenario, decision.intervals_s))
 
 
 class LauncherEnvironment:
     """Steps of a scenario, one after another; every ``EPISODE`` steps the device is empty again.
 
-    Args:
-        scenario: models, rates, lanes.
-        settings: length of a step, samples, H.
-        first: the decision that holds until a first one is no superblock.
-
-    Attributes:
-        state: in which the next step begins.
+    The first decision holds until another one is no superblock. The next step begins in the state ``state``.
 
     Raises:
         HiosError: more tasks would arrive in an episode than a scenario may have.

@@ -173,12 +173,7 @@ AS_PRINTED: dict[str, Value] = {
 
 
 def settings_of(size: str, changes: Mapping[str, str], **more: Any) -> LauncherSettings:
-    """The settings of a size with changes as text.
-
-    Args:
-        size: one of ``SIZES``.
-        changes: values by name, as a command line has them.
-        **more: values that are none yet where they are None.
+    """The settings of a size (``SIZES``) with changes as text, as on a command line; others where they are not None.
 
     Raises:
         HiosError: a name or value that is none.

@@ -26,11 +26,9 @@ _EDGE = 1e-3
 
 
 class TorchPerceptron:
-    """The network of ``perceptron.Perceptron`` in torch: ReLU after each layer but the last.
+    """The network of ``network.Perceptron`` in torch: ReLU after each layer but the last.
 
-    Args:
-        weights: by ``NAME.LAYER.weight`` (inputs x outputs) and ``.bias``.
-        name: of the network.
+    Weights are by ``NAME.LAYER.weight`` (inputs x outputs) and ``.bias``.
     """
 
     def __init__(self, weights: Weights, name: str) -> None:
@@ -117,11 +115,7 @@ class Agents:
     def update(self, states: Tensor, actions: Tensor, rewards: Tensor, next_states: Tensor) -> None:
         """One step of every critic and, after the first ones, of every actor.
 
-        Args:
-            states: a row for each transition.
-            actions: of all agents.
-            rewards: a column for each agent.
-            next_states: those that followed.
+        A row for each transition: the state, the actions and rewards of all agents, and the state that followed.
         """
         targets = self.targets(rewards, next_states)
         for agent, step in enumerate(self._critic_steps):

@@ -18,11 +18,7 @@ from hios.serving.simulator import Simulation, outcome
 
 
 def launcher_of(scenario: Scenario) -> Launcher:
-    """The launcher that a scenario names, if it was trained for it.
-
-    Raises:
-        HiosError: there is none, it cannot be read, or it was trained for another scenario.
-    """
+    """The launcher that a scenario names; HiosError if there is none, or it was trained for another scenario."""
     if not scenario.file.top.weights:
         raise HiosError(
             f"{scenario.source}: policy learned: needs a launcher that hios train --learn launcher wrote; name it as "
@@ -44,12 +40,7 @@ class OnlineLauncher:
 
     It decides at the beginning, and looks at the queues after every step of the length that it was trained with. Where
     their variance is above T, or tasks have waited too long, it decides anew from samples of this step. A superblock
-    changes nothing.
-
-    Args:
-        scenario: whose tasks arrive.
-        launcher: what was learned.
-        decisions: made before, for the same scenario; others if None.
+    changes nothing. ``decisions`` are made before, for the same scenario; others if None.
     """
 
     def __init__(self, scenario: Scenario, launcher: Launcher, decisions: Decisions | None = None) -> None:
@@ -79,10 +70,7 @@ class OnlineLauncher:
     def follow(self, steps: Watched, first: LauncherDecision, until_s: float = math.inf) -> None:
         """Decide for a device up to a moment, or until it is over: it is looked at after every step.
 
-        Args:
-            steps: a simulation or a server, at its beginning.
-            first: the decision that holds there.
-            until_s: the moment.
+        ``steps`` is a simulation or a server at its beginning, where the decision ``first`` holds.
         """
         decision, length_s = first, self._settings.step_s
         self.made = 1

@@ -25,13 +25,7 @@ class Batch(NamedTuple):
 
 
 class Replay:
-    """The last transitions.
-
-    Args:
-        capacity: how many.
-        state: numbers of a state.
-        actions: numbers of all agents.
-        measures: numbers of a step's measures.
+    """The last transitions: so many, of so many numbers of a state, of the actions of all agents, and of measures.
 
     Raises:
         HiosError: they would take too much memory.

@@ -109,9 +109,8 @@ def train_launcher(scenario: Scenario, settings: LauncherSettings, progress: Pro
 def comparison(scenario: Scenario, launcher: Launcher) -> Json:
     """All policies and what was learned on held-out traces, under the scenario's launcher or all of them if it is auto.
 
-    Returns:
-        ``candidates``, best first, each with policy, launcher, goodput a second and mean latency; and ``deployed``, the
-        policy of the first.
+    ``candidates``, best first, each with policy, launcher, goodput a second and mean latency; and ``deployed``, the
+    policy of the first.
     """
     online = OnlineLauncher(scenario, launcher)
 
@@ -260,10 +259,7 @@ def promising(
 ) -> list[LauncherDecision]:
     """Decisions that were carried out, those with the largest rewards of the launcher.
 
-    Args:
-        seen: each with what it brought.
-        settings: of the training.
-        scores: that normalize measures; those of what was seen if None.
+    ``seen`` has each with what it brought; ``scores`` normalize measures: those of what was seen if None.
     """
     if not seen:
         return []
