@@ -12,12 +12,12 @@ from hios.core.graph import GraphFile
 from hios.core.schedule import ScheduleFile
 from hios.errors import ArtifactError, HiosError
 from hios.files import artifacts
+from hios.formats.archive_reader import unpacked
 from hios.formats.config import SERIES
 from hios.formats.partition import PredictionFile
 from hios.formats.run import Run
 from hios.formats.serving_result import ResultFile
 from hios.formats.study import AblationFile, ConvolutionsFile, Experiment, SimulationFile, TopStudyFile
-from hios.study.archive_reader import unpacked
 
 VARIANTS = ("images", "batches", "transformers")
 #: Sessions that figures may read: a series of the simulation, the ablation, the networks of the configuration,
