@@ -9,8 +9,8 @@ The package is layered; a module imports only from layers above its own, and in 
     platforms                        one folder per platform: devices, measuring, executing
     pipeline profiling runtime       config.yaml for the Snakefile; measuring and executing on any platform
     optimizing serving               from a torch model to the fastest way to run it; several models on one device
-    study                            figures and tables of the papers
-    report verify cli                report, consistency of results, commands
+    report study                     pages and tables of results; figures and tables of the papers, which pages may show
+    verify cli                       consistency of results, commands
 
 This module has the stages of the pipeline as functions: objects in, objects out; no file is written. ``import hios``
 is light: neither torch, TVM nor pandas is loaded; functions load what they need when they are called.

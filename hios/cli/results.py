@@ -120,8 +120,9 @@ def report_command(
                 f"{directories[0]}: found other options; allowed with an archive: --output, --tables"
             )
         from hios.report.archive import write_archived_page
+        from hios.study.page_part import papers_part
 
-        write_archived_page(directories[0], output, tables)
+        write_archived_page(directories[0], output, tables, papers_part)
         click.echo(f"{output}: the page of {directories[0]}")
         return
     from hios.pipeline.options import options
@@ -132,10 +133,18 @@ def report_command(
     given = {"schedule": schedules, "config": config, "figures": figures, "serving": serving}
     places = shlex.join(map(str, directories))
     words = f"hios report {places} {options({'output': output, 'tables': tables, **given})}"
-    origin = origin_text(words, directories, schedules=schedules, config=config, figures=figures, serving=serving)
+    shown: list[str] = []
+    papers = None
+    if figures is not None:
+        from hios.study.page_part import drawn_in, papers_part
+
+        shown, papers = drawn_in(figures), papers_part(figures, output)
+    origin = origin_text(
+        words, directories, schedules=schedules, config=config, figures=figures, shown=shown, serving=serving
+    )
     provenance = Provenance(words, "" if config is None else read_configuration(config), origin)
     processes = min(len(usable_cores()), _PROCESSES)
-    write_report(directories, output, tables, schedules, provenance, figures, serving, processes)
+    write_report(directories, output, tables, schedules, provenance, papers, serving, processes)
     click.echo(f"{output}: report of {len(directories)} model(s)")
 
 

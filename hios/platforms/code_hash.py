@@ -42,7 +42,7 @@ STAGES = {
     "train": ("hios.serving.launcher.training",),
     "execute": ("hios.runtime.session", "hios.runtime.chrome_trace"),
     "distribute": ("hios.runtime.distributed.session",),
-    "report": ("hios.report",),
+    "report": ("hios.report", "hios.study.page_part"),
     "provenance": ("hios.files.versions",),
 }
 #: Parts of a platform that a stage uses (``hios.platforms.protocol``), whose modules are imported by name.

@@ -1,18 +1,15 @@
 """Output for readers: the report of a run, the page of a single schedule, and the list of algorithms.
 
-    paper_figures  the papers' figures and verdicts
-    results        what a report is made from: the files of every model, of runs and of predictions
-    tables, dataframes                 rows, CSV and LaTeX files; results as pandas data frames
-    statements, cost_summary, environment, schedule_summary    the same in words, with numbers from the data
-    serving_results  several models on one device: tables and charts of policies
-    gantt_chart, latency_chart         charts of Altair, in the look of `hios.charts`
-    graph_layout  names that fit bars and rows
-    archive       all that a page was made from as one file, and the page made again from it
-    page          HTML from the templates beside it; what the page of a large study leaves out; several processes that
-                  draw it
-    graph_layout, graph_boxes, graph_frames, layered_layout, graph_captions, graph_svg    the picture of a graph
-    terminal           one schedule as text
-    algorithm_listing  the registry of algorithms in words
+    results                   what a report is made from: files of runs and of predictions, and their environment
+    tables, dataframes        rows, CSV and LaTeX files; results as pandas data frames
+    statements, cost_summary  the same in words, with numbers from the data
+    serving_results           several models on one device: tables and charts of policies
+    charts                    Gantt charts and the chart of latencies, by Altair in the look of `hios.charts`
+    page                      HTML from the templates beside it, drawn by several processes; what a large one leaves out
+    archive                   all that a page was made from as one file, and the page made again from it
+    graph_layout, graph_boxes, layered_layout, graph_svg    the picture of a graph; names that fit boxes and bars
+    terminal                  one schedule as text
+    algorithm_listing         the registry of algorithms in words
 
 Altair, Jinja2 and pandas are loaded by charts, pages and tables, and by nothing else in hios: what prints text or draws
 a graph needs none.
@@ -43,6 +40,7 @@ from hios.report.tables import (
     LATENCY_COLUMNS,
     OPERATOR_COLUMNS,
     TABLES,
+    View,
     latency_rows,
     operator_rows,
     prediction_rows,
@@ -53,8 +51,6 @@ from hios.report.tables import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from hios.report.paper_figures import PaperFigures
-
 __all__ = ["Report", "report_of", "report_of_predictions", "write_picture", "write_report", "write_schedule"]
 
 
@@ -64,7 +60,7 @@ def write_report(
     tables: Path,
     schedules: Sequence[str] = (),
     provenance: Provenance = NOT_RECORDED,
-    figures: Path | PaperFigures | None = None,
+    papers: View | None = None,
     serving: Path | None = None,
     processes: int = 1,
 ) -> None:
@@ -79,8 +75,7 @@ def write_report(
             ``latency.tex`` and ``operators.tex``, rounded, as LaTeX documents.
         schedules: labels of the predicted schedules to show, the names of their files; all of the folder if none.
         provenance: the command and the configuration behind the page, which shows them.
-        figures: the papers' figures for the page to show, or the folder that `hios figures` writes them to; None for
-            none.
+        papers: what the page shows of the papers' figures, see `hios.study.page_part`; None for nothing.
         serving: folder of serving results, as the pipeline writes them, for the page to show; None for none.
         processes: the most that may draw at once, where there are many networks.
 
@@ -94,12 +89,8 @@ def write_report(
     if Path(output).resolve() in [path.resolve() for path in places.values()]:
         raise ArtifactError(f"{output}: named for the page, and it is the place of a table; name another")
     # Make everything before writing: bad input must not leave a new page next to old tables.
-    if isinstance(figures, Path):
-        from hios.report.paper_figures import read_figures
-
-        figures = read_figures(figures, Path(output))
     served = [] if serving is None else read_serving(serving)
-    made = _read(list(map(Path, directories)), schedules, provenance, figures, served, processes)
+    made = _read(list(map(Path, directories)), schedules, provenance, papers, served, processes)
     made.write(output)
     for name, text in made.files().items():
         _write(places[name], text)
@@ -137,7 +128,7 @@ def _read(
     directories: Sequence[Path],
     schedules: Sequence[str],
     provenance: Provenance,
-    figures: PaperFigures | None,
+    papers: View | None,
     serving: Sequence[ServedScenario],
     processes: int,
 ) -> Report:
@@ -148,32 +139,32 @@ def _read(
             raise ArtifactError(
                 f"--schedule: found {schedules[0]}; allowed: for predictions, as run.json states what ran"
             )
-        return report_of(read_results(directories), provenance, figures, serving, processes)
+        return report_of(read_results(directories), provenance, papers, serving, processes)
     if others := [directory for directory in directories if directory not in predicted]:
         raise ArtifactError(
             f"report: found predictions in {predicted[0]}, none in {others[0]}; allowed: only predictions, or only runs"
         )
-    return report_of_predictions(read_predictions(directories, schedules), provenance, figures, serving)
+    return report_of_predictions(read_predictions(directories, schedules), provenance, papers, serving)
 
 
 def report_of_predictions(
     models: Sequence[ModelPredictions],
     provenance: Provenance = NOT_RECORDED,
-    figures: PaperFigures | None = None,
+    papers: View | None = None,
     serving: Sequence[ServedScenario] = (),
 ) -> Report:
     """The report of networks of which nothing was run, in this order."""
     from hios.report.page import render_predictions
 
     rows = [row for model in models for row in prediction_rows(model.name, model.schedules, model.costs)]
-    page = render_predictions(models, provenance, figures, serving)
+    page = render_predictions(models, provenance, papers, serving)
     return Report(page, table(LATENCY_COLUMNS, rows), _operators(models))
 
 
 def report_of(
     models: Sequence[ModelResults],
     provenance: Provenance = NOT_RECORDED,
-    figures: PaperFigures | None = None,
+    papers: View | None = None,
     serving: Sequence[ServedScenario] = (),
     processes: int = 1,
 ) -> Report:
@@ -183,7 +174,7 @@ def report_of(
     latencies = table(LATENCY_COLUMNS, [row for model in models for row in latency_rows(model)])
     operators = _operators(models)
     files = table_files(latencies, operators)
-    page = render(models, files, provenance, figures, serving, processes)
+    page = render(models, files, provenance, papers, serving, processes)
     return Report(page, latencies, operators, files)
 
 

@@ -7,7 +7,7 @@ import os
 import platform
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,12 +20,11 @@ from hios.files import artifacts
 from hios.files.artifacts import replacing, require_writable
 from hios.files.versions import checkout
 from hios.formats.archive import ArchivedFile, ArchivedPage, ArchiveFile, MachineDescription, PageOrigin
+from hios.formats.archive_reader import MANIFEST, SUMS, sums, unpacked
 from hios.machine import description
 from hios.report import write_report
-from hios.report.paper_figures import PaperFigures, read_figures
 from hios.report.results import ORIGIN, Provenance, read_configuration
-from hios.study import registry
-from hios.study.archive_reader import MANIFEST, SUMS, sums, unpacked
+from hios.report.tables import View
 
 #: Patterns of files in a folder of results, beside those of the networks on the page.
 _RESULTS = (
@@ -108,18 +107,17 @@ def origin_text(
     schedules: Sequence[str] = (),
     config: Path | None = None,
     figures: Path | None = None,
+    shown: Sequence[str] = (),
     serving: Path | None = None,
 ) -> str:
-    """How a page is made, as JSON that it carries along; of ``figures`` the page shows those that are there."""
-    names = registry.ids() if figures is not None else []
-    shown = tuple(name for name in names if figures is not None and (figures / f"{name}.json").is_file())
+    """How a page is made, as JSON that it carries along; of the folder of figures the page shows some."""
     origin = PageOrigin(
         command=command,
         directories=tuple(map(str, directories)),
         schedules=tuple(schedules),
         config=None if config is None else str(config),
         figures=None if figures is None else str(figures),
-        shown=shown,
+        shown=tuple(shown),
         serving=None if serving is None else str(serving),
     )
     return msgspec.json.encode(origin).decode()
@@ -186,10 +184,11 @@ def _machine() -> MachineDescription:
     )
 
 
-def write_archived_page(archive: Path, output: Path, tables: Path) -> ArchiveFile:
+def write_archived_page(archive: Path, output: Path, tables: Path, papers_part: Callable[..., View]) -> ArchiveFile:
     """Recreate the page of an archive and its tables; the same version of hios writes the same bytes.
 
     Links on the page lead to files beside it: those of the archive, where it is unpacked. Returns ``archive.json``.
+    `hios.study.page_part.papers_part` says what the page shows of its figures.
 
     Raises:
         ArtifactError: the archive is damaged, is not what it lists, or is none; or an output cannot be written.
@@ -198,20 +197,16 @@ def write_archived_page(archive: Path, output: Path, tables: Path) -> ArchiveFil
         page = manifest.page
         origin = msgspec.json.encode(page.origin).decode()
         configuration = "" if page.config is None else read_configuration(folder / page.config)
+        papers = None
+        if page.figures is not None:
+            papers = papers_part(folder / page.figures, folder / page.path, shown=page.origin.shown, root=folder)
         write_report(
             [folder / directory for directory in page.directories],
             output,
             tables,
             page.origin.schedules,
             Provenance(page.origin.command, configuration, origin),
-            _figures(folder, manifest),
+            papers,
             None if page.serving is None else folder / page.serving,
         )
     return manifest
-
-
-def _figures(folder: Path, manifest: ArchiveFile) -> PaperFigures | None:
-    page = manifest.page
-    if page.figures is None:
-        return None
-    return read_figures(folder / page.figures, folder / page.path, shown=page.origin.shown, root=folder)

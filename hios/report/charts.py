@@ -1,7 +1,4 @@
-"""Gantt charts: a row a stream of a device, a bar an operator. All times in milliseconds.
-
-The chart of the latencies of a model. All times in milliseconds.
-"""
+"""Gantt charts, with a row a stream of a device and a bar an operator, and the chart of a model's latencies, in ms."""
 
 from __future__ import annotations
 

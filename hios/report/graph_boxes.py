@@ -1,10 +1,8 @@
-"""Sizes and positions of operators in a picture: every block of a graph is a frame, with boxes in columns.
+"""Positions in a picture: every block of a graph is a frame, with boxes in columns; frames stand in rows on the page.
 
 A value is one line from its operator, through every column that it passes, to all who take it; in a column that it
 passes it has a place of its own, so that no line runs behind an operator. Values from and to other frames enter at
 the left side and leave at the right side. A block that is wider than the page is cut into several frames.
-
-Where the frames of a picture stand, and the lines between them.
 
 Frames are read as text is: from left to right, row by row. A value runs to the next frame of its row directly, and to
 any other through the gutters: down or up beside its frame, along a lane between two rows, and down or up beside the

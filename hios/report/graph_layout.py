@@ -1,7 +1,6 @@
-"""Positions of everything in the picture of a graph, which ``graph_svg`` draws and describes; short names.
+"""Positions of everything in the picture of a graph, which ``graph_svg`` draws; short names for boxes and bars.
 
-Operators are named short: without what most names have, without what the names of their block begin with, cut to the
-width of a box or bar.
+Operators are named without what most names have, without what the names of their block begin with, and cut to fit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A picture as SVG.
-
-The words of a picture: how it is read, what it counts, and what stands on frames and shows at the pointer.
-"""
+"""A picture as SVG, and its words: how it is read, what it counts, and what shows on frames and at the pointer."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """HTML pages from templates: everything inlined, so that a page opens offline and stays readable for years.
 
-The page of a large study: what it leaves out, so that browsers can open it, and the processes that draw it.
-
-Files and commands have what is left out. Where that is charts, the browser also lays out only what is near the window
-(`.large` in style.css).
+The page of a large study is drawn by several processes and leaves out what browsers could not open; files and commands
+have that. Where charts are left out, the browser also lays out only what is near the window (`.large` in style.css).
 """
 
 from __future__ import annotations
@@ -28,7 +26,6 @@ from hios.report.charts import gantt_chart, latency_chart, predicted_chart, sche
 from hios.report.cost_summary import cost_summary
 from hios.report.graph_layout import lay_out
 from hios.report.graph_svg import svg, type_counts, words
-from hios.report.paper_figures import PaperFigures, papers, verdict_sentences
 from hios.report.results import (
     ModelPredictions,
     ModelResults,
@@ -163,13 +160,13 @@ def render(
     models: Sequence[ModelResults],
     files: Mapping[str, str],
     provenance: Provenance,
-    figures: PaperFigures | None = None,
+    papers: View | None = None,
     serving: Sequence[ServedScenario] = (),
     processes: int = 1,
 ) -> str:
     """The page of a report as text.
 
-    ``files`` are the tables that readers may save from the page, by name. Figures and serving are left out without any.
+    ``files`` are the tables that readers may save from the page, by name. Papers and serving are left out without any.
     """
     limits, first = Limits.of(models), headlines(models)
     anchors = frozenset(headline.anchor for headline in first)
@@ -185,7 +182,7 @@ def render(
         files=[(name, data_address(name, text)) for name, text in files.items()] if limits.rows else [],
         marks=explanation((MEASURED, PREDICTED, BOUND)),
         any_auto=any(view["auto"] for view in views),
-        **_beside_models(provenance, figures, serving),
+        **_beside_models(provenance, papers, serving),
     )
 
 
@@ -194,14 +191,13 @@ def _unchecked_view(limits: Limits, anchors: frozenset[str], number: int, model:
         return _view(number, model, limits, anchors)
 
 
-def _beside_models(provenance: Provenance, figures: PaperFigures | None, serving: Sequence[ServedScenario]) -> View:
+def _beside_models(provenance: Provenance, papers: View | None, serving: Sequence[ServedScenario]) -> View:
     """What templates show beside the networks: how the page came about, papers and serving, where there are any."""
     return {
         "origin": origin(provenance),
         "configuration": provenance.configuration,
         "page_origin": provenance.origin,
-        "papers": [] if figures is None else papers(figures),
-        "verdicts": [] if figures is None else verdict_sentences(figures),
+        **(papers or {"papers": [], "verdicts": []}),
         "all_marks": explanation(),
         "longest_table": _LONGEST_OPEN,
         "serving": serving_views(serving),
@@ -348,10 +344,10 @@ _FILTERS: dict[str, Callable[..., str]] = {
 def render_predictions(
     models: Sequence[ModelPredictions],
     provenance: Provenance,
-    figures: PaperFigures | None = None,
+    papers: View | None = None,
     serving: Sequence[ServedScenario] = (),
 ) -> str:
-    """The page of predictions as text; figures and serving are left out without any."""
+    """The page of predictions as text; papers and serving are left out without any."""
     facts = dict.fromkeys(
         fact
         for model in models
@@ -363,7 +359,7 @@ def render_predictions(
         "predicted.html.j2",
         facts=list(facts),
         models=views,
-        **_beside_models(provenance, figures, serving),
+        **_beside_models(provenance, papers, serving),
     )
 
 

@@ -1,6 +1,6 @@
 """What the report is made from: graph, costs and run of a model; or, where costs are predicted, its schedules.
 
-The environment of the results: hardware, load, versions, configuration, commit and command, in words.
+And the environment of the results in words: hardware, load, versions, configuration, commit and command.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""One schedule as text: what it says about itself, and a Gantt chart that fits the terminal.
-
-What one schedule says about itself, in words.
-"""
+"""One schedule as text: what it says about itself, and a Gantt chart that fits the terminal."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ figure_data        the files of sessions, read again
 registry           the figures: figures.yaml says what each is, a module a paper in figures/ how it is drawn
 figure_files       a figure as CSV, LaTeX, SVG, PDF and JSON
 figure_listing     the registry as text, and the published numbers of figures that are not drawn here
+page_part          figures and verdicts as a report's page shows them
 
 Shared by several figures: rows (tidy tables), simulated_rows (HIOS, figures 7 to 11), run_rows (measured networks),
 stage_rows (stages of a block), predicted_rows (the same on the papers' GPUs), machine_rows (several machines, and

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
@@ -12,12 +12,12 @@ from hios.core.graph import GraphFile
 from hios.core.schedule import ScheduleFile
 from hios.errors import ArtifactError, HiosError
 from hios.files import artifacts
+from hios.formats.archive_reader import unpacked
 from hios.formats.config import SERIES
 from hios.formats.partition import PredictionFile
 from hios.formats.run import Run
 from hios.formats.serving_result import ResultFile
 from hios.formats.study import AblationFile, ConvolutionsFile, Experiment, SimulationFile, TopStudyFile
-from hios.study.archive_reader import unpacked
 
 VARIANTS = ("images", "batches", "transformers")
 #: Sessions that figures may read: a series of the simulation, the ablation, the networks of the configuration,
@@ -107,7 +107,7 @@ class OtherMachine:
     """
 
     processor: str
-    networks: Mapping[str, ExecutedNetwork]
+    networks: dict[str, ExecutedNetwork]
 
     @classmethod
     def read(cls, archive: Path) -> OtherMachine:
@@ -124,7 +124,7 @@ class OtherMachine:
         return cls(manifest.machine.processor, networks)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FigureData:
     """The data of a figure's sessions.
 
@@ -137,24 +137,24 @@ class FigureData:
         variants: networks of other sizes and others by name, by session.
         profiles: what was profiled for one algorithm alone, by algorithm, by name of the network.
         serving: results of scenarios by label.
-        top: experiments of TOP by name.
         files: that everything was read from.
         machines: other machines by name, that of their archive.
+        top: experiments of TOP by name.
         predictions: networks predicted for the papers' GPUs by name, by session: networks, or one of ``VARIANTS``.
     """
 
     simulations: tuple[SimulationFile, ...] = ()
     ablations: tuple[AblationFile, ...] = ()
-    networks: Mapping[str, ExecutedNetwork] = field(default_factory=dict)
+    networks: dict[str, ExecutedNetwork] = field(default_factory=dict)
     convolutions: tuple[ConvolutionsFile, ...] = ()
-    pruning: Mapping[str, ExecutedNetwork] = field(default_factory=dict)
-    variants: Mapping[str, Mapping[str, ExecutedNetwork]] = field(default_factory=dict)
-    profiles: Mapping[str, Mapping[str, ProfiledAlone]] = field(default_factory=dict)
-    serving: Mapping[str, tuple[ResultFile, ...]] = field(default_factory=dict)
+    pruning: dict[str, ExecutedNetwork] = field(default_factory=dict)
+    variants: dict[str, dict[str, ExecutedNetwork]] = field(default_factory=dict)
+    profiles: dict[str, dict[str, ProfiledAlone]] = field(default_factory=dict)
+    serving: dict[str, tuple[ResultFile, ...]] = field(default_factory=dict)
     files: tuple[str, ...] = ()
-    machines: Mapping[str, OtherMachine] = field(default_factory=dict)
-    top: Mapping[str, TopStudyFile] = field(default_factory=dict)
-    predictions: Mapping[str, Mapping[str, PredictedNetwork]] = field(default_factory=dict)
+    machines: dict[str, OtherMachine] = field(default_factory=dict)
+    top: dict[str, TopStudyFile] = field(default_factory=dict)
+    predictions: dict[str, dict[str, PredictedNetwork]] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -179,58 +179,25 @@ class FigureData:
         Raises:
             HiosError: a file of another kind, or one that breaks its format.
         """
-        reader = _SessionReader()
-        files = list(paths)
-        for path in files:
-            reader.take(path)
-        return cls(
-            tuple(reader.simulations),
-            tuple(reader.ablations),
-            reader.networks,
-            tuple(reader.convolutions),
-            reader.pruning,
-            reader.variants,
-            reader.profiles,
-            {label: tuple(results) for label, results in reader.serving.items()},
-            tuple(map(str, files)),
-            reader.machines,
-            reader.top,
-            reader.predictions,
-        )
+        data = cls()
+        for path in paths:
+            data.files += (str(path),)
+            data._take(path)
+        return data
 
-
-class _SessionReader:
-    """Files of sessions, by what they are."""
-
-    def __init__(self) -> None:
-        self.simulations: list[SimulationFile] = []
-        self.ablations: list[AblationFile] = []
-        self.convolutions: list[ConvolutionsFile] = []
-        self.networks: dict[str, ExecutedNetwork] = {}
-        self.pruning: dict[str, ExecutedNetwork] = {}
-        self.variants: dict[str, dict[str, ExecutedNetwork]] = {}
-        self.profiles: dict[str, dict[str, ProfiledAlone]] = {}
-        self.predictions: dict[str, dict[str, PredictedNetwork]] = {}
-        self.serving: dict[str, list[ResultFile]] = {}
-        self.top: dict[str, TopStudyFile] = {}
-        self.machines: dict[str, OtherMachine] = {}
-
-    def take(self, path: Path) -> None:
-        """Read one file.
-
-        Raises:
-            HiosError: a file of another kind, or one that breaks its format.
-        """
+    def _take(self, path: Path) -> None:
+        """Read one file."""
         if path.parent.name == "simulation":
-            self.simulations.append(artifacts.load(path, SimulationFile))
+            self.simulations += (artifacts.load(path, SimulationFile),)
         elif path.parent.name == "ablation":
-            self.ablations.append(artifacts.load(path, AblationFile))
+            self.ablations += (artifacts.load(path, AblationFile),)
         elif path.parts[-3:-1] == ("study", "top"):
             self.top[path.stem] = artifacts.load(path, TopStudyFile)
         elif path.name == "convolutions.json":
-            self.convolutions.append(artifacts.load(path, ConvolutionsFile))
+            self.convolutions += (artifacts.load(path, ConvolutionsFile),)
         elif path.parent.name in ("simulated", "measured"):
-            self.serving.setdefault(path.parents[1].name, []).append(artifacts.load(path, ResultFile))
+            label = path.parents[1].name
+            self.serving[label] = (*self.serving.get(label, ()), artifacts.load(path, ResultFile))
         elif path.suffix == ".zip":
             self.machines[path.stem] = OtherMachine.read(path)
         elif not self._take_network(path):

@@ -57,7 +57,10 @@ def write_figure(figure: Figure, data: FigureData, folder: Path) -> FigureFile:
     began = time.perf_counter()
     figure, record = stated(figure, data)
     rows = list(record.rows)
-    chart = chart_of_published(figure, rows) if figure.missing else (figure.chart or chart_of_table(figure))(rows)
+    if figure.missing:
+        chart = chart_of_published(figure, rows)
+    else:
+        chart = figure.chart(rows) if figure.chart is not None else chart_of_table(figure, rows)
     places = {ending: folder / f"{figure.id}.{ending}" for ending in ENDINGS}
     for path in places.values():
         artifacts.require_writable(path)

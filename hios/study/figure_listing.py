@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -170,35 +170,31 @@ def _label(row: Row) -> str:
     return str(row["statement"]) if row["case"] == "value" else f"{row['statement']}: {row['case']}"
 
 
-def chart_of_table(figure: Figure) -> Callable[[Rows], alt.TopLevelMixin]:
-    """Makes a drawing of a table: its cells as text, so that tables too have an SVG and a PDF."""
+def chart_of_table(figure: Figure, table: Rows) -> alt.TopLevelMixin:
+    """A table as a drawing: its cells as text, so that tables too have an SVG and a PDF."""
+    import altair as alt
 
-    def draw(table: Rows) -> alt.TopLevelMixin:
-        import altair as alt
-
-        columns = [name for name in table[0] if name != "description"]
-        cells: list[Row] = [
-            {"row": number, "column": name, "text": _cell(row.get(name))}
-            for number, row in enumerate(table)
-            for name in columns
-        ]
-        drawn: alt.Chart = (
-            alt.Chart(alt.InlineData(values=cells))
-            .mark_text(limit=230)
-            .encode(
-                alt.X("column:N", sort=columns, title=None, axis=alt.Axis(orient="top", labelAngle=0, grid=False)),
-                alt.Y("row:O", title=None, axis=None),
-                alt.Text("text:N"),
-            )
-            .properties(
-                width=max(300, 120 * len(columns)),
-                height=20 * len(table),
-                title=alt.TitleParams(f"{figure.paper}, {figure.number}", subtitle=figure.title, anchor="start"),
-            )
+    columns = [name for name in table[0] if name != "description"]
+    cells: list[Row] = [
+        {"row": number, "column": name, "text": _cell(row.get(name))}
+        for number, row in enumerate(table)
+        for name in columns
+    ]
+    drawn: alt.Chart = (
+        alt.Chart(alt.InlineData(values=cells))
+        .mark_text(limit=230)
+        .encode(
+            alt.X("column:N", sort=columns, title=None, axis=alt.Axis(orient="top", labelAngle=0, grid=False)),
+            alt.Y("row:O", title=None, axis=None),
+            alt.Text("text:N"),
         )
-        return drawn
-
-    return draw
+        .properties(
+            width=max(300, 120 * len(columns)),
+            height=20 * len(table),
+            title=alt.TitleParams(f"{figure.paper}, {figure.number}", subtitle=figure.title, anchor="start"),
+        )
+    )
+    return drawn
 
 
 def _cell(value: Any) -> str:

@@ -57,7 +57,7 @@ def machine_rows(data: FigureData, rows: Callable[[FigureData], Rows]) -> Rows:
 
 
 def _of_machine(
-    name: str, processor: str, networks: Mapping[str, ExecutedNetwork], rows: Callable[[FigureData], Rows]
+    name: str, processor: str, networks: dict[str, ExecutedNetwork], rows: Callable[[FigureData], Rows]
 ) -> Rows:
     """Rows with machine and hardware: what run.json says that it ran on, else the processor."""
     return [
@@ -221,11 +221,6 @@ def chart_over_sizes(column: str, title: str, series: str) -> Callable[[Rows], a
 def listed(rows: Rows, column: str) -> str:
     """A column by image size, in words."""
     return ", ".join(f"{row[column]:.2f} at {row['image size']} px" for row in rows)
-
-
-def sizes_below(rows: Rows, column: str, limit: float) -> Iterator[int]:
-    """The image sizes at which a column is below a limit."""
-    return (row["image size"] for row in rows if row[column] < limit)
 
 
 @dataclass(frozen=True, slots=True)

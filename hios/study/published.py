@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+import msgspec
+
 from hios.errors import ArtifactError
 from hios.files import artifacts
 from hios.files.yaml_file import plain, read_yaml
@@ -22,33 +24,16 @@ _FILE = Path(__file__).with_suffix(".yaml")
 Found = float | tuple[float, float] | Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    """One published statement with all that its entry and its figure say.
+class Published(PublishedNumber, frozen=True, kw_only=True):
+    """One published statement with all that its entry and its figure say; nothing but its numbers may be absent.
 
     Attributes:
         key: ``FIGURE.NAME``.
-        what: what the number is.
-        unit: ms, s, min, %, ratio, or what is counted.
-        value: the value; None where it is a range or several.
-        least: lower end of a range.
-        most: upper end of a range.
-        cases: values by case, in the order of the file.
-        neutral: what no effect would be; None where there is no such value.
-        hardware: what it was measured on.
-        source: where it is stated.
-        tolerance: relative difference that counts as agreement.
-        note: what a reader has to know about it.
+        cases: values by case, in the order of the file; empty where there is one value or a range.
     """
 
     key: str
-    what: str
-    unit: str
-    value: float | None
-    least: float | None
-    most: float | None
-    cases: Mapping[str, float]
-    neutral: float | None
+    cases: dict[str, float]
     hardware: str
     source: Source
     tolerance: float
@@ -114,20 +99,15 @@ def _statement(path: Path, figure: str, name: str, entry: PublishedNumber, group
             f"{path}: figures.{figure}.numbers.{name}: found {sum(forms)} of value, least or most, and cases; allowed: "
             "one of them"
         )
-    return Published(
-        key=f"{figure}.{name}",
-        what=entry.what,
-        unit=entry.unit,
-        value=entry.value,
-        least=entry.least,
-        most=entry.most,
-        cases=dict(entry.cases or {}),
-        neutral=entry.neutral,
-        hardware=entry.hardware or group.hardware,
-        source=entry.source or group.source,
-        tolerance=group.tolerance if entry.tolerance is None else entry.tolerance,
-        note=entry.note or "",
-    )
+    stated = {
+        "key": f"{figure}.{name}",
+        "cases": dict(entry.cases or {}),
+        "hardware": entry.hardware or group.hardware,
+        "source": entry.source or group.source,
+        "tolerance": group.tolerance if entry.tolerance is None else entry.tolerance,
+        "note": entry.note or "",
+    }
+    return Published(**{**msgspec.structs.asdict(entry), **stated})
 
 
 class Verdict(Enum):

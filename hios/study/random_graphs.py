@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from hios.core.costs import Costs
@@ -100,10 +100,7 @@ def random_layers(
         source, target = sorted(draw.sample(range(operators), 2))
         if layer[source] < layer[target]:
             chosen.add((source, target))
-    times = tuple(draw.uniform(*OPERATOR_MS) for _ in range(operators))
-    transfers = {(source, target): max(LEAST_TRANSFER_MS, p * times[source]) for source, target in chosen}
-    utilization = tuple(draw.uniform(*UTILIZATION) for _ in range(operators))
-    return RandomGraph(f"hios-simulation-{seed}", times, utilization, transfers, alpha)
+    return _with_costs(f"hios-simulation-{seed}", operators, chosen, p, alpha, draw)
 
 
 def even_layers(
@@ -142,10 +139,17 @@ def even_layers(
         source_layer = draw.randint(1, layers - 2)
         target_layer = draw.randint(source_layer + 1, layers - 1)
         chosen.add((draw.choice(members[source_layer]), draw.choice(members[target_layer])))
+    return _with_costs(f"hios-even-layers-{seed}", operators, chosen, p, alpha, draw)
+
+
+def _with_costs(
+    name: str, operators: int, edges: Iterable[_Edge], p: float, alpha: float, draw: random.Random
+) -> RandomGraph:
+    """A graph with drawn times and utilizations; a transfer takes max(0.1 ms, p * t(u)) for the operator u."""
     times = tuple(draw.uniform(*OPERATOR_MS) for _ in range(operators))
-    transfers = {(source, target): max(LEAST_TRANSFER_MS, p * times[source]) for source, target in sorted(chosen)}
+    transfers = {(source, target): max(LEAST_TRANSFER_MS, p * times[source]) for source, target in sorted(edges)}
     utilization = tuple(draw.uniform(*UTILIZATION) for _ in range(operators))
-    return RandomGraph(f"hios-even-layers-{seed}", times, utilization, transfers, alpha)
+    return RandomGraph(name, times, utilization, transfers, alpha)
 
 
 #: The generators by name, for the ablation of the released program.
@@ -157,7 +161,7 @@ def charged_by_destination(graph: RandomGraph, p: float) -> RandomGraph:
     transfers = {
         (source, target): max(LEAST_TRANSFER_MS, p * graph.time_ms[target]) for source, target in graph.transfers_ms
     }
-    return RandomGraph(graph.name, graph.time_ms, graph.utilization, transfers, graph.alpha)
+    return replace(graph, transfers_ms=transfers)
 
 
 def _check_layers(operators: int, layers: int) -> None:

@@ -1,8 +1,8 @@
 """Experiments of TOP on scenarios of several models, all simulated: figures 18, 20, 23, 24, 26 and 27.
 
 Times are those of costs.json: predicted for a GPU that is not here, or measured on cores. Combined blocks are those
-that the scenario states, or neighboring blocks; TOP learns them. A folder of graphs
-is a scenario too, with costs predicted for a GPU.
+that the scenario states, or neighboring blocks; TOP learns them. A folder of graphs is a scenario too, with costs
+predicted for a GPU.
 """
 
 from __future__ import annotations

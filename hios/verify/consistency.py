@@ -1,8 +1,6 @@
-"""Costs against their graph, schedules against graph and costs.
+"""Costs against their graph, schedules against graph and costs, tables/latency.csv against what it is made from.
 
-Whether measurements state what they were measured on: numbers without machine and software are worthless.
-
-tables/latency.csv, which `hios report` writes, against the files that it is made from.
+And whether measurements state what they were measured on: numbers without machine and software are worthless.
 """
 
 from __future__ import annotations

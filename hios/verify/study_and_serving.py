@@ -1,7 +1,4 @@
-"""Whether the files of figures and of their sessions are consistent.
-
-Whether results of serving are consistent.
-"""
+"""Whether the files of figures, of their sessions, and of serving are consistent."""
 
 from __future__ import annotations
 

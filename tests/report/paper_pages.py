@@ -10,6 +10,7 @@ from hios.report import write_report
 from hios.study import registry
 from hios.study.figure_data import FigureData
 from hios.study.figure_files import write_figure
+from hios.study.page_part import papers_part
 from hios.study.random_graphs import GENERATORS
 from hios.study.simulation import ablate, simulate
 from tests.report.test_serving_results import write_serving
@@ -46,7 +47,7 @@ def write_page(folder: Path) -> Path:
     """Write the page of the results beside them."""
     networks = [folder / "inception_v3", folder / "squeezenet"]
     write_serving(folder)
-    write_report(
-        networks, folder / "report.html", folder / "tables", figures=folder / "figures", serving=folder / "serving"
-    )
-    return folder / "report.html"
+    page = folder / "report.html"
+    papers = papers_part(folder / "figures", page)
+    write_report(networks, page, folder / "tables", papers=papers, serving=folder / "serving")
+    return page

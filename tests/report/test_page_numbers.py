@@ -23,6 +23,7 @@ from hios.study import registry
 from hios.study.figure_data import FigureData
 from hios.study.figure_files import write_figure
 from hios.study.gpu_predictions import predict_targets
+from hios.study.page_part import papers_part
 from tests.charts.latex_compiler import compile_latex, needs_pdflatex
 from tests.report.test_report import latency, make_results, page_of
 from tests.verify.results import write_network
@@ -267,7 +268,8 @@ def _paper_page(folder: Path, model: Path, figure: str, *data: Path) -> str:
     """The page of a network with a figure that is drawn from some files."""
     record = write_figure(registry.figure(figure), FigureData.read(data), folder / "figures")
     assert record.state == "drawn"
-    write_report([model], folder / "report.html", folder / "tables", figures=folder / "figures")
+    papers = papers_part(folder / "figures", folder / "report.html")
+    write_report([model], folder / "report.html", folder / "tables", papers=papers)
     page = (folder / "report.html").read_text(encoding="utf-8")
     return re.sub(r"<dt>Time</dt>.*?</dd>|<dt>Code</dt>.*?</dd>", "", page)  # of this very drawing
 

@@ -23,6 +23,7 @@ from hios.report import write_report
 from hios.schedulers import ALGORITHMS, find
 from hios.study import registry
 from hios.study.figure_data import FigureData
+from hios.study.page_part import papers_part
 from hios.study.reference_networks import inception_v3, nasnet_large, squeezenet
 from hios.study.sessions import page_figures, series
 from tests.study.every_session import write_sessions
@@ -109,7 +110,8 @@ def test_default_page(files: dict[str, list[Path]], tmp_path: Path) -> None:
     models = [_write(tmp_path / label, known[label](), algorithms) for label in settings.models]
     networks = {"networks": [model / "run.json" for model in models]}
     _draw(tmp_path, page_figures(settings), {**files, **networks})
-    write_report(models, tmp_path / "report.html", tmp_path / "tables", figures=tmp_path / "figures")
+    papers = papers_part(tmp_path / "figures", tmp_path / "report.html")
+    write_report(models, tmp_path / "report.html", tmp_path / "tables", papers=papers)
     assert 0.5 * _MB < (tmp_path / "report.html").stat().st_size <= _DEFAULT
 
 
@@ -125,7 +127,8 @@ def test_page_of_everything(files: dict[str, list[Path]], tmp_path: Path) -> Non
     models = [_write(tmp_path / label, graph, ALGORITHMS) for label, graph in networks.items()]
     own = {"networks": [model / "run.json" for model in models]}
     _draw(tmp_path, registry.ids(), {**files, **own})
-    write_report(models, tmp_path / "report.html", tmp_path / "tables", figures=tmp_path / "figures")
+    papers = papers_part(tmp_path / "figures", tmp_path / "report.html")
+    write_report(models, tmp_path / "report.html", tmp_path / "tables", papers=papers)
     assert 5 * _MB < (tmp_path / "report.html").stat().st_size <= _EVERYTHING
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert page.count('<figure class="gantt"') == len(networks) * len(ALGORITHMS)

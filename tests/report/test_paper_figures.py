@@ -16,9 +16,9 @@ from hios.errors import ArtifactError
 from hios.files import artifacts
 from hios.formats.study import FigureFile
 from hios.report import write_report
-from hios.report.paper_figures import read_figures, verdict_sentences
 from hios.study import registry
 from hios.study.figure_data import FigureData
+from hios.study.page_part import papers_part
 from tests.report.paper_pages import CARD, DRAWN, write_page, write_results
 
 pytest.importorskip("altair", reason="needs the extra report")
@@ -145,7 +145,7 @@ def test_what_is_not_drawn_is_a_card(page: str) -> None:
 
 def test_verdicts_are_counted(results: Path, page: str) -> None:
     """The summary counts every statement once, by the papers' equations, and those about the simulation twice."""
-    sentences = verdict_sentences(read_figures(results / "figures", results / "report.html"))
+    sentences = papers_part(results / "figures", results / "report.html")["verdicts"]
     assert all(sentence in html.unescape(page).split('<section id="papers"')[0] for sentence in sentences)
     total, *counts = map(int, re.findall(r"\d+", sentences[0]))
     assert total == sum(counts) == len({key for figure in registry.figures() for key in figure.published})
@@ -183,7 +183,7 @@ def test_without_figures_the_page_says_nothing_of_papers(results: Path, tmp_path
 def test_folders_without_figures_are_refused(results: Path, tmp_path: Path) -> None:
     """In one line, by the command too; so is a figure without its drawing. Nothing is written."""
     with pytest.raises(ArtifactError, match=r"found no figure; required: ID\.json of one at least, by `snakemake ID`"):
-        read_figures(tmp_path, tmp_path / "report.html")
+        papers_part(tmp_path, tmp_path / "report.html")
     shutil.copy(results / "figures" / "ios_tab2.json", tmp_path)
     arguments = ["report", str(results / "squeezenet"), "--output", str(tmp_path / "page.html")]
     done = CliRunner().invoke(main, [*arguments, "--tables", str(tmp_path / "t"), "--figures", str(tmp_path)])

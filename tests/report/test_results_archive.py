@@ -16,9 +16,9 @@ from click.testing import CliRunner
 
 from hios.cli import main
 from hios.errors import ArtifactError
+from hios.formats import archive_reader
+from hios.formats.archive_reader import unpacked
 from hios.report.archive import write_archive
-from hios.study import archive_reader
-from hios.study.archive_reader import unpacked
 from tests.report.paper_pages import write_results
 from tests.verify.results import write_network
 

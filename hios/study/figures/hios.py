@@ -8,7 +8,6 @@ from functools import partial
 
 from hios.charts import marks
 from hios.formats.partition import GpuPrediction
-from hios.formats.study import ConvolutionSize
 from hios.platforms.model import descriptions
 from hios.schedulers.hios_lp import ValidPaths, map_longest_paths
 from hios.study import machine_rows as machines
@@ -28,16 +27,14 @@ _AT_ONCE_RATIO = "at once over one after the other"
 
 def fig1_rows(data: FigureData) -> Rows:
     """A row for every image size: two convolutions at once, on a core each, and one after the other on both cores."""
-
-    def values(size: ConvolutionSize) -> Row:
-        one_after_the_other = 2 * size.both_cores_ms
-        return {
+    return machines.size_rows(
+        data,
+        lambda size: {
             "at once ms": size.at_once_ms,
-            "one after the other ms": one_after_the_other,
-            _AT_ONCE_RATIO: size.at_once_ms / one_after_the_other,
-        }
-
-    return machines.size_rows(data, values)
+            "one after the other ms": 2 * size.both_cores_ms,
+            _AT_ONCE_RATIO: size.at_once_ms / (2 * size.both_cores_ms),
+        },
+    )
 
 
 def fig1_finding(rows: Rows) -> str:
@@ -68,16 +65,16 @@ def fig2_rows(data: FigureData) -> Rows:
 
     And one for the same size and every pair of GPUs of the paper, predicted.
     """
-
-    def values(size: ConvolutionSize) -> Row:
-        return {
+    measured = machines.size_rows(
+        data,
+        lambda size: {
             "convolution ms": size.alone_ms,
             "hand-over ms": size.hand_over_ms,
             "output bytes": size.output_bytes,
             _HAND_OVER_RATIO: size.hand_over_ms / size.alone_ms,
-        }
-
-    measured = [{**row, "link": _HERE} for row in machines.size_rows(data, values)]
+            "link": _HERE,
+        },
+    )
     return measured + [_predicted_transfer(row, *gpus) for gpus in _PREDICTED_LINKS for row in measured]
 
 

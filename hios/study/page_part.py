@@ -1,23 +1,23 @@
-"""The papers' part of the page: every published statement beside what was found here, and the figures."""
+"""The papers' part of a report's page: every published statement beside what was found here, and the figures."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 from hios.errors import ArtifactError
 from hios.files import artifacts
 from hios.formats.study import ComparedNumber, FigureFile
-from hios.report.tables import View
 from hios.study import registry
 from hios.study.figure_data import located
 from hios.study.figure_files import ENDINGS, HIDDEN, compared
 from hios.study.published import Verdict
 from hios.study.registry import Figure
+from hios.study.rows import Row
 from hios.study.simulated_rows import HIOS, RELEASED
 
 _ELSEWHERE = Verdict.ELSEWHERE.value
@@ -36,20 +36,16 @@ class Drawn:
     data: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class PaperFigures:
-    """The figures of a page, by id; of those that are not among them the page says what they need."""
-
-    drawn: Mapping[str, Drawn] = field(default_factory=dict)
+def drawn_in(folder: Path) -> list[str]:
+    """The ids of the figures that a folder holds."""
+    return [name for name in registry.ids() if (folder / f"{name}.json").is_file()]
 
 
-def read_figures(
-    folder: Path, page: Path, *, shown: Iterable[str] | None = None, root: Path | None = None
-) -> PaperFigures:
-    """The figures of a folder, as `hios figures ID --output FOLDER` writes them.
+def papers_part(folder: Path, page: Path, *, shown: Iterable[str] | None = None, root: Path | None = None) -> Row:
+    """What a page shows of the papers, as its template takes it; of figures that the folder lacks, what they need.
 
     Args:
-        folder: with ID.json and ID.svg of every figure that was drawn.
+        folder: with ID.json and ID.svg of every figure that was drawn, as `hios figures` writes them.
         page: file that is to show them; addresses of files are relative to its folder.
         shown: ids of those to show; all of the folder if None.
         root: folder of results that the files of their data are in now; they are where the figures say if None.
@@ -58,11 +54,10 @@ def read_figures(
         ArtifactError: the folder holds no figure, or a file is missing or damaged.
     """
     place = Path(page).absolute().parent
-    names = [name for name in registry.ids() if (folder / f"{name}.json").is_file()] if shown is None else shown
-    figures = {name: _read(folder, name, place, root) for name in names}
+    figures = {name: _read(folder, name, place, root) for name in (drawn_in(folder) if shown is None else shown)}
     if not figures:
         raise ArtifactError(f"{folder}: found no figure; required: ID.json of one at least, by `snakemake ID`")
-    return PaperFigures(figures)
+    return {"papers": _papers(figures), "verdicts": _verdict_sentences(figures)}
 
 
 def _read(folder: Path, name: str, place: Path, root: Path | None) -> Drawn:
@@ -81,13 +76,13 @@ def _address(file: Path, place: Path) -> str:
     return Path(os.path.relpath(Path(file).absolute(), place)).as_posix()
 
 
-def papers(figures: PaperFigures) -> list[View]:
+def _papers(figures: Mapping[str, Drawn]) -> list[Row]:
     """What the page shows of every paper: figures and tables with their statements, in the order of the registry."""
-    views = [_view(registry.figure(name), figures.drawn.get(name)) for name in registry.ids()]
+    views = [_view(registry.figure(name), figures.get(name)) for name in registry.ids()]
     return [_of_paper(paper, list(own)) for paper, own in groupby(views, key=lambda view: view["paper"])]
 
 
-def _of_paper(name: str, figures: Sequence[View]) -> View:
+def _of_paper(name: str, figures: Sequence[Row]) -> Row:
     """The figures of a paper: with and without a result, drawn and not."""
     return {
         "name": name,
@@ -98,11 +93,11 @@ def _of_paper(name: str, figures: Sequence[View]) -> View:
     }
 
 
-def _has_result(view: View) -> bool:
+def _has_result(view: Row) -> bool:
     return bool(view["compared"] or view["finding"] or view["drawing"])
 
 
-def _view(figure: Figure, drawn: Drawn | None) -> View:
+def _view(figure: Figure, drawn: Drawn | None) -> Row:
     record = None if drawn is None else drawn.record
     is_drawn = record is not None and not record.missing
     comparisons = compared(figure, ()) if record is None else record.comparisons
@@ -139,7 +134,7 @@ def _is_compared(rows: Sequence[ComparedNumber]) -> bool:
     return any(entry.found or entry.verdict != _ELSEWHERE for entry in rows)
 
 
-def _drawing(figure: Figure, drawn: Drawn) -> View:
+def _drawing(figure: Figure, drawn: Drawn) -> Row:
     record = drawn.record
     return {
         "caption": record.caption,
@@ -172,9 +167,9 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 2 * _SECONDS_PER_MINUTE else f"{seconds / _SECONDS_PER_MINUTE:.0f} min"
 
 
-def verdict_sentences(figures: PaperFigures) -> list[str]:
+def _verdict_sentences(figures: Mapping[str, Drawn]) -> list[str]:
     """How many of the published statements agree with what was found, counted once each."""
-    records = [drawn.record.comparisons for drawn in figures.drawn.values()]
+    records = [drawn.record.comparisons for drawn in figures.values()]
     by_key: dict[str, dict[str, str]] = {}
     for name in registry.ids():
         for entry in compared(registry.figure(name), ()):
