@@ -32,12 +32,12 @@ from hios.platforms.batch_job import allocation
 if TYPE_CHECKING:
     from hios.files.base import Platform as Description
     from hios.platforms.protocol import (
-        Distributing,
-        Executing,
-        Measuring,
-        Platform,
-        Predicting,
-        Reporting,
+        DistributingPart,
+        ExecutingPart,
+        MeasuringPart,
+        PlatformPart,
+        PredictingPart,
+        ReportingPart,
     )
 
 
@@ -73,7 +73,7 @@ class KnownPlatform:
 
     @property
     def executes(self) -> bool:
-        """Whether schedules run on it. If not, its costs are predicted (`Predicting`) instead of measured."""
+        """Whether schedules run on it. If not, its costs are predicted (`PredictingPart`) instead of measured."""
         return "executing" in self.modules
 
 
@@ -135,13 +135,13 @@ def executable() -> list[str]:
     return [name for name, known in PLATFORMS.items() if known.executes]
 
 
-def find(name: str) -> Platform:
+def find(name: str) -> PlatformPart:
     """The module of a platform that describes its devices.
 
     Raises:
         PlatformError: there is no platform of that name.
     """
-    return cast("Platform", _module(name, "platform"))
+    return cast("PlatformPart", _module(name, "platform"))
 
 
 def describe(
@@ -206,17 +206,17 @@ def require_options(
             )
 
 
-def measuring(name: str) -> Measuring:
+def measuring(name: str) -> MeasuringPart:
     """The module of a platform that measures."""
-    return cast("Measuring", _module(name, "measuring"))
+    return cast("MeasuringPart", _module(name, "measuring"))
 
 
-def predicting(name: str) -> Predicting:
+def predicting(name: str) -> PredictingPart:
     """The module of a platform that predicts costs."""
-    return cast("Predicting", _module(name, "predicting"))
+    return cast("PredictingPart", _module(name, "predicting"))
 
 
-def executing(name: str) -> Executing:
+def executing(name: str) -> ExecutingPart:
     """The module of a platform that runs schedules.
 
     Raises:
@@ -227,17 +227,17 @@ def executing(name: str) -> Executing:
             f"platform {name}: found a schedule to run; allowed: predicting costs, as nothing runs there; schedules "
             f"run on {', '.join(executable())}"
         )
-    return cast("Executing", _module(name, "executing"))
+    return cast("ExecutingPart", _module(name, "executing"))
 
 
-def distributing(name: str) -> Distributing:
+def distributing(name: str) -> DistributingPart:
     """The module of a platform that runs schedules with one process per device."""
-    return cast("Distributing", _module(name, "distributing"))
+    return cast("DistributingPart", _module(name, "distributing"))
 
 
-def reporting(name: str) -> Reporting:
+def reporting(name: str) -> ReportingPart:
     """The module of a platform that describes its devices for the report."""
-    return cast("Reporting", _module(name, "reporting"))
+    return cast("ReportingPart", _module(name, "reporting"))
 
 
 def _module(name: str, part: str) -> ModuleType:

@@ -2,16 +2,16 @@
 
 The entry of a platform in `hios.platforms.PLATFORMS` names the module in its folder for each part:
 
-================ ============== ==============================================================================
-part             protocol       imported by
-================ ============== ==============================================================================
-``platform``     `Platform`     all commands that name the platform; imports nothing heavy at its top
-``measuring``    `Measuring`    ``hios profile``
-``predicting``   `Predicting`   ``hios profile``, in place of ``measuring`` if nothing can run on it
-``executing``    `Executing`    ``hios execute``; absent if nothing can run on it
-``distributing`` `Distributing` ``hios distribute``; absent if there are no transports (``Platform.TRANSPORTS``)
-``reporting``    `Reporting`    ``hios report``
-================ ============== ==============================================================================
+================ ================== =========================================================================
+part             protocol           imported by
+================ ================== =========================================================================
+``platform``     `PlatformPart`     all commands that name the platform; imports nothing heavy at its top
+``measuring``    `MeasuringPart`    ``hios profile``
+``predicting``   `PredictingPart`   ``hios profile``, in place of ``measuring`` if nothing can run on it
+``executing``    `ExecutingPart`    ``hios execute``; absent if nothing can run on it
+``distributing`` `DistributingPart` ``hios distribute``; absent if there are no ``TRANSPORTS``
+``reporting``    `ReportingPart`    ``hios report``
+================ ================== =========================================================================
 
 Reach them through `hios.platforms` (``find``, ``describe``, ``measuring``, ...), by the platform's name. The module of
 ``platform`` must import none of those that execute or report, and share no file with them where costs are measured, so
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hios.workers.worker import Worker
 
 
-class Platform(Protocol):
+class PlatformPart(Protocol):
     """Part ``platform``: the devices, and what they can do. Its properties are module constants."""
 
     @property
@@ -89,7 +89,7 @@ class Platform(Protocol):
         """
 
 
-class Measuring(Protocol):
+class MeasuringPart(Protocol):
     """Part ``measuring``: costs by measurement."""
 
     def environment(self, description: Description) -> Mapping[str, object]:
@@ -106,7 +106,7 @@ class Measuring(Protocol):
         """
 
 
-class Predicting(Protocol):
+class PredictingPart(Protocol):
     """Part ``predicting``: costs without running anything."""
 
     def costs(self, graph: Graph, description: Description) -> CostsFile:
@@ -123,7 +123,7 @@ class Predicting(Protocol):
         """
 
 
-class Executing(Protocol):
+class ExecutingPart(Protocol):
     """Part ``executing``: running schedules on the devices of one node."""
 
     def most_threads(self, description: Description) -> int:
@@ -172,7 +172,7 @@ class Executing(Protocol):
         """
 
 
-class Distributing(Protocol):
+class DistributingPart(Protocol):
     """Part ``distributing``: the device of one rank."""
 
     def device(self, local_rank: int) -> RankDevice:
@@ -193,7 +193,7 @@ class Distributing(Protocol):
         """
 
 
-class Reporting(Protocol):
+class ReportingPart(Protocol):
     """Part ``reporting``: a description of the devices for the report."""
 
     def facts(self, description: Description) -> dict[str, str]:

@@ -72,18 +72,18 @@ class Merged:
         (value,) = compiled[0].externals
         shape, dtype = _kind(graph, {entry.name: entry for entry in graph.inputs}, value)
         made = _random(shape, dtype, generator)
-        self.input = as_made(made) if packed else made
+        self.inputs = [as_made(made) if packed else made]
         #: Bytes of its weights and input.
-        self.nbytes = sum(tensor.nbytes for tensor in [*weights.values(), self.input])
+        self.nbytes = sum(tensor.nbytes for tensor in [*weights.values(), *self.inputs])
 
     def run_together(self) -> None:
         """Run the merged operator and drop its results."""
-        self._together(self.input)
+        self._together(*self.inputs)
 
     def run_apart(self) -> None:
         """Run the operators one after another and drop their results."""
         for run in self._apart:
-            run(self.input)
+            run(*self.inputs)
 
 
 def _weights(graph: Graph, operators: Sequence[Operator], generator: torch.Generator) -> dict[str, Tensor]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -18,8 +18,6 @@ from hios.core.costs import (
     CorunFactor,
     Costs,
     CostsFile,
-    LinkError,
-    LinkSpeed,
     MergeCost,
     OperatorCost,
     ProfileSummary,
@@ -50,6 +48,8 @@ _STAGE_PASSES = 3
 _OPERATORS, _WIDE, _TRANSFERS, _CORUN = 0.3, 0.4, 0.45, 0.55
 #: Share of the time left that merges may take.
 _MERGES = 0.3
+
+_Key = TypeVar("_Key", str, Merge)
 
 
 def profile(
@@ -171,16 +171,13 @@ def _costs(session: Session, asked: StageRequests, quiet: bool = True) -> CostsF
         },
         alone,
     )
-    link = transfers.fit_link(
-        {size: statistics.median(measured.samples) for size, measured in session.transfers.items()}
-    )
     return CostsFile(
         operators={
             operator.id: OperatorCost(
                 **_timing(session.operators[alike])._asdict(),
                 utilization=fitted.utilization.get(alike),
                 resources=session.resources.get(alike),
-                wide_ms=_wide_ms(session, alike),
+                wide_ms=_wide_ms(session.wide, alike, alone[alike]),
             )
             for operator, alike in ((operator, session.stand_in[operator.id]) for operator in graph.operators)
         },
@@ -205,7 +202,9 @@ def _costs(session: Session, asked: StageRequests, quiet: bool = True) -> CostsF
         ),
         contention=_contention(fitted),
         corun=tuple(_corun(devices, measured, quiet) for devices, measured in session.corun.items()),
-        link=None if link is None else _link(link),
+        link=transfers.fit_link(
+            {size: statistics.median(measured.samples) for size, measured in session.transfers.items()}
+        ),
     )
 
 
@@ -239,27 +238,24 @@ def _ratio_timing(measured: Measured, alone: dict[str, float], operators: Iterab
     return timing if told else timing._replace(time_ms=total)
 
 
-def _wide_ms(session: Session, operator: str) -> dict[str, float]:
-    """t(v, k) by k where it is significantly below t(v): an operator should not run on more devices without a gain."""
-    alone = statistics.median(session.operators[operator].samples)
-    times = {}
-    for (width, name), measured in sorted(session.wide.items()):
-        if name == operator and len(measured.samples) >= FEWEST and interval(measured.samples)[1] < 1.0:
-            times[str(width)] = alone * statistics.median(measured.samples)
-    return times
+def _wide_ms(ratios: Mapping[tuple[int, _Key], Measured], key: _Key, alone_ms: float) -> dict[str, float]:
+    """Times on k devices by k where they are significantly below the time on one.
+
+    An operator or a merge should not run on more devices without a gain.
+    """
+    return {
+        str(width): alone_ms * statistics.median(measured.samples)
+        for (width, name), measured in sorted(ratios.items())
+        if name == key and len(measured.samples) >= FEWEST and interval(measured.samples)[1] < 1.0
+    }
 
 
 def _merge_cost(session: Session, operators: Merge, alike: Merge, alone: dict[str, float]) -> MergeCost:
     """Times of a merge on one device, and on those numbers of devices on which it gains."""
     timing = _ratio_timing(session.merges[alike], alone, alike)
-    total = sum(alone[operator] for operator in alike)
-    times = {}
-    for (width, merge), measured in sorted(session.wide_merges.items()):
-        if merge == alike and len(measured.samples) >= FEWEST and interval(measured.samples)[1] < 1.0:
-            time_ms = total * statistics.median(measured.samples)
-            if time_ms < timing.time_ms:
-                times[str(width)] = time_ms
-    return MergeCost(operators=operators, wide_ms=times, **timing._asdict())
+    times = _wide_ms(session.wide_merges, alike, sum(alone[operator] for operator in alike))
+    gaining = {width: time_ms for width, time_ms in times.items() if time_ms < timing.time_ms}
+    return MergeCost(operators=operators, wide_ms=gaining, **timing._asdict())
 
 
 def _check_widths(widths: Sequence[int], platform: Platform) -> None:
@@ -276,11 +272,6 @@ def _contention(fitted: Contention) -> ContentionModel:
     if fitted.median_error is not None and fitted.p90_error is not None:
         error = ContentionError(fitted.median_error, fitted.p90_error, fitted.held_out)
     return ContentionModel("blend", fitted.alpha, error)
-
-
-def _link(link: transfers.FittedLink) -> LinkSpeed:
-    error = LinkError(link.median_error, link.largest_error, link.sizes)
-    return LinkSpeed(link.model.latency_ms, link.model.bandwidth_gbps, error)
 
 
 def _corun(devices: int, measured: Measured, quiet: bool) -> CorunFactor:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from hios.core.costs import LinkModel
+from hios.core.costs import LinkError, LinkModel, LinkSpeed
 from hios.machine.terminal import Meter
 from hios.profiling.measurements import Effort, Session, sample
 
@@ -45,16 +44,6 @@ def measure_transfers(session: Session, deadline: float) -> None:
 _SMALLEST, _STEP = 1 << 10, 4
 
 
-@dataclass(frozen=True, slots=True)
-class FittedLink:
-    """A link model with its relative errors on the transfers that it was fitted to."""
-
-    model: LinkModel
-    median_error: float
-    largest_error: float
-    sizes: int
-
-
 def sizes_to_fit(largest: int) -> list[int]:
     """Sizes in bytes from 1 KB to the largest, to fit the link model to."""
     sizes, size = [], _SMALLEST
@@ -64,7 +53,7 @@ def sizes_to_fit(largest: int) -> list[int]:
     return [*sizes, largest] if sizes else []
 
 
-def fit_link(time_ms: Mapping[int, float]) -> FittedLink | None:
+def fit_link(time_ms: Mapping[int, float]) -> LinkSpeed | None:
     """Latency L >= 0 and bandwidth B that minimize the squared relative errors of L + bytes/B.
 
     Args:
@@ -93,4 +82,5 @@ def fit_link(time_ms: Mapping[int, float]) -> FittedLink | None:
         return None
     model = LinkModel(latency, 8 / (per_byte * 1e6))
     errors = [abs(model.time_ms(size) - time) / time for size, time in points]
-    return FittedLink(model, statistics.median(errors), max(errors), len(points))
+    error = LinkError(statistics.median(errors), max(errors), len(points))
+    return LinkSpeed(model.latency_ms, model.bandwidth_gbps, error)

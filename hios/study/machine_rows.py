@@ -21,7 +21,7 @@ from hios.core.schedule import Schedule
 from hios.errors import HiosError
 from hios.formats.run import ScheduleResult
 from hios.formats.study import ConvolutionSize
-from hios.platforms.model.descriptions import Gpu, Link
+from hios.platforms.model.descriptions import Gpu, GpuLink
 from hios.platforms.model.kernel_work import Contraction
 from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, predict
 from hios.study import run_rows as runs
@@ -240,7 +240,7 @@ class PredictedConvolution:
     utilization: float
 
 
-def predicted_convolution(pixels: int, channels: int, gpu: Gpu, link: Link) -> PredictedConvolution:
+def predicted_convolution(pixels: int, channels: int, gpu: Gpu, link: GpuLink) -> PredictedConvolution:
     """A convolution 5x5 of stride 1 in float32 on a GPU, with as many channels before and after it, and a link."""
     size = _BYTES * channels * pixels**2
     terms = channels * _KERNEL**2

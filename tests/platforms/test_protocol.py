@@ -24,27 +24,27 @@ from hios.platforms.model import devices as model_predicting
 from hios.platforms.model import reporting as model_reporting
 
 # For type checkers: every module offers what the protocol of its name asks for.
-_PLATFORMS: tuple[protocol.Platform, ...] = (cpu_platform, cuda_platform, model_platform)
-_MEASURING: tuple[protocol.Measuring, ...] = (measuring, cuda_measuring)
-_EXECUTING: tuple[protocol.Executing, ...] = (executing, cuda_executing)
-_DISTRIBUTING: tuple[protocol.Distributing, ...] = (distributing, cuda_distributing)
-_REPORTING: tuple[protocol.Reporting, ...] = (reporting, cuda_reporting, model_reporting)
-_PREDICTING: protocol.Predicting = model_predicting
+_PLATFORMS: tuple[protocol.PlatformPart, ...] = (cpu_platform, cuda_platform, model_platform)
+_MEASURING: tuple[protocol.MeasuringPart, ...] = (measuring, cuda_measuring)
+_EXECUTING: tuple[protocol.ExecutingPart, ...] = (executing, cuda_executing)
+_DISTRIBUTING: tuple[protocol.DistributingPart, ...] = (distributing, cuda_distributing)
+_REPORTING: tuple[protocol.ReportingPart, ...] = (reporting, cuda_reporting, model_reporting)
+_PREDICTING: protocol.PredictingPart = model_predicting
 _FIND = {
-    protocol.Platform: platforms.find,
-    protocol.Measuring: platforms.measuring,
-    protocol.Predicting: platforms.predicting,
-    protocol.Executing: platforms.executing,
-    protocol.Distributing: platforms.distributing,
-    protocol.Reporting: platforms.reporting,
+    protocol.PlatformPart: platforms.find,
+    protocol.MeasuringPart: platforms.measuring,
+    protocol.PredictingPart: platforms.predicting,
+    protocol.ExecutingPart: platforms.executing,
+    protocol.DistributingPart: platforms.distributing,
+    protocol.ReportingPart: platforms.reporting,
 }
 
 
 def _parts(name: str) -> list[Any]:
     """The protocols that a platform has modules for."""
-    runs = [protocol.Measuring, protocol.Executing] if PLATFORMS[name].executes else [protocol.Predicting]
-    spread = [protocol.Distributing] if platforms.find(name).TRANSPORTS else []
-    return [protocol.Platform, protocol.Reporting, *runs, *spread]
+    runs = [protocol.MeasuringPart, protocol.ExecutingPart] if PLATFORMS[name].executes else [protocol.PredictingPart]
+    spread = [protocol.DistributingPart] if platforms.find(name).TRANSPORTS else []
+    return [protocol.PlatformPart, protocol.ReportingPart, *runs, *spread]
 
 
 @pytest.mark.parametrize("name", PLATFORMS)

@@ -83,10 +83,11 @@ def test_a_link_is_found() -> None:
     """Transfers that follow latency and bandwidth give them back, without error."""
     link = transfers.fit_link({size: 0.005 + 8 * size / (40 * 1e6) for size in (0, 1024, 4096, 50_000, 1_000_000)})
     assert link is not None
-    assert link.model.latency_ms == pytest.approx(0.005)
-    assert link.model.bandwidth_gbps == pytest.approx(40)
-    assert link.largest_error == pytest.approx(0, abs=1e-9)
-    assert link.sizes == 4  # below 1 KB there is only latency
+    assert link.error is not None
+    assert link.latency_ms == pytest.approx(0.005)
+    assert link.bandwidth_gbps == pytest.approx(40)
+    assert link.error.largest == pytest.approx(0, abs=1e-9)
+    assert link.error.sizes == 4  # below 1 KB there is only latency
 
 
 def test_residuals_are_of_the_fit() -> None:
@@ -95,15 +96,16 @@ def test_residuals_are_of_the_fit() -> None:
     times[1024] *= 1.5
     link = transfers.fit_link(times)
     assert link is not None
-    assert link.median_error < 0.05 < link.largest_error < 0.5
+    assert link.error is not None
+    assert link.error.median < 0.05 < link.error.largest < 0.5
 
 
 def test_latency_is_not_negative() -> None:
     """Times that grow faster than sizes have no latency."""
     link = transfers.fit_link({1024: 0.0001, 4096: 0.001, 16384: 0.01})
     assert link is not None
-    assert link.model.latency_ms == 0
-    assert link.model.bandwidth_gbps > 0
+    assert link.latency_ms == 0
+    assert link.bandwidth_gbps > 0
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ FLOPS = sum(2 * out * (into // groups) * size**2 * image**2 for into, out, size,
 NBYTES = 2 * _COPIED
 
 
-class _Probe:
+class _CoreProbe:
     """The work, ready to run: weights and values are the same everywhere."""
 
     def __init__(self) -> None:
@@ -58,8 +58,8 @@ class _Probe:
 def time_probe(worker: Worker) -> tuple[float, float]:
     """Milliseconds of the probe's convolutions and of its copy, each the mean of some passes."""
     if "probe" not in worker.state:
-        worker.state["probe"] = _Probe()
-    probe: _Probe = worker.state["probe"]
+        worker.state["probe"] = _CoreProbe()
+    probe: _CoreProbe = worker.state["probe"]
     passes = [probe.pass_ms() for _ in range(_WARMUP + _PASSES)][_WARMUP:]
     return statistics.fmean(compute for compute, _ in passes), statistics.fmean(copy for _, copy in passes)
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from hios.errors import PlatformError
 from hios.files.base import Platform
-from hios.machine import description as machine
-from hios.machine import topology as cpu_topology
+from hios.machine import description, topology
 
 #: Maximum number of virtual devices per core: each is a process with torch and the weights.
 _MOST_OF_A_CORE = 16
@@ -34,12 +33,12 @@ def device_cores(devices: int, cores_per_device: int = 1, *, virtual: bool = Fal
     Raises:
         PlatformError: fewer than one device or core, more than there are cores, or too many processes.
     """
-    topology = cpu_topology.read()
-    most = len(topology) * (_MOST_OF_A_CORE if virtual else 1)
+    usable = topology.read()
+    most = len(usable) * (_MOST_OF_A_CORE if virtual else 1)
     if not 1 <= cores_per_device <= most:
         raise PlatformError(
             f"platform cpu: cores_per_device: found {cores_per_device}; allowed: 1 to {most}, as this process may run "
-            f"on {len(topology)} core(s)"
+            f"on {len(usable)} core(s)"
         )
     if not 1 <= devices <= most // cores_per_device:
         of = f" of {cores_per_device} cores each" if cores_per_device > 1 else ""
@@ -47,14 +46,14 @@ def device_cores(devices: int, cores_per_device: int = 1, *, virtual: bool = Fal
         reason = "each is a process" if virtual else f"{what}; --virtual lets devices share cores"
         raise PlatformError(
             f"platform cpu: devices: found {devices}{of}; allowed: 1 to {most // cores_per_device}, as this process "
-            f"may run on {len(topology)} core(s) and {reason}"
+            f"may run on {len(usable)} core(s) and {reason}"
         )
-    return cpu_topology.shared_groups(topology, devices, cores_per_device)
+    return topology.shared_groups(usable, devices, cores_per_device)
 
 
-def cores_of(description: Platform) -> list[list[int]]:
+def cores_of(platform: Platform) -> list[list[int]]:
     """Cores of every device that a description states."""
-    return [list(own) for own in description.cores or ()]
+    return [list(own) for own in platform.cores or ()]
 
 
 def all_cores(cores: Sequence[Sequence[int]]) -> list[int]:
@@ -80,10 +79,10 @@ def describe(devices: int, *, virtual: bool = False, cores_per_device: int = 1, 
         devices=devices,
         cores=tuple(map(tuple, cores)),
         cores_per_device=cores_per_device,
-        processor=machine.processor(),
-        governor=machine.governor(used),
+        processor=description.processor(),
+        governor=description.governor(used),
         load_average=round(os.getloadavg()[0], 2),
-        busy_share=machine.busy_share(used),
+        busy_share=description.busy_share(used),
         virtual=True if len(used) < devices * cores_per_device else None,
     )
 

@@ -11,7 +11,7 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,7 +26,6 @@ from hios.errors import PlatformError
 from hios.files import defaults
 from hios.kernels.executable import require_executable
 from hios.platforms.cpu import thread_team
-from hios.platforms.cpu import thread_team as progress_marker
 from hios.platforms.cpu import worker as cpu_worker
 from hios.platforms.program import ArenaPlan, DeviceProgram, is_wide
 from hios.platforms.workloads import arena_tensor, copy_alone
@@ -87,12 +86,16 @@ class Engine:
         wide = any(is_wide(task.plan) for task in tasks.values())
         environment = dict.fromkeys(range(len(cores)), thread_team.environment()) if wide else {}
         try:
-            self._pool = keeper.start(cores, arena, timeout_s, environment)
-            self._pool.describe = partial(progress_marker.text, graph)
-            _load(self._pool, graph, weights, plan, timeout_s * cpu_worker.WAIT_SHARE, len(cores))
+            names = [f"worker {number}" for number in range(len(cores))]
+            self._pool = keeper.start(lambda: WorkerPool(cores, arena, timeout_s, names, environment))
+            self._pool.describe = partial(thread_team.text, graph)
+            with memory_file(graph.to_bytes()) as known, memory_file(save(dict(weights))) as values:
+                files: dict[str, Any] = {"graph": known, "weights": values}
+                given = {**files, "inputs": plan.inputs, "timeout_s": timeout_s * cpu_worker.WAIT_SHARE}
+                self._pool.call_each(cpu_worker.load, dict.fromkeys(range(len(cores)), given))
             for name, parts in programs.items():
-                known = {part.device: list(cores[worker]) for worker, part in parts.items()}
-                arguments = {worker: {"name": name, "program": part, "cores": known} for worker, part in parts.items()}
+                own = {part.device: list(cores[worker]) for worker, part in parts.items()}
+                arguments = {worker: {"name": name, "program": part, "cores": own} for worker, part in parts.items()}
                 self._pool.call_each(cpu_worker.prepare, arguments)
         except BaseException:
             self.close()
@@ -190,33 +193,17 @@ class _Keeper:
         #: The pool until it is closed; the thread that takes it out closes it.
         self._open: list[WorkerPool] = []
 
-    def start(
-        self,
-        cores: Sequence[Sequence[int]],
-        arena: Arena,
-        timeout_s: float,
-        environment: Mapping[int, Mapping[str, str]],
-    ) -> WorkerPool:
+    def start(self, make: Callable[[], WorkerPool]) -> WorkerPool:
         """Start the pool. If this is interrupted, ``end`` still ends it."""
-        thread = threading.Thread(
-            target=self._keep, args=(cores, arena, timeout_s, environment), name="hios workers", daemon=True
-        )
-        thread.start()
+        threading.Thread(target=self._keep, args=(make,), name="hios workers", daemon=True).start()
         self._started.wait()
         if isinstance(self._result, BaseException):
             raise self._result
         return self._result
 
-    def _keep(
-        self,
-        cores: Sequence[Sequence[int]],
-        arena: Arena,
-        timeout_s: float,
-        environment: Mapping[int, Mapping[str, str]],
-    ) -> None:
+    def _keep(self, make: Callable[[], WorkerPool]) -> None:
         try:
-            names = [f"worker {number}" for number in range(len(cores))]
-            self._result = WorkerPool(cores, arena, timeout_s, names, environment)
+            self._result = make()
             self._open.append(self._result)
         except BaseException as error:  # raised where the engine is made
             self._result = error
@@ -234,16 +221,6 @@ class _Keeper:
     def _close(self) -> None:
         with contextlib.suppress(IndexError):
             self._open.pop().close()
-
-
-def _load(
-    pool: WorkerPool, graph: Graph, weights: Mapping[str, Tensor], plan: ArenaPlan, wait_s: float, workers: int
-) -> None:
-    """Make all workers read graph and weights from memory, which is released afterwards in any case."""
-    with memory_file(graph.to_bytes()) as known, memory_file(save(dict(weights))) as values:
-        given: dict[str, Any] = {"graph": known, "weights": values}
-        arguments = {**given, "inputs": plan.inputs, "timeout_s": wait_s}
-        pool.call_each(cpu_worker.load, dict.fromkeys(range(workers), arguments))
 
 
 def _text(tensors: Sequence[Tensor]) -> str:

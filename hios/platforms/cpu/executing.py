@@ -13,7 +13,6 @@ from hios.frontends.models import RUNTIMES
 from hios.frontends.tolerances import ReducedPrecision
 from hios.platforms.competitor import Competitor
 from hios.platforms.cpu import core_probe, thread_team
-from hios.platforms.cpu import thread_team as progress_marker
 from hios.platforms.cpu import worker as cpu_worker
 from hios.platforms.cpu.devices import all_cores, cores_of
 from hios.platforms.program import ArenaPlan
@@ -126,7 +125,7 @@ class CpuWorkers:
     def join(self, pool: WorkerPool) -> None:
         """Use the workers of a pool."""
         self._pool = pool
-        pool.describe = partial(progress_marker.text, self._graph)
+        pool.describe = partial(thread_team.text, self._graph)
 
     def load(self, graph: str, weights: str) -> None:
         """Load files, and bind every competitor to them."""

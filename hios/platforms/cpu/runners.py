@@ -136,7 +136,7 @@ def _handed_over(arena: Arena, buffer: Buffer) -> Tensor:
     return arena.tensor(buffer.offset, buffer.shape, dtype, channels_last=arena.channels_last)
 
 
-class _Step:
+class _BoundStep:
     """A step that runs operators, with its values bound to slots."""
 
     def __init__(self, program: ProgramStep, worker: Worker, values: Values, cores: tuple[int, ...]) -> None:
@@ -192,24 +192,24 @@ class StepRunner:
         self._timeout_s: float = worker.state["timeout_s"]
         self._values = Values(worker)
         wide = any(len(step.devices) > 1 for step in program.steps)
-        self._steps: list[_Step | _Loan] = []
+        self._steps: list[_BoundStep | _Loan] = []
         for step in program.steps:
             if step.devices[0] != program.device:
                 # If this device needs the values, they arrive from the first device.
                 self._steps.append(_Loan(step, worker))
             else:
                 used = tuple(core for device in step.devices for core in cores[device]) if wide else ()
-                self._steps.append(_Step(step, worker, self._values, used))
+                self._steps.append(_BoundStep(step, worker, self._values, used))
         self._mark_dead()
         self._team = ThreadTeam.of(worker, cores[program.device]) if wide else None
         if self._team is not None:
-            for taken in dict.fromkeys(step.cores for step in self._steps if isinstance(step, _Step)):
+            for taken in dict.fromkeys(step.cores for step in self._steps if isinstance(step, _BoundStep)):
                 self._team.take(taken)  # starts the threads
             self._team.release()
 
     def _mark_dead(self) -> None:
         """Mark where each value is read last: it is freed there, so that its memory is reused while still cached."""
-        steps = [step for step in self._steps if isinstance(step, _Step)]
+        steps = [step for step in self._steps if isinstance(step, _BoundStep)]
         last: dict[int, int] = {}
         for number, step in enumerate(steps):
             for call in (call for group in step.groups for call in group):
@@ -256,7 +256,7 @@ class StepRunner:
         arena.write(loan.free, epoch)
         arena.wait(loan.done, epoch, self._timeout_s, f"operator {loan.operator} to end", yielding=True)
 
-    def _run_group(self, group: Sequence[OperatorCall], stream: int, step: _Step, rows: list[Row]) -> None:
+    def _run_group(self, group: Sequence[OperatorCall], stream: int, step: _BoundStep, rows: list[Row]) -> None:
         values, clock = self._values, self._clock
         for call in group:
             start = clock()
@@ -266,7 +266,7 @@ class StepRunner:
                 raise PlatformError(f"operator {call.operator}, {step.place}: {reason(error)}") from error
             rows.append((call.operator, stream, step.stage, start, clock()))
 
-    def _run_merge(self, function: Callable[[Any], tuple[Tensor, ...]], step: _Step, rows: list[Row]) -> None:
+    def _run_merge(self, function: Callable[[Any], tuple[Tensor, ...]], step: _BoundStep, rows: list[Row]) -> None:
         calls = [call for (call,) in step.groups]
         start = self._clock()
         try:

@@ -11,10 +11,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from hios.core.graph import Graph, Operator
+from hios.core.graph import Graph
 from hios.platforms.cpu.thread_team import ThreadTeam
 from hios.platforms.timer import TIMEOUT_S, Quantity, Times
 from hios.platforms.workloads import Merged, Workload
@@ -22,11 +24,13 @@ from hios.workers.process_settings import keep_memory
 from hios.workers.worker import Worker
 
 
-class _FreshWorkload(Workload):
-    """An operator whose inputs are written before it reads them."""
+class _Fresh:
+    """An operator or a merge whose inputs are written before it reads them."""
 
-    def __init__(self, graph: Graph, operator: Operator, generator: torch.Generator) -> None:
-        super().__init__(graph, operator, generator, packed=True)
+    inputs: list[Tensor]
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments, packed=True)  # type: ignore[call-arg] # of a workload
         self._fresh = self.inputs
         self.inputs = [tensor.clone() for tensor in self._fresh]
 
@@ -36,17 +40,12 @@ class _FreshWorkload(Workload):
             tensor.copy_(fresh)
 
 
-class _FreshMerge(Merged):
-    """A merge whose input is written before it reads it."""
+class _FreshWorkload(_Fresh, Workload):
+    """An operator."""
 
-    def __init__(self, graph: Graph, operators: Sequence[str], generator: torch.Generator) -> None:
-        super().__init__(graph, operators, generator, packed=True)
-        self._fresh = self.input
-        self.input = self._fresh.clone()
 
-    def refresh(self) -> None:
-        """Write the input, as the operator before does."""
-        self.input.copy_(self._fresh)
+class _FreshMerge(_Fresh, Merged):
+    """A merge."""
 
 
 def load(worker: Worker, graph: str, operators: Mapping[str, int]) -> None:
@@ -76,7 +75,7 @@ def load_merges(worker: Worker, graph: str, merges: Sequence[Sequence[str]]) -> 
 
 
 #: A function to time, and the workloads whose inputs are written before.
-_Way = tuple[Callable[[], None], Sequence[_FreshWorkload | _FreshMerge]]
+_Way = tuple[Callable[[], None], Sequence[_Fresh]]
 
 
 def time_rounds(worker: Worker, quantities: Sequence[Quantity], rounds: int, warmup: int) -> list[Times]:
@@ -133,7 +132,7 @@ def time_inferences(worker: Worker, operators: Sequence[str], begin_ns: int, end
     return samples
 
 
-def _timed(run: Callable[[], None], workloads: Sequence[_FreshWorkload | _FreshMerge]) -> float:
+def _timed(run: Callable[[], None], workloads: Sequence[_Fresh]) -> float:
     """Milliseconds of a function, after the inputs of its operators have been written."""
     for workload in workloads:
         workload.refresh()

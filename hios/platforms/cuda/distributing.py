@@ -13,8 +13,7 @@ from hios.core.graph import Graph
 from hios.kernels import CompiledOperator
 from hios.platforms import reference
 from hios.platforms.cpu import worker as cpu_worker
-from hios.platforms.cuda import cuda_reference as gpu_reference
-from hios.platforms.cuda import devices as cuda
+from hios.platforms.cuda import cuda_reference, devices
 from hios.platforms.cuda.compiled_network import Network
 from hios.platforms.program import Buffer, Row
 from hios.platforms.workloads import load_weights
@@ -31,7 +30,7 @@ def device(local_rank: int) -> DistributedGpu:
     Raises:
         PlatformError: there is no GPU.
     """
-    return DistributedGpu(cuda.gpu_indices(local_rank + 1, virtual=True)[local_rank])
+    return DistributedGpu(devices.gpu_indices(local_rank + 1, virtual=True)[local_rank])
 
 
 def joined(ranks: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[list[int]]]:
@@ -61,7 +60,7 @@ class DistributedGpu:
 
     def describe(self) -> Mapping[str, Any]:
         """The GPU part of the description by platform cuda."""
-        described = cuda.describe(self.place.index + 1)
+        described = devices.describe(self.place.index + 1)
         return {
             **{key: [getattr(described, key)[-1]] for key in _OWN},
             **{key: getattr(described, key) for key in _ALIKE},
@@ -88,7 +87,7 @@ class DistributedGpu:
         """Load the model on this GPU; an ONNX file on the host."""
         kind = reference.runtime(program)
         if kind == "eager":
-            gpu_reference.load_network(worker, program, inputs, outputs, trusted, kind, self.place.index)
+            cuda_reference.load_network(worker, program, inputs, outputs, trusted, kind, self.place.index)
         else:
             reference.load_in(reference.Place(), worker, program, inputs, outputs, trusted, kind)
 

@@ -17,7 +17,6 @@ from hios.machine.description import usable_cores
 from hios.machine.terminal import bar
 from hios.platforms.competitor import Competitor
 from hios.platforms.cuda import cuda_reference, gpu_probe, launch, worker
-from hios.platforms.cuda.launch import LaunchRow
 from hios.platforms.program import ArenaPlan
 from hios.platforms.reference import Reference, require_compiler
 from hios.workers.arena import Arena
@@ -150,7 +149,7 @@ class CudaWorkers:
         """Record one run of each competitor by operator; states whether runs were timed in TF32."""
         for name, competitor in self._competitors.items():
             if not competitor.copies:
-                competitor.timelines = [[_placement(row) for row in self._pool.call(_WORKER, worker.rows, name=name)]]
+                competitor.timelines = [[Placement(*row) for row in self._pool.call(_WORKER, worker.rows, name=name)]]
         return {"tf32": self.reduced is not None}
 
 
@@ -160,8 +159,3 @@ def plans(competitor: Competitor) -> list[Plan]:
     if not competitor.copies:
         return [plan]
     return [StagedPlan((*[()] * number, *plan.devices)) for number in range(len(competitor.programs))]
-
-
-def _placement(row: LaunchRow) -> Placement:
-    operator, number, stream, stage, start_ms, finish_ms = row
-    return Placement(operator, number, stream, stage, start_ms, finish_ms)

@@ -14,7 +14,7 @@ from hios.core.schedule import Plan
 from hios.errors import PlatformError
 from hios.platforms.cuda import launch
 from hios.platforms.cuda.compiled_network import Network
-from hios.platforms.cuda.launch import Backend, Launched, LaunchRow, Program
+from hios.platforms.cuda.launch import Backend, Launched, LaunchProgram, LaunchRow
 
 #: Launches before a capture: libraries choose algorithms and allocate workspaces in the first ones.
 _WARM_UP = 2
@@ -37,7 +37,7 @@ class Prepared:
 
     name: str
     number: int
-    programs: list[Program]
+    programs: list[LaunchProgram]
     replays: list[Callable[[], None]] = field(default_factory=list)
     why: str = ""
     outputs: list[Any] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Executor:
         Raises:
             HiosError: a device is out of memory, or an operator failed.
         """
-        programs = [Program(self._network, self._flow, plan, self._mark) for plan in plans]
+        programs = [LaunchProgram(self._network, self._flow, plan, self._mark) for plan in plans]
         prepared = Prepared(name, len(self._prepared), programs)
         self._synchronize(prepared)  # wait for weights and inputs, as streams of programs do not wait for others
         for _ in range(_WARM_UP):
@@ -130,7 +130,7 @@ class Executor:
         ends = [max(row[5] for row in rows) for rows in runs]
         return runs[ends.index(statistics.median_low(ends))]
 
-    def _capture(self, program: Program, *, timed: bool = False) -> tuple[Callable[[], None], Launched]:
+    def _capture(self, program: LaunchProgram, *, timed: bool = False) -> tuple[Callable[[], None], Launched]:
         return self._backend.capture(program.lanes, lambda: program.launch(self._backend, timed=timed))
 
     def _launch(self, prepared: Prepared) -> Launched:

@@ -31,7 +31,7 @@ FLOPS = sum(
 NBYTES = 2 * _COPIED
 
 
-class _Probe:
+class _GpuProbe:
     """The work of the probe on one GPU."""
 
     def __init__(self, device: torch.device) -> None:
@@ -65,9 +65,9 @@ class _Probe:
 
 def time_probe(worker: Worker, gpu: int) -> tuple[float, float]:
     """Milliseconds of the probe's convolutions and of its copy on a GPU, each the mean of some passes."""
-    probes: dict[int, _Probe] = worker.state.setdefault("probes", {})
+    probes: dict[int, _GpuProbe] = worker.state.setdefault("probes", {})
     if gpu not in probes:
-        probes[gpu] = _Probe(torch.device("cuda", gpu))
+        probes[gpu] = _GpuProbe(torch.device("cuda", gpu))
     compute, copies = probes[gpu].times_ms()
     return statistics.fmean(compute), statistics.fmean(copies)
 

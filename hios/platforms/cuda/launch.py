@@ -119,7 +119,7 @@ class Launched:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _BoundLaunch:
     launch: Launch
     #: None for a copy.
     function: Callable[..., Any] | None
@@ -128,7 +128,7 @@ class _Step:
     mark: int
 
 
-class Program:
+class LaunchProgram:
     """A plan whose operators are compiled for their devices.
 
     Args:
@@ -180,7 +180,7 @@ class Program:
         launched.outputs = [values[place] for place in self._outputs]
         return launched
 
-    def _run(self, backend: Backend, step: _Step, values: dict[tuple[int, Value], Any]) -> None:
+    def _run(self, backend: Backend, step: _BoundLaunch, values: dict[tuple[int, Value], Any]) -> None:
         launch, lane = step.launch, step.launch.lane
         source = lane.device if lane.source is None else lane.source
         arguments = [values[source, value] for value in step.arguments]
@@ -207,14 +207,14 @@ class Program:
         return sorted(timed, key=lambda row: (row[4], row[1]))
 
 
-def _bound(network: Network, launch: Launch) -> _Step:
+def _bound(network: Network, launch: Launch) -> _BoundLaunch:
     number = network.graph.index[launch.operators[0]]
     mark = launching(launch.lane.device, number, launch.stage, launch.streams[0])
     if launch.copied is not None:
-        return _Step(launch, None, (launch.copied,), (launch.copied,), mark)
+        return _BoundLaunch(launch, None, (launch.copied,), (launch.copied,), mark)
     function, arguments = network.function(launch.lane.device, launch.operators)
     makes = tuple(value for operator in launch.operators for value in network.makes[operator])
-    return _Step(launch, function, arguments, makes, mark)
+    return _BoundLaunch(launch, function, arguments, makes, mark)
 
 
 def _where(launch: Launch) -> str:

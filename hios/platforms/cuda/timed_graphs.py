@@ -29,14 +29,14 @@ Run = Callable[[], None]
 class Chain:
     """CUDA graphs of ``count`` runs and of twice as many."""
 
-    def __init__(self, gpu: Gpu, what: str, make: Callable[[int], Run], count: int) -> None:
+    def __init__(self, gpu: TimedGpu, what: str, make: Callable[[int], Run], count: int) -> None:
         self.count = count
         self._make = make  # and its tensors: a graph does not keep alive those that it reads
         self.short = gpu.replayed(what, make(count))
         self.long = gpu.replayed(what, make(2 * count))
 
 
-class Gpu:
+class TimedGpu:
     """A device: a GPU, or a share of a virtual one, with everything prepared for timing on it.
 
     Args:

@@ -19,7 +19,7 @@ import torch
 
 from hios.core.costs import BlockResources
 from hios.core.graph import Graph
-from hios.platforms.cuda.timed_graphs import Chain, Copy, Gpu, Run, between, bytes_for_copies, marks_of, run_all
+from hios.platforms.cuda.timed_graphs import Chain, Copy, Run, TimedGpu, between, bytes_for_copies, marks_of, run_all
 from hios.platforms.timer import Quantity, Stage, Times
 from hios.platforms.workloads import Merged, Workload
 from hios.workers.worker import Worker
@@ -43,7 +43,7 @@ def open_gpus(worker: Worker, graph: str, indices: Sequence[int], operators: int
     known = Graph.read(graph)
     free = {index: torch.cuda.mem_get_info(index)[0] for index in set(indices)}
     worker.state["gpus"] = [
-        Gpu(known, index, bytes_for_copies(free[index], indices.count(index), operators)) for index in indices
+        TimedGpu(known, index, bytes_for_copies(free[index], indices.count(index), operators)) for index in indices
     ]
     worker.state["hops"], worker.state["networks"] = {}, {}
     return [str(torch.cuda.get_device_properties(index).uuid) for index in indices]
@@ -85,13 +85,13 @@ def time_rounds(worker: Worker, device: int, quantities: Sequence[Quantity], rou
     return samples
 
 
-def _first_operator(gpu: Gpu, quantity: Quantity) -> str:
+def _first_operator(gpu: TimedGpu, quantity: Quantity) -> str:
     if isinstance(quantity, str):
         return quantity
     return gpu.merges[quantity][0][0] if isinstance(quantity, int) else quantity[0][0]
 
 
-def _chains(gpu: Gpu, quantity: Quantity) -> tuple[Chain, ...]:
+def _chains(gpu: TimedGpu, quantity: Quantity) -> tuple[Chain, ...]:
     """The chain of an operator; of a stage or merge that of all together and that of its operators in turn."""
     if isinstance(quantity, str):
         if quantity not in gpu.operators:
@@ -110,11 +110,11 @@ def _chains(gpu: Gpu, quantity: Quantity) -> tuple[Chain, ...]:
     return gpu.pairs[quantity]
 
 
-def _runs_of_operator(gpu: Gpu, operator: str, count: int) -> Run:
+def _runs_of_operator(gpu: TimedGpu, operator: str, count: int) -> Run:
     return partial(run_all, _taken(gpu.load(operator, 1, count), count))
 
 
-def _copies_of_stage(gpu: Gpu, stage: Stage, count: int) -> list[list[list[Workload]]]:
+def _copies_of_stage(gpu: TimedGpu, stage: Stage, count: int) -> list[list[list[Workload]]]:
     """The groups of a stage for every run of a chain, each with the next copies of its operators."""
     members = list(chain(*stage))
     numbers = {operator: members.count(operator) for operator in members}
@@ -122,7 +122,7 @@ def _copies_of_stage(gpu: Gpu, stage: Stage, count: int) -> list[list[list[Workl
     return [[[next(held[operator]) for operator in group] for group in stage] for _ in range(count)]
 
 
-def _runs_beside(gpu: Gpu, stage: Stage, count: int) -> Run:
+def _runs_beside(gpu: TimedGpu, stage: Stage, count: int) -> Run:
     copies = _copies_of_stage(gpu, stage, count)
 
     def run() -> None:
@@ -132,11 +132,11 @@ def _runs_beside(gpu: Gpu, stage: Stage, count: int) -> Run:
     return run
 
 
-def _runs_apart(gpu: Gpu, stage: Stage, count: int) -> Run:
+def _runs_apart(gpu: TimedGpu, stage: Stage, count: int) -> Run:
     return partial(run_all, [own for groups in _copies_of_stage(gpu, stage, count) for own in chain(*groups)])
 
 
-def _runs_of_merge(gpu: Gpu, number: int, how: Callable[[Merged], None], count: int) -> Run:
+def _runs_of_merge(gpu: TimedGpu, number: int, how: Callable[[Merged], None], count: int) -> Run:
     copies = _taken(gpu.load_merge(number, count), count)
 
     def run() -> None:
@@ -167,7 +167,7 @@ def time_transfers(worker: Worker, sizes: Sequence[int], rounds: int) -> dict[in
     return samples
 
 
-def _hops(first: Gpu, second: Gpu, ends: Sequence[torch.Tensor], count: int) -> Run:
+def _hops(first: TimedGpu, second: TimedGpu, ends: Sequence[torch.Tensor], count: int) -> Run:
     def run() -> None:
         # torch copies on the stream of the source, and has that of the target wait before and after.
         if first.device != second.device:
@@ -195,7 +195,7 @@ def corun(worker: Worker, device: int, devices: int, network: Sequence[str]) -> 
     return statistics.median(together) / statistics.median(alone)
 
 
-def _inferences(devices: Sequence[tuple[Gpu, Run]]) -> list[list[float]]:
+def _inferences(devices: Sequence[tuple[TimedGpu, Run]]) -> list[list[float]]:
     """Milliseconds of inferences on devices that run at once, with others on each before and after them."""
     marks = [marks_of(_INFERENCES + 1) for _ in devices]
     for step in range(_INFERENCES + 2):
@@ -241,12 +241,12 @@ def _taken(held: Sequence[Copy], count: int) -> list[Copy]:
     return list(islice(cycle(held), count))
 
 
-def _gpus(worker: Worker) -> list[Gpu]:
-    gpus: list[Gpu] = worker.state["gpus"]
+def _gpus(worker: Worker) -> list[TimedGpu]:
+    gpus: list[TimedGpu] = worker.state["gpus"]
     return gpus
 
 
-def _mark(worker: Worker, gpu: Gpu, operator: str) -> None:
+def _mark(worker: Worker, gpu: TimedGpu, operator: str) -> None:
     """Record the operator for the controller, in case this worker dies or hangs: its index in the graph plus 1."""
     worker.mark(gpu.graph.index[operator] + 1)
 

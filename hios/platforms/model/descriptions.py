@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hios.errors import ArtifactError, PlatformError
 from hios.files import artifacts
@@ -23,17 +23,8 @@ _FASTER = 1.1
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """The link between two GPUs.
-
-    Attributes:
-        path: file of the description.
-        label: word of the GPU's description, or the path of the file.
-        name: in words.
-        bandwidth_gbs: gigabytes a second in one direction, as the vendor states it.
-        share: the part of the bandwidth that copies reach.
-        latency_us: microseconds of an empty copy.
-    """
+class GpuLink:
+    """The link between two GPUs: the numbers of `LinkFile`, its file, and how the user names it (``label``)."""
 
     path: Path
     label: str
@@ -49,25 +40,11 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU as its vendor describes it.
+    """A GPU as its vendor describes it: the numbers of `GpuFile`, its file, and how the user names it (``label``).
 
-    Attributes:
-        path: file of the description.
-        label: name of the description, or the path of the file.
-        name: in words.
-        compute_capability: such as ``8.6``.
-        sms: streaming multiprocessors.
-        clock_mhz: boost clock.
-        fp32_lanes: FP32 multiply-adds of an SM in a cycle.
-        memory_bandwidth_gbs: gigabytes a second.
-        threads_per_sm: maximum number of threads on an SM.
-        blocks_per_sm: maximum number of blocks on an SM.
-        registers_per_sm: of 32 bits.
-        shared_bytes_per_sm: shared memory of an SM.
-        tf32_tflops: 10^12 operations a second of tensor cores in TF32, without sparsity; 0 if they have none.
-        fp16_tflops: the same in FP16 with sums in FP32.
-        links: the links possible between two of them: name or file of a link's description, by the word for ``--link``.
-        memory_gb: memory in 10^9 bytes; infinite if the description does not state it.
+    TFLOPS of tensor cores are 0 if it has none, and its memory is infinite if the description does not state it.
+    ``links`` are the links possible between two of them: name or path of a link's description, by the word for
+    ``--link``.
     """
 
     path: Path
@@ -76,21 +53,21 @@ class Gpu:
     compute_capability: str
     sms: int
     clock_mhz: float
-    fp32_lanes: int
+    fp32_lanes_per_sm: int
     memory_bandwidth_gbs: float
     threads_per_sm: int
     blocks_per_sm: int
     registers_per_sm: int
-    shared_bytes_per_sm: int
-    tf32_tflops: float
-    fp16_tflops: float
+    shared_memory_per_sm_kb: int
     links: Mapping[str, str]
+    tf32_tflops: float = 0.0
+    fp16_tflops: float = 0.0
     memory_gb: float = math.inf
 
     @property
     def fp32_tflops(self) -> float:
         """10^12 FP32 operations per second; a multiply-add counts two."""
-        return 2 * self.sms * self.fp32_lanes * self.clock_mhz / 1e6
+        return 2 * self.sms * self.fp32_lanes_per_sm * self.clock_mhz / 1e6
 
     @property
     def has_tf32(self) -> bool:
@@ -128,27 +105,11 @@ def gpu(text: str) -> Gpu:
     links = {
         word: str(path.parent / entry) if entry.endswith(_ENDINGS) else entry for word, entry in file.links.items()
     }
-    return Gpu(
-        path=path,
-        label=text,
-        name=file.name,
-        compute_capability=file.compute_capability,
-        sms=file.sms.value,
-        clock_mhz=file.clock_mhz.value,
-        fp32_lanes=file.fp32_lanes_per_sm.value,
-        memory_bandwidth_gbs=file.memory_bandwidth_gbs.value,
-        threads_per_sm=file.threads_per_sm.value,
-        blocks_per_sm=file.blocks_per_sm.value,
-        registers_per_sm=file.registers_per_sm.value,
-        shared_bytes_per_sm=1024 * file.shared_memory_per_sm_kb.value,
-        tf32_tflops=0.0 if file.tf32_tflops is None else file.tf32_tflops.value,
-        fp16_tflops=0.0 if file.fp16_tflops is None else file.fp16_tflops.value,
-        memory_gb=math.inf if file.memory_gb is None else file.memory_gb.value,
-        links=links,
-    )
+    numbers: dict[str, Any] = {name: number.value for name, number in _numbers(file).items()}
+    return Gpu(path, text, file.name, file.compute_capability, links=links, **numbers)
 
 
-def link(text: str | None, between: Gpu) -> Link:
+def link(text: str | None, between: Gpu) -> GpuLink:
     """The link between two GPUs: a name in the GPU's description, or a YAML file; the first listed if None.
 
     Raises:
@@ -170,17 +131,22 @@ def link(text: str | None, between: Gpu) -> Link:
             f"{between.label}: links.{word}: found {entry}; allowed: {known}, or the path of a .yaml file"
         )
     file = _read(path, LinkFile)
-    return Link(path, word, file.name, file.bandwidth_gbs.value, file.share.value, file.latency_us.value)
+    return GpuLink(path, word, file.name, **{name: number.value for name, number in _numbers(file).items()})
 
 
 def _read(path: Path, cls: type[_File]) -> _File:
     """A description, after checking that every source is listed."""
     file = artifacts.parsed(plain(read_yaml(path), str(path), ()), cls, str(path))
-    for field in file.__struct_fields__:
-        number = getattr(file, field)
-        if isinstance(number, Number | WholeNumber | ShareNumber) and number.source not in file.sources:
+    for field, number in _numbers(file).items():
+        if number.source not in file.sources:
             raise ArtifactError(
                 f"{path}: {field}.source: found {number.source}; allowed: {', '.join(file.sources)}, "
                 "the names under sources"
             )
     return file
+
+
+def _numbers(file: GpuFile | LinkFile) -> dict[str, Number | WholeNumber | ShareNumber]:
+    """The numbers that a description states, by field."""
+    fields = {name: getattr(file, name) for name in file.__struct_fields__}
+    return {name: value for name, value in fields.items() if isinstance(value, Number | WholeNumber | ShareNumber)}

@@ -13,7 +13,7 @@ from hios.core.graph import Graph
 from hios.errors import PlatformError, UnsupportedError
 from hios.files.base import Platform
 from hios.platforms.model import descriptions
-from hios.platforms.model.descriptions import Gpu, Link
+from hios.platforms.model.descriptions import Gpu, GpuLink
 from hios.platforms.model.kernel_work import kernels
 from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, Efficiency, Prediction, predict
 
@@ -50,7 +50,7 @@ def describe(devices: int, *, virtual: bool = False, **options: str) -> Platform
     return described(gpu, descriptions.link(options.get("link"), gpu), devices)
 
 
-def described(gpu: Gpu, link: Link, devices: int) -> Platform:
+def described(gpu: Gpu, link: GpuLink, devices: int) -> Platform:
     """The platform of a number of GPUs and the link between them.
 
     Raises:
@@ -94,7 +94,7 @@ def files(**options: str) -> list[Path]:
 
 
 def predicted_costs(
-    graph: Graph, gpu: Gpu, link: Link, devices: int, efficiency: Efficiency = DEFAULT_EFFICIENCY
+    graph: Graph, gpu: Gpu, link: GpuLink, devices: int, efficiency: Efficiency = DEFAULT_EFFICIENCY
 ) -> CostsFile:
     """The contents of costs.json for GPUs that are not installed here.
 
@@ -137,7 +137,7 @@ def _operator(predictions: Sequence[Prediction], efficiency: Efficiency) -> Oper
     )
 
 
-def _transfers(graph: Graph, link: Link) -> tuple[TransferCost, ...]:
+def _transfers(graph: Graph, link: GpuLink) -> tuple[TransferCost, ...]:
     sizes: dict[tuple[str, str], int] = {}
     for edge in graph.edges:
         if edge.bytes is None:

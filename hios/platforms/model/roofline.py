@@ -157,9 +157,10 @@ def _streaming(kernel: Streaming, gpu: Gpu, efficiency: Efficiency) -> Predictio
 def _ways(kernel: Contraction, gpu: Gpu, efficiency: Efficiency) -> Iterator[Prediction]:
     """A contraction on FP32 and tensor cores, with every tile, direct and by the Winograd algorithm."""
     parts = (1,) if kernel.window else _PARTS
-    plain = [(FP32_PIPELINE, float(gpu.fp32_lanes), kernel.k, 1.0)]
+    lanes = float(gpu.fp32_lanes_per_sm)
+    plain = [(FP32_PIPELINE, lanes, kernel.k, 1.0)]
     if kernel.dense and kernel.window == (3, 3):
-        plain.append((FP32_PIPELINE, float(gpu.fp32_lanes), round(kernel.k * _WINOGRAD), efficiency.winograd_share))
+        plain.append((FP32_PIPELINE, lanes, round(kernel.k * _WINOGRAD), efficiency.winograd_share))
     tensor = gpu.tensor_lanes(kernel.dtype, convolution=bool(kernel.window))
     ways = [*plain, *([(TENSOR_PIPELINE, tensor, kernel.k, 1.0)] if tensor else [])]
     for pipeline, lanes, terms, share in ways:
@@ -213,5 +214,5 @@ def _resident(gpu: Gpu, threads: int, registers: int, shared_bytes: int) -> int:
         gpu.blocks_per_sm,
         gpu.threads_per_sm // threads,
         gpu.registers_per_sm // (registers * threads),
-        gpu.shared_bytes_per_sm // (shared_bytes + _RESERVED_BYTES),
+        1024 * gpu.shared_memory_per_sm_kb // (shared_bytes + _RESERVED_BYTES),
     )

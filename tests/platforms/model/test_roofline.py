@@ -22,14 +22,12 @@ EASY = Gpu(
     compute_capability="7.0",
     sms=10,
     clock_mhz=1000.0,
-    fp32_lanes=64,
+    fp32_lanes_per_sm=64,
     memory_bandwidth_gbs=100.0,
     threads_per_sm=2048,
     blocks_per_sm=32,
     registers_per_sm=65536,
-    shared_bytes_per_sm=96 * 1024,
-    tf32_tflops=0.0,
-    fp16_tflops=0.0,
+    shared_memory_per_sm_kb=96,
     links={"pcie": "pcie3"},
 )
 IDEAL = Efficiency(
