@@ -93,6 +93,8 @@ def beyond(actual: Sequence[Tensor], expected: Sequence[Tensor], tolerance: floa
     for ours, theirs in zip(actual, expected, strict=True):
         size = _size(theirs) or 1.0
         off, within = compared(ours.double() / size, theirs.double() / size, _allowed(theirs.dtype, tolerance))
+        if within and _is_whole(theirs) and not torch.equal(ours, theirs):
+            off, within = max(off, 1.0), False  # beyond 53 bits, which numbers in float64 have
         largest, right = max(largest, off), right and within
     return None if right else largest
 
@@ -113,6 +115,12 @@ def explained_share(errors: Sequence[float], outputs: Sequence[Tensor]) -> float
     """The largest difference that rounding explains, in the unit of `beyond`: the largest value of its output."""
     shares = zip(explained(errors, outputs), outputs, strict=True)
     return max((difference / (_size(output) or 1.0) for difference, output in shares), default=0.0)
+
+
+def meaningless(errors: Sequence[float], outputs: Sequence[Tensor]) -> bool:
+    """Whether rounding changes an output so much that it shows nothing of whether a model is computed right."""
+    pairs = zip(errors, outputs, strict=True)
+    return any(_ROUNDINGS * error > _MOST_ROUNDING * _size(output) for error, output in pairs)
 
 
 def nan_in_words(output: Tensor) -> str:
@@ -152,6 +160,10 @@ def _size(output: Tensor) -> float:
         return 1.0
     finite = output[torch.isfinite(output)].double().abs()
     return finite.max().item() if finite.numel() else 0.0
+
+
+def _is_whole(output: Tensor) -> bool:
+    return not (output.is_floating_point() or output.is_complex())
 
 
 def _allowed(dtype: torch.dtype, tolerance: float) -> float:

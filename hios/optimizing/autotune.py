@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -12,14 +13,15 @@ from torch import Tensor
 
 from hios.errors import HiosError
 from hios.files.versions import versions
-from hios.frontends.tolerances import allows_rounding, explained_share
+from hios.frontends.tolerances import allows_rounding, explained_share, meaningless
 from hios.machine.description import BUSY, OtherWork, busy_share
 from hios.machine.statistics import speedup_interval, spread
 from hios.optimizing import choice_cache, runtimes
 from hios.optimizing.candidates import EAGER, SCHEDULE, Candidate
 from hios.optimizing.choice_cache import ChoiceCache, ModelStore, model_key, state_digest
 from hios.optimizing.module import warn
-from hios.optimizing.preparation import Preparation, Subject
+from hios.optimizing.other_inputs import Comparison, Difference
+from hios.optimizing.preparation import Preparation, ReadyCandidate, Subject
 from hios.optimizing.race import FEWEST_ROUNDS, Race
 from hios.optimizing.report import Budget, Report, WayReport
 from hios.optimizing.schedules import SCHEDULERS
@@ -41,7 +43,7 @@ class Tuned(NamedTuple):
     """The choice: its report, the way, what runs it, and what shuts down its workers or runtime.
 
     If the choice is to be made again, it comes with everything that raced (closing it shuts all of it down) and the
-    race.
+    race. ``is_new`` says that it was not compared with the model yet, as the weights have changed since.
     """
 
     report: Report
@@ -50,6 +52,7 @@ class Tuned(NamedTuple):
     close: Callable[[], None] = lambda: None
     preparation: Preparation | None = None
     race: Race | None = None
+    is_new: bool = False
 
 
 class Autotune:
@@ -89,6 +92,7 @@ class Autotune:
             "algorithms": [self.options.algorithm, *algorithms],
             "parameters": dict(self.options.parameters),
             "tolerance": self.options.tolerance,
+            "strict": self.options.strict,
             "packages": {name: known.get(name) for name in _PACKAGES},
             "code": [package_hash(), code_hash(others) if others else ""],
         }
@@ -117,7 +121,7 @@ class Autotune:
             tuned = self._loaded(report, candidate, workspace)
             if self._state:
                 self._store.keep(self._key, self._state, workspace)
-        return tuned
+        return tuned._replace(is_new=True)
 
     def _loaded(self, report: Report, candidate: Candidate, folder: Path) -> Tuned:
         if candidate.kind != SCHEDULE:
@@ -164,6 +168,7 @@ class Autotune:
                 "they are idle"
             )
         others = OtherWork(subject.everything)
+        comparison = self.comparison(self.options.tolerance, functools.partial(self._rounding, preparation))
         race = Race(
             [entry.candidate for entry in ready.values()],
             lambda candidate: ready[candidate.label].run(subject.tensors),
@@ -172,7 +177,8 @@ class Autotune:
             budget.deadline,
             [label for label, entry in ready.items() if self.options.asks_for(entry.candidate.kind)],
             budget.show,
-            functools.cache(functools.partial(self._rounding, preparation, expected)),
+            functools.cache(functools.partial(self._rounding, preparation, subject.tensors, expected)),
+            functools.partial(_elsewhere, comparison, ready),
         )
         race.measure()
         busy = max(busy, others.share(preparation.process_ids))
@@ -183,7 +189,7 @@ class Autotune:
             subject.name,
             candidate.label,
             reason,
-            rows(race, preparation),
+            rows(race, preparation, comparison.with_special),
             race.measured_at,
             busy,
             seconds=round(budget.spent_s, 1),
@@ -191,15 +197,30 @@ class Autotune:
         )
         return Tuned(report, candidate, ready[candidate.label].run, preparation.close, preparation, race)
 
-    def _rounding(self, preparation: Preparation, expected: Sequence[Tensor]) -> float:
-        """The largest difference from the model's outputs that rounding to float32 explains; 0 if it is not known."""
+    def comparison(
+        self, tolerance: float, rounding: Callable[[Sequence[Tensor], Sequence[Tensor]], float] = lambda *_: 0.0
+    ) -> Comparison:
+        """What compares ways with the model on other inputs than the example."""
+        subject = self.subject
+        run = functools.partial(subject.run_model, subject.threads)
+        return Comparison(subject.tensors, run, tolerance, rounding, self.options.strict)
+
+    def _rounding(self, preparation: Preparation, tensors: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+        """The largest difference from the model's outputs that rounding to float32 explains; 0 if it is not known.
+
+        Infinite for inputs other than the example's from which the outputs are rounded so much that they mean nothing.
+        """
         exported = preparation.exported
         if exported is None or not allows_rounding(self.options.tolerance):
             return 0.0
         from hios.frontends.rounding import rounding_errors  # loads much of torch, which a start from the cache lacks
 
-        errors = rounding_errors(exported.program, self.subject.tensors)
-        return explained_share(errors, expected) if errors and len(errors) == len(expected) else 0.0
+        errors = rounding_errors(exported.program, tensors)
+        if not errors or len(errors) != len(expected):
+            return 0.0
+        if tensors is not self.subject.tensors and meaningless(errors, expected):
+            return math.inf
+        return explained_share(errors, expected)
 
     def settled(self, tuned: Tuned, race: Race, busy: float) -> Tuned:
         """The result of a race during later calls, cached for the next start; the winner then runs alone.
@@ -242,8 +263,23 @@ class Autotune:
         return chosen if engine is None else chosen._replace(close=engine.close)
 
 
-def rows(race: Race, preparation: Preparation) -> tuple[WayReport, ...]:
-    """A row per candidate after the race, those that finished it first."""
+def _elsewhere(comparison: Comparison, ready: Mapping[str, ReadyCandidate], candidate: Candidate) -> Difference | None:
+    """How a candidate differs from the model for other inputs; the model itself does not.
+
+    A runtime computes the same with any number of threads, so it is compared once.
+    """
+    way = _compared_as(candidate)
+    if candidate.kind == EAGER or way in comparison.right:
+        return None
+    return comparison.difference(way, ready[candidate.label].run)
+
+
+def _compared_as(candidate: Candidate) -> str:
+    return candidate.label if candidate.kind == SCHEDULE else candidate.kind
+
+
+def rows(race: Race, preparation: Preparation, with_special: Mapping[str, Difference | None]) -> tuple[WayReport, ...]:
+    """A row per candidate after the race, those that finished it first; and what they do with NaN and infinities."""
     reported = race.reported()
     today = race.candidates[0].label
     made: list[WayReport] = []
@@ -255,7 +291,7 @@ def rows(race: Race, preparation: Preparation) -> tuple[WayReport, ...]:
             why = f"left the race as clearly slower after {len(race.left[label])} rounds"
             row = _measured(replace(row, outcome="slower", why=why), race.left[label], race.today_ms)
         elif label in race.wrong:
-            why = f"its outputs differ by {race.wrong[label]:.3g} of their size"
+            why = f"its outputs differ by {race.wrong[label]}"
             row = replace(row, outcome="different", why=why)
         elif label in race.failed:
             row = replace(row, outcome="refused", why=race.failed[label])
@@ -265,6 +301,9 @@ def rows(race: Race, preparation: Preparation) -> tuple[WayReport, ...]:
         else:
             why = "left the race while warming up, as clearly slower"
             row = _measured(replace(row, outcome="slower", why=why), [warm_ms])
+        if (way := _compared_as(entry.candidate)) in with_special:
+            differs = with_special[way]
+            row = replace(row, special="" if differs is None else str(differs))
         made.append(row)
     made.sort(key=lambda way: way.outcome != "raced")
     return (*made, *preparation.absent)
@@ -277,7 +316,9 @@ def raced_again(ways: tuple[WayReport, ...], race: Race) -> tuple[WayReport, ...
     again: list[WayReport] = []
     for way in ways:
         if way.label in reported:
-            fresh = WayReport(way.label, way.kind, memory_mb=way.memory_mb, prepare_s=way.prepare_s)
+            fresh = WayReport(
+                way.label, way.kind, memory_mb=way.memory_mb, prepare_s=way.prepare_s, special=way.special
+            )
             again.append(_measured(fresh, reported[way.label], base))
         elif way.outcome in {"raced", "slower"}:
             why = "left the race as clearly slower"

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from hios.errors import ExampleInputsError, HiosError, UnsupportedError, missing_extra
 from hios.files import defaults
-from hios.frontends.tolerances import beyond
 from hios.machine.terminal import on_terminals_only
 from hios.optimizing.autotune import Autotune, Tuned
 from hios.optimizing.candidates import EAGER, Candidate, itself
 from hios.optimizing.choice_cache import is_in_files
 from hios.optimizing.module import Guards, OptimizedModule, TracedRunner, has_hooks, warn
 from hios.optimizing.options import Options
+from hios.optimizing.other_inputs import difference
 from hios.optimizing.preparation import Subject
 from hios.optimizing.race import OnlineRace, outruns
 from hios.optimizing.report import Budget, Report
@@ -48,6 +48,7 @@ def optimize(
     budget_s: float = defaults.OPTIMIZE_BUDGET_S,
     timeout_s: float = defaults.TIMEOUT_S,
     way: str | Sequence[str] = "auto",
+    strict: bool = False,
 ) -> OptimizedModule:
     """Find the fastest way to run a model for inference; returns a module that is called like the model.
 
@@ -55,7 +56,8 @@ def optimize(
     with one thread and with all; the whole model in OpenVINO, ONNX Runtime and torch.compile, if they are installed;
     its operators one after another on one core and on all; and the schedules of several algorithms. They take turns on
     the example inputs, in whole calls with everything that they cost the caller, and those that are clearly slower
-    leave early. The fastest way with equal outputs is kept if it is faster than the model itself with 95 % confidence;
+    leave early. The fastest way with equal outputs, on the example and on inputs made from it
+    (`hios.optimizing.other_inputs`), is kept if it is faster than the model itself with 95 % confidence;
     among ways that are statistically tied with the fastest, it is the one with the smallest 80th percentile. Otherwise
     the module just calls the model. Its ``report`` has a row for every way; for those that were left out, with the
     reason. The choice, the measurements and what runs the model are kept on disk, so that the next start takes seconds.
@@ -92,6 +94,8 @@ def optimize(
         timeout_s: longest time of one call.
         way: ``auto`` for the fastest; ``eager``, ``schedule``, ``openvino``, ``onnxruntime`` or ``compile`` to use that
             way regardless of the measurements; several of them for the fastest of these and the model as it is.
+        strict: whether outputs have to equal the model's for inputs with NaN and infinities too; otherwise the report
+            says what each way does with them.
 
     Raises:
         HiosError: an option is not allowed, a package is missing, or the model cannot run on the example inputs.
@@ -113,7 +117,18 @@ def optimize(
         'the model itself'
     """
     options = Options(
-        devices, algorithm, parameters or {}, platform, units, cache, tolerance, least_ms, budget_s, timeout_s, way
+        devices,
+        algorithm,
+        parameters or {},
+        platform,
+        units,
+        cache,
+        tolerance,
+        least_ms,
+        budget_s,
+        timeout_s,
+        way,
+        strict,
     )
     if isinstance(model, OptimizedModule):
         model = model.original
@@ -207,9 +222,14 @@ class _Optimizer:
         return None
 
     def _is_right(self, tuned: Tuned, expected: list[Tensor]) -> bool:
+        """Whether outputs equal the model's for the example, and for other inputs if the weights have changed."""
         outputs, tolerance = tuned.run(self.subject.tensors), max(self.options.tolerance, tuned.report.rounding)
-        kinds = [[(value.shape, value.dtype) for value in given] for given in (outputs, expected)]
-        return kinds[0] == kinds[1] and beyond(outputs, expected, tolerance) is None
+        if difference(outputs, expected, tolerance) is not None:
+            return False
+        try:
+            return not tuned.is_new or self.autotune.comparison(tolerance).difference("", tuned.run) is None
+        except HiosError:  # it fails on other inputs
+            return False
 
     def _raced(self) -> OptimizedModule:
         """The winner of a race; the model itself if it is too fast for a race to pay off."""

@@ -22,10 +22,10 @@ from typing import TypeVar
 from torch import Tensor
 
 from hios.errors import HiosError, first_line
-from hios.frontends.tolerances import beyond
 from hios.machine.description import BUSY, OtherWork
 from hios.machine.statistics import best, is_faster, spread
 from hios.optimizing.candidates import EAGER, Candidate
+from hios.optimizing.other_inputs import Difference, difference
 from hios.optimizing.runtimes import Run
 from hios.platforms.cpu.devices import SETTLE_S
 from hios.profiling.cache import now
@@ -63,6 +63,7 @@ class Race:
         shown: called with the current step.
         rounding: called for a difference beyond the tolerance: the largest one that rounding explains, in the unit of
             `hios.frontends.tolerances.beyond`.
+        elsewhere: called for a candidate whose outputs match: how they differ for other inputs, None if they do not.
     """
 
     candidates: Sequence[Candidate]
@@ -73,6 +74,7 @@ class Race:
     forced: Collection[str] = ()
     shown: Callable[[str], None] = lambda what: None
     rounding: Callable[[], float] = lambda: 0.0
+    elsewhere: Callable[[Candidate], Difference | None] = lambda candidate: None
     measured_at: str = ""
     #: Milliseconds of every final round, by label.
     latencies: dict[str, list[float]] = field(default_factory=dict)
@@ -80,8 +82,8 @@ class Race:
     left: dict[str, list[float]] = field(default_factory=dict)
     #: Milliseconds of the qualifying rounds of the model as it runs today.
     today_ms: list[float] = field(default_factory=list)
-    #: By how much outputs differ, by label of candidates with wrong outputs.
-    wrong: dict[str, float] = field(default_factory=dict)
+    #: How outputs differ, by label of candidates with wrong outputs.
+    wrong: dict[str, Difference] = field(default_factory=dict)
     #: What rounding explains, if a candidate takes part only by that.
     explained: float = 0.0
     #: Why a candidate could not run, by label.
@@ -131,13 +133,16 @@ class Race:
         today = candidate is self.candidates[0]
         try:
             outputs, first_ms = self._first(candidate)
-            off = self._difference(outputs)
-            if off is not None:
-                self.wrong[candidate.label] = off
+            differs = self._difference(outputs)
+            if differs is None:
+                shortest = min(first_ms, self._timed(candidate))
+                slow = self._warm_ms and shortest > 2 * _HOPELESS * min(self._warm_ms.values())
+                leaves = slow and not self._stays(candidate)
+                differs = None if leaves else self.elsewhere(candidate)
+            if differs is not None:
+                self.wrong[candidate.label] = differs
                 return
-            shortest = min(first_ms, self._timed(candidate))
-            slow = self._warm_ms and shortest > 2 * _HOPELESS * min(self._warm_ms.values())
-            if not (slow and not self._stays(candidate)) and time.monotonic() < self.deadline:
+            if not leaves and time.monotonic() < self.deadline:
                 shortest = min(shortest, *(self._timed(candidate) for _ in range(_WARMUP - 1)))
             self._warm_ms[candidate.label] = shortest
         except Exception as error:  # other runtimes raise many types
@@ -145,13 +150,13 @@ class Race:
                 raise
             self.failed[candidate.label] = first_line(error)
 
-    def _difference(self, outputs: Sequence[Tensor]) -> float | None:
-        """How much outputs differ; None if they are equal."""
-        if [(value.shape, value.dtype) for value in outputs] != [(value.shape, value.dtype) for value in self.expected]:
-            return math.inf
-        off = beyond(outputs, self.expected, self.tolerance)
-        if off is None or off > (explained := self.rounding()):
-            return off
+    def _difference(self, outputs: Sequence[Tensor]) -> Difference | None:
+        """How outputs differ; None if they are equal."""
+        off = difference(outputs, self.expected, self.tolerance)
+        if off is None:
+            return None
+        if off > (explained := self.rounding()):
+            return Difference(off)
         self.explained = explained
         return None
 
@@ -298,10 +303,10 @@ def _is_clear(ratios: Sequence[float]) -> bool:
     return min(ratios) > _CLEARLY or max(ratios) < 1 / _CLEARLY
 
 
-def wrong_outputs(label: str, off: float, tolerance: float) -> HiosError:
+def wrong_outputs(label: str, differs: Difference, tolerance: float) -> HiosError:
     """The error for a candidate whose outputs differ from those of the model."""
     return HiosError(
-        f"{label}: outputs differ from the model's by {off:.3g} of their size; allowed: {tolerance:g} (tolerance), "
+        f"{label}: outputs differ from the model's by {differs}; allowed: {tolerance:g} (tolerance), "
         "absolute plus relative, and what rounding to 16 bits takes"
     )
 

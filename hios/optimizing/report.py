@@ -42,6 +42,8 @@ class WayReport:
         high: upper end; None with too few runs for an interval.
         memory_mb: memory in addition to that of the model, in MB (10^6 bytes); None where it was not measured.
         prepare_s: seconds that preparing it took; None if it was not prepared.
+        special: how its outputs differ from the model's for inputs with NaN or infinities, in words; empty if they are
+            equal, None if it is not known.
     """
 
     label: str
@@ -57,6 +59,7 @@ class WayReport:
     high: float | None = None
     memory_mb: float | None = None
     prepare_s: float | None = None
+    special: str | None = None
 
     @property
     def equal(self) -> bool | None:
@@ -134,12 +137,22 @@ class Report:
         lines.append(
             f"  {taken} {self.measured_at} in {runs} runs each, taking turns{busy}; {self.seconds:.0f} s in all"
         )
+        lines += self._special()
         if self.rounding:
             lines.append(
                 f"  outputs may differ by {self.rounding:.2g} of their size: 4 times what rounding to float32 changes "
                 "in the model's own"
             )
         return "\n".join(lines)
+
+    def _special(self) -> Iterator[str]:
+        """What ways do with NaN and infinities, a line for those that do as the model does, and for the others."""
+        equal = [way.label for way in self.ways if way.special == ""]
+        other = [f"{way.label}, by {way.special}" for way in self.ways if way.special]
+        if equal:
+            yield f"  for inputs with NaN or infinities, too, outputs equal the model's: {'; '.join(equal)}"
+        if other:
+            yield f"  for these, outputs differ (strict=True refuses that): {'; '.join(other)}"
 
 
 #: Conservative first estimates of the time of each step, for a machine on which it never ran: seconds, seconds per

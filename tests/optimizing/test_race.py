@@ -82,7 +82,7 @@ def test_what_fails_or_differs_is_named() -> None:
     race = Race(candidates, call, [expected], 1e-4)
     race.measure()
     assert race.failed == {"broken": "no such operator"}
-    assert [race.wrong[in_runtime(kind, 1).label] for kind in kinds] == [1.0, math.inf, math.inf]
+    assert [race.wrong[in_runtime(kind, 1).label].off for kind in kinds] == [1.0, math.inf, math.inf]
     assert race.chosen()[0] is TODAY
 
 

@@ -1,0 +1,176 @@
+"""Every way to run a model is compared with it on inputs made from the example, not on the example alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+import hios
+from hios import HiosWarning
+from hios.errors import HiosError
+from hios.optimizing.other_inputs import Comparison, Difference, other_inputs
+from tests.optimizing.optimized_models import require_equal
+
+IMAGE = torch.linspace(-1, 1, 96).reshape(2, 3, 16)
+
+
+def _made(*example: Tensor, model: Any = lambda tensors: tensors) -> dict[str, list[Tensor]]:
+    return {made.kind: made.tensors for made in other_inputs(example, model)}
+
+
+def test_numbers_of_other_signs_and_sizes() -> None:
+    """Real numbers are drawn anew, negated, scaled, zero, or made NaN and infinite, in the same way each time."""
+    made = _made(IMAGE + 5)
+    assert list(made) == [
+        "other numbers",
+        "the other sign",
+        "1000 times larger numbers",
+        "1000 times smaller numbers",
+        "nothing but zeros",
+        "NaN",
+        "infinities",
+    ]
+    assert made["other numbers"][0].mean() == pytest.approx(5, abs=0.5)
+    assert made["the other sign"][0].mean() == pytest.approx(-5, abs=0.5)
+    assert made["1000 times larger numbers"][0].mean() == pytest.approx(5000, rel=0.1)
+    assert made["NaN"][0].isnan().sum() == 2
+    assert made["infinities"][0].isinf().sum() == 2
+    assert all(value[0].dtype is torch.float32 and value[0].shape == IMAGE.shape for value in made.values())
+    again = _made(IMAGE + 5)
+    assert all(torch.equal(value[0].nan_to_num(), again[kind][0].nan_to_num()) for kind, value in made.items())
+
+
+def test_indices_stay_within_their_range() -> None:
+    """What the model refuses beyond the largest index of the example stays below it; other whole numbers do not."""
+    table, example = torch.randn(9, 4), torch.tensor([[3, 8, 0, 5]])
+    indices = _made(example, model=lambda tensors: [F.embedding(tensors[0], table)])
+    assert all(int(value[0].min()) >= 0 and int(value[0].max()) <= 8 for value in indices.values())
+    assert indices["whole numbers at their limits"][0].max() == 8
+    assert "the other sign" not in indices
+    numbers = _made(example.repeat(1, 50))
+    assert numbers["the other sign"][0].min() < 0
+    limits = torch.iinfo(torch.int64)
+    assert {limits.min, limits.max} <= set(numbers["whole numbers at their limits"][0].flatten().tolist())
+
+
+@pytest.mark.parametrize(
+    ("mask", "empty", "full"),
+    [
+        (torch.ones(2, 1, 4, 4, dtype=torch.bool), 0, 1),
+        (torch.ones(2, 4, dtype=torch.int64), 0, 1),
+        (torch.tensor([[0.0, -torch.inf, 0.0]]), -torch.inf, 0.0),
+        (torch.zeros(2, 4, dtype=torch.int64), 0, 0),
+    ],
+)
+def test_masks_have_empty_and_full_rows(mask: Tensor, empty: float, full: float) -> None:
+    """Booleans, flags and numbers of two values are masks, some of whose rows are empty, and full."""
+    made = _made(IMAGE, mask)
+    assert (made["empty rows in masks"][1].reshape(-1, mask.shape[-1])[0] == empty).all()
+    assert (made["full rows in masks"][1].reshape(-1, mask.shape[-1])[0] == full).all()
+    assert all(set(value[1].flatten().tolist()) <= {empty, full, 0} for value in made.values())
+    assert "whole numbers at their limits" not in made
+
+
+def test_what_the_model_refuses_is_left_out() -> None:
+    """Inputs on which the model itself raises, or gives NaN without having been given any, show nothing."""
+
+    def model(tensors: list[Tensor]) -> list[Tensor]:
+        if not tensors[0].any():
+            raise ValueError("zeros")
+        return [tensors[0].log()]
+
+    assert list(_made(IMAGE.abs() + 5, model=model)) == [
+        "other numbers", "1000 times larger numbers", "1000 times smaller numbers", "NaN", "infinities",
+    ]  # fmt: skip
+
+
+def _compared(run: Callable[[Tensor], Tensor], **more: Any) -> tuple[Difference | None, Comparison]:
+    comparison = Comparison([IMAGE], lambda tensors: [tensors[0].relu()], 1e-4, lambda *_: 0.0, **more)
+    return comparison.difference("way", lambda tensors: [run(tensors[0])]), comparison
+
+
+def test_differences_are_named() -> None:
+    """A way that is right for the example only differs for one kind of inputs, by so much; one that fails says so."""
+    assert _compared(torch.relu)[0] is None
+    differs = _compared(lambda x: x.relu().clamp(max=10))[0]
+    assert str(differs).endswith(" of their size for inputs with 1000 times larger numbers")
+    with pytest.raises(HiosError, match=r"^for inputs with other numbers: no memory$"):
+        _compared(lambda x: (_ for _ in ()).throw(ValueError("no memory")))
+
+
+def test_nan_counts_if_it_is_strict() -> None:
+    """Another answer to NaN is reported, and refused only if equality is required there too."""
+
+    def swallowing(x: Tensor) -> Tensor:
+        return x.nan_to_num(posinf=torch.inf, neginf=-torch.inf).relu()
+
+    differs, comparison = _compared(swallowing)
+    assert differs is None
+    assert comparison.with_special == {"way": Difference(torch.inf, "NaN")}
+    assert _compared(torch.relu)[1].with_special == {"way": None}
+    assert _compared(swallowing, strict=True)[0] == Difference(torch.inf, "NaN")
+
+
+def test_rounding_is_asked_for_each_kind() -> None:
+    """What rounding explains is allowed, by the inputs for which outputs differ."""
+    asked: list[float] = []
+
+    def rounding(tensors: Any, expected: Any) -> float:
+        asked.append(float(tensors[0].abs().max()))
+        return 0.1
+
+    comparison = Comparison([IMAGE], lambda tensors: tensors, 1e-4, rounding)
+    assert comparison.difference("way", lambda tensors: [tensors[0] * 1.05]) is None
+    assert comparison.difference("another", lambda tensors: [tensors[0] * 0.95]) is None
+    assert len(asked) == 4  # not for zeros, nor twice for one kind
+
+
+class _Masked(nn.Module):
+    """Attention with a mask of booleans."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Every row is attended to as the mask says; an empty one gives zeros."""
+        return F.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+
+def _pooled(x: Tensor) -> Tensor:
+    return F.max_pool1d(x.relu(), 2)
+
+
+class _Of(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self._function = function
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """What the function computes."""
+        return self._function(*inputs)
+
+
+def _ways(model: nn.Module, inputs: Any, way: Any, **more: Any) -> Any:
+    pytest.importorskip(way if isinstance(way, str) else way[0])
+    return hios.optimize(model, inputs, way=way, least_ms=0.0, cache=False, budget_s=600.0, **more)
+
+
+def test_a_runtime_that_is_wrong_for_masked_rows_is_refused() -> None:
+    """Rows of attention that are fully masked are zeros in eager, which the example does not show."""
+    inputs = (torch.randn(1, 2, 4, 8), torch.ones(4, 4, dtype=torch.bool))
+    with pytest.warns(HiosWarning, match="OpenVINO, .*of their size for inputs with nothing but zeros; allowed"):
+        fast = _ways(_Masked(), inputs, "openvino")
+    assert fast.report.chosen == "the model itself"
+
+
+def test_what_a_runtime_does_with_nan_is_reported() -> None:
+    """OpenVINO's pooling swallows NaN: the report says so, and with strict=True it is refused."""
+    fast = _ways(_Of(_pooled), IMAGE, "openvino")
+    assert fast.report.chosen.startswith("OpenVINO")
+    assert "for these, outputs differ (strict=True refuses that): OpenVINO" in str(fast.report)
+    require_equal(fast, fast.original, IMAGE * -7)
+    with pytest.warns(HiosWarning, match="OpenVINO, .*by inf of their size for inputs with NaN"):
+        fast = _ways(_Of(_pooled), IMAGE, "openvino", strict=True)
+    assert fast.report.chosen == "the model itself"
