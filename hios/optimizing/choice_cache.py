@@ -174,8 +174,13 @@ def _bytes(folder: Path) -> int:
 
 #: Environment variables that change how intra-operator threads wait and where they run.
 _VARIABLES = ("GOMP_", "KMP_", "OMP_")
-#: Attributes that every module has: tables that are examined separately, and hooks, which no optimized model has.
-_OWN = frozenset(nn.Module().__dict__) - {"training"}
+#: Attributes that change no outputs: what every module has, but for its mode (tables are examined separately, and no
+#: optimized model has hooks), and what torch.compile, nn.Module.compile and torch.jit.script set on their modules.
+WITHOUT_EFFECT = frozenset(vars(nn.Module())) - {"training"} | {
+    "_is_torch_compile",
+    "_compiled_call_impl",
+    "__overloads__",
+}
 #: Depth to which containers and objects among the attributes are examined.
 _DEPTH = 4
 #: Packages that are identified by their versions, and the standard library.
@@ -249,7 +254,7 @@ def _type(tensor: Tensor) -> list[object]:
 
 def _attributes(module: nn.Module) -> str:
     """The attributes of a module other than torch's own tables."""
-    return _text({name: value for name, value in module.__dict__.items() if name not in _OWN}, _DEPTH)
+    return _text({name: value for name, value in module.__dict__.items() if name not in WITHOUT_EFFECT}, _DEPTH)
 
 
 def _text(value: Any, depth: int) -> str:

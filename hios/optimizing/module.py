@@ -17,119 +17,120 @@ import copy
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, fx, nn
+from torch._C._dynamo.guards import dict_version
 from torch._compile import _disable_dynamo
 from torch.nn.modules import module as torch_modules
 
 from hios import errors
 from hios.errors import HiosError
+from hios.optimizing.choice_cache import WITHOUT_EFFECT
 from hios.optimizing.report import Report
-from hios.optimizing.tracing import ModelInputs, ModelOutputs
+from hios.optimizing.tracing import ModelInputs, ModelOutputs, same
 
 _version = operator.attrgetter("_version")
+#: Tables of a module, and what their entries are.
+_TABLES = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "submodule"}
+#: Hooks of a module that may change what a call returns.
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 #: Hooks of torch that every module calls.
 _EVERYWHERE = (torch_modules._global_forward_hooks, torch_modules._global_forward_pre_hooks)
 
 
 def has_hooks(model: nn.Module) -> bool:
     """Whether hooks are registered on a module or on all modules."""
-    return any(_EVERYWHERE) or any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    return any(_EVERYWHERE) or any(vars(module)[hooks] for module in model.modules() for hooks in _HOOKS)
 
 
 class Guards:
-    """Compares a model with its earlier state, fast enough for every call: about 0.1 microseconds per entry.
+    """Compares a model with its earlier state, fast enough for every call.
 
     What it sees: parameters, buffers and submodules that were added, removed, replaced or reordered, changed in place
-    (by the version counters that autograd keeps) or moved to other memory (``tensor.data = ...``); attributes that were
-    set on any module, ``forward``, the class and the mode of train and eval among them; hooks of calls; another
-    ``forward`` of a class.
+    (by the version counters that autograd keeps) or moved to other memory (``tensor.data = ...``); attributes of any
+    module that were set to another value, ``forward`` and the mode of train and eval among them; hooks of calls;
+    another class of a module, or another ``forward`` of its class. What is undone is no change any more.
 
     What it does not see: what is inside other objects that are attributes, such as lists; writes that bypass torch, as
     through ``tensor.numpy()`` or ``tensor.data``; changes in place of tensors that were made in inference mode; and
-    whatever the model's code reads that no module holds.
+    whatever the model's code reads that no module holds. Hooks of gradients, and what torch.compile sets on the model
+    that it is given, are no changes, as outputs stay the same.
+
+    Every call compares versions of dictionaries, which count writes into these, and versions and addresses of tensors.
+    Names and values are compared only where those differ.
 
     Args:
         model: in the state that counts, without hooks.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self._modules = list(model.modules())
-        self._attributes = [module.__dict__ for module in self._modules]
-        self._hooks = [
-            hooks for module in self._modules for hooks in (module._forward_hooks, module._forward_pre_hooks)
-        ]
-        self._hooks.extend(_EVERYWHERE)
-        self._classes: list[Any] = list(set(map(type, self._modules)))
-        tables = [table for module in self._modules for table in (module._parameters, module._buffers, module._modules)]
-        self._empty: list[dict[str, Any]] = [table for table in tables if not table]
-        self._filled: list[dict[str, Any]] = [table for table in tables if table]
-        self._held = list(chain.from_iterable(map(dict.values, self._filled)))
-        self._plain = [
-            (attributes, name)
-            for attributes in self._attributes
-            for name, value in attributes.items()
-            if isinstance(value, Tensor)
-        ]
-        plain = [attributes[name] for attributes, name in self._plain]
-        self._tensors = [value for value in (*self._held, *plain) if isinstance(value, Tensor)]
-        self._counted = [tensor for tensor in self._tensors if not tensor.is_inference()]
-        self._plain_held = plain
-        # Comparing lists is fast, as Python does not look further into elements that are the same object.
-        self._training = self._modes()
-        self._set = self._values()
-        self._kinds = self._code()
-        self._names = list(chain.from_iterable(self._filled))
-        self._state = self._contents()
-
-    def _modes(self) -> list[bool]:
-        return [module.training for module in self._modules]
-
-    def _values(self) -> list[Any]:
-        return list(chain.from_iterable(map(dict.values, self._attributes)))
-
-    def _code(self) -> tuple[list[type], list[Any]]:
-        return list(map(type, self._modules)), [kind.forward for kind in self._classes]
-
-    def _contents(self) -> tuple[list[int], list[int]]:
-        return list(map(_version, self._counted)), list(map(Tensor.data_ptr, self._tensors))
+        self._modules = dict(model.named_modules())
+        self._classes = list(dict.fromkeys(map(type, self._modules.values())))
+        self._state = self._held()
+        self._tensors = {what: value for what, value in self._state.items() if isinstance(value, Tensor)}
+        self._counted = {what: value for what, value in self._tensors.items() if not value.is_inference()}
+        self._watch()
+        self._known = self._seen()
 
     def changed(self) -> str:
         """What has changed, in words; empty if nothing has."""
-        if self._replaced():
-            return "its parameters, buffers or submodules were replaced"
-        if self._code() != self._kinds:
-            return "a class of its modules, or the forward of one, was replaced"
-        if any(self._hooks):
-            return "hooks were added"
-        if self._attributes_set():
-            switched = self._modes() != self._training
-            return "it was switched between train and eval mode" if switched else "attributes of it were set"
-        if self._contents() != self._state:
-            return "its parameters or buffers were changed"
+        if self._seen() == self._known and not any(self._empty):
+            return ""
+        self._watch()
+        seen = self._seen()
+        if any(_EVERYWHERE):
+            return "hooks were added to all modules"
+        if change := self._changed_held():
+            return change
+        for names, *values in zip((self._counted, self._tensors), self._known, seen, strict=False):
+            for what, before, after in zip(names, *values, strict=True):
+                if before != after:
+                    return f"{what} was changed"
+        self._known = seen  # everything was set to what it is
         return ""
 
-    def _replaced(self) -> bool:
+    def _watch(self) -> None:
+        """Find the dictionaries that hold the state of the modules."""
+        tables = [vars(module)[name] for module in self._modules.values() for name in (*_TABLES, *_HOOKS)]
+        self._empty: list[Mapping[Any, Any]] = [*_EVERYWHERE, *(table for table in tables if not table)]
+        self._filled = [*map(vars, self._modules.values()), *(table for table in tables if table)]
+
+    def _seen(self) -> tuple[list[Any], ...]:
+        """Versions and addresses of tensors, versions of dictionaries, and the code of modules."""
         return (
-            any(self._empty)
-            or list(chain.from_iterable(self._filled)) != self._names
-            or not all(map(operator.is_, chain.from_iterable(map(dict.values, self._filled)), self._held))
+            list(map(_version, self._counted.values())),
+            list(map(Tensor.data_ptr, self._tensors.values())),
+            list(map(dict_version, self._filled)),
+            list(map(type, self._modules.values())),
+            [kind.forward for kind in self._classes],
         )
 
-    def _attributes_set(self) -> bool:
-        try:
-            if self._values() != self._set:
-                return True
-        except (ValueError, RuntimeError):  # arrays and tensors, which do not compare as one
-            return True
-        return any(
-            attributes[name] is not own for (attributes, name), own in zip(self._plain, self._plain_held, strict=True)
-        )
+    def _held(self) -> dict[str, Any]:
+        """Everything that modules hold, by what it is in words."""
+        held: dict[str, Any] = {}
+        for path, module in self._modules.items():
+            of, prefix = path or "the model", f"{path}." if path else ""
+            for table, kind in _TABLES.items():
+                held |= {f"its {kind} {prefix}{name}": value for name, value in vars(module)[table].items()}
+            held[f"the class of {of}, or its forward,"] = [type(module), type(module).forward]
+            own = {name: value for name, value in vars(module).items() if name not in WITHOUT_EFFECT}
+            held[f"the mode (train or eval) of {of}"] = own.pop("training")
+            held |= {f"its attribute {prefix}{name}": value for name, value in own.items()}
+            held |= {f"hooks of {of}": None for hooks in _HOOKS if vars(module)[hooks]}
+        return held
+
+    def _changed_held(self) -> str:
+        held, missing = self._held(), object()
+        for what in {**self._state, **held}:
+            before, after = self._state.get(what, missing), held.get(what, missing)
+            if before is not after and (isinstance(before, Tensor) or not same(before, after)):
+                return f"{what} were added" if what.startswith("hooks") else f"{what} was set or replaced"
+        order = [[what for what in state if not what.startswith("its attribute")] for state in (self._state, held)]
+        return "" if order[0] == order[1] else "its parameters, buffers or submodules were reordered"
 
 
 #: Code in these folders is not the user's.
@@ -215,7 +216,8 @@ class OptimizedModule(nn.Module):
         if runner is None:
             return self._itself(args, kwargs)
         if changed := runner.guards.changed():
-            return self._instead("changed", f"{changed} since it was optimized", args, kwargs)
+            why = f"{changed} since it was optimized; undo that, or call hios.optimize again"
+            return self._instead(changed, why, args, kwargs)
         if torch.is_autocast_enabled("cpu"):
             return self._instead("autocast", "autocast would change its precision", args, kwargs)
         tensors = runner.inputs.tensors(args, kwargs)

@@ -82,7 +82,7 @@ class ModelInputs:
             if (given := type_text(_type(tensor))) != required:
                 return f"found an input {given}, the example has {required}"
         for leaf, constant in zip(leaves, self._constants, strict=True):
-            if constant is not None and not _same(leaf, constant):
+            if constant is not None and not same(leaf, constant):
                 return f"found {leaf!r} as an input, the example has {constant!r}"
             if constant is None and leaf is not None and not isinstance(leaf, Tensor):
                 return f"found {leaf!r} as an input, the example has None"
@@ -133,8 +133,14 @@ def _no_constant(values: Sequence[Any]) -> str:
     return next((f"a value of type {type(value).__name__}" for value in wrong), "")
 
 
-def _same(leaf: Any, constant: Any) -> bool:
-    return type(leaf) is type(constant) and bool(leaf == constant)
+def same(value: Any, other: Any) -> bool:
+    """Whether a value is as another, for which NaN is equal to NaN."""
+    if type(value) is not type(other):
+        return False
+    try:
+        return value is other or bool(value == other) or bool(value != value and other != other)
+    except (ValueError, RuntimeError):  # arrays and tensors, which do not compare as one
+        return False
 
 
 class ModelOutputs:

@@ -113,7 +113,7 @@ def test_train_mode_runs_the_model_itself(fresh: OptimizedModule) -> None:
     """In train mode batch statistics count; in eval mode again with changed statistics too."""
     fresh.train()
     assert fresh.original.training
-    _runs_itself(fresh, lambda: fresh(image(1)), "between train and eval mode")
+    _runs_itself(fresh, lambda: fresh(image(1)), r"the mode \(train or eval\) of the model was set")
     fresh.eval()
     require_equal(fresh, fresh.original, image(2))
 
@@ -161,11 +161,36 @@ def test_attributes_are_set_on_the_model(fresh: OptimizedModule) -> None:
     assert not hasattr(fresh.original, "note")
     fresh.right = nn.Conv2d(8, 8, 3, padding=1)
     assert fresh.original.right is fresh.right
-    _runs_itself(fresh, lambda: _require_equal(fresh, fresh.original, image(1)), "submodules were replaced")
+    _runs_itself(
+        fresh,
+        lambda: _require_equal(fresh, fresh.original, image(1)),
+        "its submodule right was set or replaced since it was optimized; undo that, or call",
+    )
     fresh.compile(backend="eager")
     require_equal(fresh, fresh.original, image(1))
     fresh.forward = lambda x: x * 2  # type: ignore[misc]
     assert torch.equal(fresh(image(1)), image(1) * 2)
+
+
+def test_a_choice_stays(fresh: OptimizedModule) -> None:
+    """Tools of torch used on the model leave the workers in charge; what is set does not, until it is set back."""
+    model = fresh.original
+    run_by_workers = lambda: not fresh(image(1)).requires_grad  # noqa: E731 - outputs of the model itself have gradients
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HiosWarning)
+        torch.compile(model, backend="eager")(image(1))
+        torch.export.export(model, (image(1),))
+        with torch.profiler.profile(with_modules=True):
+            model(image(1))
+        assert run_by_workers()
+    for name in ("note", "other"):
+        setattr(model.left, name, 1)
+        why = rf"^Branches runs as it was before .*: its attribute left\.{name} was set or .*; undo that, or call hios"
+        _runs_itself(fresh, lambda: fresh(image(1)), why)
+        delattr(model.left, name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", HiosWarning)
+            assert run_by_workers()
 
 
 def test_optimized_modules_may_be_nested() -> None:

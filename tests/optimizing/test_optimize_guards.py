@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.nn.utils import parametrizations
+from torch.utils.flop_counter import FlopCounterMode
 
 import hios
 from hios import HiosWarning
@@ -137,33 +140,34 @@ def _parametrized(model: Tagged) -> None:
     parametrizations.weight_norm(model.stem)
 
 
-_CHANGES = [
-    (
-        "its parameters or buffers were changed",
-        [_in_place, _other_data, _loaded, _other_buffer, _plain_in_place],
-    ),
-    (
-        "its parameters, buffers or submodules were replaced",
-        [
-            _other_parameter,
-            _other_module,
-            _same_value,
-            _buffer_filled,
-            _appended,
-            _removed,
-            _reordered,
-            _parameter_added,
-            _adapter_added,
-            _module_added,
-            _parametrized,
-        ],
-    ),
-    (
-        "attributes of it were set",
-        [_number, _stride, _array, _other_plain, _new_attribute, _forward, _forward_of_a_part],
-    ),
-    ("hooks were added", [_hook, _pre_hook]),
-    ("a class of its modules, or the forward of one, was replaced", [_class]),
+#: Changes, and what the guards say about each.
+_CHANGES: list[tuple[Callable[[Tagged], None], str]] = [
+    (_in_place, "its parameter stem.weight was changed"),
+    (_other_data, "its parameter stem.weight was changed"),
+    (_loaded, "its buffer one was changed"),
+    (_other_buffer, "its buffer left.1.running_mean was changed"),
+    (_plain_in_place, "its attribute plain was changed"),
+    (_other_parameter, "its parameter stem.weight was set or replaced"),
+    (_other_module, "its submodule right was set or replaced"),
+    (_same_value, "its buffer one was set or replaced"),
+    (_buffer_filled, "its buffer absent was set or replaced"),
+    (_appended, "its submodule left.3 was set or replaced"),
+    (_removed, "its submodule left.2 was set or replaced"),
+    (_reordered, "its parameters, buffers or submodules were reordered"),
+    (_parameter_added, "its parameter left.2.slope was set or replaced"),
+    (_adapter_added, "its attribute adapter was set or replaced"),
+    (_module_added, "its submodule stem.extra was set or replaced"),
+    (_parametrized, "its parameter stem.weight was set or replaced"),
+    (_number, "its attribute scale was set or replaced"),
+    (_stride, "its attribute right.stride was set or replaced"),
+    (_array, "its attribute array was set or replaced"),
+    (_other_plain, "its attribute plain was set or replaced"),
+    (_new_attribute, "its attribute fresh was set or replaced"),
+    (_forward, "its attribute forward was set or replaced"),
+    (_forward_of_a_part, "its attribute stem.forward was set or replaced"),
+    (_hook, "hooks of stem were added"),
+    (_pre_hook, "hooks of the model were added"),
+    (_class, "the class of left.2, or its forward, was set or replaced"),
 ]
 
 
@@ -171,7 +175,7 @@ def _image() -> Tensor:
     return torch.ones(1, 3, 8, 8)
 
 
-@pytest.mark.parametrize(("change", "words"), [(change, words) for words, changes in _CHANGES for change in changes])
+@pytest.mark.parametrize(("change", "words"), _CHANGES)
 def test_changes_are_seen(change: Callable[[Any], None], words: str) -> None:
     """However a model is changed, the guards see it; running and evaluating the model are no changes."""
     model = Tagged().eval()
@@ -194,7 +198,7 @@ def test_mode_is_seen() -> None:
     model = Tagged().eval()
     guards = Guards(model)
     model.left.train()
-    assert guards.changed() == "it was switched between train and eval mode"
+    assert guards.changed() == "the mode (train or eval) of left was set or replaced"
     model.left.eval()
     assert guards.changed() == ""
 
@@ -205,12 +209,119 @@ def test_hooks_of_all_modules_are_seen() -> None:
     guards = Guards(model)
     handle = register_module_forward_hook(lambda module, inputs, output: None)
     try:
-        assert guards.changed() == "hooks were added"
+        assert guards.changed() == "hooks were added to all modules"
         assert has_hooks(model)
     finally:
         handle.remove()
     assert guards.changed() == ""
     assert not has_hooks(model)
+
+
+def _compiled(model: Tagged) -> None:
+    torch.compile(model, backend="eager")(_image())
+
+
+def _compiled_in_place(model: Tagged) -> None:
+    model.compile(backend="eager")
+    model.left.compile(backend="eager")
+    model(_image())
+
+
+def _exported(model: Tagged) -> None:
+    torch.export.export(model, (_image(),))
+
+
+def _scripted(model: Tagged) -> None:
+    torch.jit.script(model.left)
+    torch.jit.trace(model, _image())
+
+
+def _profiled(model: Tagged) -> None:
+    with torch.profiler.profile(with_modules=True, with_stack=True):
+        model(_image())
+
+
+def _counted(model: Tagged) -> None:
+    with FlopCounterMode(display=False):
+        model(_image())
+
+
+def _hooks_of_others(model: Tagged) -> None:
+    nn.Sequential(nn.ReLU(), Branches()).register_forward_hook(lambda module, inputs, output: output * 2)
+
+
+def _hooks_of_gradients(model: Tagged) -> None:
+    model.register_full_backward_hook(lambda module, given, output: None)
+
+
+def _copied(model: Tagged) -> None:
+    copy.deepcopy(model)(_image())
+
+
+def _moved_nowhere(model: Tagged) -> None:
+    model.to("cpu").float().requires_grad_(False).eval()
+
+
+def _set_to_what_it_is(model: Tagged) -> None:
+    model.scale, model.right.stride = float("1.0"), (int("1"), 1)
+    model.stem.weight = model.stem.weight
+    model.left[2] = model.left[2]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        _compiled,
+        _compiled_in_place,
+        _exported,
+        _scripted,
+        _profiled,
+        _counted,
+        _hooks_of_others,
+        _hooks_of_gradients,
+        _copied,
+        _moved_nowhere,
+        _set_to_what_it_is,
+    ],
+)
+def test_tools_are_no_changes(use: Callable[[Tagged], None]) -> None:
+    """What tools of torch set on the model and what sets values that it has does not count; later changes do."""
+    torch._dynamo.reset()
+    model = Tagged().eval()
+    guards = Guards(model)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is deprecated
+        use(model)
+    assert guards.changed() == ""
+    _in_place(model)
+    assert guards.changed() == "its parameter stem.weight was changed"
+
+
+def test_what_is_undone_is_no_change() -> None:
+    """A value, parameter, submodule, class, mode, address or hook that is back again is as if it had never gone."""
+    model = Tagged().eval()
+    guards = Guards(model)
+    weight, data, right = model.stem.weight, model.stem.weight.data, model.right
+    handles: list[Any] = []
+    steps: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
+        (lambda: setattr(model, "scale", 2.0), lambda: setattr(model, "scale", 1.0)),
+        (lambda: setattr(model, "fresh", 2.0), lambda: delattr(model, "fresh")),
+        (lambda: setattr(model.stem, "forward", len), lambda: delattr(model.stem, "forward")),
+        (lambda: _other_parameter(model), lambda: setattr(model.stem, "weight", weight)),
+        (lambda: _other_module(model), lambda: setattr(model, "right", right)),
+        (lambda: _other_data(model), lambda: setattr(weight, "data", data)),
+        (lambda: _class(model), lambda: setattr(model.left[2], "__class__", nn.ReLU)),
+        (lambda: model.train(), lambda: model.eval()),
+        (
+            lambda: handles.append(model.right.register_forward_hook(lambda module, inputs, output: None)),
+            lambda: handles.pop().remove(),
+        ),
+    ]
+    for change, undo in steps:
+        change()
+        assert guards.changed() != ""
+        undo()
+        assert guards.changed() == ""
 
 
 def test_models_with_hooks_run_themselves() -> None:
