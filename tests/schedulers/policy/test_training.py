@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ def test_rewards_prefer_different_schedules() -> None:
 
 
 @pytest.mark.parametrize(("kind", "stages"), [("paper", 2), ("relative", 1)])
-def test_training_follows_its_reward(kind: str, stages: int) -> None:
+def test_training_follows_its_reward(kind: Literal["paper", "relative"], stages: int) -> None:
     """On the pair, the policy that learns from the paper's reward runs two stages, that of ours one."""
     settings = TrainingSettings(steps=800, most=1, reward=kind, value_layers=(64, 64))
     pool = Pool({"pair": _pair()}, 3, 8)
