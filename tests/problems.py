@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from benchmarks.networks import synthetic_costs
 from hios import ALGORITHMS, Costs, Edge, Graph, Operator, Problem, StagedPlan
 from hios.files import artifacts
 
@@ -59,6 +60,11 @@ def write_files(instance: Problem, folder: Path) -> None:
     }
     instance.graph.write(folder / "graph.json")
     artifacts.write(folder / "costs.json", "costs", costs)
+
+
+def synthetic_problem(graph: Graph) -> Problem:
+    """A graph with the costs that the benchmarks give networks of papers."""
+    return Problem(graph, synthetic_costs(graph))
 
 
 def predecessors_of(instance: Problem) -> list[list[int]]:
