@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 
-from hios import ALGORITHMS, Costs, Edge, Graph, Operator, Problem
+from benchmarks.networks import synthetic_costs
+from hios import ALGORITHMS, Costs, Edge, Graph, Operator, Problem, StagedPlan
+from hios.files import artifacts
 
 
 def problem(
@@ -21,10 +24,14 @@ def problem(
     alpha: float = 0.5,
     corun: Mapping[int, float] | None = None,
     wide: Mapping[str, Mapping[int, float]] | None = None,
+    blocks: Sequence[Sequence[str]] = (),
 ) -> Problem:
     """A problem from times by operator and transfer times by edge."""
     graph = Graph(
-        "test", tuple(Operator(name, "task") for name in times), tuple(Edge(source, target) for source, target in edges)
+        "test",
+        tuple(Operator(name, "task") for name in times),
+        tuple(Edge(source, target) for source, target in edges),
+        blocks=tuple(map(tuple, blocks)),
     )
     costs = Costs(
         dict(times),
@@ -37,6 +44,42 @@ def problem(
         wide_ms=wide or {},
     )
     return Problem(graph, costs)
+
+
+def write_files(instance: Problem, folder: Path) -> None:
+    """Write graph.json and costs.json of a problem without measured stages."""
+    names = instance.ids
+    times = zip(names, instance.time, instance.utilization, strict=True)
+    costs = {
+        "operators": {name: {"time_ms": time, "utilization": share} for name, time, share in times},
+        "transfers": [
+            {"source": names[source], "target": names[target], "time_ms": transfer}
+            for target, row in enumerate(instance.predecessors)
+            for source, transfer in row
+        ],
+    }
+    instance.graph.write(folder / "graph.json")
+    artifacts.write(folder / "costs.json", "costs", costs)
+
+
+def synthetic_problem(graph: Graph) -> Problem:
+    """A graph with the costs that the benchmarks give networks of papers."""
+    return Problem(graph, synthetic_costs(graph))
+
+
+def predecessors_of(instance: Problem) -> list[list[int]]:
+    """The operators that each one reads from."""
+    return [[operator for operator, _ in row] for row in instance.predecessors]
+
+
+def rows_of(plan: StagedPlan) -> list[list[int]]:
+    """The operators of every device, in a plan with one operator a stage."""
+    return [[operator for ((operator,),) in row] for row in plan.devices]
+
+
+def in_sequence(instance: Problem, devices: int) -> StagedPlan:
+    """All operators one after another on the first of some devices."""
+    return StagedPlan((tuple(((operator,),) for operator in instance.order), *((),) * (devices - 1)))
 
 
 def random_problem(

@@ -10,6 +10,7 @@ import pytest
 from hios import Graph
 from hios.errors import ArtifactError, UnsupportedError
 from hios.kernels.executable import require_executable
+from tests.operators import CONVOLUTION, call
 
 _SHAPES = {"inputs": [[1, 3]], "outputs": [[1, 3]]}
 GRAPH: dict[str, Any] = {
@@ -18,17 +19,14 @@ GRAPH: dict[str, Any] = {
         {
             "id": "a",
             "type": "multiply",
-            "calls": [
-                {"function": "relax.multiply", "arguments": [{"input": "x"}, {"weight": "w"}]},
-                {"function": "relax.nn.relu", "arguments": [{"call": 0}]},
-            ],
+            "calls": [call("multiply", {"input": "x"}, {"weight": "w"}), call("nn.relu", {"call": 0})],
             "shapes": _SHAPES,
             "dtype": "float32",
         },
         {
             "id": "b",
             "type": "add",
-            "calls": [{"function": "relax.add", "arguments": [{"operator": "a"}, {"constant": 1.0}]}],
+            "calls": [call("add", {"operator": "a"}, {"constant": 1.0})],
             "shapes": _SHAPES,
             "dtype": "float32",
         },
@@ -61,24 +59,12 @@ def test_complete_graph_passes() -> None:
         ("operators.0.calls", [], r"operators\[0\]\.calls: operator a has none"),
         ("operators.1.dtype", "float99", r"operators\[1\]\.dtype: found float99; allowed: a dtype of torch"),
         ("operators.0.shapes.outputs", [], r"operators\[0\]\.shapes\.outputs: found none"),
-        (
-            "operators.0.calls.0.arguments.0",
-            {"input": "y"},
-            r"arguments\[0\]\.input: found y, which the graph",
-        ),
+        ("operators.0.calls.0.arguments.0", {"input": "y"}, r"arguments\[0\]\.input: found y, which the graph"),
         ("operators.0.calls.0.arguments.1", {"weight": "v"}, r"arguments\[1\]\.weight: found v, which the graph"),
-        (
-            "operators.0.calls.1.arguments.0",
-            {"call": 1},
-            r"calls\[1\]\.arguments\[0\]\.call: found 1; allowed: an",
-        ),
+        ("operators.0.calls.1.arguments.0", {"call": 1}, r"calls\[1\]\.arguments\[0\]\.call: found 1; allowed: an"),
         ("operators.1.calls.0.arguments.0", {"operator": "z"}, r"operator: found z, which is not the id"),
         ("operators.1.calls.0.arguments.0", {"operator": "a", "item": 1}, r"item: found 1; allowed: below 1"),
-        (
-            "operators.1.calls.0.arguments.0",
-            {"operator": "a", "input": "x"},
-            r"found operator and input; allowed: ",
-        ),
+        ("operators.1.calls.0.arguments.0", {"operator": "a", "input": "x"}, r"found operator and input; allowed: "),
         ("operators.1.calls.0.arguments.0", {"item": 0}, r"found none; allowed: exactly one of operator"),
         ("outputs", [], "outputs: found none"),
         ("outputs.0", {"input": "x"}, r"outputs\[0\]: an output that no operator makes"),
@@ -95,7 +81,7 @@ def test_contradictions_are_named(path: str, value: Any, message: str) -> None:
 
 #: A convolution of images and a pooling, as Relax writes them.
 WINDOWS: dict[str, dict[str, Any]] = {
-    "relax.nn.conv2d": {"strides": [1, 1], "padding": [0, 0, 0, 0], "dilation": [1, 1], "groups": 1},
+    "relax.nn.conv2d": CONVOLUTION,
     "relax.nn.max_pool2d": {
         "pool_size": [2, 2],
         "strides": [1, 1],

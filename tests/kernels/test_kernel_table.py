@@ -15,6 +15,7 @@ from hios.errors import UnsupportedError
 from hios.kernels import build
 from hios.kernels.table import ALLOCATES, IN_PLACE, KERNELS, kernel
 from tests.kernels.table import CHECKS
+from tests.operators import CONVOLUTION
 
 
 def _run(function: str, attributes: dict[str, Any], *arguments: Any) -> Any:
@@ -121,7 +122,7 @@ def test_kernels_cast_to_the_dtype_that_relax_states() -> None:
     """A float16 product whose output is float32 in Relax gives float32."""
     x = torch.ones(2, 2, dtype=torch.float16)
     assert build("relax.matmul", {"out_dtype": "float32"}, "test")(x, x).dtype == torch.float32
-    convolution = build("relax.nn.conv2d", {**_CONV, "out_dtype": "float32"}, "test")
+    convolution = build("relax.nn.conv2d", {**CONVOLUTION, "out_dtype": "float32"}, "test")
     assert convolution(x[None, None], x[None, None]).dtype == torch.float32
 
 
@@ -133,8 +134,7 @@ def test_max_pool_takes_wide_padding() -> None:
     assert result.tolist() == [[expected]]
 
 
-_CONV = {"strides": [1, 1], "padding": [0, 0, 0, 0], "dilation": [1, 1], "groups": 1}
-_POOL = {"pool_size": [2, 2], "ceil_mode": False, "count_include_pad": True, **_CONV}
+_POOL = {"pool_size": [2, 2], "ceil_mode": False, "count_include_pad": True, **CONVOLUTION}
 _RESIZE = {
     "shape": [4, 4],
     "method": "linear",
@@ -150,13 +150,17 @@ _ATTENTION = {"scale": None, "causal_mask": None, "window_size": None}
 @pytest.mark.parametrize(
     ("function", "attributes", "message"),
     [
-        ("nn.conv2d", {**_CONV, "data_layout": "NHWC"}, "data_layout NHWC is not supported, only NCHW"),
-        ("nn.conv2d", {**_CONV, "kernel_layout": "HWIO"}, "kernel_layout HWIO is not supported, only OIHW"),
-        ("nn.conv2d", {**_CONV, "out_layout": "NHWC"}, "out_layout NHWC is not supported, only NCHW"),
-        ("nn.conv2d", {**_CONV, "out_dtype": "float99"}, "out_dtype float99 is not supported, only dtypes of torch"),
+        ("nn.conv2d", {**CONVOLUTION, "data_layout": "NHWC"}, "data_layout NHWC is not supported, only NCHW"),
+        ("nn.conv2d", {**CONVOLUTION, "kernel_layout": "HWIO"}, "kernel_layout HWIO is not supported, only OIHW"),
+        ("nn.conv2d", {**CONVOLUTION, "out_layout": "NHWC"}, "out_layout NHWC is not supported, only NCHW"),
+        (
+            "nn.conv2d",
+            {**CONVOLUTION, "out_dtype": "float99"},
+            "out_dtype float99 is not supported, only dtypes of torch",
+        ),
         (
             "nn.conv2d_transpose",
-            {**_CONV, "output_padding": [0, 0], "padding": [0, 0, 1, 1]},
+            {**CONVOLUTION, "output_padding": [0, 0], "padding": [0, 0, 1, 1]},
             r"padding \[0, 0, 1, 1\] is not supported, only equal padding on both sides",
         ),
         ("nn.max_pool2d", {**_POOL, "layout": "NHWC"}, "layout NHWC is not supported, only NCHW"),

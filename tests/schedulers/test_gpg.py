@@ -12,7 +12,7 @@ from hios import Costs, Edge, Graph, HiosError, Operator, Problem, schedule, vio
 from hios.core.schedule import StagedPlan
 from hios.errors import ArtifactError
 from hios.schedulers.policy.combining import combined_problem, model_blocks
-from tests.problems import problem, problems
+from tests.problems import problem, problems, synthetic_problem
 
 
 def _latency(instance: Problem, **parameters: float | str) -> float:
@@ -47,8 +47,7 @@ def test_stages_keep_the_limits(instance: Problem) -> None:
 
 def test_more_passes_are_never_worse_and_find_the_optimum() -> None:
     """With a seed, the first passes of a longer search are those of a shorter one; SqueezeNet's optimum is found."""
-    graph = squeezenet()
-    instance = Problem(graph, synthetic_costs(graph))
+    instance = synthetic_problem(squeezenet())
     latencies = [_latency(instance, passes=passes) for passes in (1, 4, 16, 256)]
     assert all(later <= earlier for earlier, later in itertools.pairwise(latencies))
     assert latencies[-1] == pytest.approx(schedule(instance, "ios", parameters={"mode": "parallel"}).latency_ms)
@@ -56,8 +55,7 @@ def test_more_passes_are_never_worse_and_find_the_optimum() -> None:
 
 def test_inception_is_close_to_the_optimum() -> None:
     """With its defaults and nothing learned, within 5 % of dynamic programming."""
-    graph = inception_v3()
-    instance = Problem(graph, synthetic_costs(graph))
+    instance = synthetic_problem(inception_v3())
     best = schedule(instance, "ios", parameters={"mode": "parallel"}).latency_ms
     assert best <= _latency(instance) <= 1.05 * best
 
@@ -74,8 +72,7 @@ _NETWORKS = {
 )
 def test_blocks_of_the_papers_networks(name: str, number: int) -> None:
     """Each of TOP's 30 blocks alone: by default within 2 % of the exact optimum; with 256 passes the optimum itself."""
-    graph = _NETWORKS[name][0]()
-    blocks = model_blocks(name, Problem(graph, synthetic_costs(graph)))
+    blocks = model_blocks(name, synthetic_problem(_NETWORKS[name][0]()))
     assert len(blocks) == _NETWORKS[name][1]
     block = combined_problem([blocks[number]])
     best = schedule(block, "ios", parameters={"mode": "parallel"})
@@ -86,8 +83,7 @@ def test_blocks_of_the_papers_networks(name: str, number: int) -> None:
 
 def test_equal_seeds_give_equal_schedules() -> None:
     """The seed decides everything."""
-    graph = inception_v3()
-    instance = Problem(graph, synthetic_costs(graph))
+    instance = synthetic_problem(inception_v3())
     first, second = (schedule(instance, "gpg", parameters={"seed": 3, "passes": 8}) for _ in range(2))
     assert first.placements == second.placements
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hios import Problem, schedule
 from hios.core.problem import priority_order
 from hios.schedulers.heft import heft
-from tests.problems import problem, problems
+from tests.problems import problem, problems, random_problem, rows_of
 
 
 def test_gap_is_filled() -> None:
@@ -56,20 +56,13 @@ def _by_the_letter(instance: Problem, devices: int) -> list[list[int]]:
 @given(problems(), st.integers(1, 6))
 def test_heft_equals_the_algorithm_by_the_letter(instance: Problem, devices: int) -> None:
     """Passing over gaps that come too early changes nothing."""
-    orders = [[operator for ((operator,),) in row] for row in heft(instance, devices).devices]
-    assert orders == _by_the_letter(instance, devices)
+    assert rows_of(heft(instance, devices)) == _by_the_letter(instance, devices)
 
 
 @pytest.mark.parametrize("devices", [2, 4])
 def test_larger_heft_schedules_equal_the_algorithm_by_the_letter(devices: int) -> None:
     """So with 80 operators and dear transfers, where many gaps are filled."""
-    draw = random.Random(devices)
-    names = [f"v{number:02}" for number in range(80)]
-    pairs = [sorted(draw.sample(range(80), 2)) for _ in range(160)]
-    instance = problem(
-        {name: float(draw.randrange(5)) for name in names},
-        {(names[u], names[v]): float(draw.randrange(5)) for u, v in pairs},
-    )
-    orders = [[operator for ((operator,),) in row] for row in heft(instance, devices).devices]
+    instance = random_problem(random.Random(devices), 80, 160, ties=True, utilization=lambda: 1.0)
+    orders = rows_of(heft(instance, devices))
     assert orders == _by_the_letter(instance, devices)
     assert any(place < before for row in orders for before, place in pairwise(map(priority_order(instance).index, row)))

@@ -14,7 +14,7 @@ from hios import ALGORITHMS, StagedPlan, schedule, violations
 from hios.core.problem import Problem, positions, priority_order, upward_ranks
 from hios.schedulers import parallelize as parallelize_module
 from hios.schedulers.hios_lp import ValidPaths, map_longest_paths
-from tests.problems import problem, problems, random_problem
+from tests.problems import problem, problems, random_problem, rows_of
 
 
 def _by_device(instance: Problem, devices: int, algorithm: str = "hios-lp-inter") -> list[list[str]]:
@@ -25,18 +25,8 @@ def _by_device(instance: Problem, devices: int, algorithm: str = "hios-lp-inter"
 def _figure_4() -> Problem:
     """The structure of Fig. 4 (edges e1..e9) with times for which the example's three paths come out."""
     return problem(
-        {"v1": 2.0, "v2": 3.0, "v3": 2.0, "v4": 3.0, "v5": 2.0, "v6": 3.0, "v7": 2.0, "v8": 3.0},
-        {
-            ("v1", "v2"): 1.0,
-            ("v1", "v3"): 1.0,
-            ("v2", "v4"): 1.0,
-            ("v3", "v5"): 1.0,
-            ("v4", "v6"): 1.0,
-            ("v5", "v6"): 1.0,
-            ("v5", "v7"): 1.0,
-            ("v6", "v8"): 1.0,
-            ("v7", "v8"): 1.0,
-        },
+        {f"v{number}": 3.0 if number % 2 == 0 else 2.0 for number in range(1, 9)},
+        {(f"v{ends[0]}", f"v{ends[1]}"): 1.0 for ends in ("12", "13", "24", "35", "46", "56", "57", "68", "78")},
     )
 
 
@@ -239,8 +229,7 @@ def _by_the_letter(instance: Problem, devices: int, gaps: bool = False) -> list[
 
 
 def _mapped(instance: Problem, devices: int, *, fill_gaps: bool = False) -> list[list[int]]:
-    plan = map_longest_paths(instance, devices, fill_gaps=fill_gaps)
-    return [[operator for ((operator,),) in row] for row in plan.devices]
+    return rows_of(map_longest_paths(instance, devices, fill_gaps=fill_gaps))
 
 
 @given(problems(), st.integers(1, 6))
@@ -278,22 +267,21 @@ def test_larger_mappings_equal_the_algorithm_by_the_letter(devices: int, ties: b
     """The same with 80 operators, where delays propagate through many rows; times of 0 to 3 ms give many ties."""
     draw = random.Random(devices)
     for edges in (40, 160, 320):
-        instance = _random_problem(draw, 80, edges, ties)
+        instance = random_problem(draw, 80, edges, ties=ties, utilization=lambda: 0.25)
         assert _mapped(instance, devices) == _by_the_letter(instance, devices)
         assert _mapped(instance, devices, fill_gaps=True) == _by_the_letter(instance, devices, gaps=True)
 
 
-def _random_problem(draw: random.Random, operators: int, edges: int, ties: bool) -> Problem:
-    """Groups gain time."""
-    return random_problem(draw, operators, edges, ties=ties, utilization=lambda: 0.25)
-
-
-def _plan(instance: Problem, name: str, devices: int, window: int, *, compiled: bool) -> StagedPlan:
-    """The plan of hios-lp or hios-mr, with start times passed on by compiled code or in Python."""
-    with patch.object(parallelize_module, "COMPILED_FROM", 0 if compiled else len(instance) + 1):
-        plan = ALGORITHMS[name].run(instance.on(devices), devices, window=window)
-    assert isinstance(plan, StagedPlan)
-    return plan
+def _compiled_plan(instance: Problem, name: str, devices: int, window: int) -> StagedPlan:
+    """The plan of hios-lp or hios-mr with start times passed on by compiled code, which is that of Python."""
+    pytest.importorskip("numba", reason="needs the extra opt")
+    plans = []
+    for least in (len(instance) + 1, 0):
+        with patch.object(parallelize_module, "COMPILED_FROM", least):
+            plans.append(ALGORITHMS[name].run(instance.on(devices), devices, window=window))
+    assert isinstance(plans[1], StagedPlan)
+    assert plans[0] == plans[1]
+    return plans[1]
 
 
 @pytest.mark.slow
@@ -301,24 +289,20 @@ def _plan(instance: Problem, name: str, devices: int, window: int, *, compiled: 
 @settings(max_examples=40, deadline=None)
 def test_compiled_code_leads_to_the_same_plans(instance: Problem, name: str, devices: int, window: int) -> None:
     """The twins in machine code map and group as the loops in Python do, ties included."""
-    pytest.importorskip("numba", reason="needs the extra opt")
-    plans = [_plan(instance, name, devices, window, compiled=compiled) for compiled in (False, True)]
-    assert plans[0] == plans[1]
+    _compiled_plan(instance, name, devices, window)
 
 
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("devices", [2, 5, 8])
 def test_compiled_code_leads_to_the_same_larger_plans(devices: int, ties: bool) -> None:
     """So on 300 operators, where delays run through many rows and windows merge one after another."""
-    pytest.importorskip("numba", reason="needs the extra opt")
     draw = random.Random(devices)
     grouped = 0
     for edges in (150, 600, 1200):
-        instance = _random_problem(draw, 300, edges, ties)
+        instance = random_problem(draw, 300, edges, ties=ties, utilization=lambda: 0.25)  # groups gain time
         for window in (2, 4):
-            plans = [_plan(instance, "hios-lp", devices, window, compiled=compiled) for compiled in (False, True)]
-            assert plans[0] == plans[1]
-            grouped += sum(len(stage) > 1 for row in plans[0].devices for stage in row)
+            plan = _compiled_plan(instance, "hios-lp", devices, window)
+            grouped += sum(len(stage) > 1 for row in plan.devices for stage in row)
     assert grouped > 0 or ties  # of paths that are as long as the longest, a group shortens one
 
 
@@ -336,7 +320,4 @@ def _uneven_problem(draw: random.Random, operators: int) -> Problem:
 @pytest.mark.parametrize("seed", [101, 209, 233])
 def test_compiled_code_passes_on_delays_of_whole_stages(seed: int) -> None:
     """A later window changes the finish of a stage of several operators: all of them delay what comes after."""
-    pytest.importorskip("numba", reason="needs the extra opt")
-    instance = _uneven_problem(random.Random(seed), 50)
-    plans = [_plan(instance, "hios-lp", 3, 4, compiled=compiled) for compiled in (False, True)]
-    assert plans[0] == plans[1]
+    _compiled_plan(_uneven_problem(random.Random(seed), 50), "hios-lp", 3, 4)

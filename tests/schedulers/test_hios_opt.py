@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import signal
 import subprocess
@@ -32,7 +31,7 @@ from hios.schedulers.opt.lower_bounds import interval_bound_ms
 from hios.schedulers.opt.parallel_search import CLOSED
 from hios.schedulers.opt.proof import provable, staged_bound_ms
 from tests.convolution_graphs import Conv, conv_problem
-from tests.problems import problem, problems
+from tests.problems import problem, problems, write_files
 
 #: No test waits for this many seconds; those that end by the number of moves need no other.
 _LONG = 600.0
@@ -406,22 +405,7 @@ def test_interrupts_end_the_search() -> None:
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     """A folder with graph.json and costs.json of the open problem."""
-    instance = _open_problem()
-    pairs = [(source, target) for source in range(len(instance)) for target, _ in instance.successors[source]]
-    names = [{"source": instance.ids[source], "target": instance.ids[target]} for source, target in pairs]
-    graph = {
-        "name": "open",
-        "operators": [{"id": name, "type": "task"} for name in instance.ids],
-        "edges": names,
-    }
-    costs = {
-        "operators": {
-            name: {"time_ms": time, "utilization": 0.7} for name, time in zip(instance.ids, instance.time, strict=True)
-        },
-        "transfers": [{**edge, "time_ms": 0.7} for edge in names],
-    }
-    (tmp_path / "graph.json").write_text(json.dumps(graph), encoding="utf-8")
-    (tmp_path / "costs.json").write_text(json.dumps(costs), encoding="utf-8")
+    write_files(_open_problem(), tmp_path)
     return tmp_path
 
 

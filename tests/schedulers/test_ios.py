@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.networks import inception_v3, nasnet_large, randwire, squeezenet
-from hios import Costs, Edge, Graph, HiosError, Operator, Problem, Schedule, evaluate, schedule, violations
+from hios import Costs, Graph, HiosError, Problem, Schedule, evaluate, schedule, violations
 from hios.core.evaluate import latency_ms
 from hios.core.problem import Stage
 from hios.core.schedule import StagedPlan
@@ -49,53 +49,44 @@ def test_inception_blocks(name: str) -> None:
     assert search_space(inception_v3(), block, r=3, s=8).transitions == pruned
 
 
-def test_squeezenet_block() -> None:
-    """A fire module with bypass convolution has 51 transitions and 131 schedules (IOS table 1: 51 and 1.3e2)."""
-    space = search_space(squeezenet(), 1)
-    assert (space.transitions, space.schedules) == (51, 131)
-    assert search_space(squeezenet(), 1, r=3, s=8).transitions == 47
+def _randwire() -> Graph:
+    return randwire(data_folder("randwire"))
 
 
 @pytest.mark.parametrize(
-    ("block", "transitions", "pruned", "schedules"),
+    ("build", "block", "transitions", "pruned", "schedules"),
     [
-        pytest.param(3, 307841, 233842, "7.151e+12", id="first"),  # IOS table 1: 3.1e5 and 7.2e12
-        pytest.param(4, 258676, 229695, "4.145e+11", id="normal"),
-        pytest.param(9, 118081, 86682, "5.894e+12", id="reduction"),
+        pytest.param(squeezenet, 1, 51, 47, "1.310e+02", id="fire module of SqueezeNet"),  # IOS table 1: 51 and 1.3e2
+        pytest.param(nasnet_large, 3, 307841, 233842, "7.151e+12", id="first cell of NASNet"),  # 3.1e5 and 7.2e12
+        pytest.param(nasnet_large, 4, 258676, 229695, "4.145e+11", id="normal cell of NASNet"),
+        pytest.param(nasnet_large, 9, 118081, 86682, "5.894e+12", id="reduction cell of NASNet"),
+        pytest.param(_randwire, 3, 1170663, 774186, "9.197e+22", id="largest stage of RandWire"),  # 9.2e22
     ],
 )
-def test_nasnet_cells(block: int, transitions: int, pruned: int, schedules: str) -> None:
-    """The cells of NASNet-A have the published number of transitions and schedules."""
-    space = search_space(nasnet_large(), block)
+def test_blocks_of_the_papers_networks(
+    build: Callable[[], Graph], block: int, transitions: int, pruned: int, schedules: str
+) -> None:
+    """Blocks have the published number of transitions and schedules, and those of the released program with pruning."""
+    space = search_space(build(), block)
     assert space.transitions == transitions
     assert f"{space.schedules:.3e}" == schedules
-    assert search_space(nasnet_large(), block, r=3, s=8).transitions == pruned
-
-
-def test_largest_randwire_stage() -> None:
-    """The largest stage of RandWire has 1170663 transitions and 9.197e22 schedules (IOS table 1: 9.2e22)."""
-    graph = randwire(data_folder("randwire"))
-    space = search_space(graph, 3)
-    assert space.transitions == 1170663
-    assert f"{space.schedules:.3e}" == "9.197e+22"
-    assert search_space(graph, 3, r=3, s=8).transitions == 774186
+    assert search_space(build(), block, r=3, s=8).transitions == pruned
 
 
 @pytest.mark.parametrize(
     ("build", "transitions", "pruned"),
-    [(inception_v3, 27742, 25022), (squeezenet, 284, 260), (nasnet_large, 5284405, 4494507)],
+    [
+        (inception_v3, 27742, 25022),
+        (squeezenet, 284, 260),
+        (nasnet_large, 5284405, 4494507),
+        (_randwire, 2859662, 1781101),
+    ],
 )
 def test_whole_networks(build: Callable[[], Graph], transitions: int, pruned: int) -> None:
     """Transitions add up over the blocks of a network."""
-    assert search_space(build()).transitions == transitions
-    assert search_space(build(), r=3, s=8).transitions == pruned
-
-
-def test_whole_randwire() -> None:
-    """RandWire has 2859662 transitions, 1781101 with pruning."""
-    graph = randwire(data_folder("randwire"))
-    assert search_space(graph).transitions == 2859662
-    assert search_space(graph, r=3, s=8).transitions == 1781101
+    graph = build()
+    assert search_space(graph).transitions == transitions
+    assert search_space(graph, r=3, s=8).transitions == pruned
 
 
 def test_schedules_of_a_network_multiply() -> None:
@@ -182,8 +173,7 @@ def _measured(instance: Problem, chance: random.Random, share: float = 0.5) -> P
                 stages[frozenset(stage)] = chance.uniform(0.2, 1.0) * sum(
                     instance.time[operator] for group in stage for operator in group
                 )
-    copied = Problem.__new__(Problem)
-    copied.__dict__.update(instance.__dict__)
+    copied = copy.copy(instance)
     copied.measured = stages
     return copied
 
@@ -302,19 +292,11 @@ def test_nothing_is_merged_that_runs_beside_as_fast() -> None:
         assert _plan(instance) == StagedPlan(((((0,), (1,)),),), merges)
 
 
-def _with_blocks(instance: Problem, blocks: Sequence[Sequence[str]]) -> Problem:
-    """The same problem with blocks."""
-    graph = dataclasses.replace(instance.graph, blocks=tuple(tuple(block) for block in blocks))
-    copied = Problem.__new__(Problem)
-    copied.__dict__.update(instance.__dict__)
-    copied.graph = graph
-    return copied
-
-
 @given(problems(largest=9))
 def test_cutting_at_narrow_places_loses_nothing(instance: Problem) -> None:
     """Graphs without blocks are cut after operators that all others depend on: as good as one block."""
-    whole = _with_blocks(instance, [instance.ids])
+    whole = copy.copy(instance)
+    whole.graph = dataclasses.replace(instance.graph, blocks=(tuple(instance.ids),))
     assert _latency(instance) == pytest.approx(_latency(whole))
 
 
@@ -360,9 +342,7 @@ def test_borders_that_lose_nothing_are_no_cuts() -> None:
 
 
 def _block_problem(blocks: Sequence[Sequence[str]], edges: Sequence[tuple[str, str]]) -> Problem:
-    names = ["a", "b", "c", "d", "e", "f"]
-    instance = problem(dict.fromkeys(names, 1.0), dict.fromkeys(edges, 0.0), contention="none")
-    return _with_blocks(instance, blocks)
+    return problem(dict.fromkeys("abcdef", 1.0), dict.fromkeys(edges, 0.0), contention="none", blocks=blocks)
 
 
 def test_block_borders_are_stage_borders() -> None:
@@ -375,10 +355,9 @@ def test_block_borders_are_stage_borders() -> None:
 def test_blocks_too_large_to_search_are_cut() -> None:
     """A stated block of 3^12 states, twelve chains of two, is cut like a graph without blocks; one of 3^3 is not."""
     for chains, whole in ((3, True), (12, False)):
-        operators = tuple(Operator(f"{chain}{end}", "task") for chain in range(chains) for end in "ab")
-        edges = tuple(Edge(f"{chain}a", f"{chain}b") for chain in range(chains))
-        graph = Graph("chains", operators, edges, blocks=(tuple(operator.id for operator in operators),))
-        parts = blocks(graph, 1024)
+        names = [f"{chain}{end}" for chain in range(chains) for end in "ab"]
+        edges = {(f"{chain}a", f"{chain}b"): 0.0 for chain in range(chains)}
+        parts = blocks(problem(dict.fromkeys(names, 1.0), edges, blocks=[names]).graph, 1024)
         assert (len(parts) == 1) == whole
         assert sorted(operator for block in parts for operator in block.operators) == list(range(2 * chains))
 
@@ -401,14 +380,8 @@ def _twins(changes: Mapping[str, float], stages: Mapping[frozenset[tuple[str, ..
     """Two equal blocks, one after the other."""
     names = ["a1", "b1", "c1", "a2", "b2", "c2"]
     edges = [("a1", "c1"), ("b1", "c1"), ("c1", "a2"), ("c1", "b2"), ("a2", "c2"), ("b2", "c2")]
-    graph = Graph(
-        "twins",
-        tuple(Operator(name, "task") for name in names),
-        tuple(Edge(source, target) for source, target in edges),
-        blocks=(tuple(names[:3]), tuple(names[3:])),
-    )
-    costs = Costs({**dict.fromkeys(names, 1.0), **changes}, dict.fromkeys(edges, 0.0), stages=stages or {})
-    return Problem(graph, costs)
+    times = {**dict.fromkeys(names, 1.0), **changes}
+    return problem(times, dict.fromkeys(edges, 0.0), stages=stages, blocks=[names[:3], names[3:]])
 
 
 def test_alike_blocks_are_searched_once() -> None:

@@ -49,11 +49,15 @@ def test_enlarging_keeps_vertices(graph: tuple[list[list[int]], int], data: st.D
 
 
 def test_long_augmenting_path() -> None:
-    """A path through all of 5000 vertices is no matter of recursion."""
+    """A path through all of 5000 vertices, listed or as sets of bits, is no matter of recursion."""
     count = 5000
-    adjacency = [[left, left + 1] for left in range(count - 1)] + [[0]]
+    sets = [3 << left for left in range(count - 1)] + [1]
     start = [*range(count - 1), -1]
-    assert maximum_matching(adjacency, count, start) == [*range(1, count), 0]
+    for matched in (
+        maximum_matching([list(bits(row)) for row in sets], count, start),
+        closure_matching([[]] * count, sets, count, start),
+    ):
+        assert matched == [*range(1, count), 0]
 
 
 @st.composite
@@ -69,24 +73,8 @@ def dense_graphs(draw: st.DrawFn) -> tuple[list[list[int]], list[int], int]:
 
 @given(graph=dense_graphs())
 def test_pairs_are_the_same(graph: tuple[list[list[int]], list[int], int]) -> None:
-    """Enlarging a matching of the listed edges gives the same pairs as matching over the whole lists."""
-    listed, sets, right = graph
-    start = maximum_matching(listed, right)
-    whole = [[*row, *bits(more)] for row, more in zip(listed, sets, strict=True)]
-    assert closure_matching(listed, sets, right, start) == maximum_matching(whole, right, start)
-
-
-@given(graph=dense_graphs())
-def test_pairs_from_nothing_are_the_same(graph: tuple[list[list[int]], list[int], int]) -> None:
-    """The same without a matching to begin with, over more phases."""
+    """Enlarging a matching of the listed edges, or none over more phases, gives the same pairs as the whole lists."""
     listed, sets, right = graph
     whole = [[*row, *bits(more)] for row, more in zip(listed, sets, strict=True)]
-    assert closure_matching(listed, sets, right, [-1] * len(sets)) == maximum_matching(whole, right)
-
-
-def test_long_augmenting_path_over_sets_of_bits() -> None:
-    """A path through all of 3000 vertices is no matter of recursion."""
-    count = 3000
-    sets = [3 << left for left in range(count - 1)] + [1]
-    start = [*range(count - 1), -1]
-    assert closure_matching([[]] * count, sets, count, start) == [*range(1, count), 0]
+    for start in (maximum_matching(listed, right), [-1] * len(sets)):
+        assert closure_matching(listed, sets, right, start) == maximum_matching(whole, right, start)

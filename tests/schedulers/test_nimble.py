@@ -8,23 +8,15 @@ from itertools import combinations
 import pytest
 from hypothesis import given
 
-from benchmarks.networks import (
-    googlenet,
-    inception_v3,
-    nasnet_large,
-    randwire,
-    resnet50,
-    squeezenet,
-    synthetic_costs,
-)
+from benchmarks.networks import googlenet, inception_v3, nasnet_large, randwire, resnet50, squeezenet
 from hios import Graph, Problem, schedule
 from hios.schedulers.nimble import assign_streams, transitive_reduction
 from tests.external_data import data_folder
-from tests.problems import problem, problems
+from tests.problems import problem, problems, synthetic_problem
 
 
 def _sizes(graph: Graph) -> tuple[int, int]:
-    assignment = assign_streams(Problem(graph, synthetic_costs(graph)))
+    assignment = assign_streams(synthetic_problem(graph))
     return len(assignment.streams), len(assignment.synchronizations)
 
 

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.networks import googlenet, inception_v3, nasnet_large, randwire, squeezenet, synthetic_costs
+from benchmarks.networks import googlenet, inception_v3, nasnet_large, randwire, squeezenet
 from hios import Costs, Graph, HiosError, Operator, Problem, schedule
 from hios.core.costs import BlockResources
 from hios.files import artifacts
 from hios.schedulers.opara import RIDGE, Demands, allocate_streams, demands, launch_order
 from tests.external_data import data_folder
 from tests.operators import operator_from
-from tests.problems import problem, problems
+from tests.problems import problem, problems, synthetic_problem
 
 
 def _streams(graph: Graph, rule: str) -> int:
-    return len(allocate_streams(Problem(graph, synthetic_costs(graph)), rule))
+    return len(allocate_streams(synthetic_problem(graph), rule))
 
 
 @pytest.mark.parametrize(

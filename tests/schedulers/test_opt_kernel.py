@@ -28,7 +28,7 @@ from hios.schedulers.opt import moves as search_moves
 from hios.schedulers.opt.annealing import StagedChain, fits, groups
 from hios.schedulers.opt.moves import SOURCES
 from hios.schedulers.opt.staged_kernel import CRITICAL, MOST_MEMBERS, SPARE, StagedSearch
-from tests.problems import problem, problems
+from tests.problems import in_sequence, problem, problems
 
 #: Progress of annealing, and beyond its beginning: there every move is kept.
 _TEMPERATURES = [-3.0, 0.0, 0.5, 1.0]
@@ -56,14 +56,10 @@ def measured(draw: st.DrawFn, largest: int = 10) -> Problem:
     return instance
 
 
-def _sequence(problem: Problem, devices: int) -> StagedPlan:
-    return StagedPlan((tuple(((operator,),) for operator in problem.order), *((),) * (devices - 1)))
-
-
 def _start(problem: Problem, devices: int, algorithm: str) -> StagedPlan:
     """The plan of an algorithm, if a chain can start from it."""
     plan = ALGORITHMS[algorithm].solve(problem, devices).plan
-    return plan if isinstance(plan, StagedPlan) and fits(problem, plan) else _sequence(problem, devices)
+    return plan if isinstance(plan, StagedPlan) and fits(problem, plan) else in_sequence(problem, devices)
 
 
 def _current(problem: Problem, chain: StagedChain) -> tuple[StagedPlan, list[list[int]]]:
@@ -261,7 +257,7 @@ def judged(interpreted: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Judge:
 )
 def test_indices_and_limits(judged: Judge, instance: Problem, devices: int, temperature: float, seed: int) -> None:
     """No index leaves its array; a move is given up exactly if its latency is beyond the limit, else timed right."""
-    chain = StagedChain(instance, devices, _sequence(instance, devices), seed)
+    chain = StagedChain(instance, devices, in_sequence(instance, devices), seed)
     for moves in (1, 15, 15):
         judged.run(instance, chain, temperature, moves)
     assert judged.moves or len(instance) == 1
@@ -316,11 +312,11 @@ def test_single_moves(judged: Judge, case: str) -> None:
 def test_compiled_and_interpreted_do_the_same(interpreted: ModuleType) -> None:
     """The kernel makes the same moves with and without numba."""
     instance = _fan(12)
-    one = StagedChain(instance, 3, _sequence(instance, 3), 5)
+    one = StagedChain(instance, 3, in_sequence(instance, 3), 5)
     one.run(0.0, 200)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(annealing, "staged_kernel", staged_kernel)
-        other = StagedChain(instance, 3, _sequence(instance, 3), 5)
+        other = StagedChain(instance, 3, in_sequence(instance, 3), 5)
         other.run(0.0, 200)
     assert one.plan() == other.plan()
     assert (one._search.lists == other._search.lists).all()
@@ -351,7 +347,7 @@ def test_measured_in_another_order() -> None:
     instance = problem(
         {"a": 1.0, "b": 1.0, "c": 1.0, "d": 3.0}, {("a", "c"): 0.0, ("b", "c"): 0.0}, stages={stage: 0.5}
     )
-    chain = StagedChain(instance, 1, _sequence(instance, 1), 0)
+    chain = StagedChain(instance, 1, in_sequence(instance, 1), 0)
     chain.run(0.0, 2000)
     assert chain.latency_ms == 0.5
     assert latency_ms(evaluate(instance, chain.plan())) == 0.5
@@ -359,7 +355,7 @@ def test_measured_in_another_order() -> None:
     instance = problem(
         {"a": 1.0, "b": 1.0, "c": 1.0, "d": 3.0}, {("a", "c"): 0.0, ("b", "c"): 0.0}, stages={impossible: 0.5}
     )
-    chain = StagedChain(instance, 1, _sequence(instance, 1), 0)
+    chain = StagedChain(instance, 1, in_sequence(instance, 1), 0)
     chain.run(0.0, 2000)
     assert chain.latency_ms == latency_ms(evaluate(instance, chain.plan())) > 0.5
 
@@ -384,7 +380,7 @@ def test_seeds() -> None:
     instance = _fan(12)
     plans = []
     for seed in (1, 1, 2):
-        chain = StagedChain(instance, 3, _sequence(instance, 3), seed)
+        chain = StagedChain(instance, 3, in_sequence(instance, 3), seed)
         chain.run(-3.0, 100)
         plans.append(_current(instance, chain)[0])
     assert plans[0] == plans[1] != plans[2]
@@ -418,7 +414,7 @@ def test_sorting_keeps_the_list_runnable() -> None:
     assert (finish + time) - time < finish  # the rounding that the test is about
     instance = problem({"a": finish, "none": 0.0, "b": time}, {("none", "b"): 0.0})
     for plan in (
-        _sequence(instance, 1),
+        in_sequence(instance, 1),
         StagedPlan(((((0,),), ((1,),)), (((2,),),))),  # b waits for it on another device
     ):
         chain = StagedChain(instance, len(plan.devices), plan, 0)
@@ -430,7 +426,7 @@ def test_sorting_keeps_the_list_runnable() -> None:
 def test_what_is_kept_on_disk_knows_the_sources_of_what_it_calls(tmp_path: Path) -> None:
     """An edit of any file of the search gives functions on disk other types of arguments: they are compiled anew."""
     instance = _fan(4)
-    StagedChain(instance, 2, _sequence(instance, 2), 0).run(0.0, 1)
+    StagedChain(instance, 2, in_sequence(instance, 2), 0).run(0.0, 1)
     for function in (staged_kernel.anneal, staged_kernel.set_after):
         assert all(SOURCES[0] in str(signature) for signature in function.signatures)
     copy = shutil.copytree(Path(search_moves.__file__).parent, tmp_path / "copy")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
@@ -23,16 +24,17 @@ from hios.schedulers.parallelize import parallelize
 from tests.problems import problem, problems, random_problem
 
 
-def _row(*operators: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    return tuple(((operator,),) for operator in operators)
+def _plan(*rows: Sequence[int]) -> StagedPlan:
+    """The operators of every device in order, one a stage."""
+    return StagedPlan(tuple(tuple(((operator,),) for operator in row) for row in rows))
 
 
 def test_grouping_needs_a_strict_gain() -> None:
     """With full utilization a pair takes its sum, no gain, and stays apart; with half it is grouped."""
     full = problem({"a": 1.0, "b": 1.0}, {})
-    assert parallelize(full, StagedPlan((_row(0, 1),)), 2) == StagedPlan((_row(0, 1),))
+    assert parallelize(full, _plan([0, 1]), 2) == _plan([0, 1])
     half = problem({"a": 1.0, "b": 1.0}, {}, utilization={"a": 0.5, "b": 0.5})
-    assert parallelize(half, StagedPlan((_row(0, 1),)), 2) == StagedPlan(((((0,), (1,)),),))
+    assert parallelize(half, _plan([0, 1]), 2) == StagedPlan(((((0,), (1,)),),))
 
 
 def test_grouping_that_makes_a_cycle_is_refused() -> None:
@@ -42,7 +44,7 @@ def test_grouping_that_makes_a_cycle_is_refused() -> None:
         {("a", "b"): 0.0, ("b", "d"): 0.0},
         utilization={"a": 0.1, "d": 0.1},
     )
-    plan = StagedPlan((_row(0, 2), _row(1)))
+    plan = _plan([0, 2], [1])
     assert parallelize(instance, plan, 2) == plan
 
 
@@ -53,7 +55,7 @@ def test_grouping_that_makes_a_cycle_through_the_order_of_a_device_is_refused() 
         {("a", "b"): 0.0, ("c", "d"): 0.0},
         utilization={"a": 0.1, "d": 0.1, "b": 1.0, "c": 1.0},
     )
-    plan = StagedPlan((_row(0, 3), _row(1, 2)))
+    plan = _plan([0, 3], [1, 2])
     parallelized = parallelize(instance, plan, 2)
     assert ((0,), (3,)) not in parallelized.devices[0]
 
@@ -66,7 +68,7 @@ def test_larger_window_that_makes_a_cycle_is_refused() -> None:
         frozenset({("a",), ("b",), ("c",)}): 0.5,
     }
     instance = problem({"a": 1.0, "b": 3.0, "c": 1.0, "x": 0.5}, {("a", "x"): 0.0, ("x", "c"): 0.0}, stages=stages)
-    plan = StagedPlan((_row(0, 1, 2), _row(3)))
+    plan = _plan([0, 1, 2], [3])
     assert parallelize(instance, plan, 3) == plan
 
 
@@ -74,7 +76,7 @@ def test_larger_window_that_makes_a_cycle_is_refused() -> None:
 def test_rounding_is_no_gain(share: float, grouped: bool) -> None:
     """Sums in another order differ in the last bits; a gain counts from a share of 1e-12 of the latency on."""
     instance = problem({"a": 1.0, "b": 1.0}, {}, stages={frozenset({("a",), ("b",)}): 2.0 * (1 - share)})
-    plan = StagedPlan((_row(0, 1),))
+    plan = _plan([0, 1])
     assert (parallelize(instance, plan, 2) != plan) == grouped
 
 
@@ -82,7 +84,7 @@ def test_measured_stages_decide() -> None:
     """Grouping follows measured t(S), as in the example of Fig. 5."""
     stages = {frozenset({("a",), ("b",)}): 2.5}
     dear = problem({"a": 1.0, "b": 1.0}, {}, utilization={"a": 0.1, "b": 0.1}, stages=stages)
-    assert parallelize(dear, StagedPlan((_row(0, 1),)), 2) == StagedPlan((_row(0, 1),))
+    assert parallelize(dear, _plan([0, 1]), 2) == _plan([0, 1])
 
 
 @pytest.mark.parametrize(("window", "sizes"), [(2, [2, 2]), (3, [3, 1]), (4, [4])])
@@ -90,7 +92,7 @@ def test_window_bounds_the_stage(window: int, sizes: list[int]) -> None:
     """No stage holds more than w operators; larger windows take in more."""
     names = "abcd"
     instance = problem(dict.fromkeys(names, 1.0), {}, utilization=dict.fromkeys(names, 0.1))
-    parallelized = parallelize(instance, StagedPlan((_row(0, 1, 2, 3),)), window)
+    parallelized = parallelize(instance, _plan([0, 1, 2, 3]), window)
     assert [len(stage) for stage in parallelized.devices[0]] == sizes
 
 
@@ -119,14 +121,14 @@ def test_best_window_of_an_operator_stays(pair: float, triple: float, expected: 
         frozenset({("b",), ("c",)}): 2.0,
     }
     instance = problem(dict.fromkeys("abc", 1.0), {}, stages=stages)
-    (row,) = parallelize(instance, StagedPlan((_row(0, 1, 2),)), 3).devices
+    (row,) = parallelize(instance, _plan([0, 1, 2]), 3).devices
     assert [len(stage) for stage in row] == expected
 
 
 def test_dependent_operators_are_not_grouped() -> None:
     """Neighbors with an edge between them stay apart, and no larger window holds both."""
     instance = problem(dict.fromkeys("abc", 1.0), {("a", "b"): 1.0}, utilization=dict.fromkeys("abc", 0.1))
-    (row,) = parallelize(instance, StagedPlan((_row(0, 1, 2),)), 3).devices
+    (row,) = parallelize(instance, _plan([0, 1, 2]), 3).devices
     assert row == (((0,),), ((1,), (2,)))
 
 
@@ -135,7 +137,7 @@ def test_windows_start_in_order_of_priority() -> None:
     instance = problem(
         {"a": 1.0, "b": 1.0, "c": 1.0, "end": 0.1}, {("b", "end"): 0.0}, utilization=dict.fromkeys("abc", 0.1)
     )
-    parallelized = parallelize(instance, StagedPlan((_row(0, 1, 2), _row(3))), 2)
+    parallelized = parallelize(instance, _plan([0, 1, 2], [3]), 2)
     assert parallelized.devices[0] == (((0,),), ((1,), (2,)))
 
 
@@ -144,7 +146,7 @@ def test_grouping_that_delays_another_device_is_refused() -> None:
     instance = problem(
         {"a": 1.0, "slow": 4.0, "b": 9.0}, {("a", "b"): 0.0}, utilization={"a": 0.1, "slow": 0.1, "b": 1.0}
     )
-    plan = StagedPlan((_row(0, 1), _row(2)))
+    plan = _plan([0, 1], [2])
     assert parallelize(instance, plan, 2) == plan
 
 
@@ -152,7 +154,7 @@ def test_plan_that_deadlocks_is_refused() -> None:
     """A plan that cannot run is an error."""
     instance = problem({"a": 1.0, "b": 1.0}, {("a", "b"): 1.0})
     with pytest.raises(ScheduleError, match="deadlocks"):
-        parallelize(instance, StagedPlan((_row(1, 0),)), 2)
+        parallelize(instance, _plan([1, 0]), 2)
 
 
 def _latency(instance: Problem, rows: list[list[Stage]]) -> float:
@@ -261,7 +263,7 @@ def test_stages_that_are_not_asked_for_do_not_matter(instance: Problem, window: 
 def test_stages_that_cannot_gain_are_not_asked_for() -> None:
     """While the longest path is on another device, no window of this one is measured."""
     instance = RecordingProblem(problem({"a": 1.0, "b": 1.0, "long": 9.0}, {}))
-    parallelize(instance, StagedPlan((_row(0, 1), _row(2))), 2)
+    parallelize(instance, _plan([0, 1], [2]), 2)
     assert instance.asked == set()
 
 
@@ -269,5 +271,5 @@ def test_stages_that_wait_too_long_are_not_asked_for() -> None:
     """B waits for c and d waits for a, so that d would follow c: no time of a stage of a and b makes that a gain."""
     times = {"a": 1.0, "b": 1.0, "c": 5.0, "d": 4.5}
     instance = RecordingProblem(problem(times, {("c", "b"): 0.0, ("a", "d"): 0.0}))
-    parallelize(instance, StagedPlan((_row(0, 1), _row(2), _row(3))), 2)
+    parallelize(instance, _plan([0, 1], [2], [3]), 2)
     assert instance.asked == set()

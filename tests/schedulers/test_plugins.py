@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import hios
-from hios import Costs, Edge, Graph, Operator
 from tests import plugin
+from tests.problems import problem, write_files
 
 ROOT = Path(hios.__file__).resolve().parents[1]
 
@@ -29,17 +29,8 @@ def site(tmp_path: Path) -> Path:
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
     """graph.json and costs.json of a diamond whose branches differ."""
-    graph = Graph(
-        "diamond",
-        tuple(Operator(name, "conv") for name in "abcd"),
-        (Edge("a", "b"), Edge("a", "c"), Edge("b", "d"), Edge("c", "d")),
-    )
-    times = {"a": 1.0, "b": 4.0, "c": 3.0, "d": 1.0}
-    costs = Costs(time_ms=times, transfers={(e.source, e.target): 0.5 for e in graph.edges})
-    graph.write(tmp_path / "graph.json")
-    transfers = [{"source": e.source, "target": e.target, "time_ms": 0.5} for e in graph.edges]
-    entries = {name: {"time_ms": time} for name, time in costs.time_ms.items()}
-    (tmp_path / "costs.json").write_text(json.dumps({"operators": entries, "transfers": transfers}))
+    edges = {("a", "b"): 0.5, ("a", "c"): 0.5, ("b", "d"): 0.5, ("c", "d"): 0.5}
+    write_files(problem({"a": 1.0, "b": 4.0, "c": 3.0, "d": 1.0}, edges), tmp_path)
     return [str(tmp_path / "graph.json"), str(tmp_path / "costs.json")]
 
 
@@ -65,9 +56,9 @@ def _scheduled(site: Path, files: list[str], algorithm: str, *options: str) -> A
     return json.loads(output.read_text())
 
 
-def _refused(site: Path, *words: str) -> str:
-    """The one line that a command ends with."""
-    done = _hios(site, *words)
+def _refused(site: Path, files: list[str], algorithm: str, *options: str) -> str:
+    """The one line that a schedule with an algorithm ends with."""
+    done = _hios(site, "schedule", *files, "--algorithm", algorithm, "--output", str(site / "out.json"), *options)
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
     return line
@@ -89,10 +80,9 @@ def test_schedule_with_an_outside_algorithm(site: Path, files: list[str]) -> Non
 def test_parameters_of_outside_algorithms_are_checked(site: Path, files: list[str]) -> None:
     """A value below the minimum is refused, and another algorithm does not take the option."""
     plugin.install(site)
+    line = _refused(site, files, "backwards", "--backwards-from", "-1")
+    assert "parameter backwards_from: found -1; allowed: a whole number of at least 0" in line
     words = ("schedule", *files, "--output", str(site / "out.json"), "--backwards-from", "-1")
-    assert "parameter backwards_from: found -1; allowed: a whole number of at least 0" in _refused(
-        site, *words, "--algorithm", "backwards"
-    )
     other = _hios(site, *words, "--algorithm=sequential")
     assert (other.returncode, other.stderr.count("\n")) == (2, 1)
     assert "No such option" in other.stderr
@@ -133,7 +123,7 @@ def test_outside_algorithms_in_a_configuration(site: Path) -> None:
 def test_unknown_names_list_outside_algorithms(site: Path, files: list[str]) -> None:
     """The message about an unknown name lists those of entry points beside those of hios."""
     plugin.install(site)
-    line = _refused(site, "schedule", *files, "--algorithm", "forwards", "--output", str(site / "out.json"))
+    line = _refused(site, files, "forwards")
     assert line.startswith("Error: unknown algorithm forwards; allowed: backwards, gpg, greedy, heft, ")
 
 
@@ -141,7 +131,7 @@ def test_only_what_is_named_is_imported(site: Path, files: list[str]) -> None:
     """A distribution whose import has side effects is not imported if another algorithm is named."""
     plugin.install(site, entries="loud = outside.loud:loud", loud="raise SystemExit('imported')\n")
     assert _scheduled(site, files, "sequential")["latency_ms"] == 9.0
-    assert "imported" in _refused(site, "schedule", *files, "--algorithm", "loud", "--output", str(site / "out.json"))
+    assert "imported" in _refused(site, files, "loud")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +164,7 @@ def test_a_broken_distribution_is_one_line(site: Path, files: list[str], code: s
     for folder in (site / "one", site / "two"):
         for path in folder.iterdir():
             path.rename(site / path.name)
-    line = _refused(site, "schedule", *files, "--algorithm", "broken", "--output", str(site / "out.json"))
+    line = _refused(site, files, "broken")
     assert line.startswith("Error: algorithm broken: faulty 0.3 (entry point broken = faulty.m:broken) ")
     assert reason in line
     assert _scheduled(site, files, "backwards")["latency_ms"] == 9.0
@@ -189,7 +179,7 @@ def test_a_broken_distribution_is_one_line(site: Path, files: list[str], code: s
 def test_a_name_of_hios_is_refused(site: Path, files: list[str]) -> None:
     """An outside algorithm cannot take the place of one of hios, nor hide behind it."""
     plugin.install(site, entries="heft = outside.backwards:backwards")
-    line = _refused(site, "schedule", *files, "--algorithm", "heft", "--output", str(site / "out.json"))
+    line = _refused(site, files, "heft")
     assert line == (
         "Error: algorithm heft: hios (hios.schedulers.heft.heft) and outside 1.2 (entry point heft = "
         "outside.backwards:backwards) have this name; allowed: one; rename or uninstall the others"
@@ -201,7 +191,7 @@ def test_a_name_of_two_distributions_is_refused(site: Path, files: list[str]) ->
     """Both are named, as nothing says which one is meant."""
     for name in ("first", "second"):
         plugin.install(site, name)
-    line = _refused(site, "schedule", *files, "--algorithm", "backwards", "--output", str(site / "out.json"))
+    line = _refused(site, files, "backwards")
     origins = ["first 1.2 (entry point backwards = first.b", "second 1.2 (entry point backwards = second.b"]
     assert all(origin in line for origin in origins)
     assert _scheduled(site, files, "sequential")["latency_ms"] == 9.0
@@ -303,11 +293,10 @@ def test_schedule_with_a_function(site: Path, files: list[str]) -> None:
 def test_functions_that_are_no_algorithms(site: Path, files: list[str], name: str, code: str, message: str) -> None:
     """What is wrong is said in one line."""
     (site / "own.py").write_text(code)
-    line = _refused(site, "schedule", *files, "--algorithm", name, "--output", str(site / "schedule.json"))
+    line = _refused(site, files, name)
     assert line.startswith(f"Error: {message}")
 
 
 def test_long_unknown_names_are_cut(site: Path, files: list[str]) -> None:
     """A message does not repeat a name without end."""
-    line = _refused(site, "schedule", *files, "--algorithm", "x" * 10_000, "--output", str(site / "schedule.json"))
-    assert len(line) < 400
+    assert len(_refused(site, files, "x" * 10_000)) < 400

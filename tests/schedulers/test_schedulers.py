@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,12 +39,7 @@ def test_every_algorithm_takes_huge_fan_in_and_out(name: str) -> None:
 def test_single_device_algorithms_say_so(name: str) -> None:
     """Asked for several devices, they name what can use them."""
     with pytest.raises(HiosError, match=f"algorithm {name} schedules a single device; found devices = 2.*hios-lp"):
-        schedule(problems_example(), name, 2)
-
-
-def problems_example() -> Problem:
-    """A problem with a single operator."""
-    return problem({"a": 1.0}, {})
+        schedule(problem({"a": 1.0}, {}), name, 2)
 
 
 def test_schedules_keep_the_speed_of_the_machine() -> None:
@@ -58,26 +55,25 @@ def test_schedules_keep_the_speed_of_the_machine() -> None:
     assert scheduled.probe.speed.copy_ms.high == 1.75
 
 
-def test_unknown_names_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("name", "devices", "parameters", "message"),
+    [
+        ("magic", 1, {}, r"unknown algorithm magic; allowed: gpg, greedy, .*hios-lp"),
+        ("hios-lp", 1, {"depth": 1}, "algorithm hios-lp: unknown parameter depth; allowed: window"),
+        ("hios-lp", 1, {"window": 1}, "parameter window: found 1; allowed: a whole number of at least 2"),
+        ("hios-lp", 1, {"window": 2.5}, r"parameter window: found 2\.5; allowed: a whole number"),
+        ("hios-lp", 1, {"window": True}, "parameter window: found True; allowed: a whole number"),
+        ("hios-lp", 1, {"fill_gaps": 1}, "parameter fill_gaps: found 1; allowed: true or false"),
+        ("hios-lp", 1, {"fill_gaps": "true"}, "parameter fill_gaps: found 'true'; allowed: true or false"),
+        ("hios-lp", 1, {"fill_gaps": None}, "parameter fill_gaps: found None; allowed: true or false"),
+        ("hios-lp", 0, {}, "devices: found 0; allowed: 1 to 1024"),
+        ("hios-lp", 100000, {}, "devices: found 100000; allowed: 1 to 1024"),
+    ],
+)
+def test_unknown_names_are_refused(name: str, devices: int, parameters: dict[str, Any], message: str) -> None:
     """An unknown algorithm or parameter, a wrong value and no devices are one-line errors with what is allowed."""
-    instance = problems_example()
-    with pytest.raises(HiosError, match=r"unknown algorithm magic; allowed: gpg, greedy, .*hios-lp"):
-        schedule(instance, "magic")
-    with pytest.raises(HiosError, match="algorithm hios-lp: unknown parameter depth; allowed: window"):
-        schedule(instance, "hios-lp", parameters={"depth": 1})
-    with pytest.raises(HiosError, match="parameter window: found 1; allowed: a whole number of at least 2"):
-        schedule(instance, "hios-lp", parameters={"window": 1})
-    with pytest.raises(HiosError, match=r"parameter window: found 2\.5; allowed: a whole number"):
-        schedule(instance, "hios-lp", parameters={"window": 2.5})
-    for value in (1, "true", None):
-        with pytest.raises(HiosError, match=f"parameter fill_gaps: found {value!r}; allowed: true or false"):
-            schedule(instance, "hios-lp", parameters={"fill_gaps": value})
-    with pytest.raises(HiosError, match="parameter window: found True; allowed: a whole number"):
-        schedule(instance, "hios-lp", parameters={"window": True})
-    with pytest.raises(HiosError, match="devices: found 0; allowed: 1 to 1024"):
-        schedule(instance, "hios-lp", 0)
-    with pytest.raises(HiosError, match="devices: found 100000; allowed: 1 to 1024"):
-        schedule(instance, "hios-lp", 100000)
+    with pytest.raises(HiosError, match=message):
+        schedule(problem({"a": 1.0}, {}), name, devices, parameters)
 
 
 def test_registry_refuses_duplicates_and_drift() -> None:

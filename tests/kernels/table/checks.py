@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,23 +11,24 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 Draw = Callable[..., Any]
-#: Runs a kernel: Relax function, attributes, arguments.
+#: Runs the kernel that is checked: attributes, arguments.
 Run = Callable[..., Any]
 #: Draws attributes and arguments, runs the kernel, and returns what it gives and what was expected.
 Check = Callable[[Draw, Run], tuple[Any, Any]]
+#: By Relax function; their ``Run`` takes the function first.
 CHECKS: dict[str, Check] = {}
 
 #: Sizes of axes.
 SIZES = st.integers(1, 7)
 
 
-def check(*names: str) -> Callable[[Check], Check]:
-    """Register the check of Relax functions."""
+def check(name: str) -> Callable[[Check], Check]:
+    """Register the check of a Relax function, given without ``relax.``."""
 
     def decorate(function: Check) -> Check:
-        for name in names:
-            assert name not in CHECKS, f"{name} has a check already"
-            CHECKS[name] = function
+        full = f"relax.{name}"
+        assert full not in CHECKS, f"{full} has a check already"
+        CHECKS[full] = lambda draw, run: function(draw, functools.partial(run, full))
         return function
 
     return decorate

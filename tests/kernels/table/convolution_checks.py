@@ -52,7 +52,7 @@ def _convolution(dimensions: int) -> Check:
             weight.reshape(groups, filters, per_group, -1),
         ).reshape(2, groups * filters, *places)
         expected = products + bias[0].reshape(-1, *[1] * dimensions) if bias else products
-        return run(f"relax.nn.conv{dimensions}d", attributes, x, weight, *bias), expected
+        return run(attributes, x, weight, *bias), expected
 
     return convolution
 
@@ -87,11 +87,11 @@ def _transposed(dimensions: int) -> Check:
             return torch.zeros(()), torch.zeros(())  # not a gradient of any convolution
         forward = _FORWARD[dimensions](image, weight, None, strides, half, dilation, groups)
         (expected,) = torch.autograd.grad(forward, image, x)
-        return run(f"relax.nn.conv{dimensions}d_transpose", attributes, x, weight), expected
+        return run(attributes, x, weight), expected
 
     return transposed
 
 
 for _dimensions in _AXES:
-    check(f"relax.nn.conv{_dimensions}d")(_convolution(_dimensions))
-    check(f"relax.nn.conv{_dimensions}d_transpose")(_transposed(_dimensions))
+    check(f"nn.conv{_dimensions}d")(_convolution(_dimensions))
+    check(f"nn.conv{_dimensions}d_transpose")(_transposed(_dimensions))

@@ -14,27 +14,27 @@ from tests.kernels.table.checks import Check, Draw, Run, check, normal, shape_of
 _DTYPES = st.sampled_from(["float32", "float64", "int64"])
 
 
-def _constant(name: str, value: int) -> Check:
+def _constant(value: int) -> Check:
     def constant(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
         shape, dtype = shape_of(draw, draw(st.integers(0, 3))), draw(_DTYPES)
         expected = torch.from_numpy(np.full(shape, value, dtype))
-        return run(f"relax.{name}", {"shape": shape, "dtype": dtype}), expected
+        return run({"shape": shape, "dtype": dtype}), expected
 
     return constant
 
 
-def _constant_like(name: str, value: int) -> Check:
+def _constant_like(value: int) -> Check:
     def constant_like(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
         x, dtype = normal(draw, *shape_of(draw, 2)), draw(st.one_of(st.none(), _DTYPES))
         expected = torch.from_numpy(np.full(x.shape, value, dtype or "float32"))
-        return run(f"relax.{name}", {"dtype": dtype}, x), expected
+        return run({"dtype": dtype}, x), expected
 
     return constant_like
 
 
 for _name, _value in {"zeros": 0, "ones": 1}.items():
-    check(f"relax.{_name}")(_constant(_name, _value))
-    check(f"relax.{_name}_like")(_constant_like(f"{_name}_like", _value))
+    check(_name)(_constant(_value))
+    check(f"{_name}_like")(_constant_like(_value))
 
 
 def _filling(draw: Draw) -> tuple[Any, float]:
@@ -43,39 +43,39 @@ def _filling(draw: Draw) -> tuple[Any, float]:
     return draw(st.sampled_from([number, torch.tensor(float(number))])), number
 
 
-@check("relax.full")
+@check("full")
 def _full(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     shape, dtype, (fill, number) = shape_of(draw, draw(st.integers(0, 3))), draw(_DTYPES), _filling(draw)
     if isinstance(fill, Tensor) and draw(st.booleans()):
         dtype = None
     expected = torch.from_numpy(np.full(shape, number, dtype or "float32"))
-    return run("relax.full", {"shape": shape, "dtype": dtype}, fill), expected
+    return run({"shape": shape, "dtype": dtype}, fill), expected
 
 
-@check("relax.full_like")
+@check("full_like")
 def _full_like(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x, dtype, (fill, number) = normal(draw, *shape_of(draw, 2)), draw(st.one_of(st.none(), _DTYPES)), _filling(draw)
     expected = torch.from_numpy(np.full(x.shape, number, dtype or "float32"))
-    return run("relax.full_like", {"dtype": dtype}, x, fill), expected
+    return run({"dtype": dtype}, x, fill), expected
 
 
-@check("relax.arange")
+@check("arange")
 def _arange(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     start, length, step = draw(st.integers(-9, 9)), draw(st.integers(1, 20)), draw(st.sampled_from([-3, -1, 1, 2]))
     end, dtype = start + (length if step > 0 else -length), draw(_DTYPES)
     expected = torch.tensor(list(range(start, end, step))).to(getattr(torch, dtype))
-    return run("relax.arange", {"dtype": dtype}, start, end, step), expected
+    return run({"dtype": dtype}, start, end, step), expected
 
 
-def _triangle(name: str) -> Check:
+def _triangle(function: Any) -> Check:
     def triangle(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
         x, k = normal(draw, *shape_of(draw, draw(st.integers(2, 3)))), draw(st.integers(-4, 4))
         arguments = [k] if k or draw(st.booleans()) else []
-        expected = torch.from_numpy(getattr(np, name)(x.numpy(), k))
-        return run(f"relax.{name}", {}, x, *arguments), expected
+        expected = torch.from_numpy(function(x.numpy(), k))
+        return run({}, x, *arguments), expected
 
     return triangle
 
 
-for _name in ("tril", "triu"):
-    check(f"relax.{_name}")(_triangle(_name))
+check("tril")(_triangle(np.tril))
+check("triu")(_triangle(np.triu))

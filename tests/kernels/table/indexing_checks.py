@@ -15,7 +15,7 @@ from tests.kernels.table.checks import SIZES, Draw, Run, check, integers, normal
 _TO_THE_END = 2**63 - 1
 
 
-@check("relax.strided_slice")
+@check("strided_slice")
 def _strided_slice(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x = normal(draw, *shape_of(draw, 3))
     axes = draw(st.lists(st.integers(0, 2), min_size=1, unique=True))
@@ -28,10 +28,10 @@ def _strided_slice(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     attributes = {"axes": axes, "begin": begin, "end": end, "strides": strides, "assume_inbound": False}
     if set(strides) == {1} and draw(st.booleans()):
         del attributes["strides"]
-    return run("relax.strided_slice", attributes, x), torch.from_numpy(x.numpy()[tuple(slices)].copy())
+    return run(attributes, x), torch.from_numpy(x.numpy()[tuple(slices)].copy())
 
 
-@check("relax.take")
+@check("take")
 def _take(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     axis, mode = draw(st.sampled_from([None, 0, 1, 2, -1])), draw(st.sampled_from(["fast", "clip", "wrap"]))
     x = normal(draw, *shape_of(draw, 1 if axis is None else 3))
@@ -41,10 +41,10 @@ def _take(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     indices = draw(st.sampled_from([indices, indices.int(), indices.flatten()[0].item()]))
     # numpy's ``raise`` counts negative indices from the end, as torch does; its ``clip`` takes them for 0.
     expected = np.take(x.numpy(), np.asarray(indices), axis, mode="raise" if mode == "fast" else mode)
-    return run("relax.take", {"axis": axis, "mode": mode}, x, indices), torch.from_numpy(np.asarray(expected))
+    return run({"axis": axis, "mode": mode}, x, indices), torch.from_numpy(np.asarray(expected))
 
 
-@check("relax.index_tensor")
+@check("index_tensor")
 def _index_tensor(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x = normal(draw, *shape_of(draw, 3))
     indices = [
@@ -54,10 +54,10 @@ def _index_tensor(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
         )
     ]
     expected = torch.from_numpy(x.numpy()[tuple(index.numpy() for index in indices)])
-    return run("relax.index_tensor", {}, x, *indices), expected
+    return run({}, x, *indices), expected
 
 
-@check("relax.index_put")
+@check("index_put")
 def _index_put(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x, accumulate, count = normal(draw, *shape_of(draw, 2)), draw(st.booleans()), draw(st.integers(1, 3))
     places = draw(st.lists(st.tuples(*(st.integers(0, size - 1) for size in x.shape)), min_size=1, max_size=count))
@@ -68,28 +68,28 @@ def _index_put(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     for (row, column), value in zip(places, values, strict=True):
         expected[row, column] = value + (expected[row, column] if accumulate else 0)
     indices = [torch.tensor(part) for part in zip(*places, strict=True)]
-    return run("relax.index_put", {"accumulate": accumulate}, x, *indices, values), expected
+    return run({"accumulate": accumulate}, x, *indices, values), expected
 
 
-@check("relax.gather_elements")
+@check("gather_elements")
 def _gather_elements(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x, axis = normal(draw, *shape_of(draw, 3)), draw(st.integers(-3, 2))
     shape = [*x.shape]
     shape[axis] = draw(SIZES)
     indices = whole(draw, 0, x.shape[axis], *shape)
     expected = torch.from_numpy(np.take_along_axis(x.numpy(), indices.numpy(), axis))
-    return run("relax.gather_elements", {"axis": axis}, x, draw(st.sampled_from([indices, indices.int()]))), expected
+    return run({"axis": axis}, x, draw(st.sampled_from([indices, indices.int()]))), expected
 
 
-@check("relax.gather_nd")
+@check("gather_nd")
 def _gather_nd(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x, depth = normal(draw, *shape_of(draw, 3)), draw(st.integers(1, 3))
     indices = torch.stack([whole(draw, 0, size, 2, 4) for size in x.shape[:depth]], -1)
     expected = torch.stack([torch.stack([x[tuple(place)] for place in row]) for row in indices.tolist()])
-    return run("relax.gather_nd", {"batch_dims": 0}, x, indices), expected
+    return run({"batch_dims": 0}, x, indices), expected
 
 
-@check("relax.scatter_elements")
+@check("scatter_elements")
 def _scatter_elements(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x, axis = normal(draw, *shape_of(draw, 2)), draw(st.integers(-2, 1))
     reduction = draw(st.sampled_from(["update", "add", "mul", "mean", "max", "min"]))
@@ -106,10 +106,10 @@ def _scatter_elements(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     expected = x.clone()
     for element, values in candidates.items():
         expected[element] = float({**reduce, "max": max, "min": min}[reduction](values))
-    return run("relax.scatter_elements", {"axis": axis, "reduction": reduction}, x, indices, updates), expected
+    return run({"axis": axis, "reduction": reduction}, x, indices, updates), expected
 
 
-@check("relax.scatter_nd")
+@check("scatter_nd")
 def _scatter_nd(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x, reduction = normal(draw, 5, *shape_of(draw, 1)), draw(st.sampled_from(["update", "add"]))
     rows = draw(st.lists(st.integers(0, 4), min_size=1, unique=reduction == "update"))
@@ -117,10 +117,10 @@ def _scatter_nd(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     expected = x.clone()
     for row, update in zip(rows, updates, strict=True):
         expected[row] = update if reduction == "update" else expected[row] + update
-    return run("relax.scatter_nd", {"reduction": reduction}, x, torch.tensor(rows)[:, None], updates), expected
+    return run({"reduction": reduction}, x, torch.tensor(rows)[:, None], updates), expected
 
 
-@check("relax.slice_scatter")
+@check("slice_scatter")
 def _slice_scatter(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x, axis = normal(draw, 6, 6), draw(st.integers(-2, 1))
     start, step = draw(st.integers(0, 4)), draw(st.integers(1, 3))
@@ -129,13 +129,13 @@ def _slice_scatter(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     chosen = expected.movedim(axis, 0)[start:end:step]
     source = normal(draw, *chosen.movedim(0, axis).shape)
     chosen.copy_(source.movedim(axis, 0))
-    return run("relax.slice_scatter", {"axis": axis}, x, source, start, end, step), expected
+    return run({"axis": axis}, x, source, start, end, step), expected
 
 
-@check("relax.one_hot")
+@check("one_hot")
 def _one_hot(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     indices, depth = whole(draw, -2, 6, *shape_of(draw, 2)), draw(st.integers(1, 6))
     axis, (on, off) = draw(st.integers(-3, 2)), draw(st.sampled_from([(1, 0), (2.5, -0.1)]))
     table = np.where(np.arange(depth) == indices.numpy()[..., None], on, off)
     expected = torch.from_numpy(np.moveaxis(table, -1, axis).copy())
-    return run("relax.one_hot", {"depth": depth, "axis": axis}, indices, on, off), expected
+    return run({"depth": depth, "axis": axis}, indices, on, off), expected

@@ -19,7 +19,7 @@ def _numpy(function: Any, *arguments: Any, **more: Any) -> Any:
     return torch.from_numpy(np.array(result, order="C"))
 
 
-@check("relax.concat")
+@check("concat")
 def _concat(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     axis = draw(st.sampled_from([None, 0, 1, 2, -1]))
     shape = shape_of(draw, 1 if axis is None else 3)
@@ -28,112 +28,110 @@ def _concat(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
         shape[axis or 0] = draw(SIZES)
         tensors.append(normal(draw, *shape))
     expected = torch.from_numpy(np.concatenate([tensor.numpy() for tensor in tensors], axis or 0))
-    return run("relax.concat", {"axis": axis}, *tensors), expected
+    return run({"axis": axis}, *tensors), expected
 
 
-@check("relax.stack")
+@check("stack")
 def _stack(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     axis, shape = draw(st.sampled_from([None, 0, 1, 2, -1])), shape_of(draw, 2)
     tensors = [normal(draw, *shape) for _ in range(draw(st.integers(1, 4)))]
     expected = torch.from_numpy(np.stack([tensor.numpy() for tensor in tensors], axis or 0))
-    return run("relax.stack", {"axis": axis}, *tensors), expected
+    return run({"axis": axis}, *tensors), expected
 
 
-@check("relax.split")
+@check("split")
 def _split(draw: Draw, run: Run) -> tuple[Any, Any]:
     axis = draw(st.integers(-2, 1))
     x = normal(draw, 8, 8)
     if draw(st.booleans()):
         places = sorted(integers(draw, 0, 8, draw(st.integers(1, 3))))
-        return run("relax.split", {"indices_or_sections": places, "axis": axis}, x), _numpy(np.split, x, places, axis)
+        return run({"indices_or_sections": places, "axis": axis}, x), _numpy(np.split, x, places, axis)
     sections = draw(st.integers(1, 4))
     size = -(-8 // sections)
     places = list(range(size, 8, size))
-    return run("relax.split", {"indices_or_sections": sections, "axis": axis}, x), _numpy(np.split, x, places, axis)
+    return run({"indices_or_sections": sections, "axis": axis}, x), _numpy(np.split, x, places, axis)
 
 
-@check("relax.reshape")
+@check("reshape")
 def _reshape(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x = normal(draw, draw(SIZES), 4, 6)
     if draw(st.booleans()):
         x = x.transpose(0, 2)  # not contiguous
     shape = draw(st.sampled_from([[x.numel()], [24, x.numel() // 24], [2, x.numel() // 8, 4], [1, -1, 3]]))
-    return run("relax.reshape", {"shape": shape}, x), _numpy(np.reshape, x, shape)
+    return run({"shape": shape}, x), _numpy(np.reshape, x, shape)
 
 
-@check("relax.flatten")
+@check("flatten")
 def _flatten(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x = normal(draw, *shape_of(draw, draw(st.integers(0, 3))))
-    return run("relax.flatten", {}, x), _numpy(np.ravel, x)
+    return run({}, x), _numpy(np.ravel, x)
 
 
-@check("relax.nn.batch_flatten")
+@check("nn.batch_flatten")
 def _batch_flatten(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x = normal(draw, *shape_of(draw, draw(st.integers(2, 4))))
-    return run("relax.nn.batch_flatten", {}, x), _numpy(np.reshape, x, (len(x), -1))
+    return run({}, x), _numpy(np.reshape, x, (len(x), -1))
 
 
-@check("relax.expand_dims")
+@check("expand_dims")
 def _expand_dims(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x = normal(draw, *shape_of(draw, 2))
     axes = draw(st.lists(st.integers(0, 3), min_size=2, max_size=2, unique=True))
     axes = [axis - 4 if draw(st.booleans()) else axis for axis in axes]
-    return run("relax.expand_dims", {"axis": axes}, x), _numpy(np.expand_dims, x, tuple(axes))
+    return run({"axis": axes}, x), _numpy(np.expand_dims, x, tuple(axes))
 
 
-@check("relax.squeeze")
+@check("squeeze")
 def _squeeze(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x = normal(draw, 1, draw(SIZES), 1, draw(SIZES))
     axes = draw(st.sampled_from([None, [0], [2], [0, 2], [-2], [-4, 2]]))
-    return run("relax.squeeze", {"axis": axes}, x), _numpy(np.squeeze, x, None if axes is None else tuple(axes))
+    return run({"axis": axes}, x), _numpy(np.squeeze, x, None if axes is None else tuple(axes))
 
 
-@check("relax.permute_dims")
+@check("permute_dims")
 def _permute_dims(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     axes = draw(st.one_of(st.none(), st.permutations(range(4))))
     x = normal(draw, *shape_of(draw, 4))
-    return run("relax.permute_dims", {"axes": axes}, x), _numpy(np.transpose, x, axes)
+    return run({"axes": axes}, x), _numpy(np.transpose, x, axes)
 
 
-@check("relax.broadcast_to")
+@check("broadcast_to")
 def _broadcast_to(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     shape = shape_of(draw, 3)
     x = normal(draw, *draw(st.sampled_from([shape, shape[1:], [1, *shape[1:]], [shape[1], 1], []])))
-    return run("relax.broadcast_to", {"shape": shape}, x), _numpy(np.broadcast_to, x, shape)
+    return run({"shape": shape}, x), _numpy(np.broadcast_to, x, shape)
 
 
-@check("relax.meshgrid")
+@check("meshgrid")
 def _meshgrid(draw: Draw, run: Run) -> tuple[Any, Any]:
     tensors = [normal(draw, size) for size in shape_of(draw, draw(st.integers(2, 3)))]
     indexing = draw(st.sampled_from([None, "ij", "xy"]))
-    return run("relax.meshgrid", {"indexing": indexing}, *tensors), _numpy(
-        np.meshgrid, *tensors, indexing=indexing or "ij"
-    )
+    return run({"indexing": indexing}, *tensors), _numpy(np.meshgrid, *tensors, indexing=indexing or "ij")
 
 
-@check("relax.tile")
+@check("tile")
 def _tile(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x, repeats = normal(draw, *shape_of(draw, 2)), integers(draw, 1, 3, draw(st.integers(1, 3)))
-    return run("relax.tile", {"repeats": repeats}, x), _numpy(np.tile, x, repeats)
+    return run({"repeats": repeats}, x), _numpy(np.tile, x, repeats)
 
 
-@check("relax.repeat")
+@check("repeat")
 def _repeat(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x, repeats = normal(draw, *shape_of(draw, 2)), draw(st.integers(1, 3))
     axis = draw(st.sampled_from([None, 0, 1, -1]))
-    return run("relax.repeat", {"repeats": repeats, "axis": axis}, x), _numpy(np.repeat, x, repeats, axis)
+    return run({"repeats": repeats, "axis": axis}, x), _numpy(np.repeat, x, repeats, axis)
 
 
-@check("relax.flip")
+@check("flip")
 def _flip(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x, axis = normal(draw, *shape_of(draw, 3)), draw(st.integers(-3, 2))
-    return run("relax.flip", {"axis": axis}, x), _numpy(np.flip, x, axis)
+    return run({"axis": axis}, x), _numpy(np.flip, x, axis)
 
 
 _MODES = {"constant": "constant", "reflect": "reflect", "edge": "edge", "circular": "wrap"}
 
 
-@check("relax.nn.pad")
+@check("nn.pad")
 def _pad(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x, mode, value = normal(draw, *integers(draw, 3, 6, 4)), draw(st.sampled_from(sorted(_MODES))), 0.0
     width = [0, 0, 0, 0, *integers(draw, 0, 2, 4)]
@@ -143,13 +141,13 @@ def _pad(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
         value = more["constant_values"] = draw(st.sampled_from([0.0, -1.5]))
     pairs = list(zip(width[::2], width[1::2], strict=True))
     attributes = {"pad_width": width, "pad_value": value, "pad_mode": mode}
-    return run("relax.nn.pad", attributes, x), _numpy(np.pad, x, pairs, _MODES[mode], **more)
+    return run(attributes, x), _numpy(np.pad, x, pairs, _MODES[mode], **more)
 
 
-@check("relax.nn.pixel_shuffle")
+@check("nn.pixel_shuffle")
 def _pixel_shuffle(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     factor, (channels, height, width) = draw(st.integers(1, 3)), shape_of(draw, 3)
     x = normal(draw, 2, channels * factor**2, height, width)
     parts = x.reshape(2, channels, factor, factor, height, width).permute(0, 1, 4, 2, 5, 3)
     expected = parts.reshape(2, channels, height * factor, width * factor)
-    return run("relax.nn.pixel_shuffle", {"upscale_factor": factor}, x), expected
+    return run({"upscale_factor": factor}, x), expected

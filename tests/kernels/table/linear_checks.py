@@ -11,7 +11,7 @@ from torch import Tensor
 from tests.kernels.table.checks import Draw, Run, check, normal, shape_of
 
 
-@check("relax.matmul")
+@check("matmul")
 def _matmul(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     batch, rows, inner, columns = shape_of(draw, 4)
     left, right, sum_over = draw(
@@ -28,23 +28,23 @@ def _matmul(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     )
     x, y = normal(draw, *left), normal(draw, *right)
     expected = torch.einsum(sum_over, x, y)
-    return run("relax.matmul", {"out_dtype": draw(st.sampled_from(["", "void"]))}, x, y), expected
+    return run({"out_dtype": draw(st.sampled_from(["", "void"]))}, x, y), expected
 
 
-@check("relax.einsum")
+@check("einsum")
 def _einsum(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     rows, inner, columns = shape_of(draw, 3)
     x, y = normal(draw, rows, inner), normal(draw, inner, columns)
-    return run("relax.einsum", {"subscripts": "ik,kj->ji"}, x, y), (x[:, :, None] * y).sum(1).T
+    return run({"subscripts": "ik,kj->ji"}, x, y), (x[:, :, None] * y).sum(1).T
 
 
-@check("relax.outer")
+@check("outer")
 def _outer(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x, y = (normal(draw, size) for size in shape_of(draw, 2))
-    return run("relax.outer", {}, x, y), x[:, None] * y
+    return run({}, x, y), x[:, None] * y
 
 
-def _attention(draw: Draw, run: Run, name: str) -> tuple[Tensor, Tensor]:
+def _attention(draw: Draw, run: Run, biased: bool) -> tuple[Tensor, Tensor]:
     batch, heads, features, own = shape_of(draw, 4)
     rows, columns = shape_of(draw, 2)
     query, key = normal(draw, batch, rows, heads, features), normal(draw, batch, columns, heads, features)
@@ -52,7 +52,7 @@ def _attention(draw: Draw, run: Run, name: str) -> tuple[Tensor, Tensor]:
     scale, causal = draw(st.sampled_from([None, 0.5, 1.0])), draw(st.sampled_from([None, "TopLeft", "BottomRight"]))
     scores = torch.einsum("bqhf,bkhf->bhqk", query, key) * (1 / math.sqrt(features) if scale is None else scale)
     bias = []
-    if name == "relax.nn.attention_bias" or draw(st.booleans()):
+    if biased or draw(st.booleans()):
         shape = draw(st.sampled_from([(batch, heads, rows, columns), (batch, 1, rows, columns), (1, 1, 1, columns)]))
         bias = [normal(draw, *shape)]
         scores = scores + bias[0]
@@ -63,14 +63,14 @@ def _attention(draw: Draw, run: Run, name: str) -> tuple[Tensor, Tensor]:
     weights = torch.exp(scores - scores.amax(-1, keepdim=True))
     weights = weights / weights.sum(-1, keepdim=True)
     attributes = {"scale": scale, "causal_mask": causal, "window_size": None}
-    return run(name, attributes, query, key, value, *bias), torch.einsum("bhqk,bkhf->bqhf", weights, value)
+    return run(attributes, query, key, value, *bias), torch.einsum("bhqk,bkhf->bqhf", weights, value)
 
 
-@check("relax.nn.attention")
+@check("nn.attention")
 def _attention_alone(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
-    return _attention(draw, run, "relax.nn.attention")
+    return _attention(draw, run, biased=False)
 
 
-@check("relax.nn.attention_bias")
+@check("nn.attention_bias")
 def _attention_bias(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
-    return _attention(draw, run, "relax.nn.attention_bias")
+    return _attention(draw, run, biased=True)

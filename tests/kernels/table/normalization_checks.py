@@ -23,7 +23,7 @@ def _affine(draw: Draw) -> dict[str, Any]:
     return {"epsilon": draw(_EPSILON), "center": True, "scale": True}
 
 
-@check("relax.nn.batch_norm")
+@check("nn.batch_norm")
 def _batch_norm(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     channels = draw(st.integers(1, 4))
     x = normal(draw, 2, channels, *draw(st.sampled_from([(), (3,), (2, 3)])))
@@ -33,30 +33,30 @@ def _batch_norm(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     column = (channels, *[1] * (x.ndim - 2))
     g, b, m, v = (tensor.reshape(column) for tensor in (gamma, beta, mean, variance))
     expected = (x - m) / torch.sqrt(v + attributes["epsilon"]) * g + b
-    return run("relax.nn.batch_norm", attributes, x, gamma, beta, mean, variance), expected
+    return run(attributes, x, gamma, beta, mean, variance), expected
 
 
-@check("relax.nn.layer_norm")
+@check("nn.layer_norm")
 def _layer_norm(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x, attributes = normal(draw, *integers(draw, 2, 6, 4)), _affine(draw)
     axes = attributes["axes"] = draw(st.sampled_from([[-1], [-2, -1], [3], [2, 3], [1], [1, 3]]))
     gamma, beta = (normal(draw, *(x.shape[axis] for axis in axes)) for _ in range(2))
     shape = [size if axis in axes or axis - 4 in axes else 1 for axis, size in enumerate(x.shape)]
     expected = _normalized(x, axes, attributes["epsilon"]) * gamma.reshape(shape) + beta.reshape(shape)
-    return run("relax.nn.layer_norm", attributes, x, gamma, beta), expected
+    return run(attributes, x, gamma, beta), expected
 
 
-@check("relax.nn.rms_norm")
+@check("nn.rms_norm")
 def _rms_norm(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x, epsilon = normal(draw, *integers(draw, 2, 6, 3)), draw(_EPSILON)
     axes = draw(st.sampled_from([[-1], [2], [-2, -1], [1]]))
     weight = normal(draw, *(x.shape[axis] for axis in axes))
     shape = [size if axis in axes or axis - 3 in axes else 1 for axis, size in enumerate(x.shape)]
     expected = x / torch.sqrt((x**2).mean(axes, keepdim=True) + epsilon) * weight.reshape(shape)
-    return run("relax.nn.rms_norm", {"axes": axes, "epsilon": epsilon}, x, weight), expected
+    return run({"axes": axes, "epsilon": epsilon}, x, weight), expected
 
 
-@check("relax.nn.group_norm")
+@check("nn.group_norm")
 def _group_norm(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     groups, per_group = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     x = normal(draw, 2, groups * per_group, *integers(draw, 2, 5, draw(st.integers(1, 2))))
@@ -65,10 +65,10 @@ def _group_norm(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     parts = _normalized(x.reshape(2, groups, -1), -1, attributes["epsilon"]).reshape(x.shape)
     column = (-1, *[1] * (x.ndim - 2))
     expected = parts * gamma.reshape(column) + beta.reshape(column)
-    return run("relax.nn.group_norm", attributes, x, gamma, beta), expected
+    return run(attributes, x, gamma, beta), expected
 
 
-@check("relax.nn.instance_norm")
+@check("nn.instance_norm")
 def _instance_norm(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x = normal(draw, 2, draw(st.integers(1, 4)), *integers(draw, 2, 5, draw(st.integers(1, 2))))
     gamma, beta = (normal(draw, x.shape[1]) for _ in range(2))
@@ -76,7 +76,7 @@ def _instance_norm(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     attributes = {"channel_axis": 1, "axes": axes, **_affine(draw)}
     column = (-1, *[1] * (x.ndim - 2))
     expected = _normalized(x, axes, attributes["epsilon"]) * gamma.reshape(column) + beta.reshape(column)
-    return run("relax.nn.instance_norm", attributes, x, gamma, beta), expected
+    return run(attributes, x, gamma, beta), expected
 
 
 def _softmax_of(x: Tensor, axis: int) -> Tensor:
@@ -84,13 +84,13 @@ def _softmax_of(x: Tensor, axis: int) -> Tensor:
     return exponential / exponential.sum(axis, keepdim=True)
 
 
-@check("relax.nn.softmax")
+@check("nn.softmax")
 def _softmax(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x, axis = 10 * normal(draw, *shape_of(draw, 3)), draw(st.integers(-3, 2))
-    return run("relax.nn.softmax", {"axis": axis}, x), _softmax_of(x, axis)
+    return run({"axis": axis}, x), _softmax_of(x, axis)
 
 
-@check("relax.nn.log_softmax")
+@check("nn.log_softmax")
 def _log_softmax(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x, axis = normal(draw, *shape_of(draw, 3)), draw(st.integers(-3, 2))
-    return run("relax.nn.log_softmax", {"axis": axis}, x), _softmax_of(x, axis).clamp(min=math.ulp(0)).log()
+    return run({"axis": axis}, x), _softmax_of(x, axis).clamp(min=math.ulp(0)).log()

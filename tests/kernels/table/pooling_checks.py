@@ -83,7 +83,7 @@ def _max_pool(dimensions: int) -> Check:
                 for own, window in zip(x.shape[2:], attributes["pool_size"], strict=True)
             ]
         expected = _windows(x, attributes, -math.inf).nan_to_num(-math.inf, neginf=-math.inf).amax(-1)
-        return run(f"relax.nn.max_pool{dimensions}d", attributes, x), expected
+        return run(attributes, x), expected
 
     return max_pool
 
@@ -95,7 +95,7 @@ def _avg_pool(dimensions: int) -> Check:
             attributes.update(ceil_mode=False, count_include_pad=True)
         counted = _windows(torch.ones_like(x), attributes, 1.0 if attributes["count_include_pad"] else 0.0)
         expected = _windows(x, attributes, 0.0).nansum(-1) / counted.nansum(-1)
-        return run(f"relax.nn.avg_pool{dimensions}d", attributes, x), expected
+        return run(attributes, x), expected
 
     return avg_pool
 
@@ -114,12 +114,12 @@ def _adaptive(dimensions: int) -> Check:
             ]
             expected = torch.stack([part.mean(axis) for part in parts], axis)
         attributes = {"output_size": size, "layout": layout, "out_layout": layout}
-        return run(f"relax.nn.adaptive_avg_pool{dimensions}d", attributes, x), expected
+        return run(attributes, x), expected
 
     return adaptive
 
 
 for _dimensions in _LAYOUT:
-    check(f"relax.nn.max_pool{_dimensions}d")(_max_pool(_dimensions))
-    check(f"relax.nn.avg_pool{_dimensions}d")(_avg_pool(_dimensions))
-    check(f"relax.nn.adaptive_avg_pool{_dimensions}d")(_adaptive(_dimensions))
+    check(f"nn.max_pool{_dimensions}d")(_max_pool(_dimensions))
+    check(f"nn.avg_pool{_dimensions}d")(_avg_pool(_dimensions))
+    check(f"nn.adaptive_avg_pool{_dimensions}d")(_adaptive(_dimensions))

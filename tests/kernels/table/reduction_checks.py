@@ -35,9 +35,7 @@ _REDUCTIONS: dict[str, tuple[Any, bool]] = {
 }
 
 
-def _reduction(name: str) -> Check:
-    function, whole_numbers = _REDUCTIONS[name]
-
+def _reduction(function: Any, whole_numbers: bool) -> Check:
     def reduction(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
         shape, axes, keepdims = integers(draw, 2, 4, 3), axes_of(draw, 3), draw(st.booleans())
         x = uniform(draw, 0.5, 1.5, *shape)
@@ -45,43 +43,43 @@ def _reduction(name: str) -> Check:
             x = whole(draw, 1, 3, *shape).int()
         wide = x.double() if x.is_floating_point() else x
         result = function(wide.numpy(), None if axes is None else tuple(axes), keepdims=keepdims)
-        return run(f"relax.{name}", {"axis": axes, "keepdims": keepdims}, x), torch.as_tensor(result).to(x.dtype)
+        return run({"axis": axes, "keepdims": keepdims}, x), torch.as_tensor(result).to(x.dtype)
 
     return reduction
 
 
-for _name in _REDUCTIONS:
-    check(f"relax.{_name}")(_reduction(_name))
+for _name, _kind in _REDUCTIONS.items():
+    check(_name)(_reduction(*_kind))
 
 
-def _running(name: str, function: Any) -> Check:
+def _running(function: Any) -> Check:
     def running(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
         shape, axis = integers(draw, 1, 5, 2), draw(st.sampled_from([None, 0, 1, -1]))
         x = draw(st.sampled_from([normal(draw, *shape), whole(draw, 1, 3, *shape).int()]))
         dtype = draw(st.sampled_from([None, "float64"]))
         result = torch.from_numpy(np.asarray(function(x.double().numpy(), axis)))
         attributes = {"axis": axis, "dtype": dtype, "exclusive": False}
-        return run(f"relax.{name}", attributes, x), result.to(torch.float64 if dtype else x.dtype)
+        return run(attributes, x), result.to(torch.float64 if dtype else x.dtype)
 
     return running
 
 
-check("relax.cumsum")(_running("cumsum", np.cumsum))
-check("relax.cumprod")(_running("cumprod", np.cumprod))
+check("cumsum")(_running(np.cumsum))
+check("cumprod")(_running(np.cumprod))
 
 
-def _extreme(name: str, function: Any) -> Check:
+def _extreme(function: Any) -> Check:
     def extreme(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
         x, axis = distinct(draw, *shape_of(draw, 3)), draw(st.sampled_from([None, 0, 1, -1]))
         keepdims = draw(st.booleans())
         expected = torch.from_numpy(np.asarray(function(x.numpy(), axis, keepdims=keepdims)))
-        return run(f"relax.{name}", {"axis": axis, "keepdims": keepdims}, x), expected
+        return run({"axis": axis, "keepdims": keepdims}, x), expected
 
     return extreme
 
 
-check("relax.argmax")(_extreme("argmax", np.argmax))
-check("relax.argmin")(_extreme("argmin", np.argmin))
+check("argmax")(_extreme(np.argmax))
+check("argmin")(_extreme(np.argmin))
 
 
 def _sorting(draw: Draw) -> tuple[Tensor, dict[str, Any], Tensor]:
@@ -91,21 +89,21 @@ def _sorting(draw: Draw) -> tuple[Tensor, dict[str, Any], Tensor]:
     return x, {"axis": axis, "descending": descending}, order
 
 
-@check("relax.sort")
+@check("sort")
 def _sort(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x, attributes, order = _sorting(draw)
     expected = torch.from_numpy(np.take_along_axis(x.numpy(), order.numpy(), attributes["axis"]))
-    return run("relax.sort", attributes, x), expected
+    return run(attributes, x), expected
 
 
-@check("relax.argsort")
+@check("argsort")
 def _argsort(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x, attributes, order = _sorting(draw)
     dtype = draw(st.sampled_from(["int32", "int64"]))
-    return run("relax.argsort", {**attributes, "dtype": dtype}, x), order.to(getattr(torch, dtype))
+    return run({**attributes, "dtype": dtype}, x), order.to(getattr(torch, dtype))
 
 
-@check("relax.topk")
+@check("topk")
 def _topk(draw: Draw, run: Run) -> tuple[Any, Any]:
     x, attributes, order = _sorting(draw)
     axis, count = attributes["axis"], draw(st.integers(1, x.shape[attributes["axis"]]))
@@ -115,4 +113,4 @@ def _topk(draw: Draw, run: Run) -> tuple[Any, Any]:
     chosen = {"k": count, "axis": axis, "ret_type": kind, "largest": attributes["descending"], "dtype": dtype}
     indices = order.to(getattr(torch, dtype))
     expected = {"both": (values, indices), "values": values, "indices": indices}[kind]
-    return run("relax.topk", chosen, x), expected
+    return run(chosen, x), expected

@@ -44,7 +44,7 @@ def _weights(given: int, own: int, method: str, coordinates: str, rounding: str)
     return weights
 
 
-@check("relax.image.resize2d")
+@check("image.resize2d")
 def _resize2d(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     given, size = integers(draw, 2, 8, 2), integers(draw, 2, 12, 2)
     kind, factor = draw(st.sampled_from(["any", "grow", "shrink"])), draw(st.integers(1, 3))
@@ -71,4 +71,4 @@ def _resize2d(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
         "out_dtype": None,
     }
     rows, columns = (_weights(old, new, method, coordinates, rounding) for old, new in zip(given, size, strict=True))
-    return run("relax.image.resize2d", attributes, x), torch.einsum("yh,bchw,xw->bcyx", rows, x, columns)
+    return run(attributes, x), torch.einsum("yh,bchw,xw->bcyx", rows, x, columns)

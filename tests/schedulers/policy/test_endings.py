@@ -13,7 +13,7 @@ from hios import Graph, Problem
 from hios.core.problem import Stage
 from hios.schedulers.ios_search import SearchedBlock, block_space
 from hios.schedulers.policy.endings import LARGEST, CombinedState, combined, sub_blocks
-from tests.problems import problem, problems
+from tests.problems import predecessors_of, problem, problems
 
 R, S = 3, 8
 
@@ -85,7 +85,7 @@ def _left(block: SearchedBlock, left: int, stage: Stage) -> int:
 @settings(max_examples=40)
 def test_numbers_are_a_bijection(instance: Problem, r: int, s: int) -> None:
     """In every state of a block of up to 12 operators, endings by number are those that IOS lists, each once."""
-    predecessors = [[u for u, _ in before] for before in instance.predecessors]
+    predecessors = predecessors_of(instance)
     if SearchedBlock.of(instance.order, predecessors).states().__len__() > 300:
         operators = instance.order[:8]
         predecessors = [[u for u in before if u in operators] for before in predecessors]
@@ -156,7 +156,7 @@ def test_many_groups_in_conflict() -> None:
     edges = {(f"above{n}", f"leaf{m}"): 0.0 for n in range(count) for m in (n, n + 1)}
     names = [*(f"above{n}" for n in range(count)), *(f"leaf{n}" for n in range(count + 1))]
     instance = problem(dict.fromkeys(names, 1.0), edges)
-    state = _start(instance.order, [[u for u, _ in before] for before in instance.predecessors])
+    state = _start(instance.order, predecessors_of(instance))
     assert state.states[0].counts[1] > count + 1
     first = {state.ending(index).stage for index in range(state.states[0].counts[1])}
     assert len(first) == state.states[0].counts[1]
@@ -170,7 +170,7 @@ def test_numbers_do_not_depend_on_names(instance: Problem, shuffled: object) -> 
     order = list(instance.order)
     renumbered = list(range(len(order)))
     shuffled.shuffle(renumbered)  # type: ignore[attr-defined]
-    predecessors = [[u for u, _ in before] for before in instance.predecessors]
+    predecessors = predecessors_of(instance)
     other: list[list[int]] = [[] for _ in order]
     for v, before in enumerate(predecessors):
         other[renumbered[v]] = [renumbered[u] for u in before]

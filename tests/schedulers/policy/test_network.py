@@ -22,7 +22,7 @@ from hios.schedulers.policy.network import (
     initial_weights,
 )
 from hios.schedulers.policy.training import WARM_UP, Learner, PlayedStep
-from tests.problems import problems
+from tests.problems import predecessors_of, problems
 
 #: A diamond with a tail, and an operator apart.
 _PARENTS = [[], [0], [0], [1, 2], [3], []]
@@ -79,7 +79,7 @@ def test_sizes_are_those_of_the_paper() -> None:
 @settings(max_examples=30)
 def test_reused_embeddings_equal_recomputed_ones(instance: Problem, chooser: object) -> None:
     """At every step, z of the embedding of the whole block equals that of what is left, embedded anew."""
-    predecessors = [[u for u, _ in before] for before in instance.predecessors]
+    predecessors = predecessors_of(instance)
     features = _features(len(instance))
     policy = _policy()
     whole = policy.embed(Structure(features, predecessors))
