@@ -1,4 +1,13 @@
-"""The papers' networks as graphs, from `hios.study.reference_networks`, for scripts of this folder and tests."""
+"""The papers' networks as graphs, from `hios.study.reference_networks`, for scripts of this folder and tests.
+
+Networks of models/, extracted by commands, for scripts of this folder.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
 
 from hios.study.reference_networks import (
     KIND,
@@ -15,7 +24,9 @@ from hios.study.reference_networks import (
 __all__ = [
     "KIND",
     "RANDWIRE_FILES",
+    "extracted",
     "googlenet",
+    "hios",
     "inception_v3",
     "nasnet_large",
     "randwire",
@@ -23,3 +34,18 @@ __all__ = [
     "squeezenet",
     "synthetic_costs",
 ]
+
+
+def hios(*arguments: object) -> None:
+    """Run a command of hios; what it prints goes to standard error."""
+    subprocess.run([sys.executable, "-m", "hios", *map(str, arguments)], check=True, stdout=sys.stderr)
+
+
+def extracted(network: str, folder: Path) -> tuple[Path, Path]:
+    """Graph and weights of a network in its folder, extracted unless they are there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    graph, weights = folder / "graph.json", folder / "weights.safetensors"
+    if not (graph.exists() and weights.exists()):
+        hios("export", network, "--output", folder / "program.pt2")
+        hios("extract", folder / "program.pt2", "--output", graph, "--weights", weights)
+    return graph, weights

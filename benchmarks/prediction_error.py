@@ -18,12 +18,13 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from networks import extracted, hios
 
 NETWORKS = ("inception_v3", "nasnet_large", "randwire")
 ALGORITHMS = ("sequential", "heft", "hios-lp")
@@ -31,21 +32,6 @@ ALGORITHMS = ("sequential", "heft", "hios-lp")
 GOAL = 0.10
 #: Seconds of a profile, its least repeats, and runs of every schedule.
 BUDGET_S, REPEATS, RUNS = 60, 10, 24
-
-
-def hios(*arguments: object) -> None:
-    """Run a command of hios; what it prints goes to standard error."""
-    subprocess.run([sys.executable, "-m", "hios", *map(str, arguments)], check=True, stdout=sys.stderr)
-
-
-def extracted(network: str, folder: Path) -> tuple[Path, Path]:
-    """Graph and weights of a network in its folder, extracted unless they are there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    graph, weights = folder / "graph.json", folder / "weights.safetensors"
-    if not (graph.exists() and weights.exists()):
-        hios("export", network, "--output", folder / "program.pt2")
-        hios("extract", folder / "program.pt2", "--output", graph, "--weights", weights)
-    return graph, weights
 
 
 def measured(network: str, folder: Path, devices: int, algorithms: Sequence[str]) -> dict[str, Any]:

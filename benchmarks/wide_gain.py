@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from prediction_error import extracted, hios
+from networks import extracted, hios
 
 NETWORKS = ("inception_v3", "squeezenet", "googlenet", "resnet50", "randwire", "nasnet_large")
 #: Label of each schedule, its algorithm, and whether operators may take several devices.

@@ -15,6 +15,7 @@ from hios.errors import ArtifactError, HiosWarning, UnsupportedError
 from hios.frontends import program as programs
 from hios.frontends.export import export_module
 from hios.frontends.model_declarations import Declarations
+from tests.frontends.small_networks import Model
 from tests.refusals import refused
 
 _MODULE = """
@@ -269,36 +270,18 @@ class Pair(NamedTuple):
     product: Tensor
 
 
-class Named(nn.Module):
-    """A model whose outputs have a type of their own."""
-
-    def forward(self, x: Tensor) -> dict[str, Pair]:
-        """Outputs within outputs."""
-        one, two = torch.split(x, 1)
-        return {"both": Pair(one + 1, two * 2)}
-
-
 def test_outputs_of_other_types(tmp_path: Path) -> None:
     """Outputs in a named tuple are a flat tuple in program.pt2: what hios writes is loaded without trust."""
-    program = programs.export(Named(), (torch.ones(2),))
+    program = programs.export(Model(lambda m, x: {"both": Pair(x[:1] + 1, x[1:] * 2)}), (torch.ones(2),))
     programs.save(program, tmp_path / "a.pt2")
     outputs = programs.load(tmp_path / "a.pt2").module()(torch.ones(2))
     torch.testing.assert_close(outputs, (torch.full((1,), 2.0), torch.full((1,), 2.0)))
 
 
-class Control(nn.Module):
-    """A model with control flow."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.ReLU()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """One of two branches."""
-        return torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (self.inner(x),))
-
-
 def test_operators_that_are_not_aten() -> None:
     """A program within the program is refused when it is exported, with the line of the model."""
-    with pytest.raises(UnsupportedError, match=r"^Control: found cond .*allowed: ATen operators on tensors"):
-        programs.export(Control(), (torch.ones(2),))
+    module = Model(
+        lambda m, x: torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (m.inner(x),)), inner=nn.ReLU()
+    )
+    with pytest.raises(UnsupportedError, match=r"^Model: found cond .*allowed: ATen operators on tensors"):
+        programs.export(module, (torch.ones(2),))

@@ -32,6 +32,7 @@ from hios.frontends.extraction_check import flat, run_graph
 from hios.frontends.model_registry import build_model
 from hios.frontends.onnx_session import OnnxSession
 from hios.kernels.table import IN_PLACE, KERNELS
+from tests.frontends.small_networks import Model
 from tests.refusals import refused
 
 
@@ -243,25 +244,15 @@ def test_padding_by_rule(tmp_path: Path, kind: str, stride: int, rule: str) -> N
     torch.testing.assert_close(run_graph(graph, tensors, (x,)), OnnxSession(path)(x), rtol=1e-4, atol=1e-4)
 
 
-class Attention(nn.Module):
+def _attended(model: Any, x: Tensor) -> Tensor:
     """Self-attention, whose export computes sizes from shapes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The attended values."""
-        return self.attention(x, x, x, need_weights=False)[0]
+    return model.attention(x, x, x, need_weights=False)[0]
 
 
-class Halves(nn.Module):
-    """Parts of the input, and a view of as many rows as it has."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The last column of the second half, beside its first."""
-        half = x.chunk(2, 1)[1]
-        return torch.cat([half[:, -1], half[:, 0]], 1).view(x.size(0), -1)
+def _halves(model: Any, x: Tensor) -> Tensor:
+    """The last column of the second half, beside its first, in a view of as many rows as the input has."""
+    half = x.chunk(2, 1)[1]
+    return torch.cat([half[:, -1], half[:, 0]], 1).view(x.size(0), -1)
 
 
 @pytest.mark.parametrize("dynamo", [True, False])
@@ -269,8 +260,8 @@ class Halves(nn.Module):
     ("module", "x"),
     [
         (nn.Embedding(2, 4), torch.tensor([[1, 0, 1]])),
-        (Attention(), torch.randn(2, 5, 8)),
-        (Halves(), torch.randn(2, 6, 4)),
+        (Model(_attended, attention=nn.MultiheadAttention(8, 2, batch_first=True)), torch.randn(2, 5, 8)),
+        (Model(_halves), torch.randn(2, 6, 4)),
     ],
     ids=["embedding", "attention", "halves"],
 )

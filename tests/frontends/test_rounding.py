@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -9,26 +11,13 @@ from torch import Tensor, nn
 from hios.frontends import program as programs
 from hios.frontends.rounding import rounding_errors
 from hios.frontends.tolerances import explained, explained_share
+from tests.frontends.small_networks import Model
 
 
-class _Amplifying(nn.Module):
+def _amplifying(model: Any, x: Tensor, number: Tensor) -> tuple[Tensor, Tensor]:
     """A sum that cancels all but a ten-thousandth of its terms, converted on the way; and what is not rounded."""
-
-    def forward(self, x: Tensor, number: Tensor) -> tuple[Tensor, Tensor]:
-        large = (1e4 + x).to(torch.float32)
-        return large.sin() * 3 + (large - 1e4), number + 1
-
-
-class _Exact(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return 2 * x
-
-
-class _Bits(nn.Module):
-    """Reads its input as integers of as many bits, and multiplies them with a matrix of integers."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.view(torch.int32) + torch.ones(2, 8, dtype=torch.int32)
+    large = (1e4 + x).to(torch.float32)
+    return large.sin() * 3 + (large - 1e4), number + 1
 
 
 def _program(module: nn.Module, *inputs: Tensor) -> torch.export.ExportedProgram:
@@ -44,11 +33,11 @@ def _errors(program: torch.export.ExportedProgram, *inputs: Tensor) -> list[floa
 def test_the_error_of_every_output_is_found() -> None:
     """Cancelling shows as a large error, conversions to float32 inside notwithstanding; integers have none."""
     x, number = torch.rand(64), torch.arange(3)
-    program = _program(_Amplifying(), x, number)
+    program = _program(Model(_amplifying), x, number)
     error, none = _errors(program, x, number)
     large = 1e4 + x.double()
     exact = large.sin() * 3 + (large - 1e4)
-    assert error == pytest.approx((_Amplifying()(x, number)[0].double() - exact).abs().max().item(), rel=1e-6)
+    assert error == pytest.approx((_amplifying(None, x, number)[0].double() - exact).abs().max().item(), rel=1e-6)
     assert error > 1e-4
     assert none == 0.0
 
@@ -62,13 +51,13 @@ def test_the_program_stays_as_it_is() -> None:
     after = program.module()(x)
     assert after.dtype is torch.float32
     assert torch.equal(before, after)
-    assert _errors(_program(_Exact(), x), x) == [0.0]
+    assert _errors(_program(Model(lambda m, x: 2 * x), x), x) == [0.0]
 
 
 def test_a_program_that_does_not_run_in_float64() -> None:
     """Of a program that insists on the type of its input nothing is known."""
     x = torch.rand(2, 8)
-    program = _program(_Bits(), x)
+    program = _program(Model(lambda m, x: x.view(torch.int32) + torch.ones(2, 8, dtype=torch.int32)), x)
     assert program.module()(x).shape == x.shape
     assert rounding_errors(program, [x]) is None
 

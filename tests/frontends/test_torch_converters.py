@@ -32,36 +32,26 @@ def _require_equal(module: nn.Module, inputs: tuple[Tensor, ...], others: tuple[
         assert off <= allowed
 
 
-def _layers(kind: str) -> nn.Module:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        made: dict[str, Callable[[], nn.Module]] = {
-            "conv1d": lambda: nn.Sequential(nn.Flatten(2), nn.Conv1d(4, 6, 3, stride=2, padding=1, groups=2)),
-            "conv2d": lambda: nn.Conv2d(4, 6, 3, padding=(1, 0), dilation=2, bias=False),
-            "conv2d with bias": lambda: nn.Conv2d(4, 4, 3, groups=4),
-            "conv3d": lambda: nn.Sequential(nn.Unflatten(1, (2, 2)), nn.Conv3d(2, 3, (1, 3, 3))),
-            "conv1d transposed": lambda: nn.Sequential(nn.Flatten(2), nn.ConvTranspose1d(4, 6, 3, 2, 1, 1, groups=2)),
-            "conv2d transposed": lambda: nn.ConvTranspose2d(4, 6, 3, 2, 1, 1),
-            "conv, batch norm, relu": lambda: nn.Sequential(nn.Conv2d(4, 4, 3, bias=False), batch_norm(4), nn.ReLU()),
-            "linear": lambda: nn.Linear(8, 5),
-            "mlp": lambda: nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8, bias=False), nn.LayerNorm(8)),
-            "attention": lambda: Model(
-                lambda model, x: model.own(*[x.flatten(1, 2)] * 3, need_weights=False)[0],
-                own=nn.MultiheadAttention(8, 2, batch_first=True),
-            ),
-            "encoder": lambda: nn.Sequential(
-                nn.Flatten(1, 2), nn.TransformerEncoderLayer(8, 2, 16, activation=F.gelu, batch_first=True)
-            ),
-            "matrix products": lambda: Model(lambda model, x: (x @ x.mT, x[0, 0] @ x[0, 1], x[0] @ x[0, 0])),
-            "addmm": lambda: Model(lambda model, x: torch.addmm(x[0, 0, 0], x[0, 0], x[0, 1], alpha=0.5, beta=2)),
-        }
-        return made[kind]()
-
-
-_LAYERS = [
-    *("conv1d", "conv2d", "conv2d with bias", "conv3d", "conv1d transposed", "conv2d transposed"),
-    *("conv, batch norm, relu", "linear", "mlp", "attention", "encoder", "matrix products", "addmm"),
-]
+_LAYERS: dict[str, Callable[[], nn.Module]] = {
+    "conv1d": lambda: nn.Sequential(nn.Flatten(2), nn.Conv1d(4, 6, 3, stride=2, padding=1, groups=2)),
+    "conv2d": lambda: nn.Conv2d(4, 6, 3, padding=(1, 0), dilation=2, bias=False),
+    "conv2d with bias": lambda: nn.Conv2d(4, 4, 3, groups=4),
+    "conv3d": lambda: nn.Sequential(nn.Unflatten(1, (2, 2)), nn.Conv3d(2, 3, (1, 3, 3))),
+    "conv1d transposed": lambda: nn.Sequential(nn.Flatten(2), nn.ConvTranspose1d(4, 6, 3, 2, 1, 1, groups=2)),
+    "conv2d transposed": lambda: nn.ConvTranspose2d(4, 6, 3, 2, 1, 1),
+    "conv, batch norm, relu": lambda: nn.Sequential(nn.Conv2d(4, 4, 3, bias=False), batch_norm(4), nn.ReLU()),
+    "linear": lambda: nn.Linear(8, 5),
+    "mlp": lambda: nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8, bias=False), nn.LayerNorm(8)),
+    "attention": lambda: Model(
+        lambda model, x: model.own(*[x.flatten(1, 2)] * 3, need_weights=False)[0],
+        own=nn.MultiheadAttention(8, 2, batch_first=True),
+    ),
+    "encoder": lambda: nn.Sequential(
+        nn.Flatten(1, 2), nn.TransformerEncoderLayer(8, 2, 16, activation=F.gelu, batch_first=True)
+    ),
+    "matrix products": lambda: Model(lambda model, x: (x @ x.mT, x[0, 0] @ x[0, 1], x[0] @ x[0, 0])),
+    "addmm": lambda: Model(lambda model, x: torch.addmm(x[0, 0, 0], x[0, 0], x[0, 1], alpha=0.5, beta=2)),
+}
 
 
 @pytest.mark.slow
@@ -69,7 +59,9 @@ _LAYERS = [
 @pytest.mark.parametrize("kind", _LAYERS)
 def test_precisions(kind: str, dtype: torch.dtype) -> None:
     """Convolutions, linear layers, matrix products and attention keep the precision of their tensors."""
-    module = _layers(kind).eval().to(dtype)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = _LAYERS[kind]().eval().to(dtype)
     _require_equal(module, (_random(2, 4, 8, 8).to(dtype),), (_random(2, 4, 8, 8, seed=1).to(dtype),))
 
 

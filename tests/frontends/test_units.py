@@ -19,22 +19,6 @@ from hios.frontends.units import DEFAULT_UNITS, UNITS
 from tests.frontends.small_networks import Model, batch_norm
 
 
-class Sum(nn.Module):
-    """A sum that is an operator of its own."""
-
-    def forward(self, a: Tensor, b: Tensor) -> Tensor:
-        """Add."""
-        return a + b
-
-
-class Average(nn.Module):
-    """An average of three values."""
-
-    def forward(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-        """Add and divide."""
-        return (a + b + c) / 3
-
-
 class Separable(nn.Module):
     """ReLU, depthwise and pointwise convolution, batch norm, of the sum of its inputs with weights."""
 
@@ -54,19 +38,6 @@ class Separable(nn.Module):
         return self.norm(self.pointwise(self.depthwise(F.relu(x))))
 
 
-class ReluConv(nn.Module):
-    """ReLU, convolution, batch norm."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(4, 4, 1, bias=False)
-        self.norm = batch_norm(4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Convolve."""
-        return self.norm(self.conv(F.relu(x)))
-
-
 def _parts() -> dict[str, nn.Module]:
     torch.manual_seed(0)
     return {
@@ -74,9 +45,11 @@ def _parts() -> dict[str, nn.Module]:
         "norm": batch_norm(4),
         "separable": Separable(),
         "grouped": Separable(groups=2),
-        "relu_conv": ReluConv(),
-        "sum": Sum(),
-        "average": Average(),
+        "relu_conv": Model(
+            lambda m, x: m.norm(m.conv(F.relu(x))), conv=nn.Conv2d(4, 4, 1, bias=False), norm=batch_norm(4)
+        ),
+        "sum": Model(lambda m, a, b: a + b),  # an operator of its own
+        "average": Model(lambda m, a, b, c: (a + b + c) / 3),
         "linear": nn.Linear(9, 5),
     }
 
