@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @click.command("load")
-@click.argument("scenario", type=PATH)
+@click.argument("path", metavar="SCENARIO", type=PATH)
 @click.option(
     "--policy",
     help="Any policy of hios simulate, or auto: the best one in the simulator on other traces. Give --calibration, so "
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 )
 @trust_option
 def load_command(
-    scenario: Path,
+    path: Path,
     policy: str | None,
     calibrate: bool,
     launcher: str | None,
@@ -90,29 +90,29 @@ def load_command(
     from hios.files.artifacts import require_writable, write
 
     check_settings(Measuring, {"tolerance": tolerance, "timeout_s": timeout_s})
-    refuse_overwriting([scenario, calibration], [output, trace, metrics])
-    for path in (output, trace, metrics):
-        if path is not None:
-            require_writable(path)
+    refuse_overwriting([path, calibration], [output, trace, metrics])
+    for file in (output, trace, metrics):
+        if file is not None:
+            require_writable(file)
     if calibrate and calibration is not None:
         raise click.UsageError("--calibration: found with --calibrate; allowed: one of them.")
-    if calibration is not None and policy is not None and "auto" not in (policy, launcher or _launcher_of(scenario)):
+    if calibration is not None and policy is not None and "auto" not in (policy, launcher or _launcher_of(path)):
         raise click.UsageError(
             f"--calibration: found with --policy {policy}; allowed: with --policy auto or --launcher auto, which it "
             "helps to choose."
         )
-    given = scenario_of(scenario, load, weights, calibration)
-    refuse_overwriting(given.files, [output, trace, metrics])
+    scenario = scenario_of(path, load, weights, calibration)
+    refuse_overwriting(scenario.files, [output, trace, metrics])
     if calibrate:
         beside = {"--policy": policy, "--trace": trace, "--metrics": metrics}
-        _calibrate(given, beside, output, virtual=virtual, timeout_s=timeout_s)
+        _calibrate(scenario, beside, output, virtual=virtual, timeout_s=timeout_s)
         return
     if policy is None:
         raise click.UsageError("Missing option '--policy'; required unless --calibrate is given.")
-    for model in given.models:
+    for model in scenario.models:
         if model.program is None:
             warn(
-                f"{given.source}: models.{model.label}.program: missing; outputs are only compared with those of a "
+                f"{scenario.source}: models.{model.label}.program: missing; outputs are only compared with those of a "
                 "single inference by hios itself"
             )
     from hios.serving.load import load as run
@@ -127,7 +127,7 @@ def load_command(
         written.listen()
     try:
         loaded = run(
-            given,
+            scenario,
             policy,
             launcher=launcher,
             virtual=virtual,
@@ -184,7 +184,7 @@ def _calibrate(
 
 
 @click.command("simulate")
-@click.argument("scenario", type=PATH)
+@click.argument("path", metavar="SCENARIO", type=PATH)
 @click.option(
     "--policy",
     required=True,
@@ -195,7 +195,7 @@ def _calibrate(
 @serving_options("all")
 @output_option("result.json")
 def simulate_command(
-    scenario: Path,
+    path: Path,
     policy: str,
     launcher: str | None,
     load: float,
@@ -211,7 +211,7 @@ def simulate_command(
     from hios.cli.files import scenario_of
     from hios.errors import HiosError, warn
     from hios.files.artifacts import require_writable, write
-    from hios.serving.simulate import ALL, chosen_launchers, chosen_policies, simulate, simulate_grid
+    from hios.serving.simulate import ALL, simulate, simulate_grid
     from hios.serving.tables import grid_table, result_table
 
     several = ALL in (policy, launcher)
@@ -221,22 +221,22 @@ def simulate_command(
         raise HiosError(f"--output: found the file {output}; required with all: a folder, with a file for each result")
     else:
         require_writable(output / "result.json")
-    given = scenario_of(scenario, load, weights, calibration)
-    refuse_overwriting([scenario, *given.files, *([calibration] if calibration else [])], [output])
-    for model in given.models:
+    scenario = scenario_of(path, load, weights, calibration)
+    refuse_overwriting([path, *scenario.files, *([calibration] if calibration else [])], [output])
+    for model in scenario.models:
         if model.problem.disturbed:
             warn(f"{model.costs.source}: {model.problem.disturbed}; profile again on an idle machine")
     if several:
-        grid = simulate_grid(given, chosen_policies(given, policy), chosen_launchers(given, launcher), tell=_tell)
+        grid = simulate_grid(scenario, policy, launcher, tell=_tell)
         files = {output / f"{name}-{used}.json": result for (name, used), result in grid.results.items()}
-        refuse_overwriting([scenario, *given.files, *([calibration] if calibration else [])], files)
+        refuse_overwriting([path, *scenario.files, *([calibration] if calibration else [])], files)
         for file in files:
             require_writable(file)
         for file, result in files.items():
             write(file, "result", result)
         click.echo(grid_table(grid))
         return
-    result = simulate(given, policy, launcher=launcher, tell=_tell)
+    result = simulate(scenario, policy, launcher=launcher, tell=_tell)
     write(output, "result", result)
     click.echo(result_table(result))
 

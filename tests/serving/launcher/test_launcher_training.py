@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,7 +85,7 @@ def test_superblocks_change_nothing() -> None:
     assert measures is not None
     assert len(measures) == 4
     assert state.shape == (3 * (2 + 4),)
-    after, nothing = environment.step(alone._replace(combined=(tuple(space.members),)))
+    after, nothing = environment.step(dataclasses.replace(alone, combined=(tuple(space.members),)))
     assert nothing is None
     assert (after == state).all()
     for _ in range(EPISODE):
@@ -120,8 +121,8 @@ def test_superblocks_are_no_candidates() -> None:
     given, settings = _scenario(duration_s=1.0), LauncherSettings(**_QUICK)
     space = ActionSpace.of(given, settings)
     alone = space.decision(space.alone())
-    superblock = alone._replace(combined=(tuple(space.members),))
-    held_back = alone._replace(intervals_s=(1.0, 1.0))
+    superblock = dataclasses.replace(alone, combined=(tuple(space.members),))
+    held_back = dataclasses.replace(alone, intervals_s=(1.0, 1.0))
     judge = Judge(given, settings)
     assert judge.better(judge.static(superblock), judge.static(held_back))
     assert best_static(judge, [superblock, held_back, superblock])[0] == held_back
