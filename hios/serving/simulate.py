@@ -27,7 +27,7 @@ from hios.serving.policies import (
     policies_of,
 )
 from hios.serving.scenario import Scenario, draw
-from hios.serving.simulator import Simulation, has_numba, outcome
+from hios.serving.simulator import Simulation, has_numba
 
 #: Repeats that no result is made of, as their numbers are larger than any that a scenario asks for.
 HELD_OUT = range(1_000_000, 1_000_003)
@@ -184,9 +184,9 @@ def outcomes_of(
         compiled = expected * scenario.duration_s * len(repeats) >= _MANY_RUNS and has_numba()
     outcomes = []
     for repeat in repeats:
-        trace = draw(scenario, repeat)
-        record = Simulation(pipeline, queues, trace, scenario.duration_s, compiled=compiled).run()
-        outcomes.append(outcome(record, pipeline, trace, scenario.duration_s))
+        simulation = Simulation(pipeline, queues, draw(scenario, repeat), scenario.duration_s, compiled=compiled)
+        simulation.run_to(scenario.duration_s)
+        outcomes.append(simulation.outcome())
     return outcomes
 
 
