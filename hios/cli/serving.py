@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @click.command("load")
-@click.argument("scenario", type=PATH)
+@click.argument("path", metavar="SCENARIO", type=PATH)
 @click.option(
     "--policy",
     help="Any policy of hios simulate, or auto: the best one in the simulator on other traces. Give --calibration, so "
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 )
 @trust_option
 def load_command(
-    scenario: Path,
+    path: Path,
     policy: str | None,
     calibrate: bool,
     launcher: str | None,
@@ -83,40 +83,42 @@ def load_command(
 ) -> None:
     """Run the tasks of SCENARIO in workers on this machine's cores, and measure latencies and losses."""
     check_settings(Measuring, measuring)
-    refuse_overwriting([scenario, calibration], [output, trace, metrics])
-    for path in (output, trace, metrics):
-        if path is not None:
-            require_writable(path)
+    refuse_overwriting([path, calibration], [output, trace, metrics])
+    for file in (output, trace, metrics):
+        if file is not None:
+            require_writable(file)
     if calibrate and calibration is not None:
         raise click.UsageError("--calibration: found with --calibrate; allowed: one of them.")
     if (
         calibration is not None
         and policy is not None
-        and "auto" not in (policy, launcher or Scenario.read(scenario).file.launcher)
+        and "auto" not in (policy, launcher or Scenario.read(path).file.launcher)
     ):
         raise click.UsageError(
             f"--calibration: found with --policy {policy}; allowed: with --policy auto or --launcher auto, which it "
             "helps to choose."
         )
-    given = scenario_of(scenario, load, weights, calibration)
-    refuse_overwriting(given.files, [output, trace, metrics])
+    scenario = scenario_of(path, load, weights, calibration)
+    refuse_overwriting(scenario.files, [output, trace, metrics])
     if calibrate:
         beside = {"--policy": policy, "--trace": trace, "--metrics": metrics}
-        _calibrate(given, beside, output, virtual=measuring["virtual"], timeout_s=measuring["timeout_s"])
+        _calibrate(scenario, beside, output, virtual=measuring["virtual"], timeout_s=measuring["timeout_s"])
         return
     if policy is None:
         raise click.UsageError("Missing option '--policy'; required unless --calibrate is given.")
-    for model in given.models:
+    for model in scenario.models:
         if model.program is None:
             warn(
-                f"{given.source}: models.{model.label}.program: missing; outputs are only compared with those of a "
+                f"{scenario.source}: models.{model.label}.program: missing; outputs are only compared with those of a "
                 "single inference by hios itself"
             )
     from hios.serving.load import load as run
     from hios.serving.tables import result_table
 
     with _shown(metrics) as show:
-        loaded = run(given, policy, launcher=launcher, trusted=trust, show=show, trace=trace, tell=_tell, **measuring)
+        loaded = run(
+            scenario, policy, launcher=launcher, trusted=trust, show=show, trace=trace, tell=_tell, **measuring
+        )
     write(output, "result", loaded.result)
     click.echo(result_table(loaded.result))
     click.echo(
@@ -166,7 +168,7 @@ def _calibrate(
 
 
 @click.command("simulate")
-@click.argument("scenario", type=PATH)
+@click.argument("path", metavar="SCENARIO", type=PATH)
 @click.option(
     "--policy",
     required=True,
@@ -177,7 +179,7 @@ def _calibrate(
 @serving_options("all")
 @output_option("result.json")
 def simulate_command(
-    scenario: Path,
+    path: Path,
     policy: str,
     launcher: str | None,
     load: float,
@@ -190,7 +192,7 @@ def simulate_command(
     With --policy all or --launcher all, the terminal shows a table of all policies and launchers, and --output is a
     folder, with a file POLICY-LAUNCHER.json for each.
     """
-    from hios.serving.simulate import ALL, chosen_launchers, chosen_policies, simulate, simulate_grid
+    from hios.serving.simulate import ALL, simulate, simulate_grid
     from hios.serving.tables import grid_table, result_table
 
     several = ALL in (policy, launcher)
@@ -200,22 +202,22 @@ def simulate_command(
         raise HiosError(f"--output: found the file {output}; required with all: a folder, with a file for each result")
     else:
         require_writable(output / "result.json")
-    given = scenario_of(scenario, load, weights, calibration)
-    refuse_overwriting([scenario, *given.files, *([calibration] if calibration else [])], [output])
-    for model in given.models:
+    scenario = scenario_of(path, load, weights, calibration)
+    refuse_overwriting([path, *scenario.files, *([calibration] if calibration else [])], [output])
+    for model in scenario.models:
         if model.problem.disturbed:
             warn(f"{model.costs.source}: {model.problem.disturbed}; profile again on an idle machine")
     if several:
-        grid = simulate_grid(given, chosen_policies(given, policy), chosen_launchers(given, launcher), tell=_tell)
+        grid = simulate_grid(scenario, policy, launcher, tell=_tell)
         files = {output / f"{name}-{used}.json": result for (name, used), result in grid.results.items()}
-        refuse_overwriting([scenario, *given.files, *([calibration] if calibration else [])], files)
+        refuse_overwriting([path, *scenario.files, *([calibration] if calibration else [])], files)
         for file in files:
             require_writable(file)
         for file, result in files.items():
             write(file, "result", result)
         click.echo(grid_table(grid))
         return
-    result = simulate(given, policy, launcher=launcher, tell=_tell)
+    result = simulate(scenario, policy, launcher=launcher, tell=_tell)
     write(output, "result", result)
     click.echo(result_table(result))
 

@@ -36,7 +36,7 @@ from hios.platforms.cpu.devices import describe
 from hios.serving.calibration import calibrated
 from hios.serving.instances import LiveRun
 from hios.serving.lane import Answer
-from hios.serving.policies import policy
+from hios.serving.policies import pipeline_of
 from hios.serving.scenario import Scenario
 from hios.serving.server import Server
 from hios.serving.top_pipeline import can_thread
@@ -157,7 +157,7 @@ def threads_run_ms(scenario: Scenario, latencies: Sequence[float]) -> float:
     The median over the models that have such runs, 0 without any. The scenario is calibrated but for this;
     ``latencies`` are measured milliseconds of a task of each model under top-open, when nothing else runs.
     """
-    pipeline = policy(_BLOCKS).make(scenario)
+    pipeline = pipeline_of(scenario, _BLOCKS)
     more = []
     for number, measured in enumerate(latencies):
         alone = pipeline.runs_alone(number) if pipeline.has_threads else []
@@ -206,7 +206,7 @@ def _with_threads(scenario: Scenario) -> tuple[str, ...]:
     if scenario.lanes == 1:
         return ()
     try:
-        policy(_THREADS).make(scenario)
+        pipeline_of(scenario, _THREADS)
     except HiosError:
         return ()
     return (_THREADS, _BLOCKS) if can_thread(scenario) and scenario.file.top.threads else (_THREADS,)
@@ -300,7 +300,7 @@ def _coefficients(scenario: Scenario, name: str, number: int) -> list[float]:
 def _alone_ms(scenario: Scenario, name: str, number: int, overheads: Overheads) -> float:
     """Time of a task of a model when nothing else runs, in milliseconds."""
     file = msgspec.structs.replace(scenario.file, overheads=overheads)
-    pipeline = policy(name).make(dataclasses.replace(scenario, file=file, planned=scenario.plain))
+    pipeline = pipeline_of(dataclasses.replace(scenario, file=file, planned=scenario.plain), name)
     if pipeline.take == "one":  # the pipeline's times are those beside other runs
         alone = sum(scenario.models[number].problem.time)
         return alone + overheads.task_ms + overheads.run_ms + overheads.stage_ms

@@ -62,7 +62,7 @@ class Dispatcher:
     ) -> None:
         self._pipeline, self._programs, self._queues, self._lanes = pipeline, programs, queues, lanes
         self._arena, self.bell, self._timeout_s, self._watch = arena, bell, timeout_s, watch
-        self._instances = Instances(pipeline)
+        self.instances = Instances(pipeline)
         self._free = FreeSlots(programs.values)
         self._values = programs.values
         #: By model and block, numbers of the slots that nothing reads after the block.
@@ -90,7 +90,8 @@ class Dispatcher:
         #: By model, whether a tick of its launcher waits for room for a task; with a limit of tasks in flight.
         self._due_tick = [False] * len(queues)
         self._ending = self._draining = False
-        self._stopped = ""
+        #: Why no run is possible any more; empty as long as runs are possible.
+        self.lost = ""
         self._thread = threading.Thread(target=self._loop, name="hios dispatcher", daemon=True)
         #: Time that lanes were busy, seconds; processor time of the thread, seconds; and when it was noted.
         self.busy_s = self.control_s = 0.0
@@ -122,16 +123,6 @@ class Dispatcher:
         self._answer_rest("the server is closed")
 
     @property
-    def lost(self) -> str:
-        """Why no run is possible any more; empty as long as runs are possible."""
-        return self._stopped
-
-    @property
-    def instances(self) -> Instances:
-        """Instances of all models, and the runs so far."""
-        return self._instances
-
-    @property
     def up(self) -> int:
         """Number of lanes that are up."""
         return sum(lane < self._pipeline.lanes for lane in self._up)
@@ -140,12 +131,12 @@ class Dispatcher:
         try:
             self._serve()
         except Exception as error:  # whatever it is, callers must not wait for ever
-            self._stopped = f"the dispatcher failed: {type(error).__name__}: {reason(error)}"
-            self._answer_rest(self._stopped)
+            self.lost = f"the dispatcher failed: {type(error).__name__}: {reason(error)}"
+            self._answer_rest(self.lost)
 
     def _serve(self) -> None:
         used = time.thread_time
-        while not self._stopped:
+        while not self.lost:
             now = time.perf_counter()
             self._read_answers(now)
             self._take_events(now)
@@ -158,11 +149,11 @@ class Dispatcher:
             self.bell.sleep(min(wake - time.perf_counter(), _LONGEST_S))
 
     def _has_work(self) -> bool:
-        if self._runs or self._instances.due():
+        if self._runs or self.instances.due():
             return True
         # In strict rounds a task may wait for one of another model that never comes.
         return any(
-            len(queue) and (not self._pipeline.strict or self._instances.has_room(model))
+            len(queue) and (not self._pipeline.strict or self.instances.has_room(model))
             for model, queue in enumerate(self._queues)
         )
 
@@ -184,7 +175,7 @@ class Dispatcher:
                 if now >= self._ticks[model]:
                     if self._pipeline.in_flight is not None:
                         self._due_tick[model] = len(self._queues[model]) > 0
-                    elif self._instances.has_room(model):
+                    elif self.instances.has_room(model):
                         self._launch_one(model, now)
                     passed = math.floor((now - self._began_s) / interval_s) + 1
                     self._ticks[model] = self._began_s + passed * interval_s
@@ -196,10 +187,10 @@ class Dispatcher:
         """Let tasks leave their queues as long as there is room; an empty queue is not locked for that."""
         if self._pipeline.in_flight is None:
             for model, (queue, interval_s) in enumerate(zip(self._queues, self._intervals_s, strict=True)):
-                while interval_s == 0 and len(queue) and self._instances.has_room(model):
+                while interval_s == 0 and len(queue) and self.instances.has_room(model):
                     self._launch_one(model, now)
             return
-        while self._launch_first(self._instances.has_room, now):
+        while self._launch_first(self.instances.has_room, now):
             pass
 
     def _launch_first(self, able: Callable[[int], bool], now: float) -> bool:
@@ -224,7 +215,7 @@ class Dispatcher:
         except Exception as error:  # its caller may have changed them: that is no reason to fail others
             self._answer(task, f"inputs: {reason(error)}")
             return
-        self._instances.launch(task, now)
+        self.instances.launch(task, now)
 
     def _copy_inputs(self, task: LiveTask) -> None:
         """Copy the inputs of a task into slots of the arena; HiosError if they are not those that were accepted."""
@@ -240,7 +231,7 @@ class Dispatcher:
         while self._changes:
             self._pipeline, queues = self._changes.popleft()
             self._intervals_s = [rules.interval_s for rules in queues]
-            self._instances.change(self._pipeline)
+            self.instances.change(self._pipeline)
             passed = now - self._began_s
             self._ticks = [
                 self._began_s + first_tick(passed, interval_s) * interval_s if interval_s > 0 else now
@@ -259,12 +250,12 @@ class Dispatcher:
     def _start_all(self, now: float) -> None:
         """Start runs until no lane is idle or no instance is waiting."""
         while (idle := self._idle()) and not (self._pipeline.take == "all" and self._runs):
-            due = self._instances.due()
+            due = self.instances.due()
             if not due:  # perhaps tasks in flight wait for each other
-                if not self._launch_first(self._instances.could_start, now):
+                if not self._launch_first(self.instances.could_start, now):
                     return
                 continue
-            run = self._instances.start(*self._instances.first(due, now), now)
+            run = self.instances.start(*self.instances.first(due, now), now)
             self._runs[run.number] = run
             try:
                 self._send(run, idle[0], together=self._takes_all(run, len(idle), len(due)))
@@ -345,7 +336,7 @@ class Dispatcher:
             return
         del self._runs[run.number]
         self._end_waiting(run)
-        ended = self._instances.finish(run, now)
+        ended = self.instances.finish(run, now)
         gone = {id(task) for task, _ in ended}
         for (model, block), task in zip(run.members, run.tasks, strict=True):
             if id(task) not in gone:
@@ -402,14 +393,14 @@ class Dispatcher:
                 self._finish_if_over(run, now)
             self._lanes[event.lane].clear()
             if event.kind == "lost":
-                self._stopped = event.why
+                self.lost = event.why
                 self._answer_rest(event.why)
 
     def _answer_rest(self, why: str) -> None:
         """Fail all remaining requests, as nothing will run them; instances and runs need not be consistent any more."""
         error = f"not run: {why}"
         self._runs.clear()
-        self._instances.drain()
+        self.instances.drain()
         for task in list(self._taken):
             self._answer(task, error)
         for queue in self._queues:

@@ -69,15 +69,18 @@ class LaneProcess:
         self, number: int, cores: Sequence[int], layout: Layout, first_flag: int, words: int, *, shared: bool = False
     ) -> None:
         self.number, self.cores, self._shared = number, list(cores), shared
-        self._places = (layout.add(Ring.nbytes(words)), layout.add(Ring.nbytes(ANSWER_WORDS)))
-        self._first_flag, self._words = first_flag, words
+        self._rings = (
+            (layout.add(Ring.nbytes(words)), words, first_flag, first_flag + 1),
+            (layout.add(Ring.nbytes(ANSWER_WORDS)), ANSWER_WORDS, first_flag + 2, first_flag + 3),
+        )
         self._bell = Bell()
         #: Replaced as a whole, as several threads read it; and the number from which on the worker does not know them.
         self._programs: Mapping[int, LaneProgram] = {}
         self._unknown = 0
         self._cleared = threading.Event()
         self._stopping = False
-        self._pid = 0
+        #: Process number of the worker; 0 while there is none.
+        self.pid = 0
         self._thread: threading.Thread | None = None
 
     def connect(
@@ -102,14 +105,9 @@ class LaneProcess:
             timeout_s: longest wait for a value of another lane.
             describe: text of a mark.
         """
-        flag = self._first_flag
-        orders, answers = (
-            (self._places[0], self._words, flag, flag + 1),
-            (self._places[1], ANSWER_WORDS, flag + 2, flag + 3),
-        )
-        self._orders, self._answers = Ring(arena, *orders), Ring(arena, *answers)
+        self._orders, self._answers = (Ring(arena, *ring) for ring in self._rings)
         self._wiring = LaneWiring(
-            arena.descriptor, arena.flags_count, arena.size, orders, answers, self._bell.descriptor, server.descriptor
+            arena.descriptor, arena.flags_count, arena.size, *self._rings, self._bell.descriptor, server.descriptor
         )
         self._models, self._programs, self._slots = models, programs, slots
         self._timeout_s, self._describe = timeout_s, describe
@@ -119,11 +117,6 @@ class LaneProcess:
         self._event = event
         self._thread = threading.Thread(target=self._keep, name=f"hios lane {self.number}", daemon=True)
         self._thread.start()
-
-    @property
-    def pid(self) -> int:
-        """Process number of the worker; 0 while there is none."""
-        return self._pid
 
     def extend(self, programs: Mapping[int, LaneProgram]) -> None:
         """Add programs, with numbers above those so far, before one of them is sent; from any one thread."""
@@ -156,7 +149,7 @@ class LaneProcess:
         """Stop the worker after its current run, without a restart."""
         self._stopping = True
         self._cleared.set()
-        if self._pid:
+        if self.pid:
             with contextlib.suppress(HiosError):  # its ring is full: it is killed in a while
                 self.send(0, STOP, ())
 
@@ -172,7 +165,7 @@ class LaneProcess:
     def kill(self) -> None:
         """Kill the worker, for example because it hangs; another one is started."""
         with contextlib.suppress(ProcessLookupError):
-            if pid := self._pid:
+            if pid := self.pid:
                 os.kill(pid, signal.SIGKILL)
 
     def _keep(self) -> None:
@@ -181,7 +174,7 @@ class LaneProcess:
             ready = False
             try:
                 with self._started() as pool:
-                    (self._pid,) = pool.process_ids
+                    (self.pid,) = pool.process_ids
                     known = self._prepare(pool)
                     begun, ready, failures = True, True, 0
                     self._event(LaneEvent(self.number, "ready"))
@@ -192,7 +185,7 @@ class LaneProcess:
                         known = self._prepare_more(pool, known)
                 return
             except HiosError as error:
-                self._pid = 0
+                self.pid = 0
                 failures += not ready
                 lost = failures >= _MOST_STARTS or not begun
                 self._cleared.clear()

@@ -1,10 +1,8 @@
-"""What each lane does in a run: operators of the parts of the run in order, what they wait for and hand over.
+"""What each lane does in a run, and the values that pass between lanes and between blocks.
 
-A run takes one block of one or several models, its parts, through one lane or several. On several lanes, a value that
-another lane reads is copied to a buffer, and a flag says that it is there. One run on several lanes goes on at a time,
-so all such runs share the buffers and flags.
-
-Values that pass between the blocks of a model: which they are, and slots of the arena that hold them.
+A run takes one block of one or several models, its sub-blocks, through one lane or several. On several lanes, a value
+that another lane reads is copied to a buffer, and a flag says that it is there. One run on several lanes goes on at a
+time, so all such runs share the buffers and flags.
 
 An instance, a task that has left its queue, keeps its inputs, what later blocks read, and its outputs in slots. Each
 value has so many slots as instances can have it at once (TOP, D6): where blocks have room for ``waiting`` instances and

@@ -6,6 +6,7 @@ Latency counts from the scheduled arrival, so a task that is sent late, or waits
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 import time
 from array import array
@@ -96,6 +97,9 @@ class Repeat:
         self._server, self._trace, self._duration_s = server, trace, duration_s
         self._samples, self._tolerance, self._show = samples, tolerance, show
         self._labels = [model.label for model in server.scenario.models]
+        counts = [itertools.count() for _ in self._labels]
+        #: By task, how many of its model came before it.
+        self._turns = array("q", (next(counts[model]) for model in trace.models))
         self._state = bytearray(len(trace))
         self._finish_s = array("d", bytes(8 * len(trace)))
         self.late_s = array("d")
@@ -136,11 +140,9 @@ class Repeat:
         return RepeatOutcome(tallies, busy, mean, promoted, runs)
 
     def _send(self) -> None:
-        turns = dict.fromkeys(self._labels, 0)
         for task, (at_s, model) in enumerate(zip(self._trace.times_s, self._trace.models, strict=True)):
             label, scheduled = self._labels[model], self._begin_s + at_s
-            sample = self._samples[label][turns[label] % len(self._samples[label])]
-            turns[label] += 1
+            sample = self._sample_of(task)
             _sleep_until(scheduled)
             self.late_s.append(max(0.0, time.perf_counter() - scheduled))
             self._note(task, _OUT)
@@ -158,12 +160,11 @@ class Repeat:
 
     def _collect(self) -> None:
         """Look at all answers."""
-        turns = self._turns()
         while not (self._over and not self._out and not self._answers):
             while self._answers:
                 task, answer = self._answers.popleft()
                 self._out.pop(task, None)
-                self._note(task, self._look(task, answer, turns[task]))
+                self._note(task, self._look(task, answer))
             time.sleep(_LOOK_S)
 
     def _note(self, task: int, state: int) -> None:
@@ -172,16 +173,12 @@ class Repeat:
         if self._show is not None:
             self._recent.append((self._trace.models[task], state, self._finish_s[task] - self._trace.times_s[task]))
 
-    def _turns(self) -> array[int]:
-        """By task, how many of its model came before it: that gives its inputs."""
-        counts = [0] * len(self._labels)
-        turns = array("q")
-        for model in self._trace.models:
-            turns.append(counts[model])
-            counts[model] += 1
-        return turns
+    def _sample_of(self, task: int) -> ReferenceSample:
+        """The samples of a model have their turns."""
+        samples = self._samples[self._labels[self._trace.models[task]]]
+        return samples[self._turns[task] % len(samples)]
 
-    def _look(self, task: int, answer: Future[list[Tensor]], turn: int) -> int:
+    def _look(self, task: int, answer: Future[list[Tensor]]) -> int:
         """What became of a task."""
         label = self._labels[self._trace.models[task]]
         # Raised here, errors would hold this frame and their answers in a cycle, and memory until a full collection.
@@ -194,8 +191,7 @@ class Repeat:
             self.wrong = self.wrong or str(error)
             return _FAILED
         outputs = answer.result()
-        samples = self._samples[label]
-        sample = samples[turn % len(samples)]
+        sample = self._sample_of(task)
         if not all(map(torch.equal, outputs, sample.alone)):
             for number, (output, expected) in enumerate(zip(outputs, sample.expected, strict=True)):
                 off, within = compared(output, expected, self._tolerance)

@@ -1,7 +1,4 @@
-"""Metrics of a server in Prometheus's text format, written at the end of a load and on SIGUSR1.
-
-How a load goes, as a table in the terminal that is drawn again and again.
-"""
+"""How a load goes: a file in the format of Prometheus, written at the end and on SIGUSR1; a table in the terminal."""
 
 from __future__ import annotations
 

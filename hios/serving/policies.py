@@ -48,15 +48,6 @@ class Policy:
     build: Callable[[Scenario], Pipeline]
     lanes_only: bool = False
 
-    def make(self, scenario: Scenario) -> Pipeline:
-        """The pipeline for a scenario; HiosError if there are no times for its device."""
-        if self.lanes_only and scenario.gpu:
-            raise HiosError(
-                f"{scenario.source}: policy {self.name} runs on lanes, and the costs are those of a GPU; allowed: "
-                f"{', '.join(known for known in POLICIES if known not in LANES_ONLY)}"
-            )
-        return self.build(scenario)
-
 
 def _sequential(scenario: Scenario) -> Pipeline:
     return _whole_tasks(scenario, _lane_stages(scenario), lanes=1)
@@ -214,12 +205,23 @@ LEARNED_POLICIES: dict[str, Policy] = {
 }
 
 
-def policy(name: str) -> Policy:
-    """The policy of a name; HiosError if there is none."""
+def pipeline_of(scenario: Scenario, policy: str) -> Pipeline:
+    """The pipeline that a policy makes of a scenario.
+
+    Raises:
+        HiosError: there is no such policy, or there are no times of it for the scenario's device.
+    """
     every = {**POLICIES, **LEARNED_POLICIES}
-    if name not in every:
-        raise HiosError(f"policy: found {name}{suggestion(name, [*every, AUTO])}; allowed: {', '.join([*every, AUTO])}")
-    return every[name]
+    if policy not in every:
+        raise HiosError(
+            f"policy: found {policy}{suggestion(policy, [*every, AUTO])}; allowed: {', '.join([*every, AUTO])}"
+        )
+    if scenario.gpu and every[policy].lanes_only:
+        raise HiosError(
+            f"{scenario.source}: policy {policy} runs on lanes, and the costs are those of a GPU; allowed: "
+            f"{', '.join(known for known in POLICIES if known not in LANES_ONLY)}"
+        )
+    return every[policy].build(scenario)
 
 
 def policies_of(scenario: Scenario) -> list[str]:
@@ -227,9 +229,9 @@ def policies_of(scenario: Scenario) -> list[str]:
     return [*POLICIES, *(LEARNED_POLICIES if scenario.file.top.weights else ())]
 
 
-def launchers_of(name: str, launcher: str) -> list[str]:
+def launchers_of(policy: str, launcher: str) -> list[str]:
     """The launchers that a policy can be compared under; ``auto`` stands for all; a trained launcher has no other."""
-    if name in LEARNED_POLICIES:
+    if policy in LEARNED_POLICIES:
         return [LEARNED]
     return list(LAUNCHERS) if launcher == AUTO else [launcher]
 

@@ -155,7 +155,7 @@ def orders_of(scenario: Scenario, pipeline: Pipeline, combined: int, present: in
     if pipeline.threaded and pipeline.threaded[combined][present]:
         every = [(part[place], problems[place].ids[v]) for stage in stages for place, group in stage for v in group]
         return [*([] for _ in range(pipeline.lanes)), every]
-    rows = device.orders([model for model, _ in members], stages, pipeline.lanes)
+    rows = device.orders(members, stages, pipeline.lanes)
     return [[(part[place], problems[place].ids[operator]) for place, operator in row] for row in rows]
 
 

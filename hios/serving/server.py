@@ -18,7 +18,6 @@ from typing import Any
 from safetensors.torch import save
 from torch import Tensor
 
-from hios.core.graph import Graph
 from hios.errors import HiosError, PlatformError
 from hios.files import defaults
 from hios.kernels.executable import require_executable
@@ -30,9 +29,9 @@ from hios.serving.lane import FLAGS, LaneEvent, LaneProcess
 from hios.serving.launcher.live_launcher import LiveLauncher
 from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
 from hios.serving.pipeline import Pipeline, QueueRules
-from hios.serving.policies import LEARNED, launched, policy
+from hios.serving.policies import LEARNED, launched, pipeline_of
 from hios.serving.run_programs import RunPrograms
-from hios.serving.scenario import Scenario
+from hios.serving.scenario import Scenario, ServedModel
 from hios.serving.simulate import choose
 from hios.workers.arena import Arena, Layout, memory_file
 from hios.workers.ring import Bell
@@ -45,7 +44,7 @@ class Server:
 
     Args:
         scenario: models with graphs, costs, weights, queues and lanes.
-        policy_name: one of the policies by name; ``learned`` changes the combined blocks as it goes; ``auto`` is what
+        policy: one of the policies by name; ``learned`` changes the combined blocks as it goes; ``auto`` is what
             the simulator finds best for the scenario.
         launcher: when tasks leave the queues: open, deadline, fixed, water-filling, or ``auto`` for what the simulator
             finds best; that of the scenario if None.
@@ -69,7 +68,7 @@ class Server:
     def __init__(
         self,
         scenario: Scenario,
-        policy_name: str = "one-per-lane",
+        policy: str = "one-per-lane",
         *,
         launcher: str | None = None,
         weights: Mapping[str, Mapping[str, Tensor]] = MappingProxyType({}),
@@ -81,34 +80,30 @@ class Server:
             raise HiosError(
                 f"{scenario.source}: found costs of a GPU; allowed to run for real: costs of platform cpu; simulate it"
             )
-        choice = choose(scenario, policy_name, launcher)
+        choice = choose(scenario, policy, launcher)
         # What runs is planned without the constants of a calibration, as they are those of plans made so.
-        scenario, policy_name = scenario.plain, choice.policy
-        self.scenario, self.policy = scenario, policy_name
-        self._graphs = {model.label: model.problem.graph for model in scenario.models}
+        scenario, policy = scenario.plain, choice.policy
+        self.scenario, self.policy = scenario, policy
         for model in scenario.models:
             require_executable(model.problem.graph)
             if model.label not in weights and model.weights is None:
                 raise HiosError(f"{scenario.source}: models.{model.label}.weights: missing; required to run it")
-        made, self.cores = _lanes_of(scenario, policy_name, virtual)
+        made, self.cores = _lanes_of(scenario, policy, virtual)
         pipeline, rules = launched(scenario, made, choice.launcher)
         self.pipeline = pipeline
-        self._queues = {
-            model.label: Admission(model.label, own) for model, own in zip(scenario.models, rules, strict=True)
-        }
+        self._queues = [Admission(model.label, own) for model, own in zip(scenario.models, rules, strict=True)]
         self._numbers = itertools.count(1)
         self._closing = contextlib.ExitStack()
         self._up = threading.Event()
         self._why = ""
         self._launcher: LiveLauncher | None = None
         try:
-            online = OnlineLauncher(scenario, launcher_of(scenario)) if policy_name == LEARNED else None
+            online = OnlineLauncher(scenario, launcher_of(scenario)) if policy == LEARNED else None
             later = 0 if online is None else online.most
             self._connect(weights, timeout_s, watch, later)
             self._start()
             if online is not None:
-                queues = list(self._queues.values())
-                self._launcher = LiveLauncher(online, queues, self._dispatcher.instances, self._change)
+                self._launcher = LiveLauncher(online, self._queues, self._dispatcher.instances, self._change)
                 self._launcher.start()
         except BaseException:
             self.close(drain=False)
@@ -146,14 +141,14 @@ class Server:
             )
             for model in self.scenario.models
         ]
-        describe = functools.partial(_mark_text, self._graphs)
+        describe = functools.partial(_mark_text, self.scenario)
         for lane in self._lanes:
             own = programs.of_lane(lane.number)
             lane.connect(arena, bell, models, own, programs.slots, timeout_s=timeout_s, describe=describe)
         self._dispatcher = Dispatcher(
             self.pipeline,
             programs,
-            list(self._queues.values()),
+            self._queues,
             self._lanes,
             arena,
             bell,
@@ -205,14 +200,14 @@ class Server:
         Raises:
             HiosError: an unknown model, other inputs, or a server that is closed.
         """
-        if model not in self._queues:
-            raise HiosError(f"model: found {model}; allowed: {', '.join(self._queues)}")
-        _check(self._graphs[model], model, inputs)
+        if model not in self.scenario.number:
+            raise HiosError(f"model: found {model}; allowed: {', '.join(self.scenario.number)}")
+        number = self.scenario.number[model]
+        _check(self.scenario.models[number], inputs)
         answer: Future[list[Tensor]] = Future()
         now = time.perf_counter()
         arrived = now if arrived_s is None else arrived_s
-        task = LiveTask(self.scenario.number[model], inputs, answer, arrived, number=next(self._numbers))
-        self._queues[model].put(task)
+        self._queues[number].put(LiveTask(number, inputs, answer, arrived, number=next(self._numbers)))
         self._dispatcher.bell.ring()
         return answer
 
@@ -228,23 +223,23 @@ class Server:
     @contextlib.contextmanager
     def without_deadlines(self) -> Iterator[None]:
         """Requests that are sent and answered meanwhile do not expire, however long a launcher has them wait."""
-        for queue in self._queues.values():
+        for queue in self._queues:
             queue.patient = True
         try:
             yield
         finally:
-            for queue in self._queues.values():
+            for queue in self._queues:
                 queue.patient = False
 
     @property
     def counts(self) -> dict[str, Counts]:
         """What became of the requests so far, by label."""
-        return {label: queue.counts for label, queue in self._queues.items()}
+        return {queue.label: queue.counts for queue in self._queues}
 
     @property
     def queued_s(self) -> dict[str, float]:
         """Integral over time of the number of requests in the queue, by label; seconds."""
-        return {label: queue.queued_s for label, queue in self._queues.items()}
+        return {queue.label: queue.queued_s for queue in self._queues}
 
     @property
     def busy_s(self) -> float:
@@ -309,33 +304,34 @@ class Server:
         self.close(drain=kind is None)
 
 
-def _lanes_of(scenario: Scenario, policy_name: str, virtual: bool) -> tuple[Pipeline, list[list[int]]]:
+def _lanes_of(scenario: Scenario, policy: str, virtual: bool) -> tuple[Pipeline, list[list[int]]]:
     """What a policy makes of a scenario here, and the cores of every lane."""
-    if policy_name == "threads":  # one lane that has all cores, and a thread on each inside every operator
-        return policy("sequential").make(scenario), [all_cores(device_cores(scenario.lanes, virtual=virtual))]
-    pipeline = policy(policy_name).make(scenario)
+    if policy == "threads":  # one lane that has all cores, and a thread on each inside every operator
+        return pipeline_of(scenario, "sequential"), [all_cores(device_cores(scenario.lanes, virtual=virtual))]
+    pipeline = pipeline_of(scenario, policy)
     return pipeline, device_cores(pipeline.lanes, virtual=virtual)
 
 
-def _check(graph: Graph, model: str, inputs: Sequence[Tensor]) -> None:
+def _check(model: ServedModel, inputs: Sequence[Tensor]) -> None:
     for value in inputs:
         if not isinstance(value, Tensor):
-            raise HiosError(f"model {model}: inputs: found {type(value).__name__}; allowed: tensors of torch")
+            raise HiosError(f"model {model.label}: inputs: found {type(value).__name__}; allowed: tensors of torch")
     given = [(tuple(value.shape), value.dtype, value.device.type) for value in inputs]
-    required = [(tuple(entry.shape), torch_dtype(entry.dtype), "cpu") for entry in graph.inputs]
+    required = [(tuple(entry.shape), torch_dtype(entry.dtype), "cpu") for entry in model.problem.graph.inputs]
     if given != required:
         told = ", ".join(f"{str(dtype).removeprefix('torch.')} {list(shape)}" for shape, dtype, _ in given) or "none"
-        allowed = ", ".join(f"{entry.dtype} {list(entry.shape)}" for entry in graph.inputs)
-        raise HiosError(f"model {model}: inputs: found {told}; allowed: {allowed}, on the CPU")
+        allowed = ", ".join(f"{entry.dtype} {list(entry.shape)}" for entry in model.problem.graph.inputs)
+        raise HiosError(f"model {model.label}: inputs: found {told}; allowed: {allowed}, on the CPU")
 
 
-def _mark_text(graphs: Mapping[str, Graph], mark: int) -> str:
+def _mark_text(scenario: Scenario, mark: int) -> str:
     """A mark of a lane in words: the operator that it was at."""
     if not mark:
         return ""
     place = mark - 1
-    for label, graph in graphs.items():
-        if place < len(graph.operators):
-            return f"operator {graph.operators[place].id} of model {label}"
-        place -= len(graph.operators)
+    for model in scenario.models:
+        operators = model.problem.graph.operators
+        if place < len(operators):
+            return f"operator {operators[place].id} of model {model.label}"
+        place -= len(operators)
     return ""

@@ -23,11 +23,11 @@ from hios.serving.policies import (
     LEARNED_POLICIES,
     launched,
     launchers_of,
+    pipeline_of,
     policies_of,
-    policy,
 )
 from hios.serving.scenario import Scenario, draw
-from hios.serving.simulator import Simulation, has_numba, outcome
+from hios.serving.simulator import Simulation, has_numba
 
 #: Repeats that no result is made of, as their numbers are larger than any that a scenario asks for.
 HELD_OUT = range(1_000_000, 1_000_003)
@@ -48,7 +48,7 @@ def no_one(text: str) -> None:
 def compare(
     scenario: Scenario,
     run: Run,
-    names: Iterable[str] | None = None,
+    policies: Iterable[str] | None = None,
     launcher: str | None = None,
     tell: Tell = no_one,
 ) -> list[Candidate]:
@@ -59,7 +59,7 @@ def compare(
     Args:
         scenario: what is offered.
         run: gives the outcomes of a policy under a launcher, one for each of the repeats.
-        names: of the policies; if None all, those of a trained launcher included where the scenario names one.
+        policies: by name; if None all, those of a trained launcher included where the scenario names one.
         launcher: that of the scenario if None; ``auto`` compares every policy under every launcher.
         tell: is told of every policy and launcher as soon as their result is there.
 
@@ -67,14 +67,14 @@ def compare(
         HiosError: no policy can run the scenario.
     """
     candidates, left_out = [], []
-    for name in policies_of(scenario) if names is None else names:
+    for policy in policies_of(scenario) if policies is None else policies:
         try:
-            launchers = launchers_of(name, launcher or scenario.file.launcher)
+            launchers = launchers_of(policy, launcher or scenario.file.launcher)
             for own in launchers:
-                candidates.append(_candidate(scenario, name, own, run(name, own, HELD_OUT)))
-                tell(f"{name}, launcher {own}, on other traces: goodput {candidates[-1].goodput_per_s:.4g} tasks/s")
+                candidates.append(_candidate(scenario, policy, own, run(policy, own, HELD_OUT)))
+                tell(f"{policy}, launcher {own}, on other traces: goodput {candidates[-1].goodput_per_s:.4g} tasks/s")
         except HiosError as error:
-            left_out.append(Candidate(policy=name, goodput_per_s=0.0, left_out=str(error)))
+            left_out.append(Candidate(policy=policy, goodput_per_s=0.0, left_out=str(error)))
     if not candidates:
         raise HiosError(f"{scenario.source}: policy auto: no policy can run this; {left_out[0].left_out}")
     best = max(entry.goodput_per_s for entry in candidates)
@@ -87,7 +87,7 @@ def order_key(goodput_per_s: float, mean_ms: float | None, best_per_s: float) ->
     return -goodput, math.inf if mean_ms is None else mean_ms
 
 
-def _candidate(scenario: Scenario, name: str, launcher: str, outcomes: Sequence[RepeatOutcome]) -> Candidate:
+def _candidate(scenario: Scenario, policy: str, launcher: str, outcomes: Sequence[RepeatOutcome]) -> Candidate:
     slos = [math.inf if model.settings.slo_ms is None else model.settings.slo_ms for model in scenario.models]
     timed = [
         (latency, slo)
@@ -99,7 +99,7 @@ def _candidate(scenario: Scenario, name: str, launcher: str, outcomes: Sequence[
     mean = sum(latency for latency, _ in timed) / len(timed) if timed else None
     launcher = cast(Literal["open", "deadline", "fixed", "water-filling", "learned"], launcher)
     goodput = good / (scenario.duration_s * len(outcomes))
-    return Candidate(policy=name, launcher=launcher, goodput_per_s=goodput, mean_ms=mean)
+    return Candidate(policy=policy, launcher=launcher, goodput_per_s=goodput, mean_ms=mean)
 
 
 #: From so many block runs on, numba compiles the simulator where it is installed; loading it takes a while.
@@ -107,13 +107,13 @@ _MANY_RUNS = 50_000
 
 
 def simulate(
-    scenario: Scenario, name: str, *, launcher: str | None = None, compiled: bool | None = None, tell: Tell = no_one
+    scenario: Scenario, policy: str, *, launcher: str | None = None, compiled: bool | None = None, tell: Tell = no_one
 ) -> ResultFile:
     """Simulate all repeats of a scenario under a policy.
 
     Args:
         scenario: models, arrivals, lanes.
-        name: of a policy, or ``auto``.
+        policy: its name, or ``auto``.
         launcher: open, deadline, fixed or water-filling, or ``auto``; that of the scenario if None.
         compiled: whether numba compiles the simulator; if None, where there is much to do and numba is installed. Both
             give the same.
@@ -122,16 +122,16 @@ def simulate(
     Raises:
         HiosError: no such policy, or one that has no times for the scenario's device.
     """
-    choice = choose(scenario, name, launcher, compiled=compiled, tell=tell)
+    choice = choose(scenario, policy, launcher, compiled=compiled, tell=tell)
     outcomes = outcomes_of(scenario, choice.policy, choice.launcher, range(scenario.file.repeats), compiled)
     return result(
         scenario,
-        name,
+        policy,
         choice.launcher,
         outcomes,
         simulated=True,
         calibrated=scenario.calibration is not None,
-        chosen=choice.policy if name == AUTO else None,
+        chosen=choice.policy if policy == AUTO else None,
         candidates=choice.candidates,
     )
 
@@ -149,7 +149,7 @@ class ChosenPolicy:
 
 
 def choose(
-    scenario: Scenario, name: str, launcher: str | None = None, *, compiled: bool | None = None, tell: Tell = no_one
+    scenario: Scenario, policy: str, launcher: str | None = None, *, compiled: bool | None = None, tell: Tell = no_one
 ) -> ChosenPolicy:
     """Choose what ``auto`` stands for, as policy or launcher: the best on held-out traces, simulated, as `simulate`.
 
@@ -157,43 +157,43 @@ def choose(
         HiosError: no policy can run the scenario.
     """
     launcher = launcher or scenario.file.launcher
-    launchers = launchers_of(name, launcher)
-    if name != AUTO and len(launchers) == 1:
-        return ChosenPolicy(name, launchers[0])
+    launchers = launchers_of(policy, launcher)
+    if policy != AUTO and len(launchers) == 1:
+        return ChosenPolicy(policy, launchers[0])
     run = functools.partial(outcomes_of, scenario, compiled=compiled)
-    candidates = tuple(compare(scenario, run, policies_of(scenario) if name == AUTO else [name], launcher, tell))
+    candidates = tuple(compare(scenario, run, policies_of(scenario) if policy == AUTO else [policy], launcher, tell))
     best = candidates[0]
     return ChosenPolicy(best.policy, best.launcher or launcher, candidates)
 
 
 def outcomes_of(
     scenario: Scenario,
-    name: str,
+    policy: str,
     launcher: str,
     repeats: Sequence[int],
     compiled: bool | None = None,
 ) -> list[RepeatOutcome]:
     """What becomes of the tasks of some traces under a policy and a launcher, neither of them ``auto``."""
-    if name == LEARNED:
+    if policy == LEARNED:
         from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
 
         return OnlineLauncher(scenario, launcher_of(scenario)).outcomes(repeats)
-    pipeline, queues = launched(scenario, _pipeline(scenario, name), launcher)
+    pipeline, queues = launched(scenario, _pipeline(scenario, policy), launcher)
     expected = sum(model.rate * count for model, count in zip(scenario.models, pipeline.blocks, strict=True))
     if compiled is None:
         compiled = expected * scenario.duration_s * len(repeats) >= _MANY_RUNS and has_numba()
     outcomes = []
     for repeat in repeats:
-        trace = draw(scenario, repeat)
-        record = Simulation(pipeline, queues, trace, scenario.duration_s, compiled=compiled).run()
-        outcomes.append(outcome(record, pipeline, trace, scenario.duration_s))
+        simulation = Simulation(pipeline, queues, draw(scenario, repeat), scenario.duration_s, compiled=compiled)
+        simulation.run_to(scenario.duration_s)
+        outcomes.append(simulation.outcome())
     return outcomes
 
 
 @functools.lru_cache(maxsize=1)  # one launcher after another is compared under a policy
-def _pipeline(scenario: Scenario, name: str) -> Pipeline:
+def _pipeline(scenario: Scenario, policy: str) -> Pipeline:
     """The pipeline of a policy, which is slowed down as the scenario's calibration says."""
-    return with_interference(policy(name).make(scenario), scenario)
+    return with_interference(pipeline_of(scenario, policy), scenario)
 
 
 #: In place of the name of a policy or of a launcher.
@@ -208,24 +208,19 @@ class PolicyGrid:
     left_out: Mapping[str, str]
 
 
-def simulate_grid(
-    scenario: Scenario,
-    policies: Sequence[str],
-    launchers: Sequence[str],
-    *,
-    compiled: bool | None = None,
-    tell: Tell = no_one,
-) -> PolicyGrid:
-    """Simulate policies under launchers, all with the same tasks; HiosError if none can run the scenario.
+def simulate_grid(scenario: Scenario, policy: str, launcher: str | None, *, tell: Tell = no_one) -> PolicyGrid:
+    """Simulate a policy under a launcher, or ``all`` of them, with the same tasks; HiosError if none can run them.
 
-    Policies of a trained launcher have intervals of their own, so they run once.
+    The launcher is that of the scenario if None. Policies of a trained launcher have intervals of their own, so they
+    run once.
     """
+    launchers = list(LAUNCHERS) if launcher == ALL else [launcher or scenario.file.launcher]
     results: dict[tuple[str, str], ResultFile] = {}
     left_out: dict[str, str] = {}
-    for name in policies:
-        for launcher in launchers[:1] if name in LEARNED_POLICIES else launchers:
+    for name in policies_of(scenario) if policy == ALL else [policy]:
+        for own in launchers[:1] if name in LEARNED_POLICIES else launchers:
             try:
-                result = simulate(scenario, name, launcher=launcher, compiled=compiled, tell=tell)
+                result = simulate(scenario, name, launcher=own, tell=tell)
             except HiosError as error:
                 left_out[name] = str(error)
                 break
@@ -234,13 +229,3 @@ def simulate_grid(
     if not results:
         raise HiosError("; ".join(left_out.values()))
     return PolicyGrid(results, left_out)
-
-
-def chosen_policies(scenario: Scenario, name: str) -> list[str]:
-    """The policy of a name, or with ``all`` every one that the scenario can be compared under."""
-    return policies_of(scenario) if name == ALL else [name]
-
-
-def chosen_launchers(scenario: Scenario, name: str | None) -> list[str]:
-    """The launcher of a name, that of the scenario if None, or with ``all`` every one."""
-    return list(LAUNCHERS) if name == ALL else [name or scenario.file.launcher]

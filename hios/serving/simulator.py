@@ -688,6 +688,10 @@ class Simulation:
         self.run_to(self.given.duration)
         return self.record()
 
+    def outcome(self) -> RepeatOutcome:
+        """What all that happened amounts to, at the end."""
+        return outcome(self.record(), self.first, self.trace, self.given.duration)
+
     def run_to(self, until_s: float) -> None:
         """Carry out all events up to a moment, those of the moment itself included."""
         self.given = self.given._replace(duration=until_s)

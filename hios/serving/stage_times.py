@@ -18,7 +18,7 @@ from hios.core.problem import Group, Problem, Stage
 from hios.core.schedule import StagedPlan
 from hios.formats.scenario import Overheads
 from hios.schedulers.ios import ios
-from hios.serving.pipeline import UnionStage
+from hios.serving.pipeline import SubBlock, UnionStage
 from hios.serving.scenario import Scenario, ServedModel
 
 
@@ -55,46 +55,47 @@ class Device:
         return self.scenario.file.overheads
 
     def run_s(
-        self, owners: Sequence[int], firsts: int, stages: Sequence[UnionStage], lanes: int
+        self, members: Sequence[SubBlock], present: int, stages: Sequence[UnionStage], lanes: int
     ) -> tuple[float, float]:
         """How long a run on so many lanes takes, and how long it keeps lanes busy, in seconds.
 
-        Args:
-            owners: models of the sub-blocks.
-            firsts: how many of the sub-blocks are the first of their model, where tasks begin.
-            stages: of the sub-blocks that are present.
-            lanes: that the run has.
+        The stages are those of the sub-blocks that are present, as bits.
         """
-        time = self.overheads.run_ms + firsts * self.overheads.task_ms
+        time = self.overheads.run_ms + _firsts(members, present) * self.overheads.task_ms
         busy = 0.0
         lane_of: dict[tuple[int, int], int] = {}
         for stage in stages:
             if self.scenario.gpu:
-                span = self.stage_ms([(owners[place], group) for place, group in stage], 1)
+                span = self.stage_ms([(members[place][0], group) for place, group in stage], 1)
                 work = span
             else:
-                loads, work = self._packed(owners, stage, lanes, lane_of)
+                loads, work = self._packed(members, stage, lanes, lane_of)
                 span = max(loads) + self._over_ms(sum(load > 0 for load in loads))
             time, busy = time + span, busy + work
         return time / 1e3, busy / 1e3
 
-    def threaded_run_s(self, owners: Sequence[int], firsts: int, stages: Sequence[UnionStage]) -> tuple[float, float]:
+    def threaded_run_s(
+        self, members: Sequence[SubBlock], present: int, stages: Sequence[UnionStage]
+    ) -> tuple[float, float]:
         """The same of a run on all lanes that takes operators one after another, each with a thread on every lane."""
+        firsts = _firsts(members, present)
         time = self.overheads.run_ms + self.overheads.threads_run_ms + firsts * self.overheads.task_ms
         busy = 0.0
         for place, group in (entry for stage in stages for entry in stage):
-            owner = owners[place]
-            times, factor = threaded_ms(self.scenario, owner), self.scenario.factor(owner)
+            model, _ = members[place]
+            times, factor = threaded_ms(self.scenario, model), self.scenario.factor(model)
             time += factor * sum(times[v][0] for v in group)
             busy += factor * sum(times[v][0] * times[v][1] for v in group)
         return time / 1e3, busy / 1e3
 
-    def orders(self, owners: Sequence[int], stages: Sequence[UnionStage], lanes: int) -> list[list[tuple[int, int]]]:
+    def orders(
+        self, members: Sequence[SubBlock], stages: Sequence[UnionStage], lanes: int
+    ) -> list[list[tuple[int, int]]]:
         """Operators of every lane in order, each with the place of its sub-block, as `run_s` packs them."""
         lane_of: dict[tuple[int, int], int] = {}
         orders: list[list[tuple[int, int]]] = [[] for _ in range(lanes)]
         for stage in stages:
-            self._packed(owners, stage, lanes, lane_of)
+            self._packed(members, stage, lanes, lane_of)
             for place, group in stage:
                 orders[lane_of[place, group[0]]] += [(place, v) for v in group]
         return orders
@@ -103,43 +104,48 @@ class Device:
         """Time of a stage alone, without values from other stages, in milliseconds; groups come with their models."""
         if self.scenario.gpu:
             models = self.scenario.models
-            return _gpu_stage_ms([(models[owner].problem, group) for owner, group in groups]) + self.overheads.stage_ms
+            return _gpu_stage_ms([(models[model].problem, group) for model, group in groups]) + self.overheads.stage_ms
         used = min(lanes, len(groups))
-        times = [self._group_ms(owner, group, used) for owner, group in groups]
+        times = [self._group_ms(model, group, used) for model, group in groups]
         return longest_load(times, lanes) + self._over_ms(used)
 
     def _over_ms(self, used: int) -> float:
         return self.overheads.stage_ms + (self.overheads.hand_over_ms if used > 1 else 0.0)
 
-    def _group_ms(self, owner: int, group: Group, used: int) -> float:
+    def _group_ms(self, number: int, group: Group, used: int) -> float:
         """Time of a group while so many lanes work at once."""
-        model = self.scenario.models[owner]
+        model = self.scenario.models[number]
         # What other runs take from this one is known by pair of models where the scenario is calibrated.
         outside = self.shared and self.scenario.calibration is None
-        factor = model.costs.corun_factor(self.scenario.lanes if outside else used) * self.scenario.factor(owner)
+        factor = model.costs.corun_factor(self.scenario.lanes if outside else used) * self.scenario.factor(number)
         return factor * sum(model.problem.time[v] for v in group)
 
     def _packed(
-        self, owners: Sequence[int], stage: UnionStage, lanes: int, lane_of: dict[tuple[int, int], int]
+        self, members: Sequence[SubBlock], stage: UnionStage, lanes: int, lane_of: dict[tuple[int, int], int]
     ) -> tuple[list[float], float]:
         """When every lane ends in a stage, and the time of its groups; notes which lane runs which operator."""
         used = min(lanes, len(stage))
-        timed = [(self._group_ms(owners[place], group, used), place, group) for place, group in stage]
+        timed = [(self._group_ms(members[place][0], group, used), place, group) for place, group in stage]
         loads = [0.0] * lanes
         for time, place, group in sorted(timed, key=lambda entry: -entry[0]):
-            entries = [self._entry_ms(owners[place], place, group, lane, lane_of) for lane in range(lanes)]
+            entries = [self._entry_ms(members[place][0], place, group, lane, lane_of) for lane in range(lanes)]
             lane = min(range(lanes), key=lambda number: (loads[number] + entries[number], number))
             loads[lane] += entries[lane] + time
             lane_of.update({(place, v): lane for v in group})
         return loads, sum(time for time, _, _ in timed)
 
-    def _entry_ms(self, owner: int, place: int, group: Group, lane: int, lane_of: dict[tuple[int, int], int]) -> float:
+    def _entry_ms(self, model: int, place: int, group: Group, lane: int, lane_of: dict[tuple[int, int], int]) -> float:
         """The longest transfer of a value that another lane has made in this run."""
-        predecessors = self.scenario.models[owner].problem.predecessors
+        predecessors = self.scenario.models[model].problem.predecessors
         return max(
             (transfer for v in group for u, transfer in predecessors[v] if lane_of.get((place, u), lane) != lane),
             default=0.0,
         )
+
+
+def _firsts(members: Sequence[SubBlock], present: int) -> int:
+    """How many of the sub-blocks that are present are the first of their model, where tasks begin."""
+    return sum(block == 0 and present >> place & 1 for place, (_, block) in enumerate(members))
 
 
 def _gpu_stage_ms(groups: Sequence[tuple[Problem, Group]]) -> float:

@@ -34,11 +34,10 @@ def run_times(
     By the sub-blocks that are present, by the number of lanes less 1, up to those of the pipeline; 0 for numbers of
     lanes (``widths``) that runs do not have.
     """
-    owners = [model for model, _ in members]
     times, busy = [], []
     for present in range(1 << len(members)):
-        firsts, kept = _firsts(members, present), restricted(stages, present)
-        by_width = {width: device.run_s(owners, firsts, kept, width) for width in widths}
+        kept = restricted(stages, present)
+        by_width = {width: device.run_s(members, present, kept, width) for width in widths}
         row = [by_width.get(width, (0.0, 0.0)) for width in range(1, lanes + 1)]
         times.append(tuple(time for time, _ in row))
         busy.append(tuple(used for _, used in row))
@@ -49,10 +48,8 @@ def threaded_times(
     device: Device, members: Sequence[SubBlock], stages: Sequence[UnionStage]
 ) -> tuple[list[float], list[float]]:
     """The same of runs on all lanes with a thread on each inside operators, by the sub-blocks that are present."""
-    owners = [model for model, _ in members]
     rows = [
-        device.threaded_run_s(owners, _firsts(members, present), restricted(stages, present))
-        for present in range(1 << len(members))
+        device.threaded_run_s(members, present, restricted(stages, present)) for present in range(1 << len(members))
     ]
     return [time for time, _ in rows], [busy for _, busy in rows]
 
@@ -62,11 +59,6 @@ def can_thread(scenario: Scenario) -> bool:
     if scenario.gpu or scenario.lanes == 1:
         return False
     return all(on_all_lanes(model, scenario.lanes) for model in scenario.models)
-
-
-def _firsts(members: Sequence[SubBlock], present: int) -> int:
-    """How many of the sub-blocks that are present are the first of their model, where tasks begin."""
-    return sum(block == 0 and present >> place & 1 for place, (_, block) in enumerate(members))
 
 
 @dataclass(frozen=True)
@@ -94,7 +86,6 @@ class TopPipelines:
     """
 
     def __init__(self, scenario: Scenario, *, shared: bool) -> None:
-        self._scenario, self._shared = scenario, shared
         self._device = Device(scenario, shared=shared)
         #: With the paper's barrier, all lanes work on groups of operators, as published.
         self._threads = shared and scenario.file.top.threads and can_thread(scenario)
@@ -103,16 +94,17 @@ class TopPipelines:
 
     def of(self, combined: Sequence[tuple[SubBlock, ...]]) -> Pipeline:
         """The pipeline of these combined blocks, which hold every block once."""
-        lanes, settings = self._scenario.lanes, self._scenario.file.top
+        scenario = self._device.scenario
+        settings = scenario.file.top
         blocks = [self._block(members) for members in combined]
         longest = max(block.planned_s for block in blocks)
         return Pipeline(
-            lanes,
-            tuple(len(model.blocks) for model in self._scenario.models),
+            scenario.lanes,
+            tuple(len(model.blocks) for model in scenario.models),
             tuple(combined),
             tuple(block.times_s for block in blocks),
             tuple(block.busy_s for block in blocks),
-            "shared" if self._shared else "all",
+            "shared" if self._device.shared else "all",
             slots=settings.slots,
             max_wait_s=2 * longest if settings.max_wait_ms is None else settings.max_wait_ms / 1e3,
             stages=tuple(block.stages for block in blocks),
@@ -121,13 +113,13 @@ class TopPipelines:
         )
 
     def _combined(self, members: tuple[SubBlock, ...]) -> _CombinedBlock:
-        stages = self._stages.of(members)
-        lanes = self._scenario.lanes
-        widths = range(1, lanes + 1) if self._shared else [lanes]
+        stages, scenario, shared = self._stages.of(members), self._device.scenario, self._device.shared
+        lanes = scenario.lanes
+        widths = range(1, lanes + 1) if shared else [lanes]
         times_s, busy_s = run_times(self._device, members, stages, widths, lanes)
         plain, planned = self._device, times_s
-        if self._scenario.planned is not None:
-            plain = Device(self._scenario.plain, shared=self._shared)
+        if scenario.planned is not None:
+            plain = Device(scenario.plain, shared=shared)
             planned, _ = run_times(plain, members, stages, widths, lanes)
         threaded = (False,) * len(planned)
         if self._threads:
@@ -137,7 +129,7 @@ class TopPipelines:
             planned = _with_last(planned, expected, threaded)
             times, busy = threaded_times(self._device, members, stages)
             times_s, busy_s = _with_last(times_s, times, threaded), _with_last(busy_s, busy, threaded)
-        widest = tuple(_worth(row) if self._shared else lanes for row in planned)
+        widest = tuple(_worth(row) if shared else lanes for row in planned)
         return _CombinedBlock(stages, times_s, busy_s, planned[-1][-1], widest, threaded)
 
 
@@ -186,12 +178,13 @@ class _GpgStages:
     """
 
     def __init__(self, scenario: Scenario) -> None:
-        self._scenario, self._device = scenario.plain, Device(scenario.plain)
+        self._device = Device(scenario.plain)
         self._problems = _without_contention(scenario)
 
     def of(self, members: Sequence[SubBlock]) -> tuple[UnionStage, ...]:
         """Stages one after another, with the groups of all sub-blocks."""
-        settings, models = self._scenario.file.top, self._scenario.models
+        scenario = self._device.scenario
+        settings, models = scenario.file.top, scenario.models
         operators = [models[model].blocks[block] for model, block in members]
         problem = combined_problem(
             [
@@ -204,11 +197,11 @@ class _GpgStages:
 
         def stage_ms(stage: Stage) -> float:
             groups = [(members[home[group[0]][0]][0], tuple(home[v][1] for v in group)) for group in stage]
-            return self._device.stage_ms(groups, self._scenario.lanes)
+            return self._device.stage_ms(groups, scenario.lanes)
 
-        policy = str(self._scenario.folder / settings.stage_policy) if settings.stage_policy else ""
+        policy = str(scenario.folder / settings.stage_policy) if settings.stage_policy else ""
         starts, action = chooser(problem, settings.r, settings.s, policy)
-        passes = Passes(stage_ms, action, self._scenario.file.seed)
+        passes = Passes(stage_ms, action, scenario.file.seed)
         stages = [stage for start in starts for stage in passes.run(start, settings.stage_passes)[0]]
         alone: list[Stage] = [((v,),) for v in problem.order]
         chosen = stages if sum(map(stage_ms, stages)) < sum(map(stage_ms, alone)) else alone

@@ -26,7 +26,7 @@ from hios.platforms.model import descriptions
 from hios.platforms.model.descriptions import Gpu
 from hios.platforms.model.devices import predicted_costs
 from hios.platforms.model.kernel_work import ELEMENT_BYTES
-from hios.serving.policies import policy
+from hios.serving.policies import pipeline_of
 from hios.serving.scenario import Scenario, ServedModel, pipeline_blocks
 from hios.serving.simulate import simulate
 from hios.serving.stage_times import least_work_s
@@ -152,7 +152,7 @@ def stages(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iter
     for label, scenario in _on_gpus(scenarios, "stages").items():
         for name in study.gpus:
             described = descriptions.gpu(name)
-            pipeline = policy(TOP).make(_priced(scenario, described, 1))
+            pipeline = pipeline_of(_priced(scenario, described, 1), TOP)
             every = [stage for own in pipeline.stages for stage in own]
             operators = sum(len(group) for stage in every for _, group in stage)
             values = {
@@ -417,7 +417,7 @@ def memory_of(scenario: Scenario, system: str) -> ModelMemory | None:
     graphs = [model.problem.graph for model in scenario.models]
     if not all(map(_states_shapes, graphs)):
         return None
-    pipeline = policy(system).make(scenario)
+    pipeline = pipeline_of(scenario, system)
     layout, values, first = Layout(), [], 0
     for model, graph in zip(scenario.models, graphs, strict=True):
         blocks = [[graph.operators[number].id for number in block] for block in model.blocks]

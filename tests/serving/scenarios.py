@@ -89,10 +89,16 @@ def written(folder: Path, **changes: Any) -> Path:
     return path
 
 
+def chains(*models: Sequence[float], in_flight: int | None = None) -> Pipeline:
+    """Models of blocks with constant times, in seconds; every block alone on the one lane."""
+    combined = tuple(((model, block),) for model, own in enumerate(models) for block in range(len(own)))
+    times = tuple(((0.0,), (seconds,)) for own in models for seconds in own)
+    return Pipeline(1, tuple(map(len, models)), combined, times, times, "all", in_flight=in_flight)
+
+
 def server(service_s: float) -> Pipeline:
     """A single server with a constant service time."""
-    times = (((0.0,), (service_s,)),)
-    return Pipeline(1, (1,), (((0, 0),),), times, times, "all")
+    return chains([service_s])
 
 
 def trace(*arrivals: tuple[float, int]) -> Trace:

@@ -13,10 +13,12 @@ import torch
 import yaml
 from torch import Tensor, nn
 
+from hios.core.graph import Graph
 from hios.serving.scenario import Scenario
 from hios.serving.server import Server
 from tests.frontends.small_networks import Network, extracted
 from tests.runtime.small import branches
+from tests.workers.processes import eventually
 
 
 class Blocks(nn.Module):
@@ -71,15 +73,18 @@ def _folder() -> Path:
     for label, network in networks().items():
         network.graph.write(folder / f"{label}.graph.json")
         save_file(network.tensors, folder / f"{label}.safetensors")
-        costs = {
-            "operators": {operator.id: {"time_ms": 0.2} for operator in network.graph.operators},
-            "transfers": [
-                {"source": source, "target": target, "time_ms": 0.01}
-                for source, target in dict.fromkeys((edge.source, edge.target) for edge in network.graph.edges)
-            ],
-        }
-        (folder / f"{label}.costs.json").write_text(json.dumps(costs), encoding="utf-8")
+        write_costs(folder / f"{label}.costs.json", network.graph, 0.2, 0.01)
     return folder
+
+
+def write_costs(path: Path, graph: Graph, operator_ms: float, transfer_ms: float) -> None:
+    """Costs in which all operators take the same time, and all transfers."""
+    pairs = dict.fromkeys((edge.source, edge.target) for edge in graph.edges)
+    costs = {
+        "operators": {operator.id: {"time_ms": operator_ms} for operator in graph.operators},
+        "transfers": [{"source": source, "target": target, "time_ms": transfer_ms} for source, target in pairs],
+    }
+    path.write_text(json.dumps(costs), encoding="utf-8")
 
 
 def scenario_file(path: Path, models: dict[str, dict[str, Any]] | None = None, **settings: Any) -> Path:
@@ -136,8 +141,9 @@ def require_right(label: str, given: Sequence[Tensor], outputs: Sequence[Tensor]
 
 
 def require_nothing_held(server: Server) -> None:
-    """No instance occupies a slot of the arena any longer, and every request is accounted for."""
+    """Once all runs have ended: no instance occupies a slot of the arena, and every request is accounted for."""
     dispatcher = server._dispatcher
+    assert eventually(lambda: not dispatcher._runs)
     every = {slots.number: len(slots.offsets) for own in dispatcher._values for slots in own.slots}
     assert dispatcher._free.counts == every
     for counts in server.counts.values():

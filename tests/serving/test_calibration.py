@@ -12,7 +12,7 @@ from hios.errors import HiosError
 from hios.formats.scenario import Overheads
 from hios.formats.serving_result import CalibrationFile, PairFactor
 from hios.serving.calibration import calibrated, drawn_jitter, with_interference
-from hios.serving.policies import policy
+from hios.serving.policies import pipeline_of
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
 from tests.serving.scenarios import scenario, served
@@ -50,10 +50,10 @@ def test_constants_of_one_change_nothing(name: str, plain: Scenario) -> None:
 def test_factors_and_overheads(plain: Scenario) -> None:
     """A run takes its model's factor of its time, and the measured overheads in place of those of the scenario."""
     measured = constants(models={"left": 2.0, "right": 1.5}, overheads=Overheads(run_ms=0.25))
-    pipeline = policy("one-per-lane").make(calibrated(plain, measured))
+    pipeline = pipeline_of(calibrated(plain, measured), "one-per-lane")
     assert [row[1][0] * 1e3 for row in pipeline.times_s] == pytest.approx([2 * 7.0 + 0.25, 1.5 * 5.0 + 0.25])
-    planned = policy("hios-lp").make(plain).times_s
-    pipeline = policy("hios-lp").make(calibrated(plain, measured))
+    planned = pipeline_of(plain, "hios-lp").times_s
+    pipeline = pipeline_of(calibrated(plain, measured), "hios-lp")
     for own, before, factor in zip(pipeline.times_s, planned, (2.0, 1.5), strict=True):
         assert own[1][1] * 1e3 == pytest.approx(before[1][1] * 1e3 * factor + 0.25)
 
@@ -62,9 +62,9 @@ def test_threads_take_their_measured_times() -> None:
     """A task with a thread on every lane takes so many times as long as on one, whatever its costs on all lanes."""
     left = served("left", [[2.0, 2.0], [3.0]], 100.0, wide={"b0v0": {2: 1.1}})
     given = scenario(left, served("right", [[1.0, 4.0]], 60.0, wide={"b0v0": {2: 0.6}}), duration_s=4, seed=3)
-    plain = policy("threads").make(given)
+    plain = pipeline_of(given, "threads")
     measured = constants(models={"left": 2.0, "right": 1.5}, overheads=Overheads(run_ms=0.25), threads={"left": 0.625})
-    pipeline = policy("threads").make(calibrated(given, measured))
+    pipeline = pipeline_of(calibrated(given, measured), "threads")
     taken, before = ([row[1][1] * 1e3 for row in own.times_s] for own in (pipeline, plain))
     assert taken == pytest.approx([7.0 * 2.0 * 0.625 + 0.25, before[1] * 1.5 + 0.25])
     busy, busy_before = ([row[1][1] for row in own.busy_s] for own in (pipeline, plain))
@@ -79,9 +79,9 @@ def test_hand_overs_of_schedules_over_the_lanes() -> None:
     stated = scenario(model, lanes=2, overheads={"hand_over_ms": 0.8})
     slower = calibrated(scenario(model, lanes=2), constants(models={"left": 2.0}, overheads=hand_over))
     for given, factor in ((stated, 1.0), (slower, 2.0)):
-        (row,) = policy("hios-lp").make(given).times_s
+        (row,) = pipeline_of(given, "hios-lp").times_s
         assert row[1][1] * 1e3 == pytest.approx(factor * (2.0 + 3.0) + 0.8)
-    assert policy("hios-lp").make(slower).plans == policy("hios-lp").make(scenario(model, lanes=2)).plans
+    assert pipeline_of(slower, "hios-lp").plans == pipeline_of(scenario(model, lanes=2), "hios-lp").plans
 
 
 def test_blocks_with_threads_share_the_time_of_tasks() -> None:
@@ -90,7 +90,7 @@ def test_blocks_with_threads_share_the_time_of_tasks() -> None:
     given = calibrated(
         scenario(model, lanes=2), constants(models={"left": 2.0}, overheads=Overheads(), threads={"left": 0.75})
     )
-    pipeline = policy("top-open").make(given)
+    pipeline = pipeline_of(given, "top-open")
     assert [own[1][1] for own in pipeline.times_s] == pytest.approx([0.003, 0.009])  # 0.75 of twice 8 ms
 
 
@@ -102,13 +102,13 @@ def test_runs_with_threads_have_an_overhead_of_their_own() -> None:
     model = served("left", [[3.0], [5.0]], 10.0, wide={"b0v0": {2: 1.0}, "b1v0": {2: 3.0}})
     before = constants(models={"left": 2.0}, overheads=Overheads(run_ms=0.1), threads={"left": 0.75})
     given = calibrated(scenario(model, lanes=2), before)
-    latency_ms = 1e3 * sum(own[1][1] for own in policy("top-open").make(given).times_s)
+    latency_ms = 1e3 * sum(own[1][1] for own in pipeline_of(given, "top-open").times_s)
     assert threads_run_ms(given, [latency_ms + 0.5]) == pytest.approx(0.25)
     assert threads_run_ms(given, [latency_ms - 0.5]) == 0.0
     after = constants(
         models={"left": 2.0}, overheads=Overheads(run_ms=0.1, threads_run_ms=0.25), threads={"left": 0.75}
     )
-    pipeline = policy("top-open").make(calibrated(scenario(model, lanes=2), after))
+    pipeline = pipeline_of(calibrated(scenario(model, lanes=2), after), "top-open")
     assert 1e3 * sum(own[1][1] for own in pipeline.times_s) == pytest.approx(latency_ms + 0.5)
 
 
@@ -116,14 +116,14 @@ def test_stages_stay_those_of_the_plan(plain: Scenario) -> None:
     """A server plans without the constants, so the simulation of it does too."""
     measured = constants(overheads=Overheads(stage_ms=100.0, hand_over_ms=100.0))
     for name in ("ios", "top"):
-        assert policy(name).make(calibrated(plain, measured)).stages == policy(name).make(plain).stages
+        assert pipeline_of(calibrated(plain, measured), name).stages == pipeline_of(plain, name).stages
 
 
 def test_pairs_slow_each_other_down(plain: Scenario) -> None:
     """A run that starts beside another takes as much longer as was measured of that pair, one that starts alone not."""
     pairs = (PairFactor("left", "right", 1.5), PairFactor("right", "left", 1.25))
     pipeline = with_interference(
-        policy("one-per-lane").make(measured := calibrated(plain, constants(corun=pairs))), measured
+        pipeline_of(measured := calibrated(plain, constants(corun=pairs)), "one-per-lane"), measured
     )
     assert pipeline.beside == ((1.0, 1.5), (1.25, 1.0))
     plain_s = [row[1][0] for row in pipeline.times_s]

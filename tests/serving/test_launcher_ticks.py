@@ -8,14 +8,14 @@ from typing import Any, cast
 
 from hios.serving.admission import Admission, LiveTask
 from hios.serving.dispatcher import Dispatcher
-from hios.serving.pipeline import Pipeline, QueueRules
+from hios.serving.pipeline import QueueRules
 from hios.serving.run_programs import RunPrograms
+from tests.serving.scenarios import chains
 
 
 def _dispatcher(queue: Admission) -> Dispatcher:
     """A dispatcher of one model without values, one task in flight and a tick every second; it is not started."""
-    times = (((0.0,), (1.5,)),)
-    pipeline = Pipeline(1, (1,), (((0, 0),),), times, times, "all", in_flight=1)
+    pipeline = chains([1.5], in_flight=1)
     values: Any = [SimpleNamespace(blocks=((0,),), slots=(), inputs=(), outputs=())]
     programs = cast(RunPrograms, SimpleNamespace(values=values))
     nothing: Any = None

@@ -17,8 +17,9 @@ import pytest
 import torch
 
 from hios.core.graph import Graph
-from hios.errors import PlatformError
+from hios.errors import HiosError, PlatformError
 from hios.files import artifacts
+from hios.frontends.program import export, save
 from hios.machine.description import private_bytes
 from hios.serving import lane_worker, load_generator
 from hios.serving import load as load_session
@@ -30,7 +31,7 @@ from hios.serving.server import Server
 from tests.frontends.small_networks import write_files
 from tests.runtime.small import Amplifying
 from tests.serving import lane_faults
-from tests.serving.served import inputs, scenario, scenario_file
+from tests.serving.served import inputs, networks, scenario, scenario_file, write_costs
 from tests.serving.test_metrics_file import values
 from tests.workers.processes import children, eventually
 
@@ -287,12 +288,7 @@ def test_what_rounding_explains_is_allowed(tmp_path: Path) -> None:
     """A model that amplifies rounding is served; with a stricter tolerance it is refused."""
     torch.manual_seed(0)
     files = write_files(tmp_path, Amplifying(), (torch.randn(64, 512),))
-    graph = Graph.read(files.graph)
-    costs = {
-        "operators": {operator.id: {"time_ms": 1.0} for operator in graph.operators},
-        "transfers": [{"source": edge.source, "target": edge.target, "time_ms": 0.1} for edge in graph.edges],
-    }
-    (tmp_path / "costs.json").write_text(json.dumps(costs), encoding="utf-8")
+    write_costs(tmp_path / "costs.json", Graph.read(files.graph), 1.0, 0.1)
     model = {
         **{name: str(getattr(files, name)) for name in ("graph", "weights", "program")},
         "costs": str(tmp_path / "costs.json"),
@@ -308,10 +304,6 @@ def test_what_rounding_explains_is_allowed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_outputs_are_compared_with_the_program(tmp_path: Path) -> None:
     """Where a scenario names programs, outputs are compared with the model itself; a program of another is refused."""
-    from hios.errors import HiosError
-    from hios.frontends.program import export, save
-    from tests.serving.served import networks
-
     network = networks()["blocks"]
     torch.manual_seed(5)
     save(export(network.module, network.inputs), tmp_path / "right.pt2")

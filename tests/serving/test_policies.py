@@ -11,7 +11,15 @@ from hios.errors import HiosError
 from hios.formats.scenario import Overheads
 from hios.formats.serving_result import CalibrationFile, ResultFile
 from hios.serving.calibration import calibrated
-from hios.serving.policies import AUTO, LAUNCHERS, POLICIES, combined_blocks, launched, launcher_intervals_s, policy
+from hios.serving.policies import (
+    AUTO,
+    LAUNCHERS,
+    POLICIES,
+    combined_blocks,
+    launched,
+    launcher_intervals_s,
+    pipeline_of,
+)
 from hios.serving.scenario import Scenario, ServedModel
 from hios.serving.simulate import simulate
 from hios.serving.stage_times import bound_per_s, restricted, side_by_side
@@ -179,16 +187,16 @@ def test_a_task_alone_may_use_all_lanes() -> None:
 def test_a_run_takes_the_lanes_that_shorten_it() -> None:
     """A block without branches leaves the other lane to the next task."""
     given = scenario(served("left", [[3.0], [2.0, 2.0], [1.0, 9.0]], 10.0), lanes=2)
-    pipeline = policy("top-open").make(given)
+    pipeline = pipeline_of(given, "top-open")
     assert [pipeline.most_lanes(number, 1) for number in range(3)] == [1, 2, 1]
-    assert [policy("top").make(given).most_lanes(number, 1) for number in range(2)] == [2, 2]
+    assert [pipeline_of(given, "top").most_lanes(number, 1) for number in range(2)] == [2, 2]
 
 
 def test_runs_on_all_lanes_have_threads_where_costs_say_so() -> None:
     """Not where groups beside each other are a fifth faster, never if it is turned off, and never in top."""
     wide = {"b0v0": {2: 1.7}, "b1v0": {2: 1.5}, "b1v1": {2: 1.5}}
     model = served("left", [[3.0], [2.0, 2.0], [1.0]], 10.0, wide=wide)
-    pipeline = policy("top-open").make(scenario(model, lanes=2))
+    pipeline = pipeline_of(scenario(model, lanes=2), "top-open")
     assert [own[1] for own in pipeline.threaded] == [True, False, True]
     assert [own[1] for own in pipeline.times_s] == [
         pytest.approx(times) for times in [(0.003, 0.0017), (0.004, 0.002), (0.001, 0.001)]
@@ -196,8 +204,8 @@ def test_runs_on_all_lanes_have_threads_where_costs_say_so() -> None:
     assert [own[1][1] for own in pipeline.busy_s] == pytest.approx([0.0034, 0.004, 0.001])
     assert pipeline.has_threads
     for name, top in (("top-open", {"threads": False}), ("top", {})):
-        assert not policy(name).make(scenario(model, lanes=2, top=top)).has_threads
-    assert not policy("top-open").make(scenario(model, served("right", [[1.0]], 1.0), lanes=2)).has_threads
+        assert not pipeline_of(scenario(model, lanes=2, top=top), name).has_threads
+    assert not pipeline_of(scenario(model, served("right", [[1.0]], 1.0), lanes=2), "top-open").has_threads
 
 
 def test_the_shortest_task_goes_first() -> None:
@@ -249,11 +257,11 @@ def test_neighbors_are_combined_where_nothing_is_stated() -> None:
     """Without stated combined blocks, top has pairs of blocks of each model that follow each other; top-open none."""
     alone = [((0, 0),), ((0, 1),), ((1, 0),), ((1, 1),), ((1, 2),)]
     pairs = [((0, 0), (0, 1)), ((1, 0), (1, 1)), ((1, 2),)]
-    combined = {name: list(policy(name).make(_scenario()).combined) for name in ("top", "top-open")}
+    combined = {name: list(pipeline_of(_scenario(), name).combined) for name in ("top", "top-open")}
     assert combined == {"top": pairs, "top-open": alone}
     threes = _scenario(top={"most": 3})
-    assert list(policy("top-open").make(threes).combined) == [((0, 0), (0, 1)), ((1, 0), (1, 1), (1, 2))]
-    assert list(policy("top").make(_scenario(top={"most": 1})).combined) == alone
+    assert list(pipeline_of(threes, "top-open").combined) == [((0, 0), (0, 1)), ((1, 0), (1, 1), (1, 2))]
+    assert list(pipeline_of(_scenario(top={"most": 1}), "top").combined) == alone
 
 
 def test_neighbors_pipeline_the_tasks_of_a_model() -> None:
@@ -294,7 +302,7 @@ def test_policies_keep_the_limit_of_groups(name: str, stages: str) -> None:
     """No stage of a combined block or of a round has more than s groups (TOP, section VI-B: 8)."""
     models = [served(label, [[1.0] * 8, [1.0] * 3], 10.0) for label in "abcd"]
     given = scenario(*models, lanes=2, top={"combined": [{label: [0] for label in "abcd"}], "stages": stages})
-    groups = [len(stage) for own in policy(name).make(given).stages for stage in own]
+    groups = [len(stage) for own in pipeline_of(given, name).stages for stage in own]
     assert max(groups) <= given.file.top.s == 8
 
 
@@ -346,11 +354,11 @@ def test_the_launcher_deadline_limits_tasks_in_flight(name: str, limit: int) -> 
     given = scenario(
         served("a", [[10.0], [5.0]], 10.0, deadline_ms=40.0, slo_ms=90.0), served("b", [[10.0]], 40.0), lanes=2
     )
-    pipeline, rules = launched(given, policy(name).make(given), "deadline")
+    pipeline, rules = launched(given, pipeline_of(given, name), "deadline")
     assert pipeline.in_flight == limit
     assert [own.due_s for own in rules] == [0.04, 0.04]
     assert [own.interval_s for own in rules] == [0.0, 0.0]
-    assert launched(given, policy(name).make(given), "open")[0].in_flight is None
+    assert launched(given, pipeline_of(given, name), "open")[0].in_flight is None
 
 
 def test_the_launcher_deadline_keeps_overload_in_time() -> None:
@@ -385,4 +393,4 @@ def test_unknown_policies_are_refused() -> None:
     with pytest.raises(
         HiosError, match=r"policy: found best; allowed: sequential, .*, top-open, shortest-first, learned, .*, auto"
     ):
-        policy("best")
+        pipeline_of(_scenario(), "best")

@@ -69,6 +69,11 @@ def test_defaults(tmp_path: Path) -> None:
             {"top": {"combined": [{"left": [1]}, {"left": [1]}]}},
             "top.combined[1].left: found block 1, which top.combined[0] holds; allowed: every block once",
         ),
+        ({"rates": "shares"}, 'rates: found "shares"; allowed: one of "per-second", "of-capacity"'),
+        (  # arrivals of a file have rates of their own
+            {"rates": "of-capacity", "arrivals": "tasks.csv"},
+            "rates: found of-capacity with arrivals tasks.csv; allowed with periodic, poisson",
+        ),
     ],
 )
 def test_wrong_scenarios_are_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -110,55 +115,37 @@ def _edit(path: Path, label: str, **changes: Any) -> None:
         ({"interval_s": 2}, "models.left.interval_s: found 2; allowed: at most 1"),
         ({"overflow": "block"}, 'models.left.overflow: found "block"; allowed: one of "reject", "drop-oldest"'),
         ({"costs": None}, "models.left: costs is missing; required: graph, costs"),
+        ({"graph": "nowhere/graph.json"}, "FOLDER/nowhere/graph.json: cannot be read"),
+        ({"costs": "right/costs.json"}, "no entry for operator b0v1 of the graph"),
     ],
 )
 def test_wrong_models_are_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
-    """As above, for the entry of a model."""
+    """As above, for the entry of a model: a missing file is named with its path, and costs are those of the graph."""
     path = written(tmp_path)
     _edit(path, "left", **changes)
-    with pytest.raises(HiosError, match=re.escape(message)):
+    with pytest.raises(HiosError, match=re.escape(message.replace("FOLDER", str(tmp_path)))):
         Scenario.read(path)
 
 
-def test_missing_files_are_named(tmp_path: Path) -> None:
-    """A graph that is not there is named with its path."""
-    path = written(tmp_path)
-    _edit(path, "left", graph="nowhere/graph.json")
-    with pytest.raises(HiosError, match=re.escape(f"{tmp_path / 'nowhere/graph.json'}: cannot be read")):
-        Scenario.read(path)
-
-
-def test_costs_of_other_graphs_are_refused(tmp_path: Path) -> None:
-    """Costs that lack an operator of the graph are not those of the graph."""
-    path = written(tmp_path)
-    _edit(path, "left", costs="right/costs.json")
-    with pytest.raises(HiosError, match="no entry for operator b0v1 of the graph"):
-        Scenario.read(path)
+_NO_TASK = "arrivals: found no task within duration_s, 5 s, in trace.csv; required: one at least"
 
 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ("time,model\n", 'line 1: found "time,model"; allowed: time_s,model'),
-        ("time_s,model\n1.0\n", "line 2: found 1 columns; allowed: 2, time_s,model"),
-        ("time_s,model\nsoon,left\n", 'line 2: time_s: found "soon"; allowed: a number of at least 0'),
-        ("time_s,model\n-1,left\n", 'line 2: time_s: found "-1"; allowed: a number of at least 0'),
-        ("time_s,model\n1,middle\n", 'line 2: model: found "middle"; allowed: left, right'),
+        ("time,model\n", 'trace.csv: line 1: found "time,model"; allowed: time_s,model'),
+        ("time_s,model\n1.0\n", "trace.csv: line 2: found 1 columns; allowed: 2, time_s,model"),
+        ("time_s,model\nsoon,left\n", 'trace.csv: line 2: time_s: found "soon"; allowed: a number of at least 0'),
+        ("time_s,model\n-1,left\n", 'trace.csv: line 2: time_s: found "-1"; allowed: a number of at least 0'),
+        ("time_s,model\n1,middle\n", 'trace.csv: line 2: model: found "middle"; allowed: left, right'),
+        ("time_s,model\n", f"scenario.yaml: {_NO_TASK}"),
+        ("time_s,model\n7,left\n", f"scenario.yaml: {_NO_TASK}"),
     ],
 )
 def test_wrong_traces_are_refused(rows: str, message: str, tmp_path: Path) -> None:
-    """A CSV file is refused with its line."""
+    """A CSV file is refused with its line, or as all its tasks come after the end: it says nothing about a policy."""
     (tmp_path / "trace.csv").write_text(rows, encoding="utf-8")
-    with pytest.raises(HiosError, match=re.escape(f"{tmp_path / 'trace.csv'}: {message}")):
-        Scenario.read(written(tmp_path, arrivals="trace.csv"))
-
-
-@pytest.mark.parametrize("rows", ["time_s,model\n", "time_s,model\n7,left\n"])
-def test_traces_without_tasks_are_refused(rows: str, tmp_path: Path) -> None:
-    """A file whose tasks all come after the end says nothing about a policy."""
-    (tmp_path / "trace.csv").write_text(rows, encoding="utf-8")
-    message = "arrivals: found no task within duration_s, 5 s, in trace.csv; required: one at least"
-    with pytest.raises(HiosError, match=re.escape(message)):
+    with pytest.raises(HiosError, match=re.escape(f"{tmp_path}/{message}")):
         Scenario.read(written(tmp_path, arrivals="trace.csv"))
 
 
@@ -216,14 +203,19 @@ def test_rate_and_slo_by_the_time_of_a_task(tmp_path: Path) -> None:
         del data["models"]["left"][key]
 
 
+def _take_no_time(folder: Path, *labels: str) -> None:
+    """Costs of these models with operators that take no time."""
+    for label in labels:
+        costs = folder / label / "costs.json"
+        data = json.loads(costs.read_text(encoding="utf-8"))
+        data["operators"] = {operator: {"time_ms": 0.0} for operator in data["operators"]}
+        costs.write_text(json.dumps(data), encoding="utf-8")
+
+
 def test_shares_need_times(tmp_path: Path) -> None:
     """Operators that take no time have no share of the lanes' time, and no multiple of their own."""
     path = written(tmp_path)
-    costs = tmp_path / "left" / "costs.json"
-    data = json.loads(costs.read_text(encoding="utf-8"))
-    costs.write_text(
-        json.dumps(data | {"operators": {name: {"time_ms": 0.0} for name in data["operators"]}}), encoding="utf-8"
-    )
+    _take_no_time(tmp_path, "left")
     _edit(path, "left", rate=None, share=0.5)
     message = "models.left.share: found 0.5 with operators that take 0 ms by left/costs.json; required: costs above 0"
     with pytest.raises(HiosError, match=re.escape(message)):
@@ -247,23 +239,6 @@ def test_proportions_of_the_capacity(tmp_path: Path) -> None:
         assert Scenario.read(path, load=0.8).models[0].rate == pytest.approx(0.8 * left.rate)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"rates": "shares"}, 'rates: found "shares"; allowed: one of "per-second", "of-capacity"'),
-        (
-            {"rates": "of-capacity", "arrivals": "tasks.csv"},
-            "rates: found of-capacity with arrivals tasks.csv; allowed with periodic, poisson",
-        ),
-    ],
-)
-def test_proportions_that_say_nothing(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
-    """Arrivals of a file have rates of their own, and every model needs one; operators need to take time."""
-    path = written(tmp_path, **changes)
-    with pytest.raises(HiosError, match=re.escape(message)):
-        Scenario.read(path)
-
-
 def test_proportions_need_rates_and_times(tmp_path: Path) -> None:
     """A share has no part in proportions, and operators that take no time have no capacity."""
     path = written(tmp_path, rates="of-capacity")
@@ -271,10 +246,6 @@ def test_proportions_need_rates_and_times(tmp_path: Path) -> None:
     with pytest.raises(HiosError, match=re.escape("models.left.rate: missing; required with rates: of-capacity")):
         Scenario.read(path)
     path = written(tmp_path, rates="of-capacity")
-    for label in ("left", "right"):
-        costs = tmp_path / label / "costs.json"
-        data = json.loads(costs.read_text(encoding="utf-8"))
-        data["operators"] = {operator: {"time_ms": 0} for operator in data["operators"]}
-        costs.write_text(json.dumps(data), encoding="utf-8")
+    _take_no_time(tmp_path, "left", "right")
     with pytest.raises(HiosError, match=r"rates: found of-capacity with operators that take no time; allowed: per-sec"):
         Scenario.read(path)

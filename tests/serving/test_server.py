@@ -82,7 +82,6 @@ def test_every_policy_computes_what_the_models_do(name: str, tmp_path: Path) -> 
         _ask_all(server, 8)
         assert sum(counts.completed for counts in server.counts.values()) == 48
         assert server.busy_s > 0
-        assert eventually(lambda: not server._dispatcher._runs)
         require_nothing_held(server)
     assert set(children()) <= before
 
@@ -127,7 +126,6 @@ def test_threads_compute_what_the_models_do(name: str, tmp_path: Path) -> None:
         assert eventually(lambda: server.process_ids[2] not in (0, victim))
         _ask_all(server, 4)
         assert server.lanes_up == 2
-        assert eventually(lambda: not server._dispatcher._runs)
         require_nothing_held(server)
 
 

@@ -12,7 +12,7 @@ from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.scenario import draw
 from hios.serving.simulator import COMPLETED, DROPPED, EXPIRED, IN_FLIGHT, WAITING, Simulation, _put, outcome, start_all
 from tests.serving.reference_simulator import ReferenceSimulation
-from tests.serving.scenarios import OPEN, random_case, scenario, served, server, trace
+from tests.serving.scenarios import OPEN, chains, random_case, scenario, served, server, trace
 
 
 def _latencies(pipeline: Pipeline, *arrivals: float, duration_s: float = 1000.0) -> list[float]:
@@ -46,8 +46,7 @@ def test_littles_law() -> None:
     """The mean number of tasks present is their rate times their mean latency, for each model."""
     models = (served("a", [[2.0], [1.0]], 60.0), served("b", [[4.0], [3.0]], 60.0))
     given = scenario(*models, duration_s=60.0)
-    times = tuple(((0.0,), (seconds,)) for seconds in (0.002, 0.001, 0.004, 0.003))
-    chain = Pipeline(1, (2, 2), (((0, 0),), ((0, 1),), ((1, 0),), ((1, 1),)), times, times, "all")
+    chain = chains([0.002, 0.001], [0.004, 0.003])
     tasks = draw(given)
     record = Simulation(chain, [OPEN, OPEN], tasks, given.duration_s, compiled=False).run()
     for tally in outcome(record, chain, tasks, given.duration_s).tallies:
@@ -121,8 +120,7 @@ def test_order_and_overlap(seed: int) -> None:
 
 def test_the_task_that_is_due_first_leaves_first() -> None:
     """One task in flight: of those that wait, the one that is due first is next; a tick that finds no room waits."""
-    times = tuple(((0.0,), (1.0,)) for _ in range(2))
-    pipeline = Pipeline(1, (1, 1), (((0, 0),), ((1, 0),)), times, times, "all", in_flight=1)
+    pipeline = chains([1.0], [1.0], in_flight=1)
     tasks = trace((0.0, 0), (0.1, 0), (0.2, 1))
     slow, urgent = QueueRules(9, due_s=5.0), QueueRules(9, due_s=0.5)
     assert Simulation(pipeline, [slow, urgent], tasks, 9.0, compiled=False).run().launched_s == [0.0, 2.0, 1.0]
@@ -277,8 +275,7 @@ def test_work_at_the_end_is_counted_as_left() -> None:
 
 def test_variance_of_queues_over_time() -> None:
     """Three queues, of which one holds x tasks, have the variance 2 x^2 / 9 (D1)."""
-    times = tuple(((0.0,), (1.0,)) for _ in range(3))
-    pipeline = Pipeline(1, (1, 1, 1), (((0, 0),), ((1, 0),), ((2, 0),)), times, times, "all")
+    pipeline = chains([1.0], [1.0], [1.0])
     held = QueueRules(1000, interval_s=1000.0)
     tasks = trace(*((0.5, 2) for _ in range(9)))
     record = Simulation(pipeline, [held] * 3, tasks, 1.5, compiled=False).run()

@@ -13,7 +13,7 @@ import pytest
 from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.simulator import Simulation, SimulationRecord, outcome
 from tests.serving.reference_simulator import ReferenceSimulation, ReferenceSteps
-from tests.serving.scenarios import OPEN, random_case, random_partition, trace
+from tests.serving.scenarios import OPEN, chains, random_case, random_partition, server, trace
 
 _Kind = Callable[..., Simulation]
 _PLAIN, _COMPILED = (functools.partial(Simulation, compiled=compiled) for compiled in (False, True))
@@ -108,8 +108,7 @@ def test_stopping_changes_nothing(kind: _Kind) -> None:
 
 def _chain() -> Pipeline:
     """Two models: one of two blocks of 1 s and 2 s, one of one block of 1 s; every block alone on one lane."""
-    times = tuple(((0.0,), (seconds,)) for seconds in (1.0, 2.0, 1.0))
-    return Pipeline(1, (2, 1), (((0, 0),), ((0, 1),), ((1, 0),)), times, times, "all")
+    return chains([1.0, 2.0], [1.0])
 
 
 @pytest.mark.parametrize("kind", _KINDS)
@@ -149,8 +148,7 @@ def test_runs_under_way_end_as_they_began() -> None:
 @pytest.mark.parametrize("kind", _KINDS)
 def test_new_intervals_begin_with_their_next_multiple(kind: _Kind) -> None:
     """From an interval of 3 s to one of 2 s at 4 s: tasks leave the queue at 0, 3, 4, 6 and 8."""
-    times = (((0.0,), (0.5,)),)
-    pipeline = Pipeline(1, (1,), (((0, 0),),), times, times, "all")
+    pipeline = server(0.5)
     steps = kind(pipeline, [QueueRules(9, interval_s=3.0)], trace(*[(0.0, 0)] * 5), 9.0)
     steps.run_to(3.9)
     steps.change(pipeline, [QueueRules(9, interval_s=2.0)])
@@ -161,9 +159,7 @@ def test_new_intervals_begin_with_their_next_multiple(kind: _Kind) -> None:
 @pytest.mark.parametrize("kind", _KINDS)
 def test_a_tick_waits_only_for_a_task_that_finds_no_room(kind: _Kind) -> None:
     """One task in flight, ticks every second: one without a task is lost, and one whose task has expired as well."""
-    times = (((0.0,), (1.5,)),)
-    pipeline = Pipeline(1, (1,), (((0, 0),),), times, times, "all", in_flight=1)
-    rules = QueueRules(9, interval_s=1.0)
+    pipeline, rules = chains([1.5], in_flight=1), QueueRules(9, interval_s=1.0)
     cases: tuple[tuple[float, list[float], list[float]], ...] = (
         (math.inf, [0.25], [1.0]),  # the tick at 0 finds no task
         (math.inf, [0.0, 0.1], [0.0, 1.5]),  # that at 1 finds a task but no room

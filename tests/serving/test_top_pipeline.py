@@ -17,7 +17,7 @@ from hios.schedulers.policy.endings import combined
 from hios.schedulers.policy.network import initial_weights, write_policy
 from hios.schedulers.policy.training import Pool, train
 from hios.serving.pipeline import UnionStage
-from hios.serving.policies import policy
+from hios.serving.policies import pipeline_of
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
 from hios.serving.stage_times import Device, restricted
@@ -61,7 +61,7 @@ def _place(group: tuple[int, ...], v: int) -> int:
 def test_stages_hold_every_operator_in_order(gpu: bool, passes: int) -> None:
     """Stages of combined blocks are valid as a whole and with any of the sub-blocks left out (D5)."""
     given = _given(gpu=gpu, stage_passes=passes)
-    pipeline = policy("top").make(given)
+    pipeline = pipeline_of(given, "top")
     for members, stages in zip(pipeline.combined, pipeline.stages, strict=True):
         _require_valid(given, members, list(stages))
         for present in range(1, 1 << len(members)):
@@ -77,7 +77,7 @@ def test_stages_hold_every_operator_in_order(gpu: bool, passes: int) -> None:
 def test_stages_take_no_longer_than_operators_one_after_another(gpu: bool) -> None:
     """Where running together gains nothing, operators run one after another; it never costs time."""
     given = _given(gpu=gpu)
-    pipeline, device = policy("top").make(given), Device(given)
+    pipeline, device = pipeline_of(given, "top"), Device(given)
     for members, stages in zip(pipeline.combined, pipeline.stages, strict=True):
         owners = [model for model, _ in members]
         took = sum(device.stage_ms([(owners[place], group) for place, group in stage], given.lanes) for stage in stages)
@@ -91,7 +91,7 @@ def test_blocks_of_two_models_share_stages() -> None:
     """Two chains on two lanes: GPG runs one beside the other, whichever models they are of."""
     models = [served(label, [[1.0]], 10.0) for label in ("one", "two")]
     given = scenario(*models, lanes=2, top={"combined": [{"one": (0,), "two": (0,)}], "stages": "gpg"})
-    (stages,) = policy("top").make(given).stages
+    (stages,) = pipeline_of(given, "top").stages
     assert [sorted(place for place, _ in stage) for stage in stages] == [[0, 1]]
 
 

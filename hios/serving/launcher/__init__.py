@@ -2,13 +2,11 @@
 
 launcher_settings  how it is trained: every choice that the paper leaves open, with the paper's value
 actions            numbers in [0, 1] to intervals and combined blocks; the state: progress and queues, sampled at
-                   random moments
-environment        (2), with normalized measures
-scenario_environment the simulator in steps
-replay           transitions to learn from
-maddpg           actors and critics: (3) and (4), in torch
-training         Algorithm 1, offline
-actions          what was learned, as a safetensors file
-online_launcher  Algorithm 1, online: decisions without torch, for the simulator and for servers
-live_launcher    the thread that decides beside a server
+                   random moments; what was learned, as a safetensors file
+environment        the simulator in steps; rewards (2), with normalized measures
+replay             transitions to learn from
+maddpg             actors and critics: (3) and (4), in torch
+training           Algorithm 1, offline
+online_launcher    Algorithm 1, online: decisions without torch, for the simulator and for servers
+live_launcher      the thread that decides beside a server
 """

@@ -1,8 +1,7 @@
-"""Actions of the agents: numbers in [0, 1] to intervals of the queues and combined blocks (TOP, section V-B).
+"""A trained launcher: the state that its agents see, what their actions mean (TOP, section V-B), and its file.
 
-The state that all agents see: inference progress and queues, sampled at random moments (TOP, section V-B).
-
-Files of trained launchers: safetensors with the actors, what they were trained for, and what came of it.
+Actions are numbers in [0, 1] for intervals of the queues and combined blocks; the state is inference progress and
+queues, sampled at random moments. The safetensors file has the actors, what they were trained for, and what came of it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -35,7 +34,8 @@ _SHORTEST = 0.25
 _LEAST_S = 1e-4
 
 
-class LauncherDecision(NamedTuple):
+@dataclass(frozen=True)
+class LauncherDecision:
     """What the agents decide together: seconds between two tasks of every model, and the combined blocks."""
 
     intervals_s: tuple[float, ...]
@@ -164,7 +164,7 @@ def bounds(sizes: Sequence[int]) -> list[tuple[int, int]]:
 
 
 class Watched(Protocol):
-    """What a launcher observes and controls: a simulation in steps (``stepping.Simulation``), or a server."""
+    """What a launcher observes and controls: a simulation in steps (``simulator.Simulation``), or a server."""
 
     @property
     def now(self) -> float:
@@ -258,10 +258,7 @@ class Launcher:
         """Write the launcher; equal ones give equal bytes."""
         from safetensors.numpy import save
 
-        facts = {
-            **{name: value for name, value in asdict(self).items() if name not in ("actors", "static")},
-            "static": {"intervals_s": self.static.intervals_s, "combined": self.static.combined},
-        }
+        facts = {name: value for name, value in asdict(self).items() if name != "actors"}
         tensors = {name: np.ascontiguousarray(value, np.float32) for name, value in sorted(self.actors.items())}
         with replacing(path) as part:
             part.write_bytes(save(tensors, metadata={_KEY: json.dumps(facts, sort_keys=True)}))
@@ -315,12 +312,11 @@ def _shown(value: dict[str, list[int]] | int) -> str:
 
 
 def _of(facts: dict[str, Any], actors: Weights) -> Launcher:
-    static = msgspec.convert(facts["static"], _Static)
     launcher = Launcher(
         actors,
         msgspec.convert(facts["space"], ActionSpace),
         msgspec.convert(facts["settings"], LauncherSettings),
-        LauncherDecision(static.intervals_s, static.combined),
+        msgspec.convert(facts["static"], LauncherDecision),
         facts["models"],
         facts["lanes"],
         tuple((step, goodput) for step, goodput in facts["curve"]),
@@ -333,8 +329,3 @@ def _of(facts: dict[str, Any], actors: Weights) -> Launcher:
             if (own := actors[f"actor{agent}.{layer}.weight"].shape) != shape:
                 raise ValueError(f"actor{agent}.{layer}.weight has shape {list(own)}, not {list(shape)}")
     return launcher
-
-
-class _Static(msgspec.Struct):
-    intervals_s: tuple[float, ...]
-    combined: tuple[tuple[tuple[int, int], ...], ...]

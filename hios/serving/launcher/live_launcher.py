@@ -16,7 +16,7 @@ from hios.serving.pipeline import Pipeline, QueueRules
 class LiveLauncher:
     """Thread in which a launcher decides for a server until it is stopped.
 
-    It is what the launcher looks at (`observation.Watched`); time passes by itself.
+    It is what the launcher looks at (`actions.Watched`); time passes by itself.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from hios.serving.launcher.actions import Launcher, LauncherDecision, Watched, s
 from hios.serving.launcher.environment import Decisions
 from hios.serving.measures import RepeatOutcome, variance
 from hios.serving.scenario import Scenario, Trace, draw
-from hios.serving.simulator import Simulation, outcome
+from hios.serving.simulator import Simulation
 
 
 def launcher_of(scenario: Scenario) -> Launcher:
@@ -87,12 +87,7 @@ class OnlineLauncher:
 
     def outcomes(self, repeats: Sequence[int]) -> list[RepeatOutcome]:
         """Several repeats."""
-        measured = []
-        for repeat in repeats:
-            trace = draw(self._scenario, repeat)
-            steps = self.run(trace)
-            measured.append(outcome(steps.record(), steps.first, trace, self._scenario.duration_s))
-        return measured
+        return [self.run(draw(self._scenario, repeat)).outcome() for repeat in repeats]
 
     def _due(self, steps: Watched) -> bool:
         """Whether the queues ask for another decision (line 30 of Algorithm 1)."""

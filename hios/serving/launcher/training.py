@@ -23,7 +23,7 @@ from hios.serving.measures import RepeatOutcome
 from hios.serving.policies import LEARNED, LEARNED_STATIC, POLICIES
 from hios.serving.scenario import Scenario, Trace, draw
 from hios.serving.simulate import HELD_OUT, compare, order_key, outcomes_of
-from hios.serving.simulator import Simulation, outcome
+from hios.serving.simulator import Simulation
 
 #: Traces on which policies are judged while they learn; those of the comparison at the end are others.
 JUDGING = range(2_000_000, 2_000_002)
@@ -57,8 +57,7 @@ class Judge:
 
     def outcomes(self, decision: LauncherDecision) -> list[RepeatOutcome]:
         """What becomes of the tasks under a decision that is held throughout."""
-        ended = [self._held(decision, trace) for trace in self._traces]
-        return [outcome(steps.record(), steps.first, steps.trace, self._scenario.duration_s) for steps in ended]
+        return [self._held(decision, trace).outcome() for trace in self._traces]
 
     def _held(self, decision: LauncherDecision, trace: Trace) -> Simulation:
         steps = self.decisions.begin(decision, trace, self._scenario.duration_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +42,13 @@ def _scenario(**settings: Any) -> Scenario:
     return scenario(left, right, **{"lanes": 2, "duration_s": 4.0, **settings})
 
 
+def _begun(**changes: Any) -> tuple[Scenario, LauncherSettings, ActionSpace, LauncherDecision]:
+    """The scenario, settings of a quick training, what actions mean, and the decision that combines nothing."""
+    given, settings = _scenario(**changes), LauncherSettings(**_QUICK)
+    space = ActionSpace.of(given, settings)
+    return given, settings, space, space.decision(space.alone())
+
+
 @pytest.mark.parametrize("changes", [{}, {**AS_PRINTED, "exploration": "all"}])
 def test_same_seed_same_file(changes: dict[str, Any], tmp_path: Path) -> None:
     """The same seed gives the same bytes, also by Algorithm 1 as printed; another seed does not."""
@@ -75,16 +83,13 @@ def test_what_is_deployed_is_the_best(tmp_path: Path) -> None:
 
 def test_superblocks_change_nothing() -> None:
     """A decision with more than H sub-blocks: nothing runs, the state stays, and there is nothing to measure."""
-    given = _scenario()
-    settings = LauncherSettings(**_QUICK)
-    space = ActionSpace.of(given, settings)
-    alone = space.decision(space.alone())
+    given, settings, space, alone = _begun()
     environment = LauncherEnvironment(given, settings, alone)
     state, measures = environment.step(alone)
     assert measures is not None
     assert len(measures) == 4
     assert state.shape == (3 * (2 + 4),)
-    after, nothing = environment.step(alone._replace(combined=(tuple(space.members),)))
+    after, nothing = environment.step(dataclasses.replace(alone, combined=(tuple(space.members),)))
     assert nothing is None
     assert (after == state).all()
     for _ in range(EPISODE):
@@ -95,9 +100,7 @@ def test_superblocks_change_nothing() -> None:
 
 def test_no_step_links_two_episodes() -> None:
     """The state after the last step of an episode is its own; the next step begins where nothing has happened."""
-    given, settings = _scenario(), LauncherSettings(**_QUICK)
-    space = ActionSpace.of(given, settings)
-    alone = space.decision(space.alone())
+    given, settings, _, alone = _begun()
     environment = LauncherEnvironment(given, settings, alone)
     for number in range(2 * EPISODE + 1):
         first = number % EPISODE == 0
@@ -117,11 +120,9 @@ def test_few_parts_keep_to_the_limit() -> None:
 
 def test_superblocks_are_no_candidates() -> None:
     """The best static decision is one of at most H sub-blocks, whatever a superblock would bring."""
-    given, settings = _scenario(duration_s=1.0), LauncherSettings(**_QUICK)
-    space = ActionSpace.of(given, settings)
-    alone = space.decision(space.alone())
-    superblock = alone._replace(combined=(tuple(space.members),))
-    held_back = alone._replace(intervals_s=(1.0, 1.0))
+    given, settings, space, alone = _begun(duration_s=1.0)
+    superblock = dataclasses.replace(alone, combined=(tuple(space.members),))
+    held_back = dataclasses.replace(alone, intervals_s=(1.0, 1.0))
     judge = Judge(given, settings)
     assert judge.better(judge.static(superblock), judge.static(held_back))
     assert best_static(judge, [superblock, held_back, superblock])[0] == held_back
@@ -197,10 +198,9 @@ def test_learning_reaches_the_best_static_policy() -> None:
 
 def test_random_search() -> None:
     """The search without learning has decisions without superblocks, and is at least as good as its first one."""
-    given, settings = _scenario(), LauncherSettings(**_QUICK)
+    given, settings, _, alone = _begun()
     judge = Judge(given, settings)
-    space = ActionSpace.of(given, settings)
     decision, value = random_search(given, settings, judge)
     assert decision.largest <= settings.most
-    assert not judge.better(judge.static(space.decision(space.alone())), value)
+    assert not judge.better(judge.static(alone), value)
     assert judge.static(decision) == value

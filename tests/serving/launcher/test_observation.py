@@ -7,9 +7,8 @@ import random
 import numpy as np
 
 from hios.serving.launcher.actions import row, sampled, squeezed, state_size
-from hios.serving.pipeline import Pipeline
 from hios.serving.simulator import Simulation
-from tests.serving.scenarios import OPEN, trace
+from tests.serving.scenarios import OPEN, server, trace
 
 
 def test_a_row() -> None:
@@ -24,10 +23,7 @@ def test_size() -> None:
 
 def test_samples_are_of_random_moments_within_the_step() -> None:
     """About half of them fall into the half of a step in which the one block runs."""
-    times = (((0.0,), (5.0,)),)
-    steps = Simulation(
-        Pipeline(1, (1,), (((0, 0),),), times, times, "all"), [OPEN], trace((0.0, 0)), 10.0, compiled=False
-    )
+    steps = Simulation(server(5.0), [OPEN], trace((0.0, 0)), 10.0, compiled=False)
     steps.run_to(0.0)
     state = sampled(steps, 10.0, 400, random.Random(1))
     assert state.shape == (800,)

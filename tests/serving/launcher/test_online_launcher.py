@@ -10,7 +10,7 @@ import pytest
 from hios.errors import ArtifactError, HiosError
 from hios.serving.launcher.actions import LauncherDecision
 from hios.serving.launcher.online_launcher import OnlineLauncher
-from hios.serving.policies import LAUNCHERS, POLICIES, policies_of, policy
+from hios.serving.policies import LAUNCHERS, POLICIES, pipeline_of, policies_of
 from hios.serving.scenario import draw
 from hios.serving.simulate import choose, simulate
 from tests.serving.launcher.launchers import deciding, two_models, with_launcher
@@ -88,7 +88,7 @@ def test_policies_by_name(tmp_path: Path) -> None:
     given = with_launcher(plain, tmp_path, _FAST)
     assert policies_of(given)[-2:] == ["learned", "learned-static"]
     assert {"learned", "learned-static"} <= {entry.policy for entry in choose(given, "auto", "open").candidates}
-    assert policy("learned-static").make(given).intervals_s == pytest.approx((0.5 / 60, 0.5 / 100))
+    assert pipeline_of(given, "learned-static").intervals_s == pytest.approx((0.5 / 60, 0.5 / 100))
     for launcher in ("open", "auto"):  # these have a launcher of their own, so there is nothing to choose
         result = simulate(given, "learned-static", launcher=launcher)
         assert (result.launcher, result.candidates) == ("learned", ())
