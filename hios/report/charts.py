@@ -16,7 +16,7 @@ from hios.core.graph import Graph
 from hios.core.schedule import Placement, Schedule, merged_rows
 from hios.formats.run import ScheduleResult
 from hios.report.graph_layout import Lane, lane_names, lanes, lanes_of, short_names, text_width
-from hios.report.results import ModelResults
+from hios.report.results import ModelPredictions, ModelResults
 from hios.report.tables import Row, auto_rows, reference_rows, schedule_rows
 
 if TYPE_CHECKING:
@@ -81,11 +81,12 @@ def gantt_chart(model: ModelResults, result: ScheduleResult, identity: str) -> G
     return _drawn(passes, content, identity, description)
 
 
-def predicted_chart(schedule: Schedule, label: str, graph: Graph, identity: str) -> GanttChart:
+def predicted_chart(model: ModelPredictions, label: str, identity: str) -> GanttChart:
     """A schedule that was not run, as predicted."""
+    schedule = model.schedules[label]
     part = _Pass("predicted", schedule.placements, f"predicted, {schedule.latency_ms:.3f} ms")
-    content = _Content(schedule.devices, lambda name: graph.operators[graph.index[name]].type, _inputs(graph), {})
-    description = f"Gantt chart of {label} for {graph.name}, predicted, {schedule.latency_ms:.3f} ms"
+    content = _Content(schedule.devices, model.type_of, _inputs(model.graph), {})
+    description = f"Gantt chart of {label} for {model.graph.name}, predicted, {schedule.latency_ms:.3f} ms"
     return _drawn([part], content, identity, description)
 
 

@@ -369,18 +369,17 @@ def _predicted_view(number: int, model: ModelPredictions) -> View:
         {**row, "predicted_speedup": model.sequential_ms / row["predicted_ms"] if row["predicted_ms"] else None}
         for row in prediction_rows(model.name, model.schedules, model.costs)
     ]
-    graph = model.graph
     return {
         **model_head(number, model),
         "sentence": _fastest(model),
         "rows": rows,
         "costs": cost_summary(model.costs),
-        "legend": type_counts(operator.type for operator in graph.operators),
+        "legend": type_counts(operator.type for operator in model.graph.operators),
         "gantts": [
             {
                 "label": label,
                 "latency_ms": schedule.latency_ms,
-                "chart": predicted_chart(schedule, label, graph, f"gantt-{number}-{position}"),
+                "chart": predicted_chart(model, label, f"gantt-{number}-{position}"),
                 "placements": placement_rows(model.type_of, schedule.placements, ()),
             }
             for position, (label, schedule) in enumerate(model.schedules.items())

@@ -30,13 +30,23 @@ _DECIMALS_FROM_MS = ((1000.0, 0), (100.0, 1), (10.0, 2))
 
 
 @dataclass(frozen=True)
-class ModelResults:
-    """One model's results, by the name of its graph, with its folder where several folders hold the same graph."""
+class _ModelFiles:
+    """What is known of a model before it runs."""
 
     name: str
-    run: Run
     graph: Graph
     costs: CostsFile
+
+    def type_of(self, operator: str) -> str:
+        """Type of an operator."""
+        return self.graph.operators[self.graph.index[operator]].type
+
+
+@dataclass(frozen=True)
+class ModelResults(_ModelFiles):
+    """One model's results, by the name of its graph, with its folder where several folders hold the same graph."""
+
+    run: Run
 
     @property
     def fastest(self) -> int | None:
@@ -57,10 +67,6 @@ class ModelResults:
         latencies += [entry.latency_ms for entry in run.results] + [entry.latency_ms for entry in run.references]
         shortest = min(latency.median for latency in latencies)
         return next((decimals for least, decimals in _DECIMALS_FROM_MS if shortest >= least), 3)
-
-    def type_of(self, operator: str) -> str:
-        """Type of an operator."""
-        return self.graph.operators[self.graph.index[operator]].type
 
 
 def told_apart(directories: Iterable[Path], models: Sequence[Any]) -> list[Any]:
@@ -112,7 +118,7 @@ def model_results(
                         f"{run_source}: results[{position}].{kind}[{row}].operator: found "
                         f"{shown(placement.operator, quoted=False)}, which is not an operator of {graph.source}"
                     )
-    return ModelResults(run.graph, run, graph, costs)
+    return ModelResults(run.graph, graph, costs, run)
 
 
 def require_costs(graph: Graph, costs: CostsFile, source: str) -> None:
@@ -130,22 +136,15 @@ def require_costs(graph: Graph, costs: CostsFile, source: str) -> None:
 
 
 @dataclass(frozen=True)
-class ModelPredictions:
+class ModelPredictions(_ModelFiles):
     """What is predicted of one model, named as in `ModelResults`; labels of schedules are names of their files."""
 
-    name: str
-    graph: Graph
-    costs: CostsFile
     schedules: Mapping[str, Schedule]
 
     @property
     def sequential_ms(self) -> float:
         """Predicted latency of the sequential schedule on one device."""
         return sequential_ms(self.costs)
-
-    def type_of(self, operator: str) -> str:
-        """Type of an operator."""
-        return self.graph.operators[self.graph.index[operator]].type
 
     @property
     def words(self) -> str:

@@ -274,27 +274,16 @@ def _names(rows: Sequence[View], load: float) -> list[str]:
 
 
 def _percentiles(label: str, rows: Sequence[View], identity: str) -> str:
-    import altair as alt
-
-    shown = [
-        {
-            "policy": row["policy"],
-            "load": row["load"],
-            "p99": row["p99"],
-            "mark": row["mark"],
-            "description": f"{row['policy']}, load {row['load']:g}\n{row['mark']}: {row['p99']:.4g} ms",
-        }
-        for row in rows
-        if row["p99"] is not None and row["p99"] > 0
-    ]
-    x = alt.X(
-        "load:Q",
-        title="load",
-        scale=alt.Scale(zero=False, padding=20),
-        axis=alt.Axis(values=sorted({row["load"] for row in rows})),
+    loads = sorted({row["load"] for row in rows})
+    draw = marks.line_chart(
+        "load",
+        "p99",
+        series=lambda row: str(row["policy"]),
+        words=lambda row: f"{row['policy']}, load {row['load']:g}\n{row['mark']}: {row['p99']:.4g} ms",
+        x_axis=lambda _: {"title": "load", "scale": {"zero": False, "padding": 20}, "axis": {"values": loads}},
+        y_axis={"title": "99th percentile, ms", "scale": {"type": "log"}},
     )
-    y = alt.Y("p99:Q", title="99th percentile, ms", scale=alt.Scale(type="log"))
-    chart = marks.lines(shown, x=x, y=y, series="policy")
+    chart = draw([row for row in rows if row["p99"] is not None and row["p99"] > 0])
     return _drawn(chart, f"99th percentile of the latency over load, scenario {label}", identity, _HEIGHT)
 
 

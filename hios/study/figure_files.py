@@ -39,17 +39,9 @@ ENDINGS = ("csv", "tex", "svg", "pdf", "json")
 
 
 def write_figure(figure: Figure, data: FigureData, folder: Path) -> FigureFile:
-    """Write a figure as ``folder``/ID.csv, .tex, .svg, .pdf and .json.
+    """Write a figure as ``folder``/ID.csv, .tex, .svg, .pdf and .json; what the JSON file holds.
 
     One that is not drawn has the published numbers as its table and chart, marked as published.
-
-    Args:
-        figure: what to write.
-        data: of its sessions.
-        folder: where to write; made if it is not there.
-
-    Returns:
-        What the JSON file holds.
 
     Raises:
         HiosError: a file cannot be written, or the data are not those of the figure.

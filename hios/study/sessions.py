@@ -197,11 +197,7 @@ def report_labels(figure: Figure, study: Study, hardware: str) -> dict[str, str]
     The report makes a switch of a label behind the first if half of the results have one value and half another, and if
     no other label is such; it fails where a result is not there with both values. So labels that tell results apart
     come in pairs: figure and target, hardware and measured.
-
-    Args:
-        figure: of the registry.
-        study: of the configuration.
-        hardware: of the machine, for what is measured.
+    The hardware of the machine counts for what is measured.
     """
     measured = not MEASURING.isdisjoint(session.partition("/")[0] for session in figure.sessions)
     return {

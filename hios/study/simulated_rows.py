@@ -26,14 +26,7 @@ Numbers = Callable[[Rows, str, str], Mapping[str, Mapping[str, float]]]
 
 
 def drawing(figure: str, varied: str, title: str, numbers: Numbers) -> Drawing:
-    """How a figure over one parameter of the simulation is drawn.
-
-    Args:
-        figure: id in published.yaml.
-        varied: what varies.
-        title: of its axis.
-        numbers: that the paper states.
-    """
+    """How a figure over one parameter of the simulation is drawn; ``title`` is that of its axis."""
     return {
         "rows": lambda data: rows_over(data, varied),
         "chart": lambda rows: chart_over(rows, figure, varied, title),

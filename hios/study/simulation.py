@@ -42,7 +42,7 @@ def simulate(
     algorithms: Iterable[str] = ALGORITHMS,
     report: Progress = lambda done, total: None,
 ) -> list[SimulationFile]:
-    """Every algorithm on the random graphs of settings; the same on every machine but for the time it took.
+    """Every algorithm on the random graphs of settings, in their order; the same everywhere but for the time it took.
 
     IOS looks at neither transfers nor devices: it searches the graphs of settings that differ in these alone once.
 
@@ -54,9 +54,6 @@ def simulate(
         moves: of each chain of hios-opt, whose result then does not depend on the machine's speed.
         algorithms: names in the registry; hios-opt among them, as it proves the bound.
         report: is told after each instance.
-
-    Returns:
-        One for each setting, in their order.
 
     Raises:
         ScheduleError: an algorithm's schedule breaks a rule.
@@ -99,11 +96,7 @@ def _instance(
 def ablate(setting: Setting, generator: str, seeds: Iterable[int], *, alpha: float) -> AblationFile:
     """Latencies without deviations, with each alone, with all but each, and with all of the released program.
 
-    Args:
-        setting: the parameters of HIOS section V-A.
-        generator: one of ``GENERATORS``.
-        seeds: one for every instance.
-        alpha: share of serialization of the contention model.
+    Instances are drawn by one of ``GENERATORS``, a seed each.
     """
     began = time.process_time()
     graphs = [GENERATORS[generator](**drawn(setting), alpha=alpha, seed=seed) for seed in seeds]

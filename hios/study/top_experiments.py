@@ -346,11 +346,7 @@ def _point(label: str, scenario: Scenario, system: str, x: float, values: dict[s
 
 
 def scenario_of_graphs(folder: Path, gpu: str) -> Scenario:
-    """The models of all ``folder/MODEL/graph.json`` on one GPU, one task of each per second.
-
-    Args:
-        folder: of the graphs.
-        gpu: GPU that costs are predicted for, one of `hios profile --gpu`.
+    """The models of all ``folder/MODEL/graph.json`` on one of `hios profile --gpu`, one task of each per second.
 
     Raises:
         HiosError: no such GPU, no graph in the folder, or a graph whose costs cannot be predicted.
@@ -406,10 +402,6 @@ def memory_of(scenario: Scenario, system: str) -> ModelMemory | None:
     Values between blocks have the slots of the policy. Those inside of blocks are counted for the largest blocks that
     may run at once, without reusing memory within a block, and without workspaces of libraries: convolutions that need
     one take more, allocators that reuse memory take less.
-
-    Args:
-        scenario: models with graphs.
-        system: name of the policy.
     """
     from hios.serving.lane_program import BlockValues, Handovers
     from hios.workers.arena import Layout

@@ -235,7 +235,7 @@ def run(
     *,
     train_on: Collection[str] = (),
 ) -> TopStudyFile:
-    """Carry out an experiment.
+    """The points of an experiment on scenarios by label; its device is a GPU only if all costs are those of GPUs.
 
     Args:
         experiment: its name.
@@ -243,9 +243,6 @@ def run(
         study: what is varied.
         gpu: GPU that costs of batches, and of folders of graphs, are predicted for, one of `hios profile --gpu`.
         train_on: experiment gpg: models to train on; the others are compared as unseen ones. All if empty.
-
-    Returns:
-        The points. Its device is a GPU only if all costs are those of GPUs.
 
     Raises:
         HiosError: a scenario lacks what the experiment needs.

@@ -146,12 +146,8 @@ def is_measured(schedule: Schedule) -> bool:
 def bound_problems(schedule: Schedule, problem: Problem, others: Sequence[Schedule]) -> list[str]:
     """Errors in the lower bounds of a schedule.
 
-    No schedule may be faster; and a bound is the recomputed one, or, of an algorithm that proves bounds, a better one.
-
-    Args:
-        schedule: the schedule.
-        problem: graph and costs.
-        others: valid schedules of the same problem.
+    No valid schedule of the problem (``others``) may be faster; and a bound is the recomputed one, or, of an algorithm
+    that proves bounds, a better one.
     """
     problems = []
     for verdict in judge_bounds(problem, schedule, others):
@@ -263,15 +259,7 @@ def _missing(field: str, meaning: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CheckedNetwork:
-    """The artifacts from which the rows of one network follow.
-
-    Attributes:
-        folder: name of the folder of the network.
-        graph: its graph.
-        costs: its costs.json.
-        run: its run.json; None where nothing ran.
-        schedules: by label.
-    """
+    """The artifacts from which the rows of one network follow: schedules by label, and no run where nothing ran."""
 
     folder: str
     graph: Graph
@@ -281,12 +269,7 @@ class CheckedNetwork:
 
 
 def table_problems(path: Path, networks: Sequence[CheckedNetwork]) -> list[str]:
-    """Errors in latency.csv. Rows of networks other than the given ones are not checked.
-
-    Args:
-        path: the table.
-        networks: those whose files are in the folder and valid.
-    """
+    """Errors in latency.csv; only rows of the given networks, whose files are valid, are checked."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file, strict=True)

@@ -25,8 +25,8 @@ def run_problems(run: Run, graph: Graph | None, schedules: Mapping[str, Schedule
 
     Args:
         run: what run.json holds.
-        graph: the graph; None if there is no valid one.
-        schedules: valid schedules by the stem of their file, which labels results.
+        graph: None if there is no valid one.
+        schedules: valid ones by the stem of their file, which labels results.
     """
     problems = [*_latencies(run), *_ratios(run), *_intervals(run), *_probe(run)]
     for number, result in enumerate(run.results):

@@ -47,13 +47,7 @@ class FileRule(Generic[_Record]):
 
 
 def contents(path: Path, cls: type[_Record], problems: list[str]) -> _Record | None:
-    """The parsed contents of a file; None if they violate its schema.
-
-    Args:
-        path: the file.
-        cls: the class of its format.
-        problems: list that problems are added to.
-    """
+    """The parsed contents of a file; None if they violate its schema. What is wrong is added to ``problems``."""
     try:
         data = artifacts.read_json(path, problems.append)
         record = _converted(data, cls)

@@ -20,15 +20,8 @@ from hios import Graph, HiosError, Problem
 from hios.files import artifacts
 from hios.report import write_report
 from hios.report.results import read_model
-from hios.report.tables import (
-    LATENCY_COLUMNS,
-    OPERATOR_COLUMNS,
-    latency_rows,
-    operator_rows,
-    table,
-    table_files,
-)
-from tests.report.test_report import COMPETITORS, edited, make_results
+from hios.report.tables import LATENCY_COLUMNS, OPERATOR_COLUMNS, latency_rows, operator_rows, table, table_files
+from tests.report.test_report import COMPETITORS, edited, make_results, make_several
 
 ROOT = Path(hios.__file__).resolve().parents[1]
 
@@ -37,8 +30,7 @@ ROOT = Path(hios.__file__).resolve().parents[1]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results of two networks that were executed, and of one that was only scheduled."""
     folder = tmp_path_factory.mktemp("results")
-    for seed, name in enumerate(("first", "second", "third")):
-        make_results(folder / name, name, seed=seed)
+    make_several(folder, "first", "second", "third")
     (folder / "third" / "run.json").unlink()
     problem = Problem.read(folder / "third" / "graph.json", folder / "third" / "costs.json")
     for algorithm, devices in COMPETITORS:

@@ -14,7 +14,7 @@ import pytest
 
 from hios.charts.rendering import to_svg
 from hios.report import page as large_pages
-from tests.report.test_report import COMPETITORS, PageTables, make_results, page_of, read_csv
+from tests.report.test_report import COMPETITORS, PageTables, make_results, make_several, page_of, read_csv
 from tests.workers.processes import children
 
 
@@ -23,8 +23,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The report of two networks where a page holds next to nothing; links to rows and files are left."""
     for name in ("_CHARTS", "_ROWS", "_PICTURES"):
         monkeypatch.setattr(large_pages, name, 1)
-    models = [make_results(tmp_path / name, name, seed=seed) for seed, name in enumerate(("first", "second"))]
-    return page_of(tmp_path, *models)
+    return page_of(tmp_path, *make_several(tmp_path, "first", "second"))
 
 
 def test_charts_of_the_fastest_are_left(page: str) -> None:

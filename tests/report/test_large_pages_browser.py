@@ -9,7 +9,7 @@ import pytest
 
 from hios.report import page, write_report
 from tests.report.browser import PAPER, needs_chromium, opens_clean, visited
-from tests.report.test_report import make_results
+from tests.report.test_report import make_several
 from tests.workers.processes import eventually
 
 pytestmark = [needs_chromium, pytest.mark.slow]
@@ -26,7 +26,7 @@ _INSIDE = (
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of four networks where a page holds next to nothing."""
     folder = tmp_path_factory.mktemp("large")
-    models = [make_results(folder / name, name, seed=seed) for seed, name in enumerate(NAMES)]
+    models = make_several(folder, *NAMES)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_CHARTS", "_ROWS", "_PICTURES"):
             patch.setattr(page, name, 1)

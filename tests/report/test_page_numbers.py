@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from hios import Edge, Graph, Operator
-from hios.cli import main
 from hios.files import artifacts
 from hios.report import write_report
 from hios.study import registry
@@ -25,6 +23,7 @@ from hios.study.figure_files import write_figure
 from hios.study.gpu_predictions import predict_targets
 from hios.study.page_part import papers_part
 from tests.charts.latex_compiler import compile_latex, needs_pdflatex
+from tests.cli.commands import refused, succeed
 from tests.report.test_report import latency, make_results, page_of
 from tests.verify.results import write_network
 
@@ -217,14 +216,13 @@ def test_page_says_how_it_came_about(tmp_path: Path) -> None:
     (tmp_path / "my config.yaml").write_text("models: {net: {}}\n", encoding="utf-8")
     arguments = [str(model), "--output", str(tmp_path / "report.html"), "--tables", str(tmp_path / "tables")]
     command = ["report", *arguments, "--config", str(tmp_path / "my config.yaml")]
-    assert CliRunner().invoke(main, command).exit_code == 0
+    succeed(*command)
     text = html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert f"<dt>Command</dt><dd>hios report {' '.join(arguments)} --config '{tmp_path}/my config.yaml'</dd>" in text
     assert ">models: {net: {}}\n</pre>" in text
     assert re.search(r"<dt>Code</dt><dd>(commit [0-9a-f]{12}, (no|with) uncommitted|an installed package)", text)
-    done = CliRunner().invoke(main, [*command[:-1], str(tmp_path / "none.yaml")])
-    assert done.exit_code == 1
-    assert done.stderr.strip() == f"Error: {tmp_path}/none.yaml: cannot be read: No such file or directory"
+    message = refused(*command[:-1], tmp_path / "none.yaml")
+    assert message == f"{tmp_path}/none.yaml: cannot be read: No such file or directory"
 
 
 @pytest.mark.parametrize("kind", ["conv2d-relu", "add", "a type of my own"])

@@ -7,14 +7,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import hios
 from hios import Costs, CostsFile, Edge, Graph, HiosError, Operator, Problem, Schedule, schedule
-from hios.cli import main
 from hios.files.artifacts import load, write
 from hios.platforms.model.descriptions import gpu, link
 from hios.platforms.model.devices import predicted_costs
+from tests.cli.commands import invoke
 from tests.report.test_report import read_csv
 
 WORDS = "predicted for 2 x NVIDIA A40, link nvlink; nothing was measured"
@@ -44,7 +43,7 @@ def report(folder: Path, *more: str) -> tuple[int, str]:
     """Exit status and last line of ``hios report``."""
     out = folder.parent
     arguments = ["report", str(folder), "--output", str(out / "report.html"), "--tables", str(out / "tables"), *more]
-    result = CliRunner().invoke(main, arguments)
+    result = invoke(*arguments)
     return result.exit_code, result.output.strip().splitlines()[-1]
 
 
@@ -128,9 +127,9 @@ def test_report_from_python_refuses_what_does_not_fit(folder: Path) -> None:
 def test_text_says_predicted(folder: Path) -> None:
     """`hios show` and `hios evaluate` pass on what times are predicted for."""
     path = str(folder / "schedules" / "hios-lp-2.json")
-    shown = CliRunner().invoke(main, ["show", path]).output
+    shown = invoke("show", path).output
     assert f"note on costs    {WORDS}" in shown
-    evaluated = CliRunner().invoke(main, ["evaluate", str(folder / "graph.json"), str(folder / "costs.json"), path])
+    evaluated = invoke("evaluate", folder / "graph.json", folder / "costs.json", path)
     assert re.fullmatch(rf"[0-9.]+ ms; {re.escape(WORDS)}\n", evaluated.output)
 
 

@@ -189,11 +189,16 @@ def edited(model: Path, kind: str, edit: Callable[[Any], object]) -> Any:
     return data
 
 
+def make_several(folder: Path, *names: str, operators: int = 12) -> list[Path]:
+    """Write the results folders of several models, each with another problem."""
+    return [make_results(folder / name, name, operators, seed) for seed, name in enumerate(names)]
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with results of two models and their report."""
     folder = tmp_path_factory.mktemp("report")
-    models = [make_results(folder / name, name, seed=seed) for seed, name in enumerate(("first", "second"))]
+    models = make_several(folder, "first", "second")
     write_report(models, folder / "out" / "report.html", folder / "out" / "tables")
     return folder
 
@@ -294,17 +299,7 @@ def test_latency_csv(report: Path) -> None:
 def test_operators_csv(report: Path) -> None:
     """operators.csv has a row per operator; what was not measured or stated is empty."""
     rows = read_csv(report / "out/tables/operators.csv")
-    assert list(rows[0]) == [
-        "model",
-        "operator",
-        "type",
-        "time_ms",
-        "p20_ms",
-        "p80_ms",
-        "flops",
-        "bytes",
-        "predicted_only",
-    ]
+    assert ",".join(rows[0]) == "model,operator,type,time_ms,p20_ms,p80_ms,flops,bytes,predicted_only"
     assert {row["predicted_only"] for row in rows} == {""}
     assert len(rows) == 24
     costs = artifacts.read(report / "first" / "costs.json", "costs")["operators"]

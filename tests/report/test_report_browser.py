@@ -13,7 +13,7 @@ from hios.platforms.model.descriptions import gpu, link
 from hios.platforms.model.devices import predicted_costs
 from hios.report import write_picture, write_report, write_schedule
 from tests.report.browser import PAPER, WINDOWS, needs_chromium, opens_clean, visited
-from tests.report.test_report import COMPETITORS, make_results
+from tests.report.test_report import COMPETITORS, make_several
 
 pytestmark = needs_chromium
 
@@ -22,8 +22,7 @@ pytestmark = needs_chromium
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of two networks."""
     folder = tmp_path_factory.mktemp("browser")
-    models = [make_results(folder / name, name, 40, seed) for seed, name in enumerate(("first", "second"))]
-    write_report(models, folder / "report.html", folder / "tables")
+    write_report(make_several(folder, "first", "second", operators=40), folder / "report.html", folder / "tables")
     return folder / "report.html"
 
 

@@ -12,13 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from hios.cli import main
 from hios.errors import ArtifactError
 from hios.formats import archive_reader
 from hios.formats.archive_reader import unpacked
 from hios.report.archive import write_archive
+from tests.cli.commands import invoke, refused, succeed
 from tests.report.paper_pages import write_results
 from tests.verify.results import write_network
 
@@ -29,9 +28,7 @@ pytest.importorskip("numba", reason="needs the extra opt")
 
 
 def _run(*words: object) -> str:
-    answer = CliRunner().invoke(main, [str(word) for word in words])
-    assert answer.exit_code == 0, answer.output
-    return answer.output
+    return succeed(*words).output
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +115,7 @@ def test_pages_that_cannot_be_archived(project: Path, tmp_path: Path, monkeypatc
     with pytest.raises(ArtifactError, match="net; allowed in an archive: what lies in folders beside the page"):
         write_archive(tmp_path / "pages" / "report.html", tmp_path / "x.zip")
     assert not (tmp_path / "x.zip").exists()
-    answer = CliRunner().invoke(main, ["report", "report.html", "--output", "y", "--tables", "t", "--schedule", "z"])
+    answer = invoke("report", "report.html", "--output", "y", "--tables", "t", "--schedule", "z")
     assert (answer.exit_code, "allowed with an archive: --output, --tables" in answer.output) == (2, True)
 
 
@@ -203,10 +200,9 @@ def test_changed_archives_are_refused(
 ) -> None:
     """In one line by the command, with no page written; hashes do not prove who made an archive, only what it lists."""
     bad = _rewritten(project / "results" / "archive.zip", tmp_path / "bad.zip", change)
-    answer = CliRunner().invoke(main, ["report", str(bad), "--output", str(tmp_path / "x"), "--tables", str(tmp_path)])
-    assert (answer.exit_code, answer.stderr.count("\n")) == (1, 1), answer.output
-    assert answer.stderr.startswith(f"Error: {bad}: ")
-    assert re.search(message, answer.stderr), answer.stderr
+    refusal = refused("report", bad, "--output", tmp_path / "x", "--tables", tmp_path)
+    assert refusal.startswith(f"{bad}: ")
+    assert re.search(message, refusal), refusal
     assert not (tmp_path / "x").exists()
 
 

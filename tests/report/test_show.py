@@ -7,20 +7,20 @@ import json
 import random
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hios import Graph, HiosError, Operator, Placement, Problem, Schedule, schedule
 from hios.charts.theme import style_of
-from hios.cli import main
 from hios.report.graph_layout import short_names, shortened
 from hios.report.terminal import ASCII, PIPED_WIDTH, Look, device_uses, draw, look, operator_types, summary
+from tests.cli.commands import invoke, refused
 from tests.problems import problem, problems
 from tests.report.drawn_schedules import made
 
@@ -339,8 +339,7 @@ def test_types_of_another_graph_are_refused() -> None:
         operator_types(STAGED, graph)
 
 
-def _run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["show", *map(str, arguments)])
+_run = partial(invoke, "show")
 
 
 def test_command(tmp_path: Path) -> None:
@@ -367,30 +366,22 @@ def test_command(tmp_path: Path) -> None:
 def test_errors_are_one_line(tmp_path: Path, options: list[object], message: str) -> None:
     """Options out of range and files that cannot be read or written are one line, and nothing is printed."""
     STAGED.write(tmp_path / "schedule.json")
-    done = _run(tmp_path / "schedule.json", *options)
-    assert done.exit_code == 1
-    assert done.stdout == ""
-    assert done.stderr.startswith(f"Error: {message}")
-    assert len(done.stderr.splitlines()) == 1
+    assert refused("show", tmp_path / "schedule.json", *options).startswith(message)
 
 
 def test_not_a_schedule(tmp_path: Path) -> None:
     """A file that is no schedule is refused with its name."""
     (tmp_path / "other.json").write_text('{"name": "x"}')
-    done = _run(tmp_path / "other.json")
-    assert done.exit_code == 1
-    assert done.stderr.startswith(f"Error: {tmp_path}/other.json: (whole file): ")
+    assert refused("show", tmp_path / "other.json").startswith(f"{tmp_path}/other.json: (whole file): ")
 
 
 def test_a_graph_is_not_a_schedule(tmp_path: Path) -> None:
     """Given a graph, it says which command draws graphs."""
     graph = {"name": "x", "operators": [{"id": "a", "type": "task"}], "edges": []}
     (tmp_path / "graph.json").write_text(json.dumps(graph))
-    done = _run(tmp_path / "graph.json")
-    assert done.exit_code == 1
-    assert done.stderr == (
-        f"Error: {tmp_path}/graph.json: found a file of kind graph; required: schedule, as hios schedule writes it; "
-        f"hios draw {tmp_path}/graph.json draws the graph\n"
+    assert refused("show", tmp_path / "graph.json") == (
+        f"{tmp_path}/graph.json: found a file of kind graph; required: schedule, as hios schedule writes it; "
+        f"hios draw {tmp_path}/graph.json draws the graph"
     )
 
 

@@ -9,12 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from hios.charts.theme import style_of
-from hios.cli import main
 from hios.report import write_schedule
 from hios.report.terminal import summary
+from tests.cli.commands import invoke
 from tests.report.browser import loads_nothing, needs_chromium, opened
 from tests.report.drawn_schedules import made
 
@@ -143,7 +142,7 @@ def test_command_writes_the_page(tmp_path: Path) -> None:
     NAMED.write(tmp_path / "schedule.json")
     target = tmp_path / "folder" / "page.html"
     for _ in range(2):
-        done = CliRunner().invoke(main, ["show", str(tmp_path / "schedule.json"), "--html", str(target)])
+        done = invoke("show", tmp_path / "schedule.json", "--html", target)
         assert done.output == f"{target}: 5 operators on 3 device(s)\n"
         assert "</html>" in target.read_text(encoding="utf-8")
 
@@ -155,9 +154,9 @@ def test_terminal_needs_no_charts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setitem(sys.modules, module, None)  # what an import finds where it is not installed
     for module in ("page",):
         monkeypatch.delitem(sys.modules, f"hios.report.{module}", raising=False)
-    done = CliRunner().invoke(main, ["show", str(tmp_path / "schedule.json")])
+    done = invoke("show", tmp_path / "schedule.json")
     assert (done.exit_code, "┃sum" in done.output) == (0, True)
-    done = CliRunner().invoke(main, ["show", str(tmp_path / "schedule.json"), "--html", str(tmp_path / "page.html")])
+    done = invoke("show", tmp_path / "schedule.json", "--html", tmp_path / "page.html")
     assert done.exit_code == 1
     assert re.fullmatch(
         r"Error: this command needs \w+, which is not installed: pip install 'hios\[report\]'\n", done.stderr

@@ -7,15 +7,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from click.testing import CliRunner
-
 from hios import Costs, Problem, Schedule, schedule
-from hios.cli import main
 from hios.report.charts import schedule_chart
 from hios.report.dataframes import _rows
 from hios.report.graph_layout import lanes, lanes_of
 from hios.report.terminal import ASCII, Look, device_uses, draw, summary, widths_in_words
 from hios.runtime.chrome_trace import write_trace
+from tests.cli.commands import invoke, refused, succeed
 from tests.convolution_graphs import Conv, conv_graph
 from tests.problems import problem
 
@@ -97,20 +95,17 @@ def test_commands(tmp_path: Path) -> None:
     PROBLEM.graph.write(graph)
     costs_path.write_text(json.dumps(costs))
     arguments = [str(graph), str(costs_path)]
-    made = CliRunner().invoke(
-        main, ["schedule", *arguments, "--algorithm", "hios-wide", "--devices", "2", "--output", str(out)]
-    )
+    made = invoke("schedule", *arguments, "--algorithm", "hios-wide", "--devices", 2, "--output", out)
     assert made.output.rstrip().endswith("; several devices: 1 operator on 2 at once")
     assert json.loads(out.read_text())["placements"][2]["devices"] == [0, 1]
     assert "devices" not in json.loads(out.read_text())["placements"][0]
-    result = CliRunner().invoke(main, ["evaluate", *arguments, str(out)])
+    result = invoke("evaluate", *arguments, out)
     assert result.output == "8 ms; several devices: 1 operator on 2 at once\n"
-    assert CliRunner().invoke(main, ["verify", str(tmp_path)]).exit_code == 0
+    succeed("verify", tmp_path)
     del costs["operators"]["c"]["wide_ms"]
     costs_path.write_text(json.dumps(costs))
-    refused = CliRunner().invoke(main, ["evaluate", *arguments, str(out)])
-    assert refused.exit_code != 0
-    assert "operator c: found 2 devices; allowed: 1, those of its wide_ms in the costs" in refused.output
+    message = refused("evaluate", *arguments, out)
+    assert "operator c: found 2 devices; allowed: 1, those of its wide_ms in the costs" in message
 
 
 def _merged() -> Schedule:

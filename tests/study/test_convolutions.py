@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from hios import platforms
-from hios.cli import main
 from hios.errors import PlatformError
 from hios.files import artifacts
 from hios.files.base import Platform
@@ -19,6 +17,7 @@ from hios.study import registry
 from hios.study.figure_data import FigureData
 from hios.study.rows import Rows
 from hios.study.sessions import CONVOLUTION_SIZES, convolution_sizes
+from tests.cli.commands import refused, succeed
 
 #: Two convolutions at once take 0.75 of the time of one after the other on small images, 1.5 times as long on others.
 MADE = ConvolutionsFile(
@@ -87,8 +86,7 @@ def test_measured(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     output = tmp_path / "convolutions.json"
     options = ["--size", "8", "--size", "4", "--channels", "2", "--repeats", "2"]
-    done = CliRunner().invoke(main, ["study", "convolutions", *options, "--output", str(output)])
-    assert done.exit_code == 0, done.output
+    succeed("study", "convolutions", *options, "--output", output)
     written = artifacts.load(output, ConvolutionsFile)
     assert [size.image_size for size in written.sizes] == [4, 8]
     assert [size.output_bytes for size in written.sizes] == [4 * 2 * 16, 4 * 2 * 64]
@@ -109,6 +107,5 @@ def test_one_core_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         raise PlatformError(f"platform {name}: devices: found {devices}; allowed: 1 to 1")
 
     monkeypatch.setattr(platforms, "describe", describe)
-    done = CliRunner().invoke(main, ["study", "convolutions", "--output", str(tmp_path / "convolutions.json")])
-    assert done.exit_code == 1
-    assert done.stderr.strip() == "Error: platform cpu: devices: found 2; allowed: 1 to 1"
+    message = refused("study", "convolutions", "--output", tmp_path / "convolutions.json")
+    assert message == "platform cpu: devices: found 2; allowed: 1 to 1"

@@ -9,10 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 
 from hios import Edge, Graph, Operator
-from hios.cli import main
 from hios.files import artifacts
 from hios.formats.partition import PredictionFile
 from hios.pipeline.config import resolve
@@ -22,6 +20,7 @@ from hios.study.gpu_predictions import predict_targets
 from hios.study.gpu_targets import TARGETS, targets_of
 from hios.study.sessions import figure_files
 from hios.verify import verify
+from tests.cli.commands import succeed
 from tests.verify.results import write_network
 
 pytest.importorskip("altair", reason="needs the extra report")
@@ -56,8 +55,7 @@ def test_the_command(tmp_path: Path) -> None:
     """It predicts the algorithms of every target, for as many GPUs as the paper has; equal input, equal latencies."""
     path = _write(tmp_path / "fork")
     options = ["--for", "hios", "--for", "ios", "--for", "lios", "--output", str(tmp_path / "again.json")]
-    done = CliRunner().invoke(main, ["study", "predict", str(path.with_name("graph.json")), *options])
-    assert done.exit_code == 0, done.output
+    done = succeed("study", "predict", path.with_name("graph.json"), *options)
     assert "predicted for a40, v100-sxm2, rtx3080" in done.output
     first, again = (artifacts.load(file, PredictionFile) for file in (path, tmp_path / "again.json"))
     for entry, other in zip(first.predictions, again.predictions, strict=True):

@@ -9,11 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
-from click.testing import CliRunner
 
 from benchmarks.networks import inception_v3, squeezenet, synthetic_costs
 from hios.charts import marks
-from hios.cli import main
 from hios.core.problem import Problem
 from hios.errors import HiosError, HiosWarning
 from hios.files import artifacts
@@ -39,6 +37,7 @@ from hios.study.top_experiments import (
     synchronous_per_s,
 )
 from hios.study.top_learning import R, S, run, transitions
+from tests.cli.commands import invoke, succeed
 from tests.serving.scenarios import scenario, served
 from tests.serving.served import networks
 from tests.study.top_points import write_experiments
@@ -246,21 +245,20 @@ def test_gpg_of_a_folder_of_graphs(tmp_path: Path) -> None:
     output = tmp_path / "study" / "top" / "gpg.json"
     small = ["--steps", "2", "--samples", "1", "--transitions", "10000"]
     arguments = ["study", "top", "gpg", str(tmp_path / "graphs"), "--gpu", _GPU, *small, "--output", str(output)]
-    done = CliRunner().invoke(main, [*arguments, "--train-on", first])
-    assert done.exit_code == 0, done.output
+    done = succeed(*arguments, "--train-on", first)
     study = artifacts.load(output, TopStudyFile)
     assert study.device == "gpu"
     assert study.gpu is not None
     assert {point.scenario for point in study.points if point.system == CURVE} == {first}
     assert {point.scenario for point in study.points if point.system == GPG} == {first, "+".join(sorted(rest))}
-    done = CliRunner().invoke(main, [*arguments, "--train-on", "nobody"])
+    done = invoke(*arguments, "--train-on", "nobody")
     assert "--train-on: found nobody; allowed: " in done.stderr
     (tmp_path / "others" / first).mkdir(parents=True)
     networks()[rest[0]].graph.write(tmp_path / "others" / first / "graph.json")
-    done = CliRunner().invoke(main, [*arguments, str(tmp_path / "others")])
+    done = invoke(*arguments, tmp_path / "others")
     assert f"found the model {first} with other costs than before" in done.stderr
     arguments[2] = "sizes"
-    done = CliRunner().invoke(main, arguments)
+    done = invoke(*arguments)
     assert "found a folder; required for sizes: scenario.yaml" in done.stderr
 
 
@@ -319,11 +317,10 @@ def test_the_command(given: dict[str, Path], tmp_path: Path) -> None:
     """`hios study top` writes what verify accepts, and wants a label for each scenario."""
     output = tmp_path / "study" / "top" / "sizes.json"
     arguments = ["study", "top", "sizes", str(given["blocks"]), "--most", "1", "--output", str(output)]
-    done = CliRunner().invoke(main, arguments)
-    assert done.exit_code == 0, done.output
+    done = succeed(*arguments)
     points = artifacts.load(output, TopStudyFile).points
     assert [(point.scenario, point.system) for point in points] == [("blocks", "top"), ("blocks", "top with GPG")]
-    done = CliRunner().invoke(main, [*arguments, "--label", "a", "--label", "b"])
+    done = invoke(*arguments, "--label", "a", "--label", "b")
     assert "--label: found a, b; required: a label of its own for each scenario" in done.stderr
 
 

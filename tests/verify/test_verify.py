@@ -7,19 +7,19 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from hios import Graph, HiosError
-from hios.cli import main
 from hios.files import artifacts
 from hios.formats.partition import Partition, PartitionFile
 from hios.formats.run import Latency
 from hios.report import write_report
 from hios.verify import verify
+from tests.cli.commands import invoke
 from tests.verify.results import write_network
 
 
@@ -50,8 +50,12 @@ def tables(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "tables"
 
 
-def _run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["verify", *map(str, arguments)])
+_run = partial(invoke, "verify")
+
+
+def _problems(folder: Path) -> dict[str, tuple[str, ...]]:
+    """What `verify` says of every file of a folder."""
+    return {entry.path: entry.problems for entry in verify(folder)}
 
 
 def _edit(path: Path, change: Callable[[Any], None]) -> None:
@@ -77,7 +81,7 @@ def test_runs_over_ranks(folder: Path) -> None:
     path = folder / "first" / "distributed" / "run.json"
     path.parent.mkdir()
     path.write_bytes((folder / "first" / "run.json").read_bytes())
-    assert {entry.path: entry.problems for entry in verify(folder)}["first/distributed/run.json"] == ()
+    assert _problems(folder)["first/distributed/run.json"] == ()
     _edit(path, _at("graph", "third"))
     _edit(path, _at("results.0.predicted_ms", 1e9))
     wrong = {entry.path: entry.problems for entry in verify(folder) if entry.problems}
@@ -112,44 +116,42 @@ def test_what_is_right_passes(folder: Path) -> None:
     assert done.output.splitlines()[-1] == "17 files, no problems"
 
 
-#: File, change, and what is said of it.
-PLANTED: list[tuple[str, Callable[[Any], None], str]] = [
-    ("first/graph.json", _at("operators.3.bytes", -1), r"^operators\[3\]\.bytes: found -1; allowed: at least 0"),
-    ("first/graph.json", _at("color", "red"), r"^\(whole file\): unknown key color; allowed: blocks, "),
-    (
-        "first/costs.json",
-        _at("operators.op2.utilization", 2),
-        r"^operators\.op2\.utilization: found 2; allowed: at most",
-    ),
-    ("first/costs.json", _at("stages.0.time_ms", "fast"), r'^stages\[0\]\.time_ms: found "fast"; allowed: number'),
-    ("first/run.json", _at("references.0.threads", 0), r"^references\[0\]\.threads: found 0; allowed: at least 1"),
-    (
-        "second/schedules/greedy-1.json",
-        _at("latency_ms", 0.5),
-        r"^latency_ms is 0\.5 but the last operator finishes at",
-    ),
-    ("second/schedules/lios-1.json", _at("lower_bound_ms", 0.1), r"^lower_bound_ms: found 0\.1; recomputed from graph"),
-    (
-        "second/schedules/hios-lp-2.json",
-        _at("placements.1.start_ms", 0),
-        r"^operator op\d+ starts at .* before its input",
-    ),
-    ("second/run.json", _at("results.3.speedup", 9.0), r"^results\[3\]\.speedup: found 9; recomputed: "),
-    (
-        "second/run.json",
-        _at("ceilings.0.latency_ms.median", 1.0),
-        r"^ceilings\[0\]\.latency_ms\.median: found 1; recomp",
-    ),
-]
+#: Changes by file, and what is said of each.
+PLANTED: dict[str, list[tuple[Callable[[Any], None], str]]] = {
+    "first/graph.json": [
+        (_at("operators.3.bytes", -1), r"^operators\[3\]\.bytes: found -1; allowed: at least 0"),
+        (_at("color", "red"), r"^\(whole file\): unknown key color; allowed: blocks, "),
+    ],
+    "first/costs.json": [
+        (_at("operators.op2.utilization", 2), r"^operators\.op2\.utilization: found 2; allowed: at most"),
+        (_at("stages.0.time_ms", "fast"), r'^stages\[0\]\.time_ms: found "fast"; allowed: number'),
+    ],
+    "first/run.json": [(_at("references.0.threads", 0), r"^references\[0\]\.threads: found 0; allowed: at least 1")],
+    "second/schedules/greedy-1.json": [
+        (_at("latency_ms", 0.5), r"^latency_ms is 0\.5 but the last operator finishes at"),
+    ],
+    "second/schedules/lios-1.json": [
+        (_at("lower_bound_ms", 0.1), r"^lower_bound_ms: found 0\.1; recomputed from graph"),
+    ],
+    "second/schedules/hios-lp-2.json": [
+        (_at("placements.1.start_ms", 0), r"^operator op\d+ starts at .* before its input"),
+    ],
+    "second/run.json": [
+        (_at("results.3.speedup", 9.0), r"^results\[3\]\.speedup: found 9; recomputed: "),
+        (_at("ceilings.0.latency_ms.median", 1.0), r"^ceilings\[0\]\.latency_ms\.median: found 1; recomp"),
+    ],
+}
 
 
 def test_ten_planted_errors_are_all_found(folder: Path) -> None:
     """Ten errors of different kinds in five files are all reported, each with its file, and the exit status is 1."""
-    for name, change, _ in PLANTED:
-        _edit(folder / name, change)
-    problems = {entry.path: entry.problems for entry in verify(folder)}
-    for name, _, message in PLANTED:
-        assert any(re.search(message, problem) for problem in problems[name]), (name, message, problems[name])
+    for name, errors in PLANTED.items():
+        for change, _ in errors:
+            _edit(folder / name, change)
+    problems = _problems(folder)
+    for name, errors in PLANTED.items():
+        for _, message in errors:
+            assert any(re.search(message, problem) for problem in problems[name]), (name, message, problems[name])
     done = _run(folder)
     assert done.exit_code == 1
     assert all(problem in done.output for own in problems.values() for problem in own)
@@ -169,105 +171,22 @@ def test_json_for_machines(folder: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
+#: Changes to files of a network, by file, and what is said of each.
+CONTRADICTIONS: dict[str, list[tuple[Callable[[Any], None], str]]] = {
+    "graph.json": [
+        (_at("edges.0.source", "nobody"), r"^edges\[0\]\.source: found nobody; allowed: the id of an oper"),
+        (_at("edges.0", {"source": "op1", "target": "op1"}), r"^edges: found the cycle op1 -> op1"),
+        (_at("format_version", 2), r"^format_version: found 2; allowed: 1"),
+        (_at("format_version", 1.0), r"^format_version: found 1\.0; allowed: integer"),
+    ],
+    "costs.json": [
+        (lambda data: data["operators"].pop("op4"), r"^operators: no entry for operator op4 of the graph"),
+        (lambda data: data["transfers"].pop(), r"^transfers: no entry for edge op\d -> op\d"),
+        (_at("corun", [{"devices": 2, "factor": 1}] * 2), r"^corun: duplicate number of devices"),
+        (_at("stages.0.groups.0.0", "nobody"), r"^stages\[0\]: found operator nobody"),
+        (_at("operators.op0.time_ms", float("nan")), r"^operators\.op0\.time_ms: found nan; allowed: a fin"),
+        (_at("graph_fingerprint", "0" * 16), r"^graph_fingerprint: found 0000000000000000; allowed: "),
         (
-            "graph.json",
-            _at("edges.0.source", "nobody"),
-            r"^edges\[0\]\.source: found nobody; allowed: the id of an oper",
-        ),
-        ("graph.json", _at("edges.0", {"source": "op1", "target": "op1"}), r"^edges: found the cycle op1 -> op1"),
-        ("graph.json", _at("format_version", 2), r"^format_version: found 2; allowed: 1"),
-        ("graph.json", _at("format_version", 1.0), r"^format_version: found 1\.0; allowed: integer"),
-        (
-            "costs.json",
-            lambda data: data["operators"].pop("op4"),
-            r"^operators: no entry for operator op4 of the graph",
-        ),
-        ("costs.json", lambda data: data["transfers"].pop(), r"^transfers: no entry for edge op\d -> op\d"),
-        ("costs.json", _at("corun", [{"devices": 2, "factor": 1}] * 2), r"^corun: duplicate number of devices"),
-        ("costs.json", _at("stages.0.groups.0.0", "nobody"), r"^stages\[0\]: found operator nobody"),
-        (
-            "costs.json",
-            _at("operators.op0.time_ms", float("nan")),
-            r"^operators\.op0\.time_ms: found nan; allowed: a fin",
-        ),
-        ("costs.json", _at("graph_fingerprint", "0" * 16), r"^graph_fingerprint: found 0000000000000000; allowed: "),
-        ("schedules/lios-1.json", lambda data: data["placements"].pop(), r"^placements: operator op\d is missing"),
-        ("schedules/lios-1.json", _at("lower_bound_ms", 99.0), r"^latency_ms .* is below lower_bound_ms 99"),
-        (
-            "schedules/lios-1.json",
-            _at("staged_lower_bound_ms", 99.0),
-            r"^staged_lower_bound_ms: found 99 ms; allowed: at",
-        ),
-        ("schedules/lios-1.json", _at("graph_fingerprint", "0" * 16), r"^graph_fingerprint: found 0000000000000000"),
-        ("run.json", _at("graph", "other"), r"^graph: found other; allowed: net, the name in graph\.json"),
-        ("run.json", _at("runs", 13), r"^baseline\.latency_ms\.runs: found 12 runs; allowed: 13"),
-        (
-            "run.json",
-            _at("results.0.prediction_error", 0.5),
-            r"^results\[0\]\.prediction_error: found 0\.5; recomputed",
-        ),
-        ("run.json", _at("results.3.share_of_ceiling", 2.0), r"^results\[3\]\.share_of_ceiling: found 2; recomputed"),
-        ("run.json", _at("results.3.devices", 3), r"^results\[3\]\.devices: found 3, for which ceilings has no entry"),
-        (
-            "run.json",
-            _at("results.3.predicted_ms", 0.5),
-            r"^results\[3\]\.predicted_ms: found 0\.5; the schedule hios-lp-2",
-        ),
-        ("run.json", _at("results.0.measured.2.operator", "op0"), r"\.operator: op0 is placed twice"),
-        ("run.json", _at("results.0.measured.2.device", 3), r"^results\[0\]\.measured\[2\]: op\d ran elsewhere"),
-        (
-            "run.json",
-            _at("results.0.measured.2.operator", "nobody"),
-            r"found nobody, which is not an operator of the gr",
-        ),
-        ("run.json", _at("results.0.speedup_interval", [2.0, 1.0]), r"^results\[0\]\.speedup_interval: found 2 to 1"),
-        (
-            "run.json",
-            _at("results.2.speedup_interval.0", 0.5),
-            r"^results\[2\]\.speedup_interval\[0\]: found 0\.5; recomp",
-        ),
-        (
-            "run.json",
-            _at("references.0.speedup_interval.1", 9.0),
-            r"^references\[0\]\.speedup_interval\[1\]: found 9; recomp",
-        ),
-        ("run.json", _at("chosen.speedup_interval", [0.1, 0.2]), r"^chosen\.speedup_interval\[1\]: found 0\.2; recomp"),
-        ("run.json", _at("chosen.speedup", 7.0), r"^chosen\.speedup: found 7; recomputed: "),
-        (
-            "run.json",
-            lambda data: data["results"][1]["latency_ms"].update(runs=[1.0] * 4),
-            r"^results\[1\]\.speedup_interval: found .* allowed: none, as 4 runs with 12 of the baseline give no",
-        ),
-        (
-            "run.json",
-            _at("results.3.error_beyond_drift", 0.0),
-            r"^results\[3\]\.error_beyond_drift: found 0; recomputed: ",
-        ),
-        (
-            "run.json",
-            lambda data: data["results"][3].pop("drift"),
-            r"^results\[3\]\.error_beyond_drift: found .* required: drift, which it is beyond",
-        ),
-        ("run.json", _at("results.4.drift.value", 2.0), r"^results\[4\]\.drift\.value: found 2; recomputed: "),
-        (
-            "run.json",
-            _at("probe.version", "2"),
-            r"^results\[0\]\.drift: found .* required: the same probe in run\.json",
-        ),
-        ("run.json", _at("probe.speed.copy_ms.low", 0.5), r"^probe\.speed\.copy_ms\.low: found 0\.5; recomputed: "),
-        (
-            "run.json",
-            lambda data: data["platform"].pop("processor"),
-            r"^platform\.processor: missing; a measurement has to state it \(model name of the processor\)",
-        ),
-        ("run.json", lambda data: data["platform"].pop("cores"), r"^platform\.cores: missing; a measurement has to"),
-        ("run.json", lambda data: data["versions"].pop("torch"), r"^versions\.torch: missing; .* \(its version\)"),
-        ("run.json", lambda data: data.pop("measured_at"), r"^measured_at: missing; a measurement has to state it"),
-        (
-            "costs.json",
             _at(
                 "profile",
                 {
@@ -277,9 +196,55 @@ def test_json_for_machines(folder: Path) -> None:
             ),
             r"^platform: missing; a measurement has to state it \(where the costs were measured\)",
         ),
-        ("run.json", _at("references.0.speedup", 3.0), r"^references\[0\]\.speedup: found 3; recomputed"),
-        ("run.json", _at("ceilings.0.throughput_ratio", 3.0), r"^ceilings\[0\]\.throughput_ratio: found 3; recomputed"),
     ],
+    "schedules/lios-1.json": [
+        (lambda data: data["placements"].pop(), r"^placements: operator op\d is missing"),
+        (_at("lower_bound_ms", 99.0), r"^latency_ms .* is below lower_bound_ms 99"),
+        (_at("staged_lower_bound_ms", 99.0), r"^staged_lower_bound_ms: found 99 ms; allowed: at"),
+        (_at("graph_fingerprint", "0" * 16), r"^graph_fingerprint: found 0000000000000000"),
+    ],
+    "run.json": [
+        (_at("graph", "other"), r"^graph: found other; allowed: net, the name in graph\.json"),
+        (_at("runs", 13), r"^baseline\.latency_ms\.runs: found 12 runs; allowed: 13"),
+        (_at("results.0.prediction_error", 0.5), r"^results\[0\]\.prediction_error: found 0\.5; recomputed"),
+        (_at("results.3.share_of_ceiling", 2.0), r"^results\[3\]\.share_of_ceiling: found 2; recomputed"),
+        (_at("results.3.devices", 3), r"^results\[3\]\.devices: found 3, for which ceilings has no entry"),
+        (_at("results.3.predicted_ms", 0.5), r"^results\[3\]\.predicted_ms: found 0\.5; the schedule hios-lp-2"),
+        (_at("results.0.measured.2.operator", "op0"), r"\.operator: op0 is placed twice"),
+        (_at("results.0.measured.2.device", 3), r"^results\[0\]\.measured\[2\]: op\d ran elsewhere"),
+        (_at("results.0.measured.2.operator", "nobody"), r"found nobody, which is not an operator of the gr"),
+        (_at("results.0.speedup_interval", [2.0, 1.0]), r"^results\[0\]\.speedup_interval: found 2 to 1"),
+        (_at("results.2.speedup_interval.0", 0.5), r"^results\[2\]\.speedup_interval\[0\]: found 0\.5; recomp"),
+        (_at("references.0.speedup_interval.1", 9.0), r"^references\[0\]\.speedup_interval\[1\]: found 9; recomp"),
+        (_at("chosen.speedup_interval", [0.1, 0.2]), r"^chosen\.speedup_interval\[1\]: found 0\.2; recomp"),
+        (_at("chosen.speedup", 7.0), r"^chosen\.speedup: found 7; recomputed: "),
+        (
+            lambda data: data["results"][1]["latency_ms"].update(runs=[1.0] * 4),
+            r"^results\[1\]\.speedup_interval: found .* allowed: none, as 4 runs with 12 of the baseline give no",
+        ),
+        (_at("results.3.error_beyond_drift", 0.0), r"^results\[3\]\.error_beyond_drift: found 0; recomputed: "),
+        (
+            lambda data: data["results"][3].pop("drift"),
+            r"^results\[3\]\.error_beyond_drift: found .* required: drift, which it is beyond",
+        ),
+        (_at("results.4.drift.value", 2.0), r"^results\[4\]\.drift\.value: found 2; recomputed: "),
+        (_at("probe.version", "2"), r"^results\[0\]\.drift: found .* required: the same probe in run\.json"),
+        (_at("probe.speed.copy_ms.low", 0.5), r"^probe\.speed\.copy_ms\.low: found 0\.5; recomputed: "),
+        (
+            lambda data: data["platform"].pop("processor"),
+            r"^platform\.processor: missing; a measurement has to state it \(model name of the processor\)",
+        ),
+        (lambda data: data["platform"].pop("cores"), r"^platform\.cores: missing; a measurement has to"),
+        (lambda data: data["versions"].pop("torch"), r"^versions\.torch: missing; .* \(its version\)"),
+        (lambda data: data.pop("measured_at"), r"^measured_at: missing; a measurement has to state it"),
+        (_at("references.0.speedup", 3.0), r"^references\[0\]\.speedup: found 3; recomputed"),
+        (_at("ceilings.0.throughput_ratio", 3.0), r"^ceilings\[0\]\.throughput_ratio: found 3; recomputed"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"), [(name, *wrong) for name, own in CONTRADICTIONS.items() for wrong in own]
 )
 def test_each_kind_of_contradiction_is_found(
     tmp_path: Path, name: str, change: Callable[[Any], None], message: str
@@ -287,7 +252,7 @@ def test_each_kind_of_contradiction_is_found(
     """A single change makes its file fail, with a line that says what is wrong and where."""
     network = write_network(tmp_path / "net", 5)
     _edit(network / name, change)
-    (problems,) = [entry.problems for entry in verify(network) if entry.path == name]
+    problems = _problems(network)[name]
     assert any(re.search(message, problem) for problem in problems), problems
     assert all("\n" not in problem and len(problem) < 1000 for problem in problems)
 
@@ -340,7 +305,7 @@ def test_table_of_latencies_is_recomputed(folder: Path, tables: Path, column: st
         writer = csv.DictWriter(file, list(rows[0]), restval="")
         writer.writeheader()
         writer.writerows(rows)
-    (problems,) = [entry.problems for entry in verify(folder) if entry.path == "tables/latency.csv"]
+    problems = _problems(folder)["tables/latency.csv"]
     assert any(re.search(message, problem) for problem in problems), problems
     assert all("\n" not in problem for problem in problems)
 
@@ -366,7 +331,7 @@ def test_damaged_files_are_problems(tmp_path: Path) -> None:
     run.write_text(run.read_text(encoding="utf-8")[:500], encoding="utf-8")
     text = costs.read_text(encoding="utf-8")
     costs.write_text(text.replace('"graph":', '"graph": "other", "graph":', 1), encoding="utf-8")
-    problems = {entry.path: entry.problems for entry in verify(network)}
+    problems = _problems(network)
     assert re.match(r"line \d+ column \d+: not valid JSON", problems["run.json"][0])
     assert problems["costs.json"] == ("duplicate key graph in an object; allowed: every key once",)
     assert problems["graph.json"] == ()
@@ -378,9 +343,9 @@ def test_versions_of_the_software(folder: Path) -> None:
     """versions.json names Python, the kernel and hios, each with a version."""
     path = folder / "versions.json"
     path.write_text('{"python": "3", "kernel": "6", "hios": "1"}')
-    assert {entry.path: entry.problems for entry in verify(folder)}[path.name] == ()
+    assert _problems(folder)[path.name] == ()
     path.write_text('{"python": 3, "kernel": "6"}')
-    assert {entry.path: entry.problems for entry in verify(folder)}[path.name] == (
+    assert _problems(folder)[path.name] == (
         "hios: missing; a measurement has to state it (its version)",
         "python: found 3; allowed: a version in quotes",
     )
@@ -389,10 +354,10 @@ def test_versions_of_the_software(folder: Path) -> None:
 def test_bad_configuration_is_a_problem(folder: Path) -> None:
     """config.yaml is checked with all violations of its schema, else by the rules that names and files obey."""
     (folder / "config.yaml").write_text("models: {}\nalgorithms: {a: {}}\nseed: -1\n", encoding="utf-8")
-    problems = {entry.path: entry.problems for entry in verify(folder)}["config.yaml"]
+    problems = _problems(folder)["config.yaml"]
     assert [problem.partition(":")[0] for problem in problems] == ["models", "seed"]
     (folder / "config.yaml").write_text("models: {squeezenet: }\nalgorithms: {magic: }\n", encoding="utf-8")
-    (problem,) = {entry.path: entry.problems for entry in verify(folder)}["config.yaml"]
+    (problem,) = _problems(folder)["config.yaml"]
     assert problem.startswith("algorithms.magic: unknown algorithm magic; allowed: ")
 
 
@@ -406,9 +371,9 @@ def test_configuration_is_checked_without_its_models(
     models = "{first: {model: 'my_package.nets:build'}, second: {model: nets/second.pt2}, third: {model: third.onnx}}"
     text = f"models: {models}\nalgorithms: {{sequential: }}\nresults: results\n"
     (folder / "config.yaml").write_text(text, encoding="utf-8")
-    assert {entry.path: entry.problems for entry in verify(folder)}["config.yaml"] == ()
+    assert _problems(folder)["config.yaml"] == ()
     (folder / "config.yaml").write_text(text.replace("second.pt2", "second.pt2, batch_size: 2"), encoding="utf-8")
-    (problem,) = {entry.path: entry.problems for entry in verify(folder)}["config.yaml"]
+    (problem,) = _problems(folder)["config.yaml"]
     assert problem.startswith("models.second: found batch_size, but nets/second.pt2 holds a finished model")
 
 
@@ -418,7 +383,7 @@ def test_configuration_is_checked_without_its_models(
 def test_configuration_that_cannot_be_read_is_a_problem(folder: Path, text: str) -> None:
     """YAML that cannot be read as a value is one problem and no traceback."""
     (folder / "config.yaml").write_text(text, encoding="utf-8")
-    (problem,) = {entry.path: entry.problems for entry in verify(folder)}["config.yaml"]
+    (problem,) = _problems(folder)["config.yaml"]
     assert problem.startswith("line 1: not valid YAML (")
 
 
@@ -444,9 +409,9 @@ def test_measured_schedules_need_no_costs(tmp_path: Path) -> None:
     _edit(path, measured)
     path.rename(network / "auto.json")
     (network / "run.json").unlink()
-    assert [entry.problems for entry in verify(network) if entry.path == "auto.json"] == [()]
+    assert _problems(network)["auto.json"] == ()
     _edit(network / "auto.json", lambda data: data["placements"].pop())
-    ((problem,),) = [entry.problems for entry in verify(network) if entry.path == "auto.json"]
+    (problem,) = _problems(network)["auto.json"]
     assert "is missing" in problem
 
 
