@@ -45,10 +45,7 @@ if TYPE_CHECKING:
 class Option:
     """An option of ``hios profile`` for one platform: ``--NAME`` there and ``NAME`` in config.yaml.
 
-    Attributes:
-        name: in lower case.
-        help: for ``--help``.
-        required: the allowed values in words, if the option is required; else empty.
+    ``required`` has the allowed values in words if the option is required.
     """
 
     name: str
@@ -60,11 +57,9 @@ class Option:
 class KnownPlatform:
     """What is known of a platform without importing it.
 
-    Attributes:
-        summary: what its devices are, in a few words.
-        modules: the module in its folder for each of its parts (`hios.platforms.protocol`); several parts may be one
-            module, which is then code of all stages that use one of them.
-        options: options of its own.
+    ``summary`` says what its devices are, in a few words; ``modules`` names the module in its folder for each of its
+    parts (`hios.platforms.protocol`): several parts may be one module, which is then code of all stages that use one of
+    them.
     """
 
     summary: str
@@ -154,12 +149,8 @@ def describe(
 ) -> Description:
     """The devices of a platform, as artifacts state them.
 
-    Args:
-        name: of the platform.
-        devices: how many.
-        virtual: whether devices may share hardware.
-        cores_per_device: cores of each device, where devices are groups of cores; the platform's default if None.
-        options: of the platform, by name.
+    Devices may share hardware if ``virtual``. Devices that are groups of cores have the platform's default number of
+    cores if ``cores_per_device`` is None.
 
     Raises:
         PlatformError: unknown platform, too few devices, or an option that the platform does not have or that is not
@@ -176,12 +167,6 @@ def require_options(
     name: str, options: Mapping[str, str], *, virtual: bool = False, cores_per_device: int | None = None
 ) -> None:
     """Refuse options that a platform does not have.
-
-    Args:
-        name: of the platform.
-        options: of the platform, by name.
-        virtual: whether devices may share hardware.
-        cores_per_device: cores of each device; None if that was not asked for.
 
     Raises:
         PlatformError: unknown platform, an option that it does not have or that is not text, virtual devices where

@@ -73,18 +73,12 @@ def source_hash(
 
     It covers every module that the stage imports, itself or through others, and the data files of their packages, such
     as templates; those of a package within a package count for the inner one only, and a file with the name of a module
-    or package in its folder for that one only. Comments, docstrings and layout do
-    not count. Of the algorithms only those named do, although all are imported: a new one must not have everything
-    measured again. So of the platforms only the one named does. Of an algorithm of another distribution that is its
-    module and what this imports from its own top-level package. Left out are ``hios/__init__.py``, which only gathers
-    names, the command line, which only passes options on, and imports for type checkers. Modules that are imported by a
-    name made at run time are not seen but for those of platforms.
-
-    Args:
-        stage: a key of ``STAGES``.
-        algorithms: names of the algorithms that the stage runs.
-        package: folder of hios.
-        platform: name of the platform that the stage uses; all of them if None.
+    or package in its folder for that one only. Comments, docstrings and layout do not count. Of the algorithms only
+    those named do, although all are imported: a new one must not have everything measured again. So of the platforms
+    only the one named does. Of an algorithm of another distribution that is its module and what this imports from its
+    own top-level package. Left out are ``hios/__init__.py``, which only gathers names, the command line, which only
+    passes options on, and imports for type checkers. Modules that are imported by a name made at run time are not seen
+    but for those of platforms. ``stage`` is a key of ``STAGES``; all platforms count if none is named.
 
     Raises:
         HiosError: unknown algorithm.
@@ -262,10 +256,7 @@ class CodeCache:
     """Entries by the text of a file and whatever else they depend on, in one JSON file of the cache folder.
 
     A file that is missing or damaged counts as empty. One that cannot be written is left alone: then every process
-    parses anew.
-
-    Args:
-        parsers: files whose code makes the entries; an edit of them begins a new cache.
+    parses anew. An edit of ``parsers``, the files whose code makes the entries, begins a new cache.
     """
 
     def __init__(self, parsers: list[Path]) -> None:
@@ -277,13 +268,7 @@ class CodeCache:
         self._used: dict[str, Code] = {}
 
     def get(self, text: bytes, depends: str, make: Callable[[], Code]) -> Code:
-        """The entry of a text, made and kept if there is none.
-
-        Args:
-            text: contents of the file.
-            depends: what else the entry depends on.
-            make: makes the entry.
-        """
+        """The entry of the text of a file and of what else it depends on, made and kept if there is none."""
         key = hashlib.sha256(depends.encode() + b"\n" + text).hexdigest()[:32]
         code = self._used.get(key) or self._kept.get(key) or make()
         self._used[key] = code

@@ -22,11 +22,8 @@ _ENDS = 4
 class ProbeSchedule:
     """Timings of the probe in one session.
 
-    Args:
-        version: identifies the work of the probe.
-        time_on: times it on a device; returns milliseconds of its convolutions and of its copies.
-        devices: number of devices, which are timed one after another.
-        clock: a monotonic clock, in seconds.
+    ``version`` identifies the work of the probe. ``time_on`` times it on a device and returns milliseconds of its
+    convolutions and of its copies; devices are timed one after another. The clock is a monotonic one, in seconds.
     """
 
     def __init__(
@@ -68,8 +65,7 @@ class ProbeSchedule:
     def warn(self, what: str) -> None:
         """Warn the user if the speed of a device changed by more than ``drift.MOST_CHANGE`` so far.
 
-        Args:
-            what: the session in words, such as ``profiling squeezenet``.
+        ``what`` is the session in words, such as ``profiling squeezenet``.
         """
         change = drift.within(self.samples)
         if change is not None and change.factor > 1 + drift.MOST_CHANGE:

@@ -139,11 +139,7 @@ class ArenaPlan:
         self._first_flag = self.flags = FIRST_READY + self.devices
 
     def program(self, plan: Plan) -> list[DeviceProgram]:
-        """The programs of the devices that have work.
-
-        Args:
-            plan: a plan in the operator numbers of the graph.
-        """
+        """The programs of the devices that have work, of a plan in the operator numbers of the graph."""
         home = _home(self.graph, plan)
         handovers = self._handovers(home)
         taking_part = tuple(device for device, row in enumerate(plan.devices) if row)
@@ -206,12 +202,7 @@ class ArenaPlan:
     ) -> tuple[tuple[Handover, ...], tuple[Handover, ...], tuple[tuple[External, Buffer], ...]]:
         """What operators of a device wait for, what they pass on, and what the network outputs of it.
 
-        Args:
-            operators: that run.
-            device: where.
-            home: device of every operator's values.
-            handovers: values that cross devices.
-            arrived: what earlier operators of the device waited for; extended.
+        ``arrived``, what earlier operators of the device waited for, is extended.
         """
         needed = dict.fromkeys(
             value

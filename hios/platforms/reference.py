@@ -184,12 +184,7 @@ def load_in(
 
 
 def run(worker: Worker, exact: bool = False) -> int:
-    """One inference; returns its time in nanoseconds, until everything that it started has finished.
-
-    Args:
-        worker: where it runs.
-        exact: whether to compute in full float32.
-    """
+    """One inference, in full float32 if ``exact``; its time in nanoseconds, until all that it started has finished."""
     place: Place = worker.state["place"]
     with torch.inference_mode(), place.exactly() if exact else nullcontext():
         given, taken = place.timed(worker.state["module"], worker.state["inputs"])

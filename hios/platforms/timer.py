@@ -124,9 +124,7 @@ class DeviceTimer(ABC):
 def whose_turn(turn: int, hardware: Sequence[Hashable]) -> int:
     """The device to time while all run: in turn among those that share hardware with the most others.
 
-    Args:
-        turn: counts calls.
-        hardware: what each device runs on.
+    ``turn`` counts calls; ``hardware`` is what each device runs on.
     """
     sharing = Counter(hardware)
     timed = [device for device, own in enumerate(hardware) if sharing[own] == max(sharing.values())]

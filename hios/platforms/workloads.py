@@ -1,9 +1,4 @@
-"""What profiling times: operators and merges with random weights and inputs of the shapes in their graph.
-
-Reading weights.safetensors and checking that it belongs to the graph.
-
-Buffers of the arena as tensors, and values copied into them.
-"""
+"""Tensors of a graph: random ones for what profiling times, weights.safetensors, and buffers of the arena."""
 
 from __future__ import annotations
 
@@ -30,11 +25,8 @@ from hios.workers.arena import Arena
 class Workload:
     """An operator with weights and inputs of its own.
 
-    Args:
-        graph: the graph that it is in.
-        operator: the operator.
-        generator: of random numbers; weights and inputs are on its device.
-        packed: whether convolutions are prepared for the CPU, and inputs have the memory format that these produce.
+    Weights and inputs are on the device of the generator. If ``packed``, convolutions are prepared for the CPU, and
+    inputs have the memory format that these produce.
     """
 
     def __init__(self, graph: Graph, operator: Operator, generator: torch.Generator, *, packed: bool) -> None:
@@ -129,12 +121,7 @@ def load_weights(path: str | Path, graph: Graph) -> dict[str, Tensor]:
 
 
 def require_weights(tensors: Mapping[str, Tensor], graph: Graph, source: str) -> None:
-    """Check that tensors are the weights of a graph.
-
-    Args:
-        tensors: by name.
-        graph: the graph.
-        source: their file, for messages.
+    """Check that tensors by name are the weights of a graph; ``source`` is their file, for messages.
 
     Raises:
         ArtifactError: one is missing or of another shape or dtype.

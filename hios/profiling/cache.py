@@ -57,12 +57,9 @@ def chosen_folder(cache: bool | str | Path) -> Path | None:
 
 
 class Cache:
-    """Entries of one platform and software in a folder.
+    """Entries of one platform and software in a folder, which is created with the first one; None saves nothing.
 
-    Args:
-        folder: where entries are saved, created with the first one; None saves nothing.
-        settings: the measurement environment, which all measurements depend on.
-        keep: whether measurements are added.
+    ``settings`` are the measurement environment, which measurements depend on; these are added only if ``keep``.
 
     Raises:
         ArtifactError: entries could not be written there.
@@ -74,12 +71,7 @@ class Cache:
         self._entries = None if folder is None else JsonCache(folder, _ADVICE)
 
     def get(self, kind: str, what: Any) -> Measured | None:
-        """The cached entry of what is measured; None if there is no usable one.
-
-        Args:
-            kind: operator, stage, merge, transfer or corun.
-            what: as JSON, what is measured.
-        """
+        """The cached entry of what is measured, as JSON; None if there is no usable one."""
         return None if self._entries is None else self._entries.get(self._key(kind, what), _measured)
 
     def put(self, kind: str, what: Any, measured: Measured) -> None:

@@ -62,12 +62,8 @@ def fit(measured: Mapping[Stage, float], time_ms: Mapping[str, float], seed: int
 
     It is taken only if it predicts stages that it was not fitted to better than the plain sum does, in so many of them
     that it is not luck (sign test): an algorithm looks for the stages that a model makes too short, so noise must not
-    become a gain.
-
-    Args:
-        measured: t(S) in milliseconds by stage; operators by the name of the stand-in that was measured.
-        time_ms: t(v) by the same names.
-        seed: of the choice of the stages that are held out.
+    become a gain. Times are in milliseconds; operators have the name of the stand-in that was measured. ``seed``
+    chooses the stages that are held out.
     """
     # In a fixed order, as floating-point sums depend on it.
     measured = {stage: measured[stage] for stage in sorted(measured) if measured[stage] > 0}

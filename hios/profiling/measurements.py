@@ -1,6 +1,6 @@
-"""Measuring operators, stages and merges of one graph, on one device or several; the devices take turns.
+"""Measuring operators, stages and merges of one graph, on one device or several, which take turns.
 
-Repeating measurements until their medians are precise or the time is up.
+Measurements are repeated until their medians are precise or the time is up.
 """
 
 from __future__ import annotations
@@ -84,13 +84,9 @@ def sample(
 ) -> dict[Key, list[float]]:
     """Samples of all keys, taken in rounds over those that are not settled yet.
 
-    Args:
-        keys: what to measure, in the order of a round.
-        run: measures some of it for a number of rounds; returns its samples.
-        effort: how often.
-        meter: is told of every sample.
-        whole: rounds include every key until all are settled, as fewer keys would leave more of the caches to each.
-        later: number of samples that later calls will take, for the estimate of the remaining time.
+    ``run`` measures some keys for a number of rounds; ``meter`` is told of every sample. If ``whole``, rounds include
+    every key until all are settled, as fewer keys would leave more of the caches to each. ``later`` is the number of
+    samples that later calls will take, for the estimate of the remaining time.
     """
     samples: dict[Key, list[float]] = {key: [] for key in keys}
     waiting, taken = list(keys), 0
@@ -380,13 +376,8 @@ class Session:
     ) -> Iterator[tuple[_Key, list[float]]]:
         """Ratios of stages or merges, measured in batches until the deadline.
 
-        Args:
-            what: says what is measured.
-            operators: of each stage or merge.
-            load: prepares a batch; returns what the timer calls each of it.
-            effort: how often.
-            repeating: how often within a batch.
-            width: number of devices at once.
+        ``operators`` are those of each stage or merge; ``load`` prepares a batch and returns what the timer calls each
+        of it; ``repeating`` is how often to measure within a batch.
         """
         with Meter(len(operators) * effort.repeats, what, "runs", effort.deadline) as meter:
             later = len(operators)

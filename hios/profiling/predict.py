@@ -14,12 +14,6 @@ from hios.core.graph import Graph
 def predict(graph: Graph, platform: str, devices: int, options: Mapping[str, str]) -> CostsFile:
     """Predict the costs of a graph; returns the contents of costs.json.
 
-    Args:
-        graph: the graph.
-        platform: one of ``PLATFORMS`` on which nothing runs.
-        devices: number of devices.
-        options: of the platform, by name.
-
     Raises:
         HiosError: an unknown platform, or options that it does not have.
     """

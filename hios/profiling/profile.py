@@ -72,22 +72,12 @@ def profile(
     and merges that the named algorithms ask for on 1 to ``devices`` devices, given the times found so far. Everything
     is repeated until the interval of its median is narrow (``statistics.PRECISION``), the budget is spent, or there are
     five times ``repeats`` measurements. Stages that the budget leaves out get their time from the contention model,
-    which is fitted to the measured ones.
-
-    Args:
-        graph: with calls and shapes.
-        devices: number of devices; they take turns in measuring.
-        repeats: minimum number of measurements of everything.
-        stages_of: algorithms whose stages and merges are measured; others use models.
-        budget_s: seconds for repeating beyond ``repeats``, and for stages and merges.
-        cache: folder of cached measurements, extended unless other processes kept the cores busy just before; None for
-            no cache.
-        platform: one of ``PLATFORMS`` on which schedules run; `hios.profiling.predict` is for the others.
-        virtual: whether devices may share cores or GPUs.
-        cores_per_device: cores of each device, and threads inside its operators, where devices are cores; 1 if None.
-        widths: numbers of devices that operators, and convolutions of one value merged, are measured on at once, where
-            devices are cores.
-        warn_of_drift: whether to warn if the speed of the machine changes meanwhile.
+    which is fitted to the measured ones. Devices take turns in measuring; they may share cores or GPUs if ``virtual``.
+    ``repeats`` is the minimum number of measurements of everything, ``budget_s`` the seconds for repeating beyond that,
+    and for stages and merges. The folder of cached measurements is extended unless other processes kept the cores busy
+    just before; there is no cache if it is None. ``cores_per_device``, 1 if None, is also the number of threads inside
+    operators. ``widths`` are numbers of devices that operators, and convolutions of one value merged, are measured on
+    at once, where devices are cores. `hios.profiling.predict` is for platforms on which no schedule runs.
 
     Raises:
         HiosError: bad graph, unknown algorithm, too many devices, a cache that cannot be written, or a worker failed.

@@ -22,9 +22,7 @@ if TYPE_CHECKING:  # it imports torch
 class StageRequests:
     """Stages and merges that algorithms asked for, each with the stand-ins that are measured in its place.
 
-    Args:
-        graph: the graph.
-        stand_in: the operator that is measured for each operator, by id: one per signature.
+    ``stand_in`` is the operator that is measured for each operator, by id: one per signature.
     """
 
     graph: Graph
@@ -67,14 +65,8 @@ class StageRequests:
 class RecordingProblem(Problem):
     """The same problem, recording the stages and merges whose time was modeled because it was not measured.
 
-    ``on(M)`` of it adds to the same record.
-
-    Args:
-        problem: the problem to record; graph, times and measured stages are shared with it.
-
-    Attributes:
-        asked: stages of several groups whose time was asked for and not measured.
-        asked_merges: merges whose time was asked for and not measured.
+    ``on(M)`` of it adds to the same record. Graph, times and measured stages are shared with the problem. ``asked`` are
+    stages of several groups, and ``asked_merges`` merges, whose time was asked for and not measured.
     """
 
     def __init__(self, problem: Problem) -> None:

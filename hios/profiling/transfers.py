@@ -56,11 +56,8 @@ def sizes_to_fit(largest: int) -> list[int]:
 def fit_link(time_ms: Mapping[int, float]) -> LinkSpeed | None:
     """Latency L >= 0 and bandwidth B that minimize the squared relative errors of L + bytes/B.
 
-    Args:
-        time_ms: measured times by size in bytes; sizes below 1 KB, which show the latency twice, are left out.
-
-    Returns:
-        None if there are fewer than two sizes, or if times do not grow with size, so that there is no bandwidth to fit.
+    Sizes are in bytes; those below 1 KB, which show the latency twice, are left out. None if there are fewer than two
+    others, or if times do not grow with size, so that there is no bandwidth to fit.
     """
     points = [(size, time) for size, time in time_ms.items() if size >= _SMALLEST and time > 0]
     if len(points) < 2:

@@ -40,15 +40,10 @@ def run_file(
 ) -> Run:
     """The contents of run.json.
 
-    Args:
-        session: after it was measured.
-        platform: the devices.
-        versions: of the software.
-        began: when, in UTC.
-        runtime: of the program that made the expected outputs; None if the sequential schedule did.
-        profiled_on: the hardware that costs were measured on, if it is another one.
-        chosen: the fastest of all, if it was requested.
-        rounding: largest difference of outputs that rounding explains, if one was beyond the tolerance.
+    The session has been measured; it ``began`` at a time in UTC. ``runtime`` is that of the program that made the
+    expected outputs, None if the sequential schedule did; ``profiled_on`` is the hardware that costs were measured on,
+    if it is another one; ``rounding`` is the largest difference of outputs that rounding explains, if one was beyond
+    the tolerance.
     """
     first, settings = session.competitors[BASELINE], session.settings
     runs = first.latencies_ms

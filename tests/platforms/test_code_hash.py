@@ -20,6 +20,10 @@ from hios.platforms.cuda import environment as cuda_environment
 PACKAGE = Path(hios.__file__).resolve().parent
 #: Algorithms that a stage runs in these tests.
 RUNS = {"profile": ["greedy", "hios-lp"], "schedule": ["heft"]}
+#: Stages that serve requests, that search for schedules, and that run operators.
+SERVING = {"calibrate", "load", "serve", "top", "train"}
+SOLVING = {"convolutions", "partition", "predict_targets", "profile", "schedule", "simulation"}
+ENGINE = {"calibrate", "convolutions", "distribute", "execute", "load", "partition", "profile"}
 
 
 #: What `hios.platforms.code_hash` keeps of every module.
@@ -66,45 +70,12 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
     ("file", "stages"),
     [
         ("files/artifacts.py", set(STAGES)),
-        (
-            "core/problem.py",
-            {
-                "calibrate",
-                "train",
-                "predict_targets",
-                "convolutions",
-                "distribute",
-                "execute",
-                "load",
-                "partition",
-                "profile",
-                "report",
-                "schedule",
-                "serve",
-                "simulation",
-                "top",
-            },
-        ),
+        ("core/problem.py", SERVING | SOLVING | {"distribute", "execute", "report"}),
         ("core/check.py", {"simulation"}),
         ("cli/__init__.py", set()),
         ("cli/stages.py", set()),
         ("__init__.py", set()),
-        (
-            "schedulers/registry.py",
-            {
-                "calibrate",
-                "train",
-                "predict_targets",
-                "convolutions",
-                "load",
-                "partition",
-                "profile",
-                "schedule",
-                "serve",
-                "simulation",
-                "top",
-            },
-        ),
+        ("schedulers/registry.py", SERVING | SOLVING),
         ("schedulers/heft.py", {"schedule"}),
         ("schedulers/hios_lp.py", {"profile", "simulation"}),
         ("schedulers/hios_mr.py", {"simulation"}),
@@ -113,46 +84,27 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
         ("frontends/onnx_file.py", {"distribute", "execute", "export", "extract", "load", "partition"}),
         ("frontends/onnx_lowering.py", {"extract", "partition"}),
         ("frontends/torch_lowering.py", {"extract", "partition"}),
-        (
-            "kernels/table/images.py",
-            {"calibrate", "convolutions", "distribute", "execute", "extract", "load", "partition", "profile", "top"},
-        ),
-        ("workers/worker.py", {"calibrate", "convolutions", "distribute", "execute", "load", "partition", "profile"}),
+        ("kernels/table/images.py", ENGINE | {"extract", "top"}),
+        ("workers/worker.py", ENGINE),
         ("platforms/cpu/timing.py", {"convolutions", "partition", "profile"}),
         ("platforms/cpu/executing.py", {"execute"}),
         ("platforms/cuda/backend.py", {"execute"}),
         ("platforms/cuda/timing.py", {"convolutions", "partition", "profile"}),
-        (
-            "platforms/cpu/devices.py",
-            {
-                "calibrate",
-                "predict_targets",
-                "convolutions",
-                "distribute",
-                "execute",
-                "load",
-                "partition",
-                "predict",
-                "profile",
-            },
-        ),
+        ("platforms/cpu/devices.py", ENGINE | {"predict", "predict_targets"}),
         ("platforms/cpu/reporting.py", {"report"}),
         ("platforms/protocol.py", {"distribute"}),
         ("platforms/cpu/distributing.py", {"distribute"}),
         ("runtime/distributed/transports.py", {"distribute"}),
         ("runtime/chrome_trace.py", {"execute"}),
         ("report/charts.py", {"report"}),
-        ("serving/simulator.py", {"calibrate", "train", "serve", "load", "top"}),
+        ("serving/simulator.py", SERVING),
         ("serving/dispatcher.py", {"calibrate", "load"}),
         ("charts/rendering.py", {"report"}),
         ("study/released_program.py", {"simulation"}),
         ("study/registry.py", {"report"}),
         ("study/figures/hios.py", set()),
-        (
-            "formats/settings.py",
-            {"calibrate", "distribute", "execute", "export", "load", "partition", "report", "serve", "top", "train"},
-        ),
-        ("formats/config.py", {"calibrate", "train", "export", "load", "report", "serve", "top"}),
+        ("formats/settings.py", SERVING | {"distribute", "execute", "export", "partition", "report"}),
+        ("formats/config.py", SERVING | {"export", "report"}),
     ],
 )
 def test_edits_of_code(package: Path, original: dict[str, str], file: str, stages: set[str]) -> None:

@@ -23,7 +23,7 @@ from hios.profiling.cache import Measured
 from hios.profiling.profile import _corun, _ratio_timing
 from hios.profiling.stage_requests import RecordingProblem
 from hios.report.cost_summary import cost_summary
-from tests.operators import operator_from, tensor_from, value_from
+from tests.platforms.model.gpu_graphs import one_operator
 from tests.profiling.conftest import DEVICES, REPEATS
 
 
@@ -233,17 +233,10 @@ def test_synthetic_graph_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_graph_without_edges(tmp_path: Path) -> None:
     """A single operator has no transfers and no stages, and is profiled all the same."""
-    details = {
-        "calls": [{"function": "relax.nn.relu", "arguments": [{"input": "x"}], "attributes": {}}],
-        "shapes": {"inputs": [[4]], "outputs": [[4]]},
-        "dtype": "float32",
-    }
-    inputs = (tensor_from({"name": "x", "shape": [4], "dtype": "float32"}),)
-    graph = Graph("one", (operator_from("a", "relu", details),), (), inputs, (value_from({"operator": "a"}),))
-    graph.write(tmp_path / "graph.json")
+    one_operator("relax.nn.relu", [[4]], [4]).write(tmp_path / "graph.json")
     profile(tmp_path / "graph.json", tmp_path / "costs.json", devices=DEVICES, repeats=2, stages_of=["hios-lp"])
     written = artifacts.read(tmp_path / "costs.json", "costs")
-    assert 2 <= written["operators"]["a"]["repeats"] <= 10
+    assert 2 <= written["operators"]["v"]["repeats"] <= 10
     assert written["transfers"] == written["stages"] == []
 
 

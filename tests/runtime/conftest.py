@@ -9,15 +9,20 @@ from typing import Any
 
 import pytest
 
-from hios import Graph
-from hios.cli.files import execute
+from hios import Graph, Schedule
 from hios.core.drift import Estimate, ProfiledSpeed, Speed
 from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.files import artifacts
-from hios.formats.settings import Settings
 from hios.platforms.cpu import core_probe
 from tests.frontends.small_networks import Files, write_squeezenet
-from tests.runtime.schedules import merged_plan, one_by_one, random_plan, random_streams, schedule_of
+from tests.runtime.schedules import (
+    merged_plan,
+    one_by_one,
+    random_plan,
+    random_streams,
+    run_schedules,
+    write_schedules,
+)
 
 #: Devices of the session: two, or one on a machine with a single core.
 DEVICES = min(2, len(os.sched_getaffinity(0)))
@@ -77,17 +82,9 @@ def plans(graph: Graph) -> dict[str, Plan]:
 def session(files: Files, graph: Graph, plans: dict[str, Plan], tmp_path_factory: pytest.TempPathFactory) -> Session:
     """All plans executed in one session, checked against eager PyTorch."""
     folder = tmp_path_factory.mktemp("session")
-    paths = []
-    for label, plan in plans.items():
-        paths.append(folder / f"{label}.json")
-        replace(schedule_of(graph, plan), probe=PROBES.get(label)).write(paths[-1])
-    execute(
-        files.graph,
-        files.weights,
-        paths,
-        folder / "run.json",
-        Settings(devices=DEVICES, runs=RUNS, warmup=WARMUP, seed=3),
-        program=files.program,
-        traces=folder / "traces",
-    )
-    return Session(artifacts.read(folder / "run.json", "run"), folder / "traces")
+    paths = write_schedules(folder, graph, plans)
+    for path in paths:
+        replace(Schedule.read(path), probe=PROBES.get(path.stem)).write(path)
+    traces = folder / "traces"
+    run_schedules(files, paths, program=True, traces=traces, devices=DEVICES, runs=RUNS, warmup=WARMUP, seed=3)
+    return Session(artifacts.read(folder / "run.json", "run"), traces)

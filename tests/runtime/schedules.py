@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hios import Costs, Graph, Problem, Schedule, evaluate
+from hios.cli.files import execute
 from hios.core.contraction import Contraction
 from hios.core.merging import convolutions, merge_candidates, merged_kernel
 from hios.core.problem import Stage
 from hios.core.schedule import Plan, StagedPlan, StreamPlan
+from hios.formats.run import Run
+from hios.formats.settings import Settings
+
+if TYPE_CHECKING:
+    from tests.frontends.small_networks import Files
 
 
 def schedule_of(graph: Graph, plan: Plan) -> Schedule:
@@ -34,6 +41,20 @@ def write_schedules(folder: Path, graph: Graph, plans: Mapping[str, Plan]) -> li
     for path, plan in zip(paths, plans.values(), strict=True):
         schedule_of(graph, plan).write(path)
     return paths
+
+
+def run_schedules(
+    files: Files, schedules: Sequence[Path], *, program: bool = False, output: str = "run.json", **options: Any
+) -> Run:
+    """Execute schedules, one run without warm-up where ``options`` do not say otherwise; run.json is beside them.
+
+    With ``program``, outputs are compared with those of the model itself.
+    """
+    paths = {name: options.pop(name) for name in ("traces", "chosen") if name in options}
+    settings = Settings(**{"runs": 1, "warmup": 0, **options})
+    reference = files.program if program else None
+    beside = schedules[0].with_name(output)
+    return execute(files.graph, files.weights, schedules, beside, settings, program=reference, **paths)
 
 
 def one_by_one(graph: Graph) -> StagedPlan:

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from hios import ALGORITHMS, Costs, Graph, Problem, Schedule, schedule
-from hios.cli.files import execute
 from hios.files import artifacts
-from hios.formats.settings import Settings
 from tests.frontends.small_networks import Files
 from tests.problems import briefly
 from tests.runtime.conftest import DEVICES
+from tests.runtime.schedules import run_schedules
 
 #: Algorithms among them that place operators on streams.
 STREAMS = {"lios", "lios-rand1", "lios-rand2", "lios-rand", "nimble", "opara"}
@@ -33,14 +32,7 @@ def test_every_algorithm_can_be_executed(files: Files, graph: Graph, tmp_path: P
         devices = DEVICES if algorithm.several_devices else 1
         paths.append(tmp_path / f"{name}.json")
         schedule(Problem(graph, costs), name, devices, briefly(name)).write(paths[-1])
-    execute(
-        files.graph,
-        files.weights,
-        paths,
-        tmp_path / "run.json",
-        Settings(devices=DEVICES, runs=2, warmup=0),
-        program=files.program,
-    )
+    run_schedules(files, paths, program=True, devices=DEVICES, runs=2)
     run = artifacts.read(tmp_path / "run.json", "run")
     assert run["checked_against"] == "eager"
     assert [result["algorithm"] for result in run["results"]] == list(ALGORITHMS)

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from hios import Graph, HiosError, Schedule
-from hios.cli.files import execute
 from hios.core.schedule import Placement
 from hios.files import artifacts
-from hios.formats.settings import Settings
 from hios.platforms.competitor import Competitor
 from hios.platforms.program import ArenaPlan
 from hios.runtime.auto import LEAST_RUNS, choose
@@ -18,7 +16,7 @@ from hios.runtime.competitors import BASELINE, ScheduleEntry, competitors
 from hios.schedulers import find
 from tests.frontends.small_networks import Files
 from tests.runtime.conftest import DEVICES
-from tests.runtime.schedules import one_by_one, random_plan, schedule_of, write_schedules
+from tests.runtime.schedules import one_by_one, random_plan, run_schedules, schedule_of, write_schedules
 
 
 def _session(graph: Graph, runs: dict[str, list[float]]) -> tuple[dict[str, Competitor], list[ScheduleEntry]]:
@@ -96,8 +94,7 @@ def test_chosen_schedule_runs_again(files: Files, graph: Graph, tmp_path: Path) 
     """The session writes what it chose; the file is a schedule of the graph and can be executed."""
     plans = {"one": random_plan(graph, 1, seed=1), "wide": random_plan(graph, DEVICES, seed=DEVICES)}
     paths = write_schedules(tmp_path, graph, plans)
-    settings = Settings(devices=DEVICES, runs=LEAST_RUNS, warmup=0)
-    execute(files.graph, files.weights, paths, tmp_path / "run.json", settings, chosen=tmp_path / "auto.json")
+    run_schedules(files, paths, chosen=tmp_path / "auto.json", devices=DEVICES, runs=LEAST_RUNS)
     run = artifacts.read(tmp_path / "run.json", "run")
     chosen, written = run["chosen"], Schedule.read(tmp_path / "auto.json")
     assert len(chosen["latency_ms"]["runs"]) == LEAST_RUNS // 2
@@ -106,13 +103,7 @@ def test_chosen_schedule_runs_again(files: Files, graph: Graph, tmp_path: Path) 
         assert written.plan(graph) == Schedule.read(tmp_path / f"{chosen['label']}.json").plan(graph)
     else:
         assert written.plan(graph) == one_by_one(graph)
-    execute(
-        files.graph,
-        files.weights,
-        [tmp_path / "auto.json"],
-        tmp_path / "again.json",
-        Settings(devices=DEVICES, runs=1, warmup=0),
-    )
+    run_schedules(files, [tmp_path / "auto.json"], output="again.json", devices=DEVICES)
 
 
 def test_auto_is_no_algorithm() -> None:

@@ -13,18 +13,16 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from hios import Graph, HiosWarning
-from hios.cli.files import execute
 from hios.errors import PlatformError
 from hios.files import artifacts
 from hios.files.base import Platform
-from hios.formats.settings import Settings
 from hios.frontends.models import RUNTIMES
 from hios.platforms.cpu import devices as cpu
 from hios.platforms.cpu.executing import references
 from hios.runtime.competitors import require
 from tests.frontends.small_networks import Model, write_files
 from tests.runtime.conftest import DEVICES
-from tests.runtime.schedules import random_plan, write_schedules
+from tests.runtime.schedules import random_plan, run_schedules, write_schedules
 
 
 def _two(_: Any, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -40,8 +38,8 @@ def test_other_runtimes_take_turns(tmp_path: Path) -> None:
     files = write_files(tmp_path, Model(_two), (torch.randn(2, 5, 4), torch.tensor([[1, 4], [0, 2]])))
     graph = Graph.read(files.graph)
     paths = write_schedules(tmp_path, graph, {"random": random_plan(graph, DEVICES, seed=1)})
-    settings = Settings(devices=DEVICES, runs=2, warmup=0, baselines=("openvino", "onnxruntime", "compile"))
-    execute(files.graph, files.weights, paths, tmp_path / "run.json", settings, program=files.program)
+    baselines = ("openvino", "onnxruntime", "compile")
+    run_schedules(files, paths, program=True, devices=DEVICES, runs=2, baselines=baselines)
     run = artifacts.read(tmp_path / "run.json", "run")
     ran = [(entry["name"], entry["kind"]) for entry in run["references"] if entry["kind"] != "engine"]
     threads = [f"{count} thread{'s' * (count > 1)}" for count in range(1, DEVICES + 1)]

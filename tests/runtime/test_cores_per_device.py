@@ -10,16 +10,15 @@ import pytest
 
 from hios import Costs, Graph, Problem, Schedule
 from hios import schedule as solve
-from hios.cli.files import execute, profile
+from hios.cli.files import profile
 from hios.core.schedule import Plan
 from hios.errors import PlatformError, ScheduleError
 from hios.files import artifacts
-from hios.formats.settings import Settings
 from hios.machine.description import usable_cores
 from hios.platforms.cpu import devices as cpu
 from hios.platforms.cpu.environment import settings as environment
 from tests.frontends.small_networks import Files
-from tests.runtime.schedules import random_plan, random_streams, schedule_of, write_schedules
+from tests.runtime.schedules import random_plan, random_streams, run_schedules, schedule_of, write_schedules
 
 two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 
@@ -28,7 +27,7 @@ two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs t
 @two_cores
 def test_one_device_of_two_cores(files: Files, graph: Graph, tmp_path: Path) -> None:
     """Costs, schedule and run say how many cores a device has; the model itself gets the same cores."""
-    paths = {name: tmp_path / f"{name}.json" for name in ("costs", "sequential", "run")}
+    paths = {name: tmp_path / f"{name}.json" for name in ("costs", "sequential")}
     profile(files.graph, paths["costs"], devices=1, cores_per_device=2, repeats=2, stages_of=["greedy"], budget_s=0)
     described = artifacts.read(paths["costs"], "costs")["platform"]
     assert (described["cores"], described["cores_per_device"]) == ([usable_cores()[:2]], 2)
@@ -36,14 +35,7 @@ def test_one_device_of_two_cores(files: Files, graph: Graph, tmp_path: Path) -> 
     assert Schedule.read(paths["sequential"]).cores_per_device == 2
     plans: dict[str, Plan] = {"stages": random_plan(graph, 1, seed=1), "streams": random_streams(graph, 1, 3, seed=1)}
     schedules = [paths["sequential"], *write_schedules(tmp_path, graph, plans)]
-    run = execute(
-        files.graph,
-        files.weights,
-        schedules,
-        paths["run"],
-        Settings(devices=1, runs=2, warmup=0),
-        program=files.program,
-    )
+    run = run_schedules(files, schedules, program=True, devices=1, runs=2)
     assert run.platform.cores_per_device == 2
     assert run.platform.virtual is None
     assert [(reference.name, reference.threads) for reference in run.references] == [("eager PyTorch, 2 threads", 2)]
@@ -55,8 +47,7 @@ def test_virtual_devices_of_several_cores(files: Files, graph: Graph, tmp_path: 
     """Devices of more cores than there are run with right outputs where they are virtual, and are marked so."""
     cores = len(usable_cores())
     paths = write_schedules(tmp_path, graph, {"stages": random_plan(graph, 2, seed=2)})
-    asked = Settings(devices=2, runs=2, warmup=0, virtual=True, cores_per_device=cores)
-    run = execute(files.graph, files.weights, paths, tmp_path / "run.json", asked)
+    run = run_schedules(files, paths, devices=2, runs=2, virtual=True, cores_per_device=cores)
     assert run.platform.virtual is True
     assert run.platform.cores_per_device == cores
     assert run.platform.cores == (tuple(usable_cores()),) * 2
@@ -71,13 +62,7 @@ def test_costs_of_other_devices_are_refused(files: Files, graph: Graph, tmp_path
         r"other\.json: cores_per_device: found 3, the cores of a device in its costs; allowed: 1, those of this run"
     )
     with pytest.raises(ScheduleError, match=message):
-        execute(
-            files.graph,
-            files.weights,
-            [path],
-            tmp_path / "run.json",
-            Settings(devices=1, runs=1, warmup=0, cores_per_device=1),
-        )
+        run_schedules(files, [path], devices=1, cores_per_device=1)
     assert not (tmp_path / "run.json").exists()
 
 

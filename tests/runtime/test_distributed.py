@@ -48,6 +48,11 @@ def _over(transport: str, *more: object, marks: Iterable[pytest.MarkDecorator] =
     return pytest.param(transport, *more, marks=(missing, *marks))
 
 
+def _each(*values: object) -> list[Any]:
+    """Parameters of a test of several values over every transport."""
+    return [_over(transport, value) for transport in ("gloo", "mpi") for value in values]
+
+
 _SLOW = (pytest.mark.slow,)
 TRANSPORTS = [_over("gloo"), _over("mpi")]
 
@@ -88,8 +93,20 @@ def _run(command: list[str]) -> tuple[int, str]:
     return launcher.returncode, printed
 
 
-def _errors(printed: str) -> list[str]:
-    return [line for line in printed.splitlines() if line.startswith(("Error", "Aborted"))]
+def _finished(command: list[str], schedule: Path) -> tuple[dict[str, Any], str]:
+    """run.json of a command that comes to its end, and what it prints."""
+    code, printed = _run(command)
+    assert code == 0, printed
+    return artifacts.read(schedule.with_name("run.json"), "run"), printed
+
+
+def _failed(command: list[str], schedule: Path) -> str:
+    """The only line of errors of a command that fails, and writes nothing."""
+    code, printed = _run(command)
+    assert code != 0
+    (line,) = [line for line in printed.splitlines() if line.startswith(("Error", "Aborted"))]
+    assert not schedule.with_name("run.json").exists()
+    return line
 
 
 def _ranks_of(schedule: Path) -> list[int]:
@@ -118,9 +135,7 @@ def test_squeezenet_equals_eager(files: Files, graph: Graph, tmp_path: Path, tra
     """Outputs are those of eager PyTorch; run.json says who ran where, and has a row for every operator."""
     plan = random_plan(graph, ranks, seed=ranks)
     schedule = _written(graph, plan, tmp_path)
-    code, printed = _run(_command(transport, ranks, files, schedule, "--program", files.program))
-    assert code == 0, printed
-    run = artifacts.read(tmp_path / "run.json", "run")
+    run, printed = _finished(_command(transport, ranks, files, schedule, "--program", files.program), schedule)
     platform = run["platform"]
     assert (platform["transport"], platform["devices"], len(platform["hosts"])) == (transport, ranks, ranks)
     assert platform["clocks"] == "shared"
@@ -151,9 +166,8 @@ def _branches(_: Any, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 def test_ranks_of_several_cores(files: Files, graph: Graph, tmp_path: Path) -> None:
     """Every rank has the cores that it is to have, and as many threads; the run says so."""
     schedule = _written(graph, random_plan(graph, 2, seed=4), tmp_path)
-    code, printed = _run(_command("gloo", 2, files, schedule, "--program", files.program, "--cores-per-device", 2))
-    assert code == 0, printed
-    run = artifacts.read(tmp_path / "run.json", "run")
+    command = _command("gloo", 2, files, schedule, "--program", files.program, "--cores-per-device", 2)
+    run, _ = _finished(command, schedule)
     assert run["platform"]["cores_per_device"] == 2
     assert all(len(own) == 2 for own in run["platform"]["cores"])
     assert [reference["threads"] for reference in run["references"]] == [2]
@@ -166,24 +180,19 @@ def test_ranks_on_other_hardware(files: Files, graph: Graph, tmp_path: Path) -> 
     schedule = tmp_path / "random.json"
     replace(schedule_of(graph, random_plan(graph, 2, seed=0)), hardware="There 2").write(schedule)
     command = _command("gloo", 2, files, schedule)
-    code, printed = _run(command)
-    assert code != 0
-    (error,) = _errors(printed)
-    assert error.startswith(f"Error: {schedule}: hardware: found costs of There 2; allowed: ")
-    assert not (tmp_path / "run.json").exists()
-    code, printed = _run([*command, "--other-hardware"])
-    assert code == 0, printed
-    assert artifacts.read(tmp_path / "run.json", "run")["profiled_on"] == "There 2"
+    error = f"Error: {schedule}: hardware: found costs of There 2; allowed: "
+    assert _failed(command, schedule).startswith(error)
+    run, printed = _finished([*command, "--other-hardware"], schedule)
+    assert run["profiled_on"] == "There 2"
     assert "were measured on There 2, its schedules ran on" in printed
 
 
 @pytest.mark.slow
 def test_ranks_take_no_operators_together(files: Files, graph: Graph, tmp_path: Path) -> None:
     """A schedule with operators on several devices is refused once, in one line."""
-    code, printed = _run(_command("gloo", 2, files, _written(graph, random_wide(graph, 2, seed=0), tmp_path)))
-    assert code != 0
-    (error,) = _errors(printed)
-    assert "found 2 devices; allowed where devices are ranks: one; schedule with costs without wide_ms" in error
+    schedule = _written(graph, random_wide(graph, 2, seed=0), tmp_path)
+    error = "found 2 devices; allowed where devices are ranks: one; schedule with costs without wide_ms"
+    assert error in _failed(_command("gloo", 2, files, schedule), schedule)
 
 
 @pytest.mark.slow
@@ -196,9 +205,8 @@ def test_branches_without_a_program(tmp_path: Path, transport: str) -> None:
     for place, operator in enumerate(graph.order):
         rows[place % 3].append(operator)
     plan = StreamPlan(tuple((tuple(row),) for row in rows), tuple(graph.order))
-    code, printed = _run(_command(transport, 3, files, _written(graph, plan, tmp_path)))
-    assert code == 0, printed
-    run = artifacts.read(tmp_path / "run.json", "run")
+    schedule = _written(graph, plan, tmp_path)
+    run, _ = _finished(_command(transport, 3, files, schedule), schedule)
     assert run["checked_against"] == "sequential"
     assert run["results"][0]["largest_difference"] == 0.0
 
@@ -210,9 +218,8 @@ def test_values_without_tags(files: Files, graph: Graph, tmp_path: Path, seed: i
     schedule = _written(graph, random_plan(graph, 3, seed=seed), tmp_path)
     command = _command("gloo", 3, files, schedule)
     place = command.index("-m", command.index("torch.distributed.run"))
-    code, printed = _run([*command[:place], str(RANKS.with_name("ordered_ranks.py")), *command[place + 2 :]])
-    assert code == 0, printed
-    assert artifacts.read(tmp_path / "run.json", "run")["results"][0]["largest_difference"] == 0.0
+    run, _ = _finished([*command[:place], str(RANKS.with_name("ordered_ranks.py")), *command[place + 2 :]], schedule)
+    assert run["results"][0]["largest_difference"] == 0.0
 
 
 @requires_gpu
@@ -221,11 +228,10 @@ def test_values_without_tags(files: Files, graph: Graph, tmp_path: Path, seed: i
 def test_ranks_with_gpus(files: Files, graph: Graph, tmp_path: Path, seed: int) -> None:
     """Over NCCL, with a GPU a rank, outputs are those of eager PyTorch, and every operator has its time."""
     plan = random_plan(graph, 2, seed=seed)
-    command = _command("gloo", 2, files, _written(graph, plan, tmp_path), "--program", files.program)
+    schedule = _written(graph, plan, tmp_path)
+    command = _command("gloo", 2, files, schedule, "--program", files.program)
     command[command.index("--transport") + 1] = "nccl"
-    code, printed = _run([*command, "--platform", "cuda"])
-    assert code == 0, printed
-    run = artifacts.read(tmp_path / "run.json", "run")
+    run, _ = _finished([*command, "--platform", "cuda"], schedule)
     assert (run["platform"]["name"], run["platform"]["transport"], run["checked_against"]) == ("cuda", "nccl", "eager")
     (result,) = run["results"]
     assert 0 <= result["largest_difference"] < 1e-4
@@ -237,12 +243,7 @@ def test_ranks_with_gpus(files: Files, graph: Graph, tmp_path: Path, seed: int) 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("transport", "what"),
-    [
-        _over("gloo", "seed"),
-        _over("mpi", "graph"),
-        _over("gloo", "graph"),
-        _over("mpi", "seed"),
-    ],
+    _each("seed", "graph"),
 )
 def test_ranks_that_differ(files: Files, graph: Graph, tmp_path: Path, transport: str, what: str) -> None:
     """Another option or another file on a rank is said in one line before anything runs."""
@@ -252,14 +253,12 @@ def test_ranks_that_differ(files: Files, graph: Graph, tmp_path: Path, transport
     other.write_text(files.graph.read_text(encoding="utf-8") + "\n", encoding="utf-8")
     words = ("11", "12") if what == "seed" else (str(files.graph), str(other))
     place = len(command) - 1 - command[::-1].index("-m")
-    code, printed = _run([*command[:place], str(RANKS.with_name("differing_ranks.py")), *words, *command[place + 2 :]])
-    assert code != 0
-    (line,) = _errors(printed)
+    differing = [*command[:place], str(RANKS.with_name("differing_ranks.py")), *words, *command[place + 2 :]]
+    line = _failed(differing, schedule)
     difference = "seed, 12 and 11" if what == "seed" else f"{re.escape(str(files.graph))}: its contents"
     assert re.match(
         rf"Error: (rank 0 on \S+: )?.*rank 1 on \S+ and rank 0 on \S+ differ in {difference}; all ranks need", line
     )
-    assert not (tmp_path / "run.json").exists()
 
 
 @pytest.fixture
@@ -272,24 +271,14 @@ def alternating(graph: Graph, tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("transport", "how"),
-    [
-        _over("gloo", "raise"),
-        _over("gloo", "die"),
-        _over("gloo", "hang"),
-        _over("mpi", "raise"),
-        _over("mpi", "die"),
-        _over("mpi", "hang"),
-    ],
+    _each("raise", "die", "hang"),
 )
 def test_a_failing_rank_ends_all(files: Files, graph: Graph, alternating: Path, transport: str, how: str) -> None:
     """One line names rank, host, schedule, operator and stage; nobody is left over and nothing is written."""
     operator = graph.operators[graph.order[5]].id
     timeout_s = SHORT_TIMEOUT_S if how == "hang" else TIMEOUT_S
-    code, printed = _run(
-        _command(transport, 2, files, alternating, "--timeout", timeout_s, spoilt=(1, operator, how)),
-    )
-    assert code != 0
-    (line,) = _errors(printed)
+    command = _command(transport, 2, files, alternating, "--timeout", timeout_s, spoilt=(1, operator, how))
+    line = _failed(command, alternating)
     place = re.escape(f"operator {operator}, stage 2")
     assert re.match(
         {
@@ -301,7 +290,6 @@ def test_a_failing_rank_ends_all(files: Files, graph: Graph, alternating: Path, 
         line,
     )
     assert eventually(lambda: not _ranks_of(alternating))
-    assert not (alternating.parent / "run.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -330,20 +318,13 @@ def test_an_ended_launcher_leaves_nobody(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("transport", "what"),
-    [
-        _over("gloo", "devices"),
-        _over("mpi", "streams"),
-        _over("gloo", "streams"),
-        _over("mpi", "devices"),
-    ],
+    _each("devices", "streams"),
 )
 def test_refusals_are_said_once(files: Files, graph: Graph, tmp_path: Path, transport: str, what: str) -> None:
     """A schedule for more devices than ranks, or with several streams on one, is refused by one line of rank 0."""
     plan = random_plan(graph, 3, seed=3) if what == "devices" else random_streams(graph, 2, 3, seed=3)
     schedule = _written(graph, plan, tmp_path)
-    code, printed = _run(_command(transport, 2, files, schedule))
-    assert code != 0
-    (line,) = _errors(printed)
+    line = _failed(_command(transport, 2, files, schedule), schedule)
     if what == "devices":
         assert line == f"Error: {schedule}: devices: found 3; allowed: at most 2, the devices of this run"
     else:

@@ -8,16 +8,14 @@ from pathlib import Path
 import pytest
 
 from hios import Graph, HiosError
-from hios.cli.files import execute
 from hios.core.schedule import StagedPlan
 from hios.errors import PlatformError
-from hios.formats.settings import Settings
 from hios.platforms.cpu import thread_team
 from hios.platforms.cpu import worker as device
 from tests.frontends.small_networks import Files
 from tests.runtime import faults
 from tests.runtime.conftest import DEVICES
-from tests.runtime.schedules import merged_plan, one_by_one, write_schedules
+from tests.runtime.schedules import merged_plan, one_by_one, run_schedules, write_schedules
 from tests.workers.processes import children
 
 SPOILT = "fire4.expand3x3"
@@ -76,7 +74,7 @@ def test_a_session_names_what_killed_it(
     with pytest.raises(
         PlatformError, match=r"^device 0 died by signal SIGKILL \(run\), last at operator fire4\.squeeze, "
     ):
-        execute(files.graph, files.weights, paths, tmp_path / "run.json", Settings(devices=1, runs=1, warmup=0))
+        run_schedules(files, paths, devices=1)
     assert set(children()) <= before
     assert [path.name for path in tmp_path.iterdir()] == ["sequential.json"]
     assert _descriptors() <= descriptors  # shared memory has no name: it is gone with them

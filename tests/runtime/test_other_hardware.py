@@ -12,14 +12,13 @@ import pytest
 
 import hios
 from hios import Costs, Graph, Problem, schedule
-from hios.cli import files as stages
 from hios.core.costs import CostsFile, OperatorCost, TransferCost
 from hios.errors import PlatformError
 from hios.files.base import Platform
-from hios.formats.settings import Settings
 from hios.runtime.competitors import other_hardware
 from hios.runtime.run_table import latency_table
 from tests.frontends.small_networks import Files
+from tests.runtime.schedules import run_schedules
 
 ROOT = Path(hios.__file__).resolve().parents[1]
 
@@ -73,10 +72,9 @@ def test_a_forced_run_is_marked(files: Files, graph: Graph, tmp_path: Path) -> N
     made.write(tmp_path / "sequential.json")
     paths = [tmp_path / "sequential.json"]
     with pytest.raises(PlatformError, match="There 2"):
-        stages.execute(files.graph, files.weights, paths, tmp_path / "run.json", Settings(devices=1, runs=1, warmup=0))
+        run_schedules(files, paths, devices=1)
     assert not (tmp_path / "run.json").exists()
-    asked = Settings(devices=1, runs=1, warmup=0, other_hardware=True)
-    run = stages.execute(files.graph, files.weights, paths, tmp_path / "run.json", asked)
+    run = run_schedules(files, paths, devices=1, other_hardware=True)
     assert run.profiled_on == "There 2"
     assert run.platform.allocation is not None
     assert "were measured on There 2, its schedules ran on" in latency_table(run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from safetensors.torch import load_file, save_file
 
-from hios import Edge, Graph, HiosError, Operator, Placement, Schedule
+from hios import Edge, Graph, HiosError, Operator, Schedule
 from hios.cli.files import execute, export
 from hios.core.schedule import StagedPlan
 from hios.errors import ArtifactError, ScheduleError
@@ -151,13 +151,6 @@ def _on_streams(schedule: Schedule, stream_of: dict[str, int], first: Sequence[s
     return dataclasses.replace(schedule, placements=tuple(sorted(rows, key=lambda row: ahead.get(row.operator, 0))))
 
 
-def test_deadlocks_of_streams_are_refused_before_the_run(files: Files, sequential: Path) -> None:
-    """Two streams that each begin with an operator that waits for the other stream are refused, with names."""
-    schedule, one = Schedule.read(sequential), "fire2.expand1x1"
-    _on_streams(schedule, {one: 1, "conv1": 1}, [one, "conv1"]).write(sequential)
-    _refused(r"sequential\.json: the schedule deadlocks: .* wait for each other", files, [sequential])
-
-
 def test_too_many_streams_are_refused(files: Files, sequential: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream is a thread; more streams than a device supports are refused, with their number."""
     monkeypatch.setattr(competitors, "MOST_STREAMS", 2)
@@ -170,65 +163,73 @@ def test_too_many_streams_are_refused(files: Files, sequential: Path, monkeypatc
     )
 
 
-def test_wrong_merges_are_refused(files: Files, sequential: Path) -> None:
-    """Operators that are no stage are not merged."""
-    dataclasses.replace(Schedule.read(sequential), merges=(("conv1", "conv10"),)).write(sequential)
-    _refused(r"sequential\.json: merges\[0\]: found conv1, conv10, which is not a stage", files, [sequential])
+def _placed(schedule: Schedule, changes: dict[str, dict[str, int]]) -> Schedule:
+    """The same schedule with some operators placed elsewhere."""
+    rows = [msgspec.structs.replace(row, **changes.get(row.operator, {})) for row in schedule.placements]
+    return dataclasses.replace(schedule, placements=tuple(rows))
 
 
-def _with_stages(schedule: Schedule, stage_of: dict[str, int]) -> Schedule:
-    return dataclasses.replace(
-        schedule,
-        placements=tuple(
-            msgspec.structs.replace(row, stage=stage_of.get(row.operator, row.stage)) for row in schedule.placements
-        ),
-    )
+def _crosswise(schedule: Schedule) -> Schedule:
+    """Of a -> b and c -> d, a is on device 0 behind c, which is behind b, which is on device 1 ahead of d."""
+    a, b, c, d = (row.operator for row in schedule.placements[:4])  # conv1, pool and the first two of fire 2
+    places = {a: (0, 1), b: (1, 0), c: (0, 0), d: (1, 1)}
+    changes = {operator: {"device": device, "stage": stage} for operator, (device, stage) in places.items()}
+    return dataclasses.replace(_placed(schedule, changes), devices=2)
 
 
-def test_deadlocks_are_refused_before_the_run(files: Files, sequential: Path) -> None:
-    """A device whose first stage waits for its last one would wait for ever: it is refused, with names."""
-    schedule = Schedule.read(sequential)
-    last = len(schedule.placements)
-    _with_stages(schedule, {"conv1": last}).write(sequential)
-    _refused(r"sequential\.json: the schedule deadlocks: .* wait for each other", files, [sequential])
-
-
-def test_dependent_groups_are_refused_before_the_run(files: Files, sequential: Path) -> None:
-    """Two groups of one stage that depend on each other would race."""
-    schedule = Schedule.read(sequential)
-    rows = [
-        msgspec.structs.replace(row, stage=0) if row.operator == "max_pool2d" else row for row in schedule.placements
-    ]
-    rows = [msgspec.structs.replace(row, stream=1) if row.operator == "max_pool2d" else row for row in rows]
-    dataclasses.replace(schedule, placements=tuple(rows)).write(sequential)
-    _refused(r"sequential\.json: operator max_pool2d depends on conv1", files, [sequential])
-
-
-def test_deadlocks_across_devices_are_refused(files: Files, graph: Graph, sequential: Path) -> None:
-    """Two devices that wait for each other are refused: a on 0 behind d, b on 1 ahead of c, with a -> b and c -> d."""
-    order = [graph.operators[number].id for number in graph.order]
-    chain = order[:4]  # conv1, pool and the first two of fire 2
-    rows = [Placement(operator, 0, 0, number + 10, 0.0, 0.0) for number, operator in enumerate(order[4:])]
-    rows += [
-        Placement(chain[0], 0, 0, 1, 0.0, 0.0),
-        Placement(chain[1], 1, 0, 0, 0.0, 0.0),
-        Placement(chain[2], 0, 0, 0, 0.0, 0.0),
-        Placement(chain[3], 1, 0, 1, 0.0, 0.0),
-    ]
-    dataclasses.replace(Schedule.read(sequential), devices=2, placements=tuple(rows)).write(sequential)
-    _refused(r"sequential\.json: the schedule deadlocks", files, [sequential], devices=2)
-
-
-def test_schedule_of_another_graph_is_refused(files: Files, sequential: Path) -> None:
-    """Operators that the graph does not have, or that the schedule lacks, are named."""
-    schedule = Schedule.read(sequential)
+def _of_another_graph(schedule: Schedule) -> Schedule:
     first = msgspec.structs.replace(schedule.placements[0], operator="stem1")
-    dataclasses.replace(schedule, placements=(first, *schedule.placements[1:])).write(sequential)
-    _refused(r"sequential\.json: placements\[0\]\.operator: found stem1, which is not an operator", files, [sequential])
-    dataclasses.replace(schedule, graph_fingerprint="0" * 16).write(sequential)
-    _refused(r"sequential\.json: graph_fingerprint: found 0{16}; allowed: .* schedule this one", files, [sequential])
-    dataclasses.replace(schedule, placements=schedule.placements[:-1]).write(sequential)
-    _refused(r"sequential\.json: placements: operator .* is missing", files, [sequential])
+    return dataclasses.replace(schedule, placements=(first, *schedule.placements[1:]))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param(
+            lambda schedule: _on_streams(schedule, {"fire2.expand1x1": 1, "conv1": 1}, ["fire2.expand1x1", "conv1"]),
+            "the schedule deadlocks: .* wait for each other",
+            id="two streams that each begin with an operator that waits for the other",
+        ),
+        pytest.param(
+            lambda schedule: _placed(schedule, {"conv1": {"stage": len(schedule.placements)}}),
+            "the schedule deadlocks: .* wait for each other",
+            id="a device whose first stage waits for its last one",
+        ),
+        pytest.param(_crosswise, "the schedule deadlocks", id="two devices that wait for each other"),
+        pytest.param(
+            lambda schedule: _placed(schedule, {"max_pool2d": {"stage": 0, "stream": 1}}),
+            "operator max_pool2d depends on conv1",
+            id="two groups of one stage that depend on each other and would race",
+        ),
+        pytest.param(
+            lambda schedule: dataclasses.replace(schedule, merges=(("conv1", "conv10"),)),
+            r"merges\[0\]: found conv1, conv10, which is not a stage",
+            id="merged operators that are no stage",
+        ),
+        pytest.param(
+            _of_another_graph,
+            r"placements\[0\]\.operator: found stem1, which is not an operator",
+            id="an operator that the graph does not have",
+        ),
+        pytest.param(
+            lambda schedule: dataclasses.replace(schedule, graph_fingerprint="0" * 16),
+            r"graph_fingerprint: found 0{16}; allowed: .* schedule this one",
+            id="another graph of the same name",
+        ),
+        pytest.param(
+            lambda schedule: dataclasses.replace(schedule, placements=schedule.placements[:-1]),
+            "placements: operator .* is missing",
+            id="an operator that the schedule lacks",
+        ),
+    ],
+)
+def test_schedules_that_cannot_run_are_refused_before_the_run(
+    files: Files, sequential: Path, change: Callable[[Schedule], Schedule], message: str
+) -> None:
+    """What would wait for ever, race or is of another graph is refused, with names."""
+    changed = change(Schedule.read(sequential))
+    changed.write(sequential)
+    _refused(rf"sequential\.json: {message}", files, [sequential], devices=changed.devices)
 
 
 def test_two_schedules_of_one_name_are_refused(files: Files, sequential: Path, tmp_path: Path) -> None:

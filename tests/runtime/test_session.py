@@ -16,7 +16,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from hios import Graph
-from hios.cli.files import execute
 from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.errors import PlatformError
 from hios.files import artifacts
@@ -31,7 +30,7 @@ from hios.runtime.session import PoolRunner
 from hios.workers.arena import Arena
 from tests.frontends.small_networks import Model, write_files
 from tests.runtime.conftest import DEVICES, PROBES, RUNS, Session
-from tests.runtime.schedules import random_plan, random_streams, schedule_of, write_schedules
+from tests.runtime.schedules import random_plan, random_streams, run_schedules, schedule_of, write_schedules
 from tests.runtime.small import Amplifying
 
 LABELS = [
@@ -274,7 +273,7 @@ def test_several_inputs_and_outputs_without_a_program(tmp_path: Path) -> None:
     }
     paths = write_schedules(tmp_path, graph, plans)
     before = sorted(tmp_path.iterdir())
-    execute(files.graph, files.weights, paths, tmp_path / "run.json", Settings(devices=DEVICES, runs=1, warmup=0))
+    run_schedules(files, paths, devices=DEVICES)
     run = artifacts.read(tmp_path / "run.json", "run")
     assert run["checked_against"] == "sequential"
     assert [reference["kind"] for reference in run["references"]] == ["engine"] * (DEVICES > 1)
@@ -344,13 +343,12 @@ def test_a_model_that_amplifies_rounding_runs(tmp_path: Path) -> None:
     files = write_files(tmp_path, Amplifying(), (torch.randn(64, 512),))
     graph = Graph.read(files.graph)
     paths = write_schedules(tmp_path, graph, {"one": random_plan(graph, 1, seed=1)})
-    given = (files.graph, files.weights, paths, tmp_path / "run.json")
-    execute(*given, Settings(devices=1, runs=1, warmup=0), program=files.program)
+    run_schedules(files, paths, program=True, devices=1)
     run = artifacts.read(tmp_path / "run.json", "run")
     (result,) = run["results"]
     assert 1e-4 < result["largest_difference"] <= run["rounding"] <= 1e-2
     with pytest.raises(PlatformError, match="differs from the reference by up to"):  # a stricter tolerance is meant
-        execute(*given, Settings(devices=1, runs=1, warmup=0, tolerance=1e-5), program=files.program)
+        run_schedules(files, paths, program=True, devices=1, tolerance=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,11 @@ from safetensors.torch import load_file
 
 from hios import Costs, Graph, HiosError, Placement, Problem, violations
 from hios import schedule as solve
-from hios.cli.files import execute, profile
+from hios.cli.files import profile
 from hios.core.costs import MergeCost
 from hios.core.merging import convolutions, merge_candidates
 from hios.core.schedule import StreamPlan
 from hios.errors import PlatformError, ScheduleError
-from hios.formats.settings import Settings
 from hios.machine.description import usable_cores
 from hios.platforms.cpu.devices import device_cores
 from hios.platforms.cpu.engine import Engine, Task
@@ -27,7 +26,7 @@ from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 from tests.frontends.small_networks import Files
 from tests.runtime import faults
-from tests.runtime.schedules import one_by_one, random_merged, random_wide, write_schedules
+from tests.runtime.schedules import one_by_one, random_merged, random_wide, run_schedules, write_schedules
 
 two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 
@@ -38,8 +37,7 @@ def test_outputs_are_those_of_the_model(files: Files, graph: Graph, tmp_path: Pa
     """Random plans with operators on both of two devices compute what the model does, beside narrow schedules."""
     plans = {f"wide-{seed}": random_wide(graph, 2, seed) for seed in range(4)}
     paths = write_schedules(tmp_path, graph, plans)
-    settings = Settings(devices=2, runs=3, warmup=1)
-    run = execute(files.graph, files.weights, paths, tmp_path / "run.json", settings, program=files.program)
+    run = run_schedules(files, paths, program=True, devices=2, runs=3, warmup=1)
     for result in run.results:
         assert result.largest_difference <= run.tolerance
         devices = {graph.operators[operator].id: held for operator, held in plans[result.label].wide.items()}
@@ -57,14 +55,7 @@ def test_merged_operators(files: Files, graph: Graph, tmp_path: Path) -> None:
     assert all(plan.merges for plan in plans.values())
     assert any(len(plan.wide.get(min(merge), ())) == 2 for plan in plans.values() for merge in plan.merges)
     paths = write_schedules(tmp_path, graph, plans)
-    run = execute(
-        files.graph,
-        files.weights,
-        paths,
-        tmp_path / "run.json",
-        Settings(devices=2, runs=3, warmup=1),
-        program=files.program,
-    )
+    run = run_schedules(files, paths, program=True, devices=2, runs=3, warmup=1)
     for result in run.results:
         assert result.largest_difference <= run.tolerance
         rows = {row.operator: row for row in result.measured}
@@ -105,8 +96,7 @@ def test_sets_of_devices_may_overlap(
 ) -> None:
     """Operators on any number of virtual devices, in any combination, give correct outputs."""
     paths = write_schedules(tmp_path, graph, {f"wide-{seed}": random_wide(graph, devices, seed) for seed in range(2)})
-    settings = Settings(devices=devices, runs=2, warmup=0, virtual=True, cores_per_device=cores_per_device)
-    run = execute(files.graph, files.weights, paths, tmp_path / "run.json", settings)
+    run = run_schedules(files, paths, devices=devices, runs=2, virtual=True, cores_per_device=cores_per_device)
     assert run.platform.virtual is (True if devices * cores_per_device > len(usable_cores()) else None)
     assert max(result.largest_difference for result in run.results) <= run.tolerance
 
@@ -129,13 +119,7 @@ def test_from_costs_to_outputs(files: Files, graph: Graph, tmp_path: Path) -> No
     assert made.merges
     assert violations(problem, made) == []
     made.write(tmp_path / "hios-wide.json")
-    run = execute(
-        files.graph,
-        files.weights,
-        [tmp_path / "hios-wide.json"],
-        tmp_path / "run.json",
-        Settings(devices=2, runs=2, warmup=0),
-    )
+    run = run_schedules(files, [tmp_path / "hios-wide.json"], devices=2, runs=2)
     assert run.results[0].largest_difference <= run.tolerance
     assert [row.devices for row in run.results[0].predicted] == [row.devices for row in made.placements]
 
@@ -176,13 +160,7 @@ def test_schedules_of_gpus_are_narrow(files: Files, graph: Graph, tmp_path: Path
     paths = write_schedules(tmp_path, graph, {"wide": random_wide(graph, 2, seed=0)})
     message = r"wide\.json: placements\[\d+\]\.devices: found 2 devices; allowed where devices are no cores: one; "
     with pytest.raises(HiosError, match=message):
-        execute(
-            files.graph,
-            files.weights,
-            paths,
-            tmp_path / "run.json",
-            Settings(devices=2, runs=1, warmup=0, platform="cuda"),
-        )
+        run_schedules(files, paths, devices=2, platform="cuda")
 
 
 def _run_spoilt(files: Files, graph: Graph, spoilt: int, how: str, *, wait_s: float, timeout_s: float) -> None:

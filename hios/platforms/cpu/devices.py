@@ -25,10 +25,7 @@ OPTIMIZES = True
 def device_cores(devices: int, cores_per_device: int = 1, *, virtual: bool = False) -> list[list[int]]:
     """Cores of every device: groups by the topology of the machine (`topology.shared_groups`).
 
-    Args:
-        devices: how many.
-        cores_per_device: cores of each.
-        virtual: whether devices may share cores if there are too few; they are then assigned in turn.
+    Virtual devices may share cores if there are too few; cores are then assigned in turn.
 
     Raises:
         PlatformError: fewer than one device or core, more than there are cores, or too many processes.
@@ -64,10 +61,7 @@ def all_cores(cores: Sequence[Sequence[int]]) -> list[int]:
 def describe(devices: int, *, virtual: bool = False, cores_per_device: int = 1, **_: Any) -> Platform:
     """The platform as artifacts state it; takes half a second to see what else keeps its cores busy.
 
-    Args:
-        devices: how many.
-        virtual: whether devices may share cores; the description then has ``virtual`` if they do.
-        cores_per_device: cores of each.
+    It has ``virtual`` if devices share cores.
 
     Raises:
         PlatformError: as of `device_cores`.

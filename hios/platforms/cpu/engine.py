@@ -49,15 +49,10 @@ class Task:
 class Engine:
     """Workers with a network loaded, ready to run it by one or more plans.
 
-    Several threads may use it, and then take turns; a process forked from its creator may not.
-    Workers end with ``close``, when the engine is garbage-collected, at exit, and whenever the process ends.
-
-    Args:
-        graph: with calls and shapes.
-        weights: its weights by name; the workers keep copies, the engine keeps none.
-        tasks: what it can run, by name.
-        cores: cores of every worker, which uses as many threads inside an operator.
-        timeout_s: longest time of one call.
+    Several threads may use it, and then take turns; a process forked from its creator may not. Workers end with
+    ``close``, when the engine is garbage-collected, at exit, and whenever the process ends. Tasks are what it can run,
+    by name. The workers keep copies of the weights, the engine keeps none; each uses as many threads inside an operator
+    as it has cores. One call takes ``timeout_s`` at most.
 
     Raises:
         HiosError: the graph cannot be run, or a worker failed.
@@ -102,14 +97,9 @@ class Engine:
             raise
 
     def run(self, name: str, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """Run the network once.
+        """Run a task once on a tensor for every input of the graph, in order, of its shape and dtype.
 
-        Args:
-            name: of a task.
-            inputs: a tensor for every input of the graph, in order, of its shape and dtype.
-
-        Returns:
-            The outputs in the order of the graph; new tensors that no later call touches.
+        Returns the outputs in the order of the graph: new tensors that no later call touches.
 
         Raises:
             PlatformError: the engine is closed, belongs to another process, or takes other inputs; a worker died or

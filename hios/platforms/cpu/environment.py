@@ -42,11 +42,7 @@ _CODE = (
 
 
 def settings(cores: list[list[int]]) -> dict[str, object]:
-    """The measurement environment on cores: processor, clocks and software, including hios itself.
-
-    Args:
-        cores: cores of every device.
-    """
+    """The measurement environment on cores: processor, clocks and software, including hios itself."""
     return {**surroundings(cores), "code": code_hash(_CODE)}
 
 
@@ -54,9 +50,6 @@ def surroundings(cores: list[list[int]]) -> dict[str, object]:
     """The measurement environment on cores, without hios itself.
 
     The number of the core is left out: if cores differ, they differ in their caches or clock rates.
-
-    Args:
-        cores: cores of every device.
     """
     used = sorted({core for own in cores for core in own})
     return {

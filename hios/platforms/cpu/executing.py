@@ -87,15 +87,7 @@ def references(description: Platform, runtime: str, baselines: Collection[str]) 
 
 
 class CpuWorkers:
-    """A worker for each device, and one that has the cores of all.
-
-    Args:
-        graph: what is run.
-        arena: where values lie.
-        competitors: by name.
-        cores: of every device.
-        timeout_s: longest time of one run.
-    """
+    """A worker for each device, and one that has the cores of all."""
 
     reduced: ReducedPrecision | None = None
     probe_version = core_probe.VERSION

@@ -35,14 +35,7 @@ def timer(graph: Graph, path: str, description: Platform, widths: Sequence[int] 
 
 
 class CpuTimer(DeviceTimer):
-    """Devices that are cores.
-
-    Args:
-        graph: the graph.
-        path: its file, which workers read.
-        platform: description of the platform (``hios.platforms.cpu.devices.describe``).
-        widths: numbers of devices that operators are measured on at once.
-    """
+    """Devices that are cores."""
 
     probe_version, probe_flops, probe_bytes = core_probe.VERSION, core_probe.FLOPS, core_probe.NBYTES
 
@@ -121,12 +114,9 @@ class CpuTimer(DeviceTimer):
     def at_once(self, networks: Mapping[int, Sequence[str]], alone_ms: float) -> dict[int, float]:
         """Milliseconds that every device takes for its loaded operators, while all of these devices run theirs.
 
-        Each runs its operators repeatedly, so that the others never run alone; of several times the median counts,
-        on virtual devices the mean.
-
-        Args:
-            networks: operators of every device that takes part, in order; an operator listed again runs another copy.
-            alone_ms: approximate milliseconds that the longest of them takes alone.
+        Each runs its operators repeatedly, so that the others never run alone; of several times the median counts, on
+        virtual devices the mean. ``networks`` are loaded operators of every device that takes part, in order; an
+        operator listed again runs another copy. ``alone_ms`` is approximately what the longest of them takes alone.
         """
         average = statistics.fmean if self._virtual else statistics.median
         return {device: average(own) for device, own in self._inferences(networks, alone_ms).items()}

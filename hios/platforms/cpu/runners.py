@@ -1,13 +1,10 @@
-"""Runs the steps of a device in order: stages, or operators of which some use several devices at once or are merged.
+"""Runs the program of a device on values, which are tensors by slot: its steps in order, or its streams concurrently.
 
-Values of a program on its device: tensors by slot, and compiled operators that read and write them.
-
-Runs the streams of a device concurrently.
-
-Every stream is a thread that runs its operators in order. Before an operator that reads values of other streams or
-devices, the thread blocks until all of them have arrived; the thread that produces the last one wakes it, in launch
-order if several become ready at once. Values of other devices are polled occasionally while a stream is running, and
-continuously by the thread that finished last when all streams wait. The calling thread monitors for hangs.
+A step is a stage, an operator, some on several devices at once, or several operators merged into one. A stream is a
+thread that runs its operators in order: before one that reads values of other streams or devices, it blocks until all
+of them have arrived; the thread that produces the last one wakes it, in launch order if several become ready at once.
+Values of other devices are polled occasionally while a stream is running, and continuously by the thread that finished
+last when all streams wait. The calling thread monitors for hangs.
 """
 
 from __future__ import annotations
@@ -54,11 +51,7 @@ Result = tuple[int, Tensor]
 
 
 class Values:
-    """Tensors by slot; a slot is None while its value does not exist.
-
-    Args:
-        worker: where the program runs, loaded.
-    """
+    """Tensors by slot; a slot is None while its value does not exist."""
 
     def __init__(self, worker: Worker) -> None:
         self.arena = worker.arena
@@ -181,10 +174,7 @@ class _Loan:
 class StepRunner:
     """A program of steps bound to compiled operators and shared memory.
 
-    Args:
-        worker: where they run, loaded.
-        program: what the device does.
-        cores: of every device by number, where operators use several.
+    ``cores`` are those of every device by number, where operators use several.
     """
 
     def __init__(self, worker: Worker, program: StepProgram, cores: Mapping[int, Sequence[int]]) -> None:

@@ -6,7 +6,7 @@ the cores of its other devices, whose workers meanwhile only poll a flag and yie
 takes ten times as long, and more in virtual machines. After its work a helper spins for less than 0.1 ms, waiting for
 the next loop; meanwhile the worker that owns the core cannot continue.
 
-A marker in shared memory of the operator a device is running; it survives the death of the worker.
+Which operator a device is running stands as a marker in shared memory, which survives the death of the worker.
 """
 
 from __future__ import annotations
@@ -49,11 +49,7 @@ def environment(*, alone: bool = False, pinned: Sequence[int] = ()) -> dict[str,
 
 
 class ThreadTeam:
-    """The intra-operator threads of a worker's main thread; a worker has one team.
-
-    Args:
-        own: cores of the worker's device.
-    """
+    """The intra-operator threads of a worker's main thread; a worker has one team."""
 
     def __init__(self, own: Sequence[int]) -> None:
         self._own = self._current = tuple(own)

@@ -51,11 +51,8 @@ class _FreshMerge(_Fresh, Merged):
 def load(worker: Worker, graph: str, operators: Mapping[str, int]) -> None:
     """Make operators ready to be timed.
 
-    Args:
-        worker: where they will run.
-        graph: graph.json.
-        operators: how many of each operator are needed: as many as a stage runs concurrently, since real
-            operators of equal signature do not share weights and inputs.
+    As many copies of each operator are needed as a stage runs concurrently, since real operators of equal signature do
+    not share weights and inputs.
     """
     keep_memory()  # as the engine does
     known = Graph.read(graph)
@@ -114,13 +111,8 @@ def time_inferences(worker: Worker, operators: Sequence[str], begin_ns: int, end
 
     The operators run repeatedly from the call until ``end_ns``, so that devices called with the same moments run
     concurrently throughout. If no repetition lies between the two moments, because other programs took the core, the
-    first one that begins between them counts.
-
-    Args:
-        worker: where they run.
-        operators: the network in order, by loaded operators; an operator listed again runs another copy.
-        begin_ns: start of the timed interval, by ``time.perf_counter_ns``.
-        end_ns: end of the interval.
+    first one that begins between them counts. An operator listed again runs another copy; moments are by
+    ``time.perf_counter_ns``.
     """
     unused = {name: iter(held) for name, held in worker.state["workloads"].items()}
     network: list[_FreshWorkload] = [next(unused[name]) for name in operators]
@@ -220,15 +212,8 @@ def time_wide(
     """Milliseconds of loaded operators or merges on several devices and on the first of them, in every round.
 
     On the first one alone, the operators of a merge run one after another. The worker of the first device runs
-    everything; the others step aside as they do in a schedule, all the time, and return nothing.
-
-    Args:
-        worker: where they run, or whose cores they use.
-        cores: of every device.
-        quantities: in the order of the network.
-        rounds: on all devices and on one, one after the other.
-        warmup: rounds of each before.
-        epoch: a number that no earlier call used.
+    everything; the others step aside as they do in a schedule, all the time, and return nothing. ``epoch`` is a number
+    that no earlier call used.
     """
     with _several_devices(worker, cores, epoch) as take:
         if take is None:

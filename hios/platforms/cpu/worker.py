@@ -44,13 +44,8 @@ def bind(
 ) -> None:
     """Bind compiled operators to this worker, for its programs to run.
 
-    Args:
-        worker: where they run.
-        graph: the graph.
-        operators: all of its operators.
-        merged: several of them, by id, as one function.
-        inputs: of the graph, by their place in the worker's memory.
-        timeout_s: longest time to wait for another device.
+    ``merged`` gives several of them, by id, as one function; ``inputs`` are those of the graph, by their place in the
+    worker's memory; ``timeout_s`` is the longest time to wait for another device.
     """
     worker.state["graph"], worker.state["merged"] = graph, merged
     worker.state["operators"] = {operator.id: operator for operator in operators}
@@ -74,11 +69,7 @@ def prepare(
 ) -> None:
     """Make a program ready to run under a name.
 
-    Args:
-        worker: where it runs.
-        name: for ``run``.
-        program: what the device does.
-        cores: of every device by number, for operators that take several.
+    ``cores`` are those of every device by number, for operators that take several.
     """
     runner: StepRunner | StreamRunner
     runner = StreamRunner(worker, program) if isinstance(program, StreamProgram) else StepRunner(worker, program, cores)
@@ -88,13 +79,8 @@ def prepare(
 def run(worker: Worker, name: str, epoch: int) -> tuple[int, int, list[Row]]:
     """Run a prepared program together with the other devices that take part.
 
-    Args:
-        worker: where it runs.
-        name: which program.
-        epoch: a number that no earlier run used; flags with this value belong to this run.
-
-    Returns:
-        Start of the run and finish of this device (nanoseconds of the monotonic clock), and its operators' rows.
+    No earlier run used ``epoch``: flags with this value belong to this run. Returns the start of the run and the finish
+    of this device (nanoseconds of the monotonic clock), and its operators' rows.
     """
     device, devices, runner = worker.state["programs"][name]
     began = _start_together(worker.arena, device, devices, epoch, worker.state["timeout_s"])

@@ -21,10 +21,8 @@ class CudaBackend:
     """Launches programs on the GPUs of this process.
 
     A stream is the same in all programs, so that memory freed by one program is reused by the next. torch has 32
-    streams for each GPU; beyond that, lanes share streams, which only costs concurrency.
-
-    Args:
-        gpus: of every device; devices that share one have streams of their own.
+    streams for each GPU; beyond that, lanes share streams, which only costs concurrency. Devices that share a GPU have
+    streams of their own.
     """
 
     def __init__(self, gpus: Sequence[int]) -> None:

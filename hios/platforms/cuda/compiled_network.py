@@ -25,14 +25,7 @@ Run = Callable[[str, Callable[..., Any], list[Tensor]], Any]
 class Network:
     """The network as the devices of one process run it.
 
-    Args:
-        graph: with calls and shapes.
-        weights: by name, on the host; a device gets those that its operators read, once.
-        places: of every device, as torch names them; several devices may be at one place.
-
-    Attributes:
-        graph: the graph.
-        places: of every device.
+    A device gets those weights that its operators read, once; several devices may be at one place.
     """
 
     def __init__(self, graph: Graph, weights: Mapping[str, Tensor], places: Sequence[torch.device]) -> None:
@@ -85,8 +78,7 @@ class Network:
     def flow(self, run: Run) -> Flow:
         """What operators read and produce, and which outputs share memory.
 
-        Args:
-            run: calls an operator's function, one after another, on the first device.
+        ``run`` calls an operator's function, one after another, on the first device.
         """
         return Flow(self.reads, self.makes, self._outputs(), self._views(run))
 

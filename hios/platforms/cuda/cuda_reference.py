@@ -23,11 +23,7 @@ _WARM_UP = 3
 
 
 class ReferenceGpu(Place):
-    """A GPU, which becomes the current one of this process.
-
-    Args:
-        index: as torch numbers it.
-    """
+    """A GPU, which becomes the current one of this process."""
 
     compilers = {  # noqa: RUF012 - as of its base
         "compile": {},
@@ -86,19 +82,7 @@ def load_network(
     kind: str = "eager",
     gpu: int = 0,
 ) -> float | None:
-    """Load a program on a GPU, as ``hios.platforms.reference.load`` does on the host.
-
-    Args:
-        worker: where it runs.
-        program: program.pt2.
-        inputs: of the graph, in the arena and written already.
-        outputs: of the graph, in the arena.
-        trusted: whether the user trusts a program that can run code when it is loaded.
-        kind: what runs it, one of ``RUNTIMES``.
-        gpu: the GPU, as torch numbers it.
-
-    Returns:
-        Seconds that torch.compile took, its first inference among them; None for other kinds.
+    """Load program.pt2 on a GPU, as ``hios.platforms.reference.load`` does on the host; the inputs are written already.
 
     Raises:
         ArtifactError: its inputs or outputs are not those of the graph.

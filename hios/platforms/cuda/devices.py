@@ -28,9 +28,7 @@ _GB = 1e9
 def gpu_indices(devices: int, *, virtual: bool = False) -> list[int]:
     """The GPU index of every device in torch; queries torch.
 
-    Args:
-        devices: how many.
-        virtual: whether devices may share GPUs: device i has GPU i modulo the number of GPUs.
+    Virtual devices may share GPUs: device i has GPU i modulo the number of GPUs.
 
     Raises:
         PlatformError: torch is built without CUDA, there is no GPU, fewer than one device, or more devices than GPUs
@@ -69,9 +67,7 @@ def _gpu_count(version: str, cuda: str | None, gpus: int) -> int:
 def describe(devices: int, *, virtual: bool = False, **_: Any) -> Platform:
     """The platform as artifacts state it; takes half a second to see what else keeps the host's cores busy.
 
-    Args:
-        devices: how many.
-        virtual: whether devices may share GPUs; the description then has ``virtual`` if they do.
+    It has ``virtual`` if devices share GPUs.
 
     Raises:
         PlatformError: as of `gpu_indices`.
@@ -102,11 +98,7 @@ def describe(devices: int, *, virtual: bool = False, **_: Any) -> Platform:
 
 
 def driver_version(text: str) -> str:
-    """Version of the driver.
-
-    Args:
-        text: of /proc/driver/nvidia/version; empty if that is missing, as in some containers.
-    """
+    """Version of the driver, from the text of /proc/driver/nvidia/version; empty if missing, as in some containers."""
     match = _DRIVER_VERSION.search(text)
     return match[1] if match else f"unknown, on {platform.system()} {platform.release()}"
 

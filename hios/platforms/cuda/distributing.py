@@ -44,10 +44,7 @@ class DistributedGpu:
     """A GPU, on whose streams operators are launched one by one.
 
     Messages between ranks cannot be part of a CUDA graph here, as hosts take part in them. Everything is computed in
-    full float32, so that ranks can be held to the tolerance in every run.
-
-    Args:
-        index: of the GPU, as torch numbers them; it becomes the current one.
+    full float32, so that ranks can be held to the tolerance in every run. It becomes the current GPU of this process.
     """
 
     def __init__(self, index: int) -> None:

@@ -43,11 +43,7 @@ _CODE = ("hios.platforms.cuda.timing", "hios.platforms.cuda.gpu_probe", "hios.wo
 
 
 def settings(description: Platform) -> dict[str, object]:
-    """GPUs, clocks and software that measurements depend on.
-
-    Args:
-        description: of the platform (``hios.platforms.cuda.devices.describe``).
-    """
+    """GPUs, clocks and software that measurements depend on."""
     return {
         "gpus": sorted(set(zip(description.gpus or (), description.compute_capability or (), strict=True))),
         "driver": description.driver,
@@ -65,9 +61,8 @@ def settings(description: Platform) -> dict[str, object]:
 def clocks(text: str) -> list[dict[str, str]]:
     """Clock-related settings of all GPUs, each combination once.
 
-    Args:
-        text: output of ``nvidia-smi --query-gpu=FIELDS --format=csv,noheader`` for `_CLOCKS`, one line per GPU; missing
-            values are ``[N/A]``. Lines with other numbers of values are ignored.
+    ``text`` is the output of ``nvidia-smi --query-gpu=FIELDS --format=csv,noheader`` for `_CLOCKS`, one line per GPU;
+    missing values are ``[N/A]``. Lines with other numbers of values are ignored.
     """
     rows = {tuple(value.strip() for value in line.split(",")) for line in text.splitlines()}
     return [dict(zip(_CLOCKS, row, strict=True)) for row in sorted(rows) if len(row) == len(_CLOCKS)]

@@ -85,16 +85,7 @@ def references(description: Platform, runtime: str, baselines: Collection[str]) 
 class CudaWorkers:
     """One worker for all GPUs.
 
-    Args:
-        graph: what is run.
-        arena: where inputs and outputs lie.
-        competitors: by name.
-        gpus: of every device.
-
-    Attributes:
-        names: of the worker, for messages.
-        cores: of the worker.
-        reduced: TF32 where timed runs use it; known when the worker is loaded.
+    ``reduced`` is TF32 where timed runs use it; known when the worker is loaded.
     """
 
     probe_version = gpu_probe.VERSION

@@ -26,13 +26,9 @@ _TIMED = 5
 class Prepared:
     """The programs that run under a name.
 
-    Attributes:
-        name: by which it runs.
-        number: of the name, for marks.
-        programs: one, or independent copies.
-        replays: of its CUDA graphs; empty if it is launched on streams every time.
-        why: why it could not be captured; empty if it was.
-        outputs: of the network, of the last of its programs; those of graphs stay where they are.
+    There is one program, or independent copies. Without ``replays``, of their CUDA graphs, they are launched on streams
+    every time, and ``why`` says why they could not be captured. ``number`` is that of the name, for marks. ``outputs``
+    are those of the network, of the last program; those of graphs stay where they are.
     """
 
     name: str
@@ -51,10 +47,8 @@ class Prepared:
 class Executor:
     """A network on some devices, ready to run by any plan.
 
-    Args:
-        network: with its inputs written.
-        backend: on which it is launched.
-        mark: records a number that the controller reads if this process dies or hangs.
+    The network has its inputs written. ``mark`` records a number that the controller reads if this process dies or
+    hangs.
     """
 
     def __init__(self, network: Network, backend: Backend, mark: Callable[[int], None]) -> None:
@@ -64,11 +58,7 @@ class Executor:
         self._prepared: dict[str, Prepared] = {}
 
     def prepare(self, name: str, plans: Sequence[Plan]) -> Prepared:
-        """Compile and place what plans need, and capture them.
-
-        Args:
-            name: by which it runs.
-            plans: one, or several that run at the same time, each by itself.
+        """Compile and place what plans need, and capture them: one plan, or several that run at the same time.
 
         Raises:
             HiosError: a device is out of memory, or an operator failed.

@@ -1,6 +1,6 @@
 """The launches of a plan bound to operators, issued through a backend.
 
-A marker in shared memory of what the process that drives the GPUs is doing; it survives that process.
+What the process that drives the GPUs is doing stands as a marker in shared memory, which survives that process.
 """
 
 from __future__ import annotations
@@ -33,13 +33,7 @@ def waiting(device: int, competitor: int) -> int:
 
 
 def text(graph: Graph, names: Sequence[str], marker: int) -> str:
-    """A marker in words; empty for 0.
-
-    Args:
-        graph: whose operators are launched.
-        names: of the competitors.
-        marker: the marker.
-    """
+    """A marker in words, given the names of the competitors; empty for 0."""
     if not marker:
         return ""
     operator, stage = marker % (1 << _OPERATOR) - 1, (marker >> _STAGE_AT) % (1 << _STAGE) - 1
@@ -95,8 +89,7 @@ class Backend(Protocol):
     def capture(self, lanes: tuple[Lane, ...], launch: Callable[[], _T]) -> tuple[Callable[[], None], _T]:
         """Capture what a function launches on streams, without running it.
 
-        Returns:
-            A function that runs everything, and what ``launch`` returned: values that each such run recomputes.
+        Returns a function that runs everything, and what ``launch`` returned: values that each such run recomputes.
         """
 
     def exactly(self) -> AbstractContextManager[None]:
@@ -131,11 +124,7 @@ class _BoundLaunch:
 class LaunchProgram:
     """A plan whose operators are compiled for their devices.
 
-    Args:
-        network: what runs.
-        flow: its values.
-        plan: in the operator numbers of the graph.
-        mark: records a number that the controller reads if this process dies or hangs.
+    ``mark`` records a number that the controller reads if this process dies or hangs.
     """
 
     def __init__(self, network: Network, flow: Flow, plan: Plan, mark: Callable[[int], None]) -> None:
@@ -149,10 +138,8 @@ class LaunchProgram:
     def launch(self, backend: Backend, *, timed: bool = False, again: bool = False) -> Launched:
         """Launch everything once.
 
-        Args:
-            backend: to launch on.
-            timed: whether to record when every operator begins and ends.
-            again: whether to reuse the events of the last such launch, which has finished.
+        If ``timed``, when every operator begins and ends is recorded. If ``again``, the events of the last such launch,
+        which has finished, are reused.
 
         Raises:
             PlatformError: an operator failed; with device, operator, and stage or stream.

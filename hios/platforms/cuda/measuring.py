@@ -32,13 +32,7 @@ def timer(graph: Graph, path: str, description: Platform, widths: Sequence[int] 
 
 
 class CudaTimer(DeviceTimer):
-    """Devices that are GPUs.
-
-    Args:
-        graph: the graph.
-        path: its file, which the worker reads.
-        platform: description of the platform (``hios.platforms.cuda.devices.describe``).
-    """
+    """Devices that are GPUs."""
 
     probe_version, probe_flops, probe_bytes = gpu_probe.VERSION, gpu_probe.FLOPS, gpu_probe.NBYTES
 

@@ -138,11 +138,6 @@ def launch_plan(graph: Graph, flow: Flow, plan: Plan) -> LaunchPlan:
     leave when all of it has finished. Streams keep their order, and launches that of ``plan.launch`` as far as it
     follows from the plan.
 
-    Args:
-        graph: what is run.
-        flow: its values.
-        plan: in the operator numbers of the graph.
-
     Raises:
         ScheduleError: the plan deadlocks.
     """
@@ -312,14 +307,7 @@ def let_go(
 
     torch's allocator gives freed memory to the next operator on the stream that it was allocated on, at once, whatever
     other streams are doing. So a value is freed right before the first launch on that stream that begins after all
-    launches that read the value, or share its memory, have finished.
-
-    Args:
-        steps: all launches.
-        order: of these.
-        flow: values of the network.
-        home: device of every operator.
-        outputs: of the network, with their devices; they stay.
+    launches that read the value, or share its memory, have finished. Outputs of the network stay.
     """
     memory = _Memory(steps, flow, home)
     following: dict[Lane, list[int]] = defaultdict(list)

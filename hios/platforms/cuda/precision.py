@@ -18,11 +18,7 @@ _FIRST_MAJOR = 8
 
 
 def uses_tf32(majors: list[int]) -> bool:
-    """Whether convolutions or matrix products run in TF32 now.
-
-    Args:
-        majors: first number of the compute capability of every GPU.
-    """
+    """Whether convolutions or matrix products run in TF32 now, by the major compute capability of every GPU."""
     allowed = torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32
     return bool(allowed) and max(majors) >= _FIRST_MAJOR
 

@@ -39,10 +39,7 @@ class Chain:
 class TimedGpu:
     """A device: a GPU, or a share of a virtual one, with everything prepared for timing on it.
 
-    Args:
-        graph: the graph.
-        index: of the GPU.
-        limit: bytes that the copies of one operator may take.
+    The copies of one operator may take ``limit`` bytes.
     """
 
     def __init__(self, graph: Graph, index: int, limit: int) -> None:
@@ -100,10 +97,6 @@ class TimedGpu:
         The function runs once before, so that libraries choose their kernels and take their memory, which cannot be
         captured. What cannot be captured at all is launched anew each time, as the engine does with it, and noted in
         ``uncaptured``.
-
-        Args:
-            what: says what runs, for messages.
-            run: launches it.
 
         Raises:
             PlatformError: it fails.
@@ -214,21 +207,12 @@ def time_of_run(short_ms: float, long_ms: float, runs: int) -> float:
 def copies_of(wanted: int, needed: int, bytes_each: int, limit: int) -> int:
     """How many copies of an operator a chain cycles through.
 
-    Args:
-        wanted: runs of the longest chain: with a copy for each, weights and inputs are equally cold in all.
-        needed: least number of copies, whatever memory they take.
-        bytes_each: weights and inputs of a copy.
-        limit: bytes that the copies may take.
+    There are as many as are needed, whatever memory they take, and as many as are wanted within the limit of bytes:
+    with a copy for each run of the longest chain, weights and inputs are equally cold in all.
     """
     return max(needed, min(wanted, limit // max(bytes_each, 1)), 1)
 
 
 def bytes_for_copies(free: int, devices: int, operators: int) -> int:
-    """Bytes that the copies of one operator may take on one device.
-
-    Args:
-        free: free bytes of the GPU.
-        devices: devices that share it.
-        operators: operators that are measured.
-    """
+    """Bytes that the copies of one operator may take on one of the devices that share the free bytes of a GPU."""
     return int(_MEMORY * free) // max(devices * operators, 1)

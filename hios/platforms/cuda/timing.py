@@ -33,11 +33,7 @@ ANNOTATION = "hios operator "
 def open_gpus(worker: Worker, graph: str, indices: Sequence[int], operators: int) -> list[str]:
     """Prepare the devices; returns the UUID of the GPU of each.
 
-    Args:
-        worker: the one that holds all GPUs.
-        graph: graph.json.
-        indices: the GPU of every device; virtual devices share one.
-        operators: how many operators are measured.
+    Virtual devices share a GPU; ``operators`` is how many are measured.
     """
     torch.backends.cudnn.benchmark = True  # as in runs: cuDNN tries its algorithms and takes the fastest
     known = Graph.read(graph)

@@ -24,18 +24,9 @@ from hios.workers.worker import Worker
 def load(
     worker: Worker, graph: str, weights: str, inputs: list[Buffer], outputs: list[Buffer], gpus: list[int]
 ) -> bool:
-    """Read graph, weights and inputs, and run every operator once on the first GPU.
+    """Read graph, weights and inputs, which are written already, and run every operator once on the first GPU.
 
-    Args:
-        worker: where it runs.
-        graph: graph.json.
-        weights: weights.safetensors.
-        inputs: of the network, already written.
-        outputs: of the network.
-        gpus: of every device.
-
-    Returns:
-        Whether convolutions run in TF32 when they are timed.
+    Returns whether convolutions run in TF32 when they are timed.
     """
     torch.backends.cudnn.benchmark = True
     known = Graph.read(graph)

@@ -1,7 +1,4 @@
-"""The platform model: a device is a GPU that is not installed here, known from its description.
-
-Predicting costs from a graph and descriptions of GPUs: t(v), u(v) and t(u,v).
-"""
+"""The platform model: a device is a GPU known only from its description, from which t(v), u(v) and t(u,v) follow."""
 
 from __future__ import annotations
 
@@ -31,11 +28,8 @@ _MOST_DEVICES = 1024
 def describe(devices: int, *, virtual: bool = False, **options: str) -> Platform:
     """The platform as artifacts state it.
 
-    Args:
-        devices: how many.
-        virtual: never, as there is nothing to share.
-        options: ``gpu``, the GPU that every device is, a name or a .yaml file; ``link``, the link between each two of
-            them, the first in the GPU's description if absent.
+    Options are ``gpu``, the GPU that every device is, a name or a .yaml file, and ``link``, the link between each two
+    of them, the first in the GPU's description if absent.
 
     Raises:
         PlatformError: a number of devices that no schedule can have, or no such GPU or link.
@@ -81,10 +75,7 @@ def costs(graph: Graph, description: Platform) -> CostsFile:
 
 
 def files(**options: str) -> list[Path]:
-    """The description files of a GPU and of the link.
-
-    Args:
-        options: ``gpu``, and ``link`` if it is not to be the first that the GPU's description lists.
+    """The description files of a GPU and of the link, by the options of `describe`.
 
     Raises:
         HiosError: an unknown GPU or link, or a file that breaks its format.
@@ -100,14 +91,8 @@ def predicted_costs(
 
     An operator takes the times of its kernels and a pause after each; its utilization is the mean of theirs, weighted
     by time. Operators that only give another view of a value take no time. Stages are not predicted: scheduling takes
-    t(S) from the contention model.
-
-    Args:
-        graph: with calls and shapes, as ``hios extract`` writes it, or with ``flops`` and ``bytes`` of every operator.
-        gpu: the GPU that every device is.
-        link: between each two of them.
-        devices: how many there are.
-        efficiency: shares of the GPU's data sheet values that kernels achieve.
+    t(S) from the contention model. The graph has calls and shapes, as ``hios extract`` writes it, or ``flops`` and
+    ``bytes`` of every operator.
 
     Raises:
         PlatformError: a number of devices that no schedule can have.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hios.core.graph import Call, Graph, Operator, Value
@@ -182,10 +182,8 @@ def _joined(kernel: Kernel, call: Call, arguments: Sequence[Shape], dtype: str) 
         if argument.call is None and argument.constant is None
     )
     if isinstance(kernel, Contraction):
-        return Contraction(
-            kernel.batch, kernel.m, kernel.n, kernel.k, kernel.bytes + more, kernel.window, kernel.dense, kernel.dtype
-        )
-    return Streaming(kernel.elements, kernel.operations + kernel.elements, kernel.bytes + more)
+        return replace(kernel, bytes=kernel.bytes + more)
+    return replace(kernel, operations=kernel.operations + kernel.elements, bytes=kernel.bytes + more)
 
 
 def _output(call: Call, arguments: Sequence[Shape], otherwise: Shape) -> Shape:

@@ -11,10 +11,6 @@ mpirun, stops the remaining processes. But the store has no key, so anyone who r
 notices a dead client only by time-outs; ``monitored_barrier`` names late ranks but not what they are doing, exists for
 Gloo only, and blocks; and the agent reports a process, not the schedule, operator and stage that docs/distributed.md
 promises, also under mpirun.
-
-What a rank is doing, for error messages.
-
-The host of every rank and the cores that it runs on.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """How a rank runs its part of a competitor and checks the outputs.
 
-Values of a program as messages between ranks.
-
 The memory of a rank has the same layout as the memory that devices of one node share (``hios.workers.arena``), but is
 private: setting the flag of a value sends it to the ranks that need it, and waiting for a flag waits for the message.
-So stages are run by the same code in both cases.
-
-What ranks tell each other besides values: a barrier, the clock offsets of other hosts, the expected outputs.
+So stages are run by the same code in both cases. Besides values, ranks tell each other that they are at a barrier, the
+clock offsets of other hosts, and the expected outputs.
 """
 
 from __future__ import annotations
@@ -225,10 +222,8 @@ class Peers:
         """Offsets of the clocks of other hosts from rank 0's.
 
         Cristian's method, with the shortest of several round trips. Rank 0 queries the ranks with another clock one
-        after another; they answer.
-
-        Returns:
-            On rank 0, for each rank elsewhere, the offset and its largest error, half of the round trip; nanoseconds.
+        after another; they answer. Returns, on rank 0, for each rank elsewhere, the offset and its largest error, half
+        of the round trip; nanoseconds.
         """
         ping, pong = self.tags.of(epoch, _PING), self.tags.of(epoch, _PONG)
         if self.transport.rank in elsewhere:

@@ -72,16 +72,10 @@ _LAUNCHERS = (b"torch", b"mpi", b"srun", b"slurm", b"python")
 class Job:
     """What to run and how to measure; the same on every rank.
 
-    Args:
-        graph: graph.json.
-        weights: weights.safetensors.
-        schedules: schedule.json files; their stems name them.
-        output: run.json, which rank 0 writes.
-        transport: gloo, nccl or mpi, as far as the platform has it.
-        settings: how to measure. Every rank is a device, however many ``devices`` it states; ``timeout_s`` limits
-            loading too; ``baselines`` and ``virtual`` are not used.
-        program: program.pt2 or program.onnx, the reference for outputs; the sequential schedule where absent.
-        trusted: whether the user trusts a program that can run code when it is loaded.
+    Stems of schedule files name them; rank 0 writes run.json, the output. Every rank is a device, however many
+    ``devices`` the settings state; ``timeout_s`` limits loading too; ``baselines`` and ``virtual`` are not used. The
+    program is the reference for outputs, the sequential schedule where it is absent; ``trusted`` says that the user
+    trusts one that can run code when it is loaded.
     """
 
     graph: Path
@@ -99,10 +93,7 @@ def distribute(job: Job) -> Run | None:
 
     Competitors take turns in random order, the same on all ranks: every schedule, the sequential schedule on rank 0,
     independent copies of it on several ranks, and, with a program, the model itself on rank 0. A rank that fails, dies
-    or hangs ends this process and all others.
-
-    Returns:
-        What run.json holds on rank 0, None elsewhere.
+    or hangs ends this process and all others. Returns what run.json holds on rank 0, None elsewhere.
 
     Raises:
         PlatformError: the ranks cannot connect.

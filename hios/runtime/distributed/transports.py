@@ -1,15 +1,10 @@
-"""The interface of transports between ranks: messages with tags, sent and received without blocking.
+"""Transports between ranks: messages with tags, sent and received without blocking.
 
-Messages by torch.distributed with Gloo, which sends over TCP in its own threads; started by torchrun.
-
-Messages by MPI through mpi4py; started by mpirun, or by srun if Slurm supports the MPI.
-
-Values between GPUs by NCCL; all other messages go through Gloo. Started by torchrun.
-
-NCCL has no tags, and a message occupies the stream of its communicator until the other side takes it. So every ordered
-pair of ranks has a communicator of its own, on which values travel in the order in which the sender makes them.
-
-Connecting to the other ranks, and the options and files that must be the same on all of them.
+- Gloo, by torch.distributed, sends over TCP in its own threads; started by torchrun.
+- MPI, through mpi4py; started by mpirun, or by srun if Slurm supports the MPI.
+- NCCL sends values between GPUs, Gloo all other messages; started by torchrun. NCCL has no tags, and a message occupies
+  the stream of its communicator until the other side takes it. So every ordered pair of ranks has a communicator of its
+  own, on which values travel in the order in which the sender makes them.
 """
 
 from __future__ import annotations
@@ -295,11 +290,7 @@ class _StreamRequest:
 class Pairs:
     """A process group for every ordered pair of ranks.
 
-    Args:
-        rank: number of this rank.
-        size: how many ranks there are.
-        deadline: for a first message on every pair, by ``time.monotonic``.
-        backend: of torch.distributed, ``nccl``; another one only in tests.
+    ``deadline`` is that of a first message on every pair, by ``time.monotonic``; another ``backend`` is for tests only.
 
     Raises:
         PlatformError: ranks cannot reach each other, such as those that share a GPU.

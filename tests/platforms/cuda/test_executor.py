@@ -51,11 +51,16 @@ def squeezenet() -> Network:
 NETWORKS: dict[str, Callable[[], Network]] = {"branches": branches, "shared": shared, "squeezenet": squeezenet}
 
 
-def executor(extracted_network: Network, backend: HostBackend, devices: int = DEVICES) -> Executor:
+def placed(extracted_network: Network, devices: int = DEVICES, cls: type[Placed] = Placed) -> Placed:
     """A network on devices that are this machine."""
-    placed = Placed(extracted_network.graph, extracted_network.tensors, [torch.device("cpu")] * devices)
-    placed.write(extracted_network.inputs)
-    return Executor(placed, backend, lambda _: None)
+    made = cls(extracted_network.graph, extracted_network.tensors, [torch.device("cpu")] * devices)
+    made.write(extracted_network.inputs)
+    return made
+
+
+def executor(extracted_network: Network, backend: HostBackend) -> Executor:
+    """A network that is ready to run there."""
+    return Executor(placed(extracted_network), backend, lambda _: None)
 
 
 def check(outputs: Sequence[Any], expected: Sequence[Tensor]) -> None:
@@ -120,11 +125,11 @@ def test_every_algorithm_runs(name: str) -> None:
 def test_replays_read_new_inputs() -> None:
     """Inputs are buffers: what is written there later is what the next replay computes with."""
     extracted_network = shared()
-    placed = Placed(extracted_network.graph, extracted_network.tensors, [torch.device("cpu")] * 2)
-    placed.write([torch.zeros_like(value) for value in extracted_network.inputs])
-    prepared = Executor(placed, HostBackend(), lambda _: None)
+    devices = placed(extracted_network)
+    devices.write([torch.zeros_like(value) for value in extracted_network.inputs])
+    prepared = Executor(devices, HostBackend(), lambda _: None)
     prepared.prepare("random", [random_plan(extracted_network.graph, 2, seed=1)])
-    placed.write(extracted_network.inputs)
+    devices.write(extracted_network.inputs)
     prepared.run("random")
     check(prepared.outputs("random"), extracted_network.eager())
 
@@ -132,8 +137,7 @@ def test_replays_read_new_inputs() -> None:
 def test_memory_that_is_shared_is_found() -> None:
     """Parts of a value and values in another shape lie in its memory; what operators compute does not."""
     extracted_network = shared()
-    placed = Placed(extracted_network.graph, extracted_network.tensors, [torch.device("cpu")])
-    flow = placed.flow(lambda _, function, arguments: function(*arguments))
+    flow = placed(extracted_network, 1).flow(lambda _, function, arguments: function(*arguments))
     types = {operator.id: operator.type for operator in extracted_network.graph.operators}
     sharing = {types[value[1]] for value in flow.views}
     assert {"split"} <= sharing
@@ -200,9 +204,8 @@ def test_operators_that_fail_alone_are_named() -> None:
             function, arguments = super().function(device, operators)
             return (function if operators[0] != last else _fail), arguments
 
-    placed = Failing(extracted_network.graph, extracted_network.tensors, [torch.device("cpu")])
     with pytest.raises(PlatformError, match=rf"^device 0, operator {last}, stream 0: no such kernel$"):
-        Executor(placed, HostBackend(), marks.append)
+        Executor(placed(extracted_network, 1, Failing), HostBackend(), marks.append)
     assert [launch.text(extracted_network.graph, [], mark) for mark in marks] == [
         f"device 0, operator {extracted_network.graph.operators[place].id}, stream 0"
         for place in extracted_network.graph.order
@@ -247,9 +250,7 @@ def test_a_lack_of_memory_is_no_reason_to_go_on(when: str) -> None:
 def test_marks_say_where_the_process_is() -> None:
     """Every launch is marked before it is made, and every device before it is waited for; each mark has a text."""
     extracted_network, marks = branches(), list[int]()
-    placed = Placed(extracted_network.graph, extracted_network.tensors, [torch.device("cpu")] * 2)
-    placed.write(extracted_network.inputs)
-    prepared = Executor(placed, HostBackend(), marks.append)
+    prepared = Executor(placed(extracted_network), HostBackend(), marks.append)
     order = extracted_network.graph.order
     plan = StagedPlan(tuple(tuple(((place,),) for place in order[device::2]) for device in (0, 1)))
     prepared.prepare("alternating", [plan])

@@ -13,11 +13,9 @@ import torch
 from torch import Tensor
 
 from hios import ALGORITHMS, Costs, Graph, Problem, schedule
-from hios.cli.files import execute
 from hios.core.schedule import Plan, StagedPlan
 from hios.errors import HiosError
 from hios.files import artifacts
-from hios.formats.settings import Settings
 from hios.platforms.cuda import cuda_reference
 from hios.platforms.cuda import worker as device
 from hios.platforms.cuda.backend import CudaBackend
@@ -30,7 +28,7 @@ from tests.gpu_marker import needs_two_gpus, requires_gpu
 from tests.platforms.cuda import limited
 from tests.platforms.cuda.test_executor import plans, shared, squeezenet
 from tests.problems import briefly
-from tests.runtime.schedules import random_plan, schedule_of
+from tests.runtime.schedules import random_plan, run_schedules, write_schedules
 from tests.runtime.small import Branches
 
 #: Cycles that a GPU is kept busy ahead of an operator at most.
@@ -97,12 +95,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 def _run(files: Files, folder: Path, plan_of: dict[str, Plan], devices: int, **changes: Any) -> dict[str, Any]:
-    graph, paths = Graph.read(files.graph), []
-    for label, plan in plan_of.items():
-        paths.append(folder / f"{label}.json")
-        schedule_of(graph, plan).write(paths[-1])
-    settings = Settings(**{"devices": devices, "runs": 3, "warmup": 1, "platform": "cuda", "virtual": True, **changes})
-    execute(files.graph, files.weights, paths, folder / "run.json", settings, program=files.program)
+    paths = write_schedules(folder, Graph.read(files.graph), plan_of)
+    asked = {"devices": devices, "runs": 3, "warmup": 1, "platform": "cuda", "virtual": True, **changes}
+    run_schedules(files, paths, program=True, **asked)
     return artifacts.read(folder / "run.json", "run")
 
 

@@ -12,13 +12,11 @@ import msgspec
 import pytest
 
 from hios import Graph, Schedule
-from hios.cli.files import execute
-from hios.core.schedule import Plan, StagedPlan
+from hios.core.schedule import Plan
 from hios.errors import PlatformError
 from hios.files import artifacts
 from hios.files.base import Platform
 from hios.formats.run import Run
-from hios.formats.settings import Settings
 from hios.machine.description import usable_cores
 from hios.platforms import find
 from hios.platforms.cuda import cuda_reference, executing, gpu_probe
@@ -31,7 +29,15 @@ from hios.runtime.run_table import latency_table
 from tests.frontends.small_networks import Files, write_files
 from tests.platforms.cuda import simulated
 from tests.platforms.cuda.simulated import DEVICES
-from tests.runtime.schedules import merged_plan, random_plan, random_streams, schedule_of
+from tests.runtime.schedules import (
+    merged_plan,
+    one_by_one,
+    random_plan,
+    random_streams,
+    run_schedules,
+    schedule_of,
+    write_schedules,
+)
 from tests.runtime.small import Branches
 from tests.workers.processes import children
 
@@ -61,22 +67,11 @@ def run(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
     ) -> dict[str, Any]:
         monkeypatch.setattr(device, "load", load)
         monkeypatch.setattr(gpu_probe, "time_probe", simulated.time_probe)
-        graph, paths = Graph.read(files.graph), []
-        for label, plan in plans.items():
-            paths.append(tmp_path / f"{label}.json")
-            schedule_of(graph, plan).write(paths[-1])
-        settings = Settings(**{"devices": DEVICES, "runs": RUNS, "warmup": 1, "platform": "cuda", **changes})
+        paths = write_schedules(tmp_path, Graph.read(files.graph), plans)
+        written = {"traces": tmp_path / "traces", "chosen": tmp_path / "chosen.json"}
+        asked = {"devices": DEVICES, "runs": RUNS, "warmup": 1, "platform": "cuda", **changes}
         try:
-            execute(
-                files.graph,
-                files.weights,
-                paths,
-                tmp_path / "run.json",
-                settings,
-                program=files.program if program else None,
-                traces=tmp_path / "traces",
-                chosen=tmp_path / "chosen.json",
-            )
+            run_schedules(files, paths, program=program, **written, **asked)
         finally:
             assert set(children()) <= before
         return artifacts.read(tmp_path / "run.json", "run")
@@ -87,7 +82,7 @@ def run(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
 def _plans(files: Files) -> dict[str, Plan]:
     graph = Graph.read(files.graph)
     return {
-        "sequential": StagedPlan((tuple(((place,),) for place in graph.order),)),
+        "sequential": one_by_one(graph),
         "merged": merged_plan(graph, 1),
         "random": random_plan(graph, DEVICES, seed=1),
         "streams": random_streams(graph, DEVICES, 2, seed=1),
