@@ -16,7 +16,7 @@ from hios.frontends.extraction_check import flat, run_graph
 from hios.frontends.program import export
 from hios.frontends.torch_lowering import lower
 from hios.kernels.table import KERNELS
-from tests.frontends.small_networks import Model, Network, extracted
+from tests.frontends.small_networks import Model, extracted
 
 _GENERATOR = torch.Generator().manual_seed(0)
 
@@ -335,18 +335,16 @@ def _W(*shape: int) -> Tensor:  # noqa: N802
     return torch.linspace(-1, 1, torch.Size(shape).numel()).reshape(shape)
 
 
-@functools.cache
-def _network(name: str) -> Network:
-    """One module that computes all functions of a group, extracted."""
+def _module(name: str) -> Model:
+    """One module that computes all functions of a group."""
     functions = [function for _, function in GROUPS[name].functions]
-    module = Model(lambda self, *inputs: tuple(function(*inputs) for function in functions))
-    return extracted(module, GROUPS[name].inputs)
+    return Model(lambda self, *inputs: tuple(function(*inputs) for function in functions))
 
 
 @pytest.mark.parametrize("name", GROUPS)
 def test_graph_equals_eager(name: str) -> None:
     """What torch exports, Relax imports and the table runs is what torch computes."""
-    network = _network(name)
+    network = extracted(_module(name), GROUPS[name].inputs)
     outputs, expected = run_graph(network.graph, network.tensors, network.inputs), flat(network.eager())
     for number, (ours, theirs) in enumerate(zip(outputs, expected, strict=True)):
         message = functools.partial("{}: {}".format, number)
@@ -356,9 +354,7 @@ def test_graph_equals_eager(name: str) -> None:
 @pytest.mark.parametrize("name", GROUPS)
 def test_operators_come_through(name: str) -> None:
     """The Relax operators that a group is there for are in what the importer makes of it."""
-    functions = [function for _, function in GROUPS[name].functions]
-    module = Model(lambda self, *inputs: tuple(function(*inputs) for function in functions))
-    called = {call.function for call in lower(export(module.eval(), GROUPS[name].inputs)).calls}
+    called = {call.function for call in lower(export(_module(name).eval(), GROUPS[name].inputs)).calls}
     assert GROUPS[name].operators <= called
 
 

@@ -10,13 +10,15 @@ from hios.core.problem import priority_order
 from hios.schedulers.hios_mr import recorded_table
 from tests.problems import problem, problems
 
+#: a -> b, c.
+FORK = problem({"a": 2.0, "b": 4.0, "c": 3.0}, {("a", "b"): 1.0, ("a", "c"): 1.0})
+
 
 def test_table_of_a_fork() -> None:
-    """The table of a fork a -> b, c on two devices, cell by cell as Lines 5 to 21 fill it."""
-    instance = problem({"a": 2.0, "b": 4.0, "c": 3.0}, {("a", "b"): 1.0, ("a", "c"): 1.0})
-    order = priority_order(instance)
-    assert [instance.ids[operator] for operator in order] == ["a", "b", "c"]
-    assert recorded_table(instance, order, 2) == [
+    """The table of a fork on two devices, cell by cell as Lines 5 to 21 fill it."""
+    order = priority_order(FORK)
+    assert [FORK.ids[operator] for operator in order] == ["a", "b", "c"]
+    assert recorded_table(FORK, order, 2) == [
         [(2.0, 0)],  # a on device 0
         [(6.0, 0), (7.0, 0)],  # b after a on device 0; on device 1 after the transfer
         # c on device 0: behind b on 0 it ends at 9, with b on 1 at 5; on device 1: with b on 0 at 6, behind b at 10
@@ -26,8 +28,7 @@ def test_table_of_a_fork() -> None:
 
 def test_schedule_follows_the_recorded_devices() -> None:
     """Lines 22 to 25 take the best last cell and go back: c on device 0, b on device 1, a on device 0."""
-    instance = problem({"a": 2.0, "b": 4.0, "c": 3.0}, {("a", "b"): 1.0, ("a", "c"): 1.0})
-    scheduled = schedule(instance, "hios-mr-inter", 2)
+    scheduled = schedule(FORK, "hios-mr-inter", 2)
     assert {row.operator: row.device for row in scheduled.placements} == {"a": 0, "b": 1, "c": 0}
     # Algorithm 3 minimizes the finish of the last operator, not of all: b ends at 7, later than c.
     assert scheduled.latency_ms == 7.0
