@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
-from hios import ALGORITHMS, Costs, Edge, Graph, Operator, Problem
+from hios import ALGORITHMS, Costs, Edge, Graph, Operator, Problem, Schedule, evaluate
+from hios.core.evaluate import latency_ms
+from hios.core.schedule import Plan
 
 
 def problem(
@@ -37,6 +41,20 @@ def problem(
         wide_ms=wide or {},
     )
     return Problem(graph, costs)
+
+
+def schedule_of(instance: Problem, plan: Plan) -> Schedule:
+    """The schedule of a plan: its rows have the times of the evaluator."""
+    rows = evaluate(instance, plan)
+    merges = tuple(tuple(instance.ids[operator] for operator in sorted(merge)) for merge in plan.merges)
+    return Schedule("test", {}, len(plan.devices), latency_ms(rows), 0.0, 0.0, tuple(rows), merges=merges)
+
+
+def with_row(schedule: Schedule, position: int, **changes: object) -> Schedule:
+    """A schedule with one of its rows changed."""
+    rows = list(schedule.placements)
+    rows[position] = msgspec.structs.replace(rows[position], **changes)
+    return dataclasses.replace(schedule, placements=tuple(rows))
 
 
 def random_problem(

@@ -223,6 +223,6 @@ def panels(charts: Sequence[tuple[str, str, Any]]) -> alt.VConcatChart:
         chart.properties(title=alt.TitleParams(title, anchor="start", subtitle=below or alt.Undefined))
         for title, below, chart in charts
     ]
-    scales = ("y", "stroke", "fill", "shape", "strokeDash", "fillOpacity")
-    stacked: alt.VConcatChart = alt.vconcat(*titled).resolve_scale(**dict.fromkeys(scales, "independent"))
+    own: dict[str, Any] = dict.fromkeys(("y", "stroke", "fill", "shape", "strokeDash", "fillOpacity"), "independent")
+    stacked: alt.VConcatChart = alt.vconcat(*titled).resolve_scale(**own)
     return stacked
