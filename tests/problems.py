@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 from benchmarks.networks import synthetic_costs
-from hios import ALGORITHMS, Costs, Edge, Graph, Operator, Problem, StagedPlan
+from hios import ALGORITHMS, Costs, Edge, Graph, Operator, Problem, Schedule, StagedPlan, evaluate
+from hios.core.evaluate import latency_ms
+from hios.core.schedule import Plan
 from hios.files import artifacts
 
 
@@ -80,6 +84,20 @@ def rows_of(plan: StagedPlan) -> list[list[int]]:
 def in_sequence(instance: Problem, devices: int) -> StagedPlan:
     """All operators one after another on the first of some devices."""
     return StagedPlan((tuple(((operator,),) for operator in instance.order), *((),) * (devices - 1)))
+
+
+def schedule_of(instance: Problem, plan: Plan) -> Schedule:
+    """The schedule of a plan: its rows have the times of the evaluator."""
+    rows = evaluate(instance, plan)
+    merges = tuple(tuple(instance.ids[operator] for operator in sorted(merge)) for merge in plan.merges)
+    return Schedule("test", {}, len(plan.devices), latency_ms(rows), 0.0, 0.0, tuple(rows), merges=merges)
+
+
+def with_row(schedule: Schedule, position: int, **changes: object) -> Schedule:
+    """A schedule with one of its rows changed."""
+    rows = list(schedule.placements)
+    rows[position] = msgspec.structs.replace(rows[position], **changes)
+    return dataclasses.replace(schedule, placements=tuple(rows))
 
 
 def random_problem(

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-import hios
 from hios import ALGORITHMS
 from hios.platforms.model.descriptions import gpu, gpu_names
+from tests.scripts import ROOT, load_script
 
-ROOT = Path(hios.__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "algorithms.md"
 
 
 @pytest.fixture(scope="module")
 def generate() -> ModuleType:
-    """docs/generate_algorithms.py, which is a script and not in a package."""
-    spec = importlib.util.spec_from_file_location("generate_algorithms", ROOT / "docs" / "generate_algorithms.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """docs/generate_algorithms.py."""
+    return load_script("docs/generate_algorithms.py")
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -11,20 +9,16 @@ import pytest
 import hios
 from hios.cli import main
 from hios.files import artifacts
+from tests.scripts import ROOT, load_script
 
-DOCS = Path(hios.__file__).resolve().parents[1] / "docs"
+DOCS = ROOT / "docs"
 PAGES = ("cli.md", "configuration.md", "artifacts.md", "api.md")
 
 
 @pytest.fixture(scope="module")
 def generate() -> ModuleType:
-    """docs/generate_reference.py, which is a script and not in a package."""
-    spec = importlib.util.spec_from_file_location("generate_reference", DOCS / "generate_reference.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """docs/generate_reference.py."""
+    return load_script("docs/generate_reference.py")
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -36,7 +30,7 @@ def test_page_is_generated(page: str, generate: ModuleType) -> None:
 
 def test_every_format_is_there(generate: ModuleType) -> None:
     """Every schema has its keys on a page: that of the configuration, or that of the artifacts."""
-    kinds = {path.name.partition(".")[0] for path in (DOCS.parent / "schemas").glob("*.schema.*")}
+    kinds = {path.name.partition(".")[0] for path in (ROOT / "schemas").glob("*.schema.*")}
     assert {*generate.KINDS, "config"} == kinds, "add the kind to KINDS, and a section to docs/artifacts.md"
 
 

@@ -2,62 +2,37 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from hios.files import artifacts
+from tests.scripts import ROOT, load_script
 
-KINDS = (
-    "graph",
-    "costs",
-    "schedule",
-    "run",
-    "partition",
-    "config",
-    "gpu",
-    "link",
-    "simulation",
-    "ablation",
-    "convolutions",
-    "top-study",
-    "predicted",
-    "published",
-    "figure",
-    "archive",
-    "scenario",
-    "result",
-    "calibration",
-)
+#: Kinds of files with a committed schema.
+KINDS = sorted(path.name.partition(".")[0] for path in (ROOT / "schemas").glob("*.schema.*"))
 
 
-def _generator() -> ModuleType:
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
     """The script beside the schemas."""
-    path = Path(__file__).resolve().parents[1] / "schemas" / "generate.py"
-    spec = importlib.util.spec_from_file_location("generate_schemas", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("schemas/generate.py")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_schema_is_generated(kind: str) -> None:
+def test_schema_is_generated(kind: str, generator: ModuleType) -> None:
     """A committed schema is what ``python schemas/generate.py`` writes."""
-    generator = _generator()
     assert artifacts.schema_path(kind).read_text(encoding="utf-8") == generator.text(kind), (
         "out of date: run python schemas/generate.py"
     )
 
 
-def test_every_class_has_a_schema() -> None:
+def test_every_class_has_a_schema(generator: ModuleType) -> None:
     """The generator knows every artifact kind, by the class that reads it."""
-    classes = _generator().CLASSES
+    classes = generator.CLASSES
     assert set(classes) == set(KINDS)
+    assert len(KINDS) == 19
     assert all(artifacts.record_class(kind) is cls for kind, cls in classes.items())
 
 

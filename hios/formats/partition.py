@@ -1,6 +1,7 @@
-"""partition.json: ways to divide the cores of a machine into devices, and the one that was chosen for a network.
+"""Files of other ways to run a network.
 
-predicted.json: schedules of a network on the GPUs of the papers, as the platform model predicts them.
+partition.json  ways to divide the cores of a machine into devices, and the one that was chosen for a network
+predicted.json  schedules of a network on the GPUs of the papers, as the platform model predicts them
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""result.json: how a policy served a scenario, simulated or run.
+"""Files of serving.
 
-calibration.json: overheads of serving the models of a scenario on this machine, beyond costs.json.
+result.json       how a policy served a scenario, simulated or run
+calibration.json  overheads of serving the models of a scenario on this machine, beyond costs.json
 """
 
 from __future__ import annotations

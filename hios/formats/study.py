@@ -1,12 +1,11 @@
-"""simulation.json: one setting of HIOS's simulation, every algorithm on its instances.
+"""Files of the figures of the papers.
 
-convolutions.json: convolutions alone on the cores of a machine, over the image size.
-
-study/top/NAME.json: one experiment of TOP on scenarios of several models, in the simulator.
-
-ID.json of a figure: its table, what is published, and how the two compare.
-
-published.yaml: what the papers and their authors report, figure by figure.
+simulation.json      one setting of HIOS's simulation, every algorithm on its instances
+ablation.json        what each deviation of the released program from the paper changes
+convolutions.json    convolutions alone on the cores of a machine, over the image size
+study/top/NAME.json  one experiment of TOP on scenarios of several models, in the simulator
+ID.json of a figure  its table, what is published, and how the two compare
+published.yaml       what the papers and their authors report, figure by figure
 """
 
 from __future__ import annotations

@@ -16,13 +16,7 @@ from hios.core.evaluate import latency_ms
 from hios.core.problem import Stage
 from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.errors import ScheduleError
-from tests.problems import problem, problems
-
-
-def _schedule(instance: Problem, plan: Plan) -> Schedule:
-    rows = evaluate(instance, plan)
-    devices = len(plan.devices)
-    return Schedule("test", {}, devices, latency_ms(rows), 0.0, 0.0, tuple(rows))
+from tests.problems import problem, problems, schedule_of, with_row
 
 
 def _times(rows: list[Placement]) -> dict[str, tuple[float, float]]:
@@ -78,7 +72,7 @@ def test_streams_slow_each_other() -> None:
     assert _times(rows)["a"] == (0, pytest.approx(slowdown + 1.0))
 
 
-def test_lios_table_3_schedule() -> None:
+def test_lios_table_3schedule_of() -> None:
     """The schedule of LIOS table III has latency 38 against 73 in sequence (contention none)."""
     weights = dict(zip((f"v{n}" for n in range(1, 11)), (3, 5, 5, 5, 8, 15, 10, 7, 13, 2), strict=True))
     pairs = "1-2 1-3 1-4 1-5 2-6 3-6 4-7 5-8 6-9 7-9 8-9 9-10"
@@ -110,13 +104,7 @@ def test_dependent_groups_are_refused() -> None:
         evaluate(DIAMOND, StagedPlan(((((0,), (1,)), ((2,),), ((3,),)),)))
 
 
-def _mutated(schedule: Schedule, position: int, **changes: object) -> Schedule:
-    rows = list(schedule.placements)
-    rows[position] = msgspec.structs.replace(rows[position], **changes)
-    return dataclasses.replace(schedule, placements=tuple(rows))
-
-
-VALID = _schedule(DIAMOND, StagedPlan(((((0,),), ((2,),), ((3,),)), (((1,),),))))
+VALID = schedule_of(DIAMOND, StagedPlan(((((0,),), ((2,),), ((3,),)), (((1,),),))))
 
 
 @pytest.mark.parametrize(
@@ -124,16 +112,16 @@ VALID = _schedule(DIAMOND, StagedPlan(((((0,),), ((2,),), ((3,),)), (((1,),),)))
     [
         (dataclasses.replace(VALID, placements=VALID.placements[:-1]), "operator d is missing"),
         (dataclasses.replace(VALID, placements=(*VALID.placements, VALID.placements[0])), "a is placed twice"),
-        (_mutated(VALID, 0, operator="z"), "found z, which is not an operator"),
-        (_mutated(VALID, 2, device=5), "device: found 5; allowed: 0 to 1"),
-        (_mutated(VALID, 2, stage=None), "some rows have a stage and some have none"),
-        (_mutated(VALID, 1, start_ms=1.5, finish_ms=7.5), "overlap"),
-        (_mutated(VALID, 1, finish_ms=7.5), "lasts 5.5 ms but costs 6.0 ms"),
-        (_mutated(VALID, 2, start_ms=2.0), "starts at 2.0 ms, before its input from a is there at 2.5 ms"),
-        (_mutated(VALID, 3, start_ms=7.0, finish_ms=8.0), "before its input"),
+        (with_row(VALID, 0, operator="z"), "found z, which is not an operator"),
+        (with_row(VALID, 2, device=5), "device: found 5; allowed: 0 to 1"),
+        (with_row(VALID, 2, stage=None), "some rows have a stage and some have none"),
+        (with_row(VALID, 1, start_ms=1.5, finish_ms=7.5), "overlap"),
+        (with_row(VALID, 1, finish_ms=7.5), "lasts 5.5 ms but costs 6.0 ms"),
+        (with_row(VALID, 2, start_ms=2.0), "starts at 2.0 ms, before its input from a is there at 2.5 ms"),
+        (with_row(VALID, 3, start_ms=7.0, finish_ms=8.0), "before its input"),
         (dataclasses.replace(VALID, latency_ms=8.0), "latency_ms is 8.0 but the last operator finishes at 9"),
         (dataclasses.replace(VALID, placements=VALID.placements[::-1]), "launched before its predecessor"),
-        (_mutated(VALID, 0, finish_ms=-1.0), "before it starts"),
+        (with_row(VALID, 0, finish_ms=-1.0), "before it starts"),
     ],
 )
 def test_checker_refuses(broken: Schedule, message: str) -> None:
@@ -174,12 +162,12 @@ def test_checker_finds_what_zero_times_hide() -> None:
 def test_checker_works_stage_costs_out_itself() -> None:
     """The checker detects a wrong t(S) of the evaluator, because it does not use it."""
     plan = StagedPlan(((((0,),), ((1,), (2,)), ((3,),)),))
-    right = _schedule(DIAMOND, plan)
+    right = schedule_of(DIAMOND, plan)
     wrong = Problem.__new__(Problem)
     wrong.__dict__.update(DIAMOND.__dict__)
     wrong.stage_ms = lambda stage: 1.0  # type: ignore[method-assign]
     assert violations(wrong, right) == []
-    assert any("costs 8.0 ms" in line for line in violations(DIAMOND, _schedule(wrong, plan)))
+    assert any("costs 8.0 ms" in line for line in violations(DIAMOND, schedule_of(wrong, plan)))
 
 
 def test_checker_refuses_too_fast_streams() -> None:
@@ -215,32 +203,32 @@ def _stream_plans(draw: st.DrawFn, instance: Problem) -> StreamPlan:
     return StreamPlan(tuple(tuple(tuple(s) for s in device) for device in streams))
 
 
-@given(st.data())
-def test_evaluated_plans_pass_the_checker(data: st.DataObject) -> None:
+@st.composite
+def _planned(draw: st.DrawFn) -> tuple[Problem, Plan]:
+    """A problem with a plan of stages or streams."""
+    instance = draw(problems())
+    return instance, draw(st.one_of(_staged_plans(instance), _stream_plans(instance)))
+
+
+@given(_planned())
+def test_evaluated_plans_pass_the_checker(planned: tuple[Problem, Plan]) -> None:
     """Whatever the plan, the evaluator's times satisfy the checker, which shares no code with it."""
-    instance = data.draw(problems())
-    plan = data.draw(st.one_of(_staged_plans(instance), _stream_plans(instance)))
-    schedule = _schedule(instance, plan)
-    assert violations(instance, schedule) == []
+    assert violations(planned[0], schedule_of(*planned)) == []
 
 
-@given(st.data())
-def test_placements_give_the_plan_back(data: st.DataObject) -> None:
+@given(_planned())
+def test_placements_give_the_plan_back(planned: tuple[Problem, Plan]) -> None:
     """A plan survives the way through schedule.json: its latency stays the same."""
-    instance = data.draw(problems())
-    plan = data.draw(st.one_of(_staged_plans(instance), _stream_plans(instance)))
-    schedule = _schedule(instance, plan)
+    instance, schedule = planned[0], schedule_of(*planned)
     again = Schedule.from_json(schedule.to_json())
     assert latency_ms(evaluate(instance, again.plan(instance.graph))) == pytest.approx(schedule.latency_ms)
 
 
-@given(st.data())
-def test_bound_holds(data: st.DataObject) -> None:
+@given(_planned())
+def test_bound_holds(planned: tuple[Problem, Plan]) -> None:
     """No plan is faster than the lower bound."""
-    instance = data.draw(problems())
-    plan = data.draw(st.one_of(_staged_plans(instance), _stream_plans(instance)))
-    bound = lower_bound_ms(instance, len(plan.devices))
-    assert latency_ms(evaluate(instance, plan)) >= bound - 1e-9
+    instance, plan = planned
+    assert latency_ms(evaluate(instance, plan)) >= lower_bound_ms(instance, len(plan.devices)) - 1e-9
 
 
 def test_bound_gives_way_to_measured_stages() -> None:
@@ -306,14 +294,14 @@ def test_checker_refuses_numbers_that_are_none(name: str, value: float) -> None:
 @pytest.mark.parametrize("position", range(4))
 def test_checker_refuses_times_that_are_none(position: int, name: str, value: float) -> None:
     """So in every row, whatever the order in which rows are compared."""
-    errors = violations(DIAMOND, _mutated(VALID, position, **{name: value}))
+    errors = violations(DIAMOND, with_row(VALID, position, **{name: value}))
     assert len(errors) == 1
     assert "allowed: finite times" in errors[0]
 
 
 THREE = problem({"a": 2.0, "b": 2.0, "c": 2.0}, {})
 #: 4 ms on two devices; the work is 3 ms a device.
-ON_TWO = _schedule(THREE, StagedPlan(((((0,),), ((1,),)), (((2,),),))))
+ON_TWO = schedule_of(THREE, StagedPlan(((((0,),), ((1,),)), (((2,),),))))
 
 
 @pytest.mark.parametrize(
@@ -359,9 +347,8 @@ def test_bounds_of_algorithms_are_recomputed(instance: Problem, name: str, devic
 
 
 def test_checker_refuses_impossible_times_and_bounds() -> None:
-    """Times before zero, times that are no numbers, and a staged schedule below a bound for staged ones."""
-    assert "allowed: finite times" in violations(DIAMOND, _mutated(VALID, 0, start_ms=-1.0))[0]
-    assert "allowed: finite times" in violations(DIAMOND, _mutated(VALID, 0, finish_ms=float("nan")))[0]
+    """Times before zero, and a staged schedule below a bound for staged ones."""
+    assert "allowed: finite times" in violations(DIAMOND, with_row(VALID, 0, start_ms=-1.0))[0]
     assert violations(DIAMOND, dataclasses.replace(VALID, staged_lower_bound_ms=9.5)) == [
         "latency_ms 9.0 is below staged_lower_bound_ms 9.5"
     ]

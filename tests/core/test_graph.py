@@ -130,26 +130,16 @@ def test_fingerprint_knows_no_order(instance: Problem, chance: Any) -> None:
     assert more.fingerprint != graph.fingerprint
 
 
-def test_ties_go_by_number() -> None:
-    """A node comes after its predecessors, and before others that could come next if its number is smaller."""
-    assert topological_order([[3], [3], [0], []]) == [1, 2, 0, 3]
-
-
-def test_ties_go_by_preference() -> None:
-    """Of the nodes that could come next, the first of the preference does."""
-    assert topological_order([[2], [2], [], []], [3, 1, 2, 0]) == [3, 1, 0, 2]
-
-
-def test_parallel_edges_count_each() -> None:
-    """A node that has two edges from one predecessor comes after it, once."""
-    assert topological_order([[], [0, 0]]) == [1, 0]
-
-
-def test_cycles_are_left_out() -> None:
-    """Nodes on a cycle and after it are missing; those before it are not."""
-    assert topological_order([[1], [2], [1, 3], [], []]) == [0, 4]
-
-
-def test_no_nodes() -> None:
-    """An empty graph has an empty order."""
-    assert topological_order([]) == []
+@pytest.mark.parametrize(
+    ("successors", "preference", "order"),
+    [
+        pytest.param([[3], [3], [0], []], None, [1, 2, 0, 3], id="ties go by number"),
+        pytest.param([[2], [2], [], []], [3, 1, 2, 0], [3, 1, 0, 2], id="ties go by preference"),
+        pytest.param([[], [0, 0]], None, [1, 0], id="parallel edges count each"),
+        pytest.param([[1], [2], [1, 3], [], []], None, [0, 4], id="nodes on a cycle and after it are left out"),
+        pytest.param([], None, [], id="no nodes"),
+    ],
+)
+def test_topological_order(successors: list[list[int]], preference: list[int] | None, order: list[int]) -> None:
+    """A node comes after its predecessors, once; of those that could come next, the first of the preference does."""
+    assert topological_order(successors, preference) == order

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from hios.schedulers.hios_wide import best_list
 from hios.schedulers.opt.lower_bounds import proven_bound_ms
 from hios.verify.consistency import bound_problems
 from tests.convolution_graphs import Conv, conv_graph
+from tests.problems import schedule_of, with_row
 from tests.wide_plans import least_merged_latency
 
 #: a, b and c read the input of the graph, d the value of a.
@@ -42,12 +44,10 @@ ONE = merging_problem(
 )
 #: a and b merged on both devices with their values on device 1, then d on device 0.
 PLAN = StreamPlan((((0, 1, 2),), ((0, 1),)), (0, 1, 2), {0: (1, 0), 1: (1, 0)}, frozenset([frozenset([0, 1])]))
-
-
-def _schedule(instance: Problem, plan: StreamPlan) -> Schedule:
-    rows = evaluate(instance, plan)
-    merges = tuple(tuple(instance.ids[operator] for operator in sorted(merge)) for merge in plan.merges)
-    return Schedule("test", {}, len(plan.devices), latency_ms(rows), 0.0, 0.0, tuple(rows), merges=merges)
+VALID = schedule_of(ONE, PLAN)
+_with = partial(with_row, VALID)
+#: The same on one device.
+NARROW = StreamPlan((((0, 1, 2),),), (0, 1, 2), {}, PLAN.merges)
 
 
 @st.composite
@@ -106,12 +106,10 @@ def test_times_by_hand() -> None:
     for name in "ab":
         assert (rows[name].start_ms, rows[name].finish_ms, rows[name].devices) == (0.0, 2.5, (1, 0))
     assert (rows["d"].start_ms, rows["d"].finish_ms) == (3.0, 5.0)
-    made = _schedule(ONE, PLAN)
-    assert violations(ONE, made) == []
-    assert Schedule.from_json(made.to_json()).plan(ONE.graph) == PLAN
-    assert [[row.operator for row in group] for group in merged_rows(made.placements)] == [["a", "b"], ["d"]]
-    narrow = StreamPlan((((0, 1, 2),),), (0, 1, 2), {}, PLAN.merges)
-    assert [row.finish_ms for row in evaluate(ONE, narrow)] == [6.0, 6.0, 8.0]
+    assert violations(ONE, VALID) == []
+    assert Schedule.from_json(VALID.to_json()).plan(ONE.graph) == PLAN
+    assert [[row.operator for row in group] for group in merged_rows(VALID.placements)] == [["a", "b"], ["d"]]
+    assert [row.finish_ms for row in evaluate(ONE, NARROW)] == [6.0, 6.0, 8.0]
 
 
 def test_bound_by_hand() -> None:
@@ -121,14 +119,10 @@ def test_bound_by_hand() -> None:
     assert lower_bound_ms(ONE, 2) == 4.0
     assert schedule(ONE, "hios-wide", 2).latency_ms == 4.5
     assert schedule(ONE, "hios-wide", 2).merges == (("a", "b"),)
-    longer = merging_problem(
-        {"a": 3.0, "b": 4.0, "c": 8.0}, merges={frozenset("ab"): 6.0}, merge_wide_ms={frozenset("ab"): {2: 2.5}}
-    )
-    assert lower_bound_ms(longer, 2) == 8.0
-    longer = merging_problem(
-        {"a": 3.0, "b": 4.0, "c": 4.0}, merges={frozenset("ab"): 6.0}, merge_wide_ms={frozenset("ab"): {2: 2.5}}
-    )
-    assert lower_bound_ms(longer, 2) == pytest.approx((5.0 + 4.0) / 2)
+    for longest, bound in ((8.0, 8.0), (4.0, (5.0 + 4.0) / 2)):
+        times = {"a": 3.0, "b": 4.0, "c": longest}
+        longer = merging_problem(times, merges={frozenset("ab"): 6.0}, merge_wide_ms={frozenset("ab"): {2: 2.5}})
+        assert lower_bound_ms(longer, 2) == pytest.approx(bound)
 
 
 def test_a_merge_that_gains_nothing_is_left_out() -> None:
@@ -175,13 +169,6 @@ def test_wrong_plans_are_refused(changes: dict[str, Any], message: str) -> None:
         evaluate(ONE, dataclasses.replace(PLAN, **changes))
 
 
-def _with(position: int, **changes: Any) -> Schedule:
-    made = _schedule(ONE, PLAN)
-    rows = list(made.placements)
-    rows[position] = msgspec.structs.replace(rows[position], **changes)
-    return dataclasses.replace(made, placements=tuple(rows))
-
-
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
@@ -193,11 +180,11 @@ def _with(position: int, **changes: Any) -> Schedule:
         (_with(1, devices=(), device=1), "merges[0]: found a, b, whose rows do not follow one another with the"),
         (_with(2, stream=1), "placements[2].stream: found 1 on device 0; allowed: 0, as an operator takes"),
         (
-            dataclasses.replace(_schedule(ONE, PLAN), merges=(("a", "d"),)),
+            dataclasses.replace(VALID, merges=(("a", "d"),)),
             "merges[0]: found a, d, whose rows do not follow one another",
         ),
         (
-            dataclasses.replace(_schedule(ONE, PLAN), merges=(("a", "b"), ("a", "b"))),
+            dataclasses.replace(VALID, merges=(("a", "b"), ("a", "b"))),
             "merges[1]: found a, b, of which an operator is in another merge",
         ),
     ],
@@ -217,7 +204,7 @@ def test_what_cannot_be_merged_is_refused() -> None:
         ScheduleError, match=r"merges\[0\]: found a, d, which cannot run as one operator; allowed: cons"
     ):
         made.plan(graph)
-    streams = tuple(msgspec.structs.replace(row, stream=1) for row in _schedule(ONE, PLAN).placements)
+    streams = tuple(msgspec.structs.replace(row, stream=1) for row in VALID.placements)
     narrow = tuple(msgspec.structs.replace(row, devices=()) for row in streams)
     with pytest.raises(ScheduleError, match=r"found 1 on device 1; allowed: 0, as merged operators run on it"):
         Schedule("test", {}, 2, 5.0, 0.0, 0.0, narrow, merges=(("a", "b"),)).plan(ONE.graph)
@@ -225,10 +212,9 @@ def test_what_cannot_be_merged_is_refused() -> None:
 
 def test_executing_where_devices_are_no_cores_is_refused() -> None:
     """Before anything starts, in one line."""
-    assert ScheduleEntry.of("merged", _schedule(ONE, PLAN), ONE.graph, 2).plan == PLAN
-    narrow = StreamPlan((((0, 1, 2),),), (0, 1, 2), {}, PLAN.merges)
+    assert ScheduleEntry.of("merged", VALID, ONE.graph, 2).plan == PLAN
     with pytest.raises(ScheduleError, match="merges: found 1 in a stream schedule; allowed where devices are no cores"):
-        ScheduleEntry.of("merged", _schedule(ONE, narrow), ONE.graph, 2, cores_per_device=None)
+        ScheduleEntry.of("merged", schedule_of(ONE, NARROW), ONE.graph, 2, cores_per_device=None)
 
 
 def test_files_give_times_on_several_devices() -> None:

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hios import Operator, Problem, Schedule, evaluate, lower_bound_ms, violations
-from hios.core.evaluate import latency_ms
 from hios.core.merging import Convolution, MergedKernel, convolutions, least_growth, merge_candidates, merged_kernel
 from hios.core.problem import Stage
 from hios.core.schedule import StagedPlan
@@ -21,6 +20,7 @@ from hios.errors import ArtifactError, ScheduleError, UnsupportedError
 from hios.profiling.stage_requests import RecordingProblem
 from hios.schedulers.opt.lower_bounds import interval_bound_ms
 from tests.convolution_graphs import Conv, conv_graph, conv_problem
+from tests.problems import schedule_of
 
 
 def _members(*members: Conv) -> list[Convolution | None]:
@@ -223,15 +223,9 @@ INSTANCE = conv_problem(MEMBERS, {**TIMES, "c": 1.0}, merges={frozenset("ab"): 1
 PLAN = StagedPlan(((((0,), (1,)), ((2,),)),), frozenset({frozenset({0, 1})}))
 
 
-def _schedule(instance: Problem, plan: StagedPlan) -> Schedule:
-    rows = evaluate(instance, plan)
-    merges = tuple(tuple(instance.ids[operator] for operator in sorted(merge)) for merge in plan.merges)
-    return Schedule("test", {}, len(plan.devices), latency_ms(rows), 0.0, 0.0, tuple(rows), merges=merges)
-
-
 def test_merged_stage_in_a_schedule(tmp_path: Path) -> None:
     """Every merged operator spans its whole stage on its own stream, and the merge survives schedule.json."""
-    scheduled = _schedule(INSTANCE, PLAN)
+    scheduled = schedule_of(INSTANCE, PLAN)
     rows = {row.operator: (row.stream, row.stage, row.start_ms, row.finish_ms) for row in scheduled.placements}
     assert rows == {"a": (0, 0, 0.0, 1.5), "b": (1, 0, 0.0, 1.5), "c": (0, 1, 1.5, 2.5)}
     assert violations(INSTANCE, scheduled) == []
@@ -252,7 +246,7 @@ def test_merged_stage_in_a_schedule(tmp_path: Path) -> None:
 )
 def test_wrong_merges_in_a_schedule(merges: tuple[tuple[str, ...], ...], message: str) -> None:
     """Merges that are no stage are named."""
-    broken = dataclasses.replace(_schedule(INSTANCE, PLAN), merges=merges)
+    broken = dataclasses.replace(schedule_of(INSTANCE, PLAN), merges=merges)
     with pytest.raises(ScheduleError, match=message):
         broken.plan(INSTANCE.graph)
     assert len(violations(INSTANCE, broken)) == 1
@@ -263,11 +257,11 @@ def test_impossible_merges_are_found() -> None:
     instance = conv_problem({"a": Conv(), "b": Conv(stride=(2, 2))}, TIMES)
     beside = StagedPlan(((((0,), (1,)),),))
     wrong = StagedPlan(beside.devices, frozenset({frozenset({0, 1})}))
-    with pytest.raises(ScheduleError, match="operators a, b are not a stage that can run as one operator"):
-        evaluate(instance, wrong)
-    with pytest.raises(ScheduleError, match="operators a, b are not a stage that can run as one operator"):
-        evaluate(INSTANCE, StagedPlan(((((0, 2), (1,)),),), frozenset({frozenset({0, 1})})))
-    stated = dataclasses.replace(_schedule(instance, beside), merges=(("a", "b"),))
+    no_stage = StagedPlan(((((0, 2), (1,)),),), wrong.merges)
+    for problem, plan in ((instance, wrong), (INSTANCE, no_stage)):
+        with pytest.raises(ScheduleError, match="operators a, b are not a stage that can run as one operator"):
+            evaluate(problem, plan)
+    stated = dataclasses.replace(schedule_of(instance, beside), merges=(("a", "b"),))
     assert violations(instance, stated) == [
         "schedule: merges[0]: found a, b, which cannot run as one operator; allowed: stages of convolutions on the "
         "same value with equal stride, activation and output size"
@@ -276,7 +270,7 @@ def test_impossible_merges_are_found() -> None:
 
 def test_merges_in_stream_schedules_are_refused() -> None:
     """In a stream schedule merged operators are on one stream, not each on its own."""
-    scheduled = _schedule(INSTANCE, PLAN)
+    scheduled = schedule_of(INSTANCE, PLAN)
     rows = tuple(msgspec.structs.replace(row, stage=None) for row in scheduled.placements)
     with pytest.raises(ScheduleError, match=r"placements\[1\]\.stream: found 1 on device 0; allowed: 0, as merged "):
         dataclasses.replace(scheduled, placements=rows).plan(INSTANCE.graph)
@@ -287,12 +281,12 @@ def test_checker_works_merges_out_itself(contention: str) -> None:
     """A wrong time of a merged stage is found: the checker does not ask the problem for it."""
     instance = conv_problem(PAIR, TIMES, contention=contention)
     plan = StagedPlan(((((0,), (1,)),),), frozenset({frozenset({0, 1})}))
-    right = _schedule(instance, plan)
+    right = schedule_of(instance, plan)
     wrong = Problem.__new__(Problem)
     wrong.__dict__.update(instance.__dict__)
     wrong.merge_ms = lambda operators: 1.0  # type: ignore[method-assign]
     assert violations(wrong, right) == []
-    assert any(f"costs {right.latency_ms} ms" in line for line in violations(instance, _schedule(wrong, plan)))
+    assert any(f"costs {right.latency_ms} ms" in line for line in violations(instance, schedule_of(wrong, plan)))
 
 
 @st.composite
@@ -347,7 +341,7 @@ def test_bound_holds_with_merges(data: st.DataObject) -> None:
     """No plan with merges, measured or not, is faster than the bound; the checker agrees with the evaluator."""
     instance = data.draw(conv_problems())
     plan = data.draw(_plans(instance))
-    scheduled = _schedule(instance, plan)
+    scheduled = schedule_of(instance, plan)
     assert scheduled.latency_ms >= lower_bound_ms(instance, len(plan.devices)) - 1e-9
     assert scheduled.latency_ms >= interval_bound_ms(instance, len(plan.devices)) - 1e-9
     assert violations(instance, scheduled) == []

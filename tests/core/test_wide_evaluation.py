@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,20 +17,16 @@ from hios.core.evaluate import latency_ms
 from hios.core.schedule import StreamPlan
 from hios.errors import ArtifactError, ScheduleError
 from hios.runtime.competitors import ScheduleEntry
-from tests.problems import problem, wide_problems
+from tests.problems import problem, schedule_of, wide_problems, with_row
 from tests.wide_plans import device_choices, least_latency, orders, plan_of, times_of
-
-
-def _schedule(instance: Problem, plan: StreamPlan) -> Schedule:
-    rows = evaluate(instance, plan)
-    return Schedule("test", {}, len(plan.devices), latency_ms(rows), 0.0, 0.0, tuple(rows))
-
 
 PAIR = problem(
     {"a": 2.0, "b": 3.0, "c": 4.0}, {("a", "c"): 0.5, ("b", "c"): 1.0}, wide={"a": {2: 1.25}, "c": {2: 2.5, 3: 2.0}}
 )
 #: a on both devices, then b on device 1, then c on both with its value on device 1.
 WIDE = StreamPlan((((0, 2),), ((0, 1, 2),)), (0, 1, 2), {0: (0, 1), 2: (1, 0)})
+VALID = schedule_of(PAIR, WIDE)
+_with = partial(with_row, VALID)
 
 
 def test_wide_operators_hold_all_their_devices() -> None:
@@ -63,7 +59,7 @@ def test_plans_of_small_problems(data: st.DataObject) -> None:
     choices = tuple(
         data.draw(st.sampled_from(list(device_choices(instance, v, devices)))) for v in range(len(instance))
     )
-    made = _schedule(instance, plan_of(order, choices, devices))
+    made = schedule_of(instance, plan_of(order, choices, devices))
     times = times_of(instance, order, choices, devices)
     assert [(row.start_ms, row.finish_ms) for row in made.placements] == [pytest.approx(times[v]) for v in order]
     bound = lower_bound_ms(instance, devices)
@@ -89,7 +85,7 @@ def test_bound_by_hand() -> None:
 def test_a_bound_above_the_all_wide_sequence_is_wrong() -> None:
     """What all operators take one after another, each on the best number of devices, is possible."""
     instance = problem({"a": 4.0, "b": 4.0}, {}, wide={"a": {2: 1.5}, "b": {2: 1.0}})
-    slow = _schedule(instance, StreamPlan((((0, 1),), ((),)), (0, 1)))
+    slow = schedule_of(instance, StreamPlan((((0, 1),), ((),)), (0, 1)))
     (verdict,) = judge_bounds(instance, dataclasses.replace(slow, lower_bound_ms=3.0))
     assert (verdict.verdict, verdict.attained_ms) == ("wrong", 2.5)
 
@@ -123,13 +119,6 @@ def test_wrong_plans_are_refused(plan: StreamPlan, message: str) -> None:
         evaluate(PAIR, plan)
 
 
-def _with(position: int, **changes: Any) -> Schedule:
-    made = _schedule(PAIR, WIDE)
-    rows = list(made.placements)
-    rows[position] = msgspec.structs.replace(rows[position], **changes)
-    return dataclasses.replace(made, placements=tuple(rows))
-
-
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
@@ -146,7 +135,7 @@ def _with(position: int, **changes: Any) -> Schedule:
 )
 def test_checker_refuses(broken: Schedule, message: str) -> None:
     """The checker finds each way to break a schedule with wide operators."""
-    assert violations(PAIR, _schedule(PAIR, WIDE)) == []
+    assert violations(PAIR, VALID) == []
     errors = violations(PAIR, broken)
     assert any(message in line for line in errors), errors
 
@@ -192,7 +181,7 @@ def test_widths_are_read() -> None:
 
 def test_duplicate_devices_are_refused() -> None:
     """Devices of an operator differ from each other."""
-    data = _schedule(PAIR, WIDE).to_json()
+    data = VALID.to_json()
     data["placements"][0]["devices"] = [0, 0]
     with pytest.raises(ArtifactError, match=r"placements\[0\]\.devices: found .*; allowed: items that differ"):
         Schedule.from_json(data)
@@ -210,8 +199,8 @@ def test_corun_counts_what_the_others_add() -> None:
 
 def test_executing_refuses_wide_operators() -> None:
     """Operators on several devices are refused where devices are no cores, before anything starts, in one line."""
-    assert ScheduleEntry.of("wide", _schedule(PAIR, WIDE), PAIR.graph, 2).schedule.devices == 2
+    assert ScheduleEntry.of("wide", VALID, PAIR.graph, 2).schedule.devices == 2
     with pytest.raises(
         ScheduleError, match=r"placements\[0\]\.devices: found 2 devices; allowed where devices are no c"
     ):
-        ScheduleEntry.of("wide", _schedule(PAIR, WIDE), PAIR.graph, 2, cores_per_device=None)
+        ScheduleEntry.of("wide", VALID, PAIR.graph, 2, cores_per_device=None)

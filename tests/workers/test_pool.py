@@ -66,12 +66,10 @@ def pool() -> Iterator[_Pool]:
 
 
 @pytest.fixture
-def impatient() -> Iterator[_Pool]:
+def impatient(pool: _Pool) -> _Pool:
     """A pool as above that waits for five seconds, once it is ready."""
-    made = _Pool()
-    made._timeout_s = 5.0
-    yield made
-    assert made.is_gone()
+    pool._timeout_s = 5.0
+    return pool
 
 
 def test_workers_are_pinned_and_use_one_thread(shared: _Pool) -> None:
