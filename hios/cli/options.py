@@ -64,6 +64,7 @@ def settings_options(
         if isinstance(kind, types.BoolType):
             more["is_flag"] = True
         else:
+            # of a choice the values as declared, which msgspec sorts
             choices = get_args(get_type_hints(settings)[name]) if isinstance(kind, types.LiteralType) else ()
             more |= {"type": click.Choice(choices) if choices else _click_type(kind, ranges=ranges)}
             more |= {"multiple": several}
