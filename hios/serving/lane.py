@@ -96,14 +96,8 @@ class LaneProcess:
     ) -> None:
         """Create the lane's side of the shared memory, and note what every worker is given.
 
-        Args:
-            arena: where values lie.
-            server: rung for every answer.
-            models: files of graph and weights of each.
-            programs: of the lane, by number.
-            slots: of all values between blocks.
-            timeout_s: longest wait for a value of another lane.
-            describe: text of a mark.
+        Models are files of graph and weights. The server's bell is rung for every answer; ``timeout_s`` is the longest
+        wait for a value of another lane, and ``describe`` gives the text of a mark.
         """
         self._orders, self._answers = (Ring(arena, *ring) for ring in self._rings)
         self._wiring = LaneWiring(

@@ -41,16 +41,10 @@ _REASON_BYTES = (ANSWER_WORDS - 6) * 8
 
 @dataclass(frozen=True, slots=True)
 class LaneWiring:
-    """Shared memory of a lane and the server: the arena, two rings, two bells.
+    """Shared memory of a lane and the server.
 
-    Attributes:
-        descriptor: of the arena.
-        flags: of the arena.
-        size: of the arena.
-        orders: offset, numbers of a message, head and tail of the ring of what is to be run.
-        answers: the same of what was run.
-        own: bell of the lane.
-        server: bell of the server.
+    The arena by descriptor, number of flags and size; the rings of orders and answers, each by offset, numbers of a
+    message, head and tail; the bells of lane and server by descriptor.
     """
 
     descriptor: int

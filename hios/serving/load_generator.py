@@ -51,15 +51,13 @@ class ReferenceSample:
 
 @dataclass
 class Progress:
-    """How a repeat is going, for whoever watches.
+    """How a repeat is going, for whoever watches: by label, what happened since the last look.
 
     Attributes:
         passed_s: since the first task could arrive.
         duration_s: of the repeat.
-        latencies_ms: by label, of tasks that were completed since the last look.
-        ended: by label, tasks that ended since then, by what became of them: completed with right outputs, dropped,
-            expired or failed.
-        sent: by label, tasks that were sent since then.
+        latencies_ms: of tasks that were completed.
+        ended: tasks by what became of them: completed with right outputs, dropped, expired or failed.
     """
 
     passed_s: float

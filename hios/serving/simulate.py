@@ -160,7 +160,8 @@ def choose(
     launchers = launchers_of(policy, launcher)
     if policy != AUTO and len(launchers) == 1:
         return ChosenPolicy(policy, launchers[0])
-    run = functools.partial(outcomes_of, scenario, compiled=compiled)
+    made = functools.cache(functools.partial(_pipeline, scenario))
+    run = functools.partial(outcomes_of, scenario, compiled=compiled, made=made)
     candidates = tuple(compare(scenario, run, policies_of(scenario) if policy == AUTO else [policy], launcher, tell))
     best = candidates[0]
     return ChosenPolicy(best.policy, best.launcher or launcher, candidates)
@@ -172,13 +173,14 @@ def outcomes_of(
     launcher: str,
     repeats: Sequence[int],
     compiled: bool | None = None,
+    made: Callable[[str], Pipeline] | None = None,
 ) -> list[RepeatOutcome]:
     """What becomes of the tasks of some traces under a policy and a launcher, neither of them ``auto``."""
     if policy == LEARNED:
         from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
 
         return OnlineLauncher(scenario, launcher_of(scenario)).outcomes(repeats)
-    pipeline, queues = launched(scenario, _pipeline(scenario, policy), launcher)
+    pipeline, queues = launched(scenario, made(policy) if made else _pipeline(scenario, policy), launcher)
     expected = sum(model.rate * count for model, count in zip(scenario.models, pipeline.blocks, strict=True))
     if compiled is None:
         compiled = expected * scenario.duration_s * len(repeats) >= _MANY_RUNS and has_numba()
@@ -190,7 +192,6 @@ def outcomes_of(
     return outcomes
 
 
-@functools.lru_cache(maxsize=1)  # one launcher after another is compared under a policy
 def _pipeline(scenario: Scenario, policy: str) -> Pipeline:
     """The pipeline of a policy, which is slowed down as the scenario's calibration says."""
     return with_interference(pipeline_of(scenario, policy), scenario)

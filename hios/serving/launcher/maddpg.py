@@ -55,13 +55,9 @@ class TorchPerceptron:
 
 
 def actor_weights(sizes: Sequence[int], first: Array, state: int, settings: LauncherSettings) -> Weights:
-    """Actors that give nearly the same actions in every state.
+    """Actors that give nearly the same actions in every state: ``first``, of all agents one after another.
 
-    Args:
-        sizes: how many numbers every agent has.
-        first: these actions, of all agents one after another.
-        state: numbers of a state.
-        settings: layers and seed.
+    ``sizes`` says how many numbers every agent has, ``state`` how many a state has.
     """
     chance = np.random.default_rng([settings.seed, 0])
     weights: Weights = {}
@@ -78,12 +74,8 @@ def actor_weights(sizes: Sequence[int], first: Array, state: int, settings: Laun
 class Agents:
     """Actors and critics of all agents with their target networks, and how they learn.
 
-    Args:
-        actors: weights of the actors, as `actor_weights` names them.
-        sizes: how many numbers every agent has.
-        state: numbers of a state.
-        settings: layers, rates, and what is learned.
-        dtype: of all numbers.
+    The actors have weights as `actor_weights` names them; ``sizes`` says how many numbers every agent has, ``state``
+    how many a state has.
     """
 
     def __init__(

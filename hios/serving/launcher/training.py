@@ -79,15 +79,10 @@ class Judge:
 
 
 def train_launcher(scenario: Scenario, settings: LauncherSettings, progress: Progress | None = None) -> Launcher:
-    """Train a launcher on a scenario, in the simulator.
+    """Train a launcher on a scenario, in the simulator; ``progress`` is told how it goes.
 
     Torch uses one thread meanwhile: sums are added up in the same order on every number of cores, so the same seed
     gives the same launcher.
-
-    Args:
-        scenario: models, rates, arrivals, lanes.
-        settings: of the training.
-        progress: is told how it goes.
 
     Returns:
         The launcher as it was when it was best on the traces that judge. ``facts`` has what all policies achieve on
