@@ -20,7 +20,6 @@ from hios.core import drift
 from hios.core.costs import BlockResources
 from hios.core.drift import ProfileProbe, Speed
 from hios.core.graph import Graph
-from hios.errors import PlatformError
 from hios.kernels.executable import signatures
 from hios.machine.statistics import expected_repeats, is_precise
 from hios.machine.terminal import Meter
@@ -425,17 +424,3 @@ class Session:
         """Seconds for the smallest number of repeats, each run once concurrently and once sequentially."""
         each_ms = max(sum(map(alone.__getitem__, operators)), self.timer.least_ms)
         return 2 * self.repeats * (1 + _AGAIN / CHUNK) * each_ms / 1000
-
-
-def check_widths(widths: Sequence[int], devices: int) -> None:
-    """Refuse numbers of devices that an operator cannot take.
-
-    Raises:
-        PlatformError: one is less than 2 or more than there are devices, or is given twice.
-    """
-    for width in widths:
-        if not 2 <= width <= devices:
-            allowed = f"2 to {devices}, the devices" if devices > 1 else "none, with one device"
-            raise PlatformError(f"widths: found {width}; allowed: {allowed}")
-    if len(set(widths)) < len(widths):
-        raise PlatformError(f"widths: found {', '.join(map(str, widths))}; allowed: each number once")

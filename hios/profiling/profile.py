@@ -36,7 +36,7 @@ from hios.platforms.timer import Merge
 from hios.profiling import contention, transfers
 from hios.profiling.cache import Cache, Measured
 from hios.profiling.contention import Contention
-from hios.profiling.measurements import Session, check_widths
+from hios.profiling.measurements import Session
 from hios.profiling.stage_requests import StageRequests
 from hios.schedulers import find
 from hios.workers.arena import memory_file
@@ -85,7 +85,7 @@ def profile(
     require_executable(graph)
     algorithms = [find(name).name for name in stages_of]
     described = platforms.describe(platform, devices, virtual=virtual, cores_per_device=cores_per_device)
-    _check_widths(widths, described)
+    check_widths(widths, described)
     folder = None if cache is None else Path(cache)
     costs = _measured(graph, described, repeats, algorithms, budget_s, folder, warn_of_drift, widths)
     return msgspec.structs.replace(
@@ -248,13 +248,24 @@ def _merge_cost(session: Session, operators: Merge, alike: Merge, alone: dict[st
     return MergeCost(operators=operators, wide_ms=gaining, **timing._asdict())
 
 
-def _check_widths(widths: Sequence[int], platform: Platform) -> None:
+def check_widths(widths: Sequence[int], platform: Platform) -> None:
+    """Refuse numbers of devices that an operator cannot take.
+
+    Raises:
+        PlatformError: devices are not cores; a number is less than 2 or more than there are devices, or given twice.
+    """
+    devices = platform.devices or 1
     if widths and not platforms.find(platform.name).GROUPS_CORES:
         raise PlatformError(
             f"platform {platform.name}: found --widths; allowed: without it, as operators take several devices at once "
             "on platform cpu only"
         )
-    check_widths(widths, platform.devices or 1)
+    for width in widths:
+        if not 2 <= width <= devices:
+            allowed = f"2 to {devices}, the devices" if devices > 1 else "none, with one device"
+            raise PlatformError(f"widths: found {width}; allowed: {allowed}")
+    if len(set(widths)) < len(widths):
+        raise PlatformError(f"widths: found {', '.join(map(str, widths))}; allowed: each number once")
 
 
 def _contention(fitted: Contention) -> ContentionModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,16 +14,26 @@ from hios.core.graph import Graph
 from hios.core.merging import convolutions, merge_candidates
 from hios.errors import PlatformError
 from hios.files.base import Platform
+from hios.machine.description import usable_cores
 from hios.platforms.cpu.measuring import CpuTimer
+from hios.platforms.timer import DeviceTimer
 from hios.profiling import profile as profiling
 from hios.profiling.cache import Cache, Measured, now
-from hios.profiling.measurements import Session, check_widths
+from hios.profiling.measurements import Session
 
 
 @pytest.fixture(scope="module")
 def graph(graph_file: Path) -> Graph:
     """The graph."""
     return Graph.read(graph_file)
+
+
+@pytest.fixture
+def timer(graph: Graph, graph_file: Path) -> Iterator[DeviceTimer]:
+    """Two devices."""
+    described = Platform("cpu", devices=2, cores=tuple((core,) for core in usable_cores()[:2]))
+    with CpuTimer(graph, str(graph_file), described, (2,)) as made:
+        yield made
 
 
 two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
@@ -47,25 +58,22 @@ def test_operators_are_measured_on_two_devices(graph_file: Path, tmp_path: Path)
 
 
 @two_cores
-def test_rounds_on_two_devices_and_on_one_take_turns(graph: Graph, graph_file: Path) -> None:
+def test_rounds_on_two_devices_and_on_one_take_turns(graph: Graph, timer: DeviceTimer) -> None:
     """The timer gives a pair of times for every operator and round, and goes on as before afterwards."""
-    described = Platform("cpu", devices=2, cores=tuple((core,) for core in sorted(os.sched_getaffinity(0))[:2]))
     operators = [operator.id for operator in graph.operators[:4]]
-    with CpuTimer(graph, str(graph_file), described, (2,)) as timer:
-        timer.load(dict.fromkeys(operators, 1))
-        for _ in range(2):
-            times = timer.time_wide(2, operators, 3, 1)
-            assert len(times) == len(operators)
-            assert all(len(own) == 3 and min(wide, narrow) > 0 for own in times for wide, narrow in own)
-        assert [len(own) for own in timer.time(1, operators, 2, 0)] == [2] * len(operators)
+    timer.load(dict.fromkeys(operators, 1))
+    for _ in range(2):
+        times = timer.time_wide(2, operators, 3, 1)
+        assert len(times) == len(operators)
+        assert all(len(own) == 3 and min(wide, narrow) > 0 for own in times for wide, narrow in own)
+    assert [len(own) for own in timer.time(1, operators, 2, 0)] == [2] * len(operators)
 
 
 @pytest.mark.slow
 @two_cores
-def test_merges_are_measured_on_two_devices(graph_file: Path, tmp_path: Path) -> None:
+def test_merges_are_measured_on_two_devices(graph: Graph, graph_file: Path, tmp_path: Path) -> None:
     """Costs list what could be merged, also if no algorithm asks, and times on two devices of what gains."""
     settings = {"devices": 2, "repeats": 6, "stages_of": ["sequential"], "budget_s": 60, "cache": tmp_path / "cache"}
-    graph = Graph.read(graph_file)
     asked = {
         frozenset(graph.operators[operator].id for operator in merge) for merge in merge_candidates(convolutions(graph))
     }
@@ -79,19 +87,17 @@ def test_merges_are_measured_on_two_devices(graph_file: Path, tmp_path: Path) ->
 
 
 @two_cores
-def test_rounds_of_merges_on_two_devices_and_apart_take_turns(graph: Graph, graph_file: Path) -> None:
+def test_rounds_of_merges_on_two_devices_and_apart_take_turns(graph: Graph, timer: DeviceTimer) -> None:
     """The timer gives a pair of times for every merge and round."""
-    described = Platform("cpu", devices=2, cores=tuple((core,) for core in sorted(os.sched_getaffinity(0))[:2]))
     merges = [
         [graph.operators[operator].id for operator in sorted(merge)]
         for merge in merge_candidates(convolutions(graph))[:2]
     ]
-    with CpuTimer(graph, str(graph_file), described, (2,)) as timer:
-        timer.load_merges(merges)
-        for _ in range(2):
-            pairs = timer.time_wide(2, [1, 0], 3, 1)
-            assert [len(own) for own in pairs] == [3, 3]
-            assert min(time for own in pairs for pair in own for time in pair) > 0
+    timer.load_merges(merges)
+    for _ in range(2):
+        pairs = timer.time_wide(2, [1, 0], 3, 1)
+        assert [len(own) for own in pairs] == [3, 3]
+        assert min(time for own in pairs for pair in own for time in pair) > 0
 
 
 @pytest.mark.parametrize(
@@ -130,4 +136,4 @@ def test_only_what_gains_beyond_doubt_is_listed(ratios: list[float], expected: d
 def test_widths_that_cannot_be(widths: tuple[int, ...], devices: int, message: str) -> None:
     """Widths are at least two, and at most the number of devices."""
     with pytest.raises(PlatformError, match=message):
-        check_widths(widths, devices)
+        profiling.check_widths(widths, Platform("cpu", devices))

@@ -6,7 +6,8 @@ import dataclasses
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,33 @@ def spoil(worker: Worker, operator: str, how: str) -> None:
     operators[operator] = dataclasses.replace(operators[operator], run=run)
 
 
+#: Seconds until the controller gives up on a device that loads.
+_TIMEOUT_S = 600.0
+#: How an operator is spoilt on device 0, and the message of the run about it there, with the time-out of the run.
+MESSAGES = {
+    "fail": "device 0: operator {at}: no such kernel",
+    "memory": "device 0: operator {at}: out of memory",
+    "die": "device 0 died with exit status 3 (run), last at operator {at}; the run was ended",
+    "kill": "device 0 died by signal SIGKILL (run), last at operator {at}; the machine may be out of memory; "
+    "the run was ended",
+    "hang": "device 0 did not answer within {timeout_s:g} s (run), last at operator {at}; the run was ended",
+}
+
+
+@contextmanager
+def loaded(files: Files, graph: Graph, plan: Plan, wait_s: float) -> Iterator[tuple[WorkerPool, list[Any]]]:
+    """Workers with the graph loaded that wait for each other for ``wait_s`` at most, and the programs of the plan."""
+    layout = ArenaPlan(graph, len(plan.devices))
+    programs, cores = layout.program(plan), device_cores(len(plan.devices))
+    # Operators on several devices at once have threads on the cores of all of them.
+    environments = {0: environment()} if isinstance(plan, StreamPlan) and plan.wide else {}
+    with WorkerPool(cores, Arena(layout.flags, layout.size), _TIMEOUT_S, environment=environments) as pool:
+        read = {"graph": str(files.graph), "weights": str(files.weights)}
+        given = {**read, "inputs": layout.inputs, "timeout_s": wait_s}
+        pool.call_each(device.load, dict.fromkeys(range(len(cores)), given))
+        yield pool, programs
+
+
 def run_spoilt(
     files: Files,
     graph: Graph,
@@ -81,17 +109,11 @@ def run_spoilt(
 
     Devices wait for each other for ``wait_s`` at most, and the run takes ``timeout_s`` at most.
     """
-    layout = ArenaPlan(graph, len(plan.devices))
-    programs, cores = layout.program(plan), dict(enumerate(device_cores(len(plan.devices))))
-    # Operators on several devices at once have threads on the cores of all of them.
-    environments = {0: environment()} if isinstance(plan, StreamPlan) and plan.wide else {}
+    cores = dict(enumerate(device_cores(len(plan.devices))))
     before = set(children())
     try:
-        arena = Arena(layout.flags, layout.size)
-        with WorkerPool(list(cores.values()), arena, 300.0, environment=environments) as pool:
+        with loaded(files, graph, plan, wait_s) as (pool, programs):
             pool.describe = partial(thread_team.text, graph)
-            given = {"graph": str(files.graph), "weights": str(files.weights), "inputs": layout.inputs}
-            pool.call_each(device.load, {key: {**given, "timeout_s": wait_s} for key in cores})
             pool.call_each(spoil, {key: {"operator": operator, "how": how} for key in spoilt_on})
             prepared = {part.device: {"name": "spoilt", "program": part, "cores": cores} for part in programs}
             pool.call_each(device.prepare, prepared)

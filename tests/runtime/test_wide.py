@@ -176,26 +176,14 @@ def _run_spoilt(files: Files, graph: Graph, spoilt: int, how: str, *, wait_s: fl
 
 @pytest.mark.slow
 @two_cores
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ("fail", "device 0: operator {at}: no such kernel"),
-        ("memory", "device 0: operator {at}: out of memory"),
-        ("die", "device 0 died with exit status 3 (run), last at operator {at}; the run was ended"),
-        (
-            "kill",
-            "device 0 died by signal SIGKILL (run), last at operator {at}; the machine may be out of memory; the run "
-            "was ended",
-        ),
-        ("hang", "device 0 did not answer within 6 s (run), last at operator {at}; the run was ended"),
-    ],
-)
-def test_operators_on_several_devices_are_named(files: Files, graph: Graph, how: str, message: str) -> None:
+@pytest.mark.parametrize("how", faults.MESSAGES)
+def test_operators_on_several_devices_are_named(files: Files, graph: Graph, how: str) -> None:
     """Whatever becomes of an operator on two devices, the run ends with one line that names it and the first device."""
+    timeout_s = 6.0 if how == "hang" else 300.0
     with pytest.raises(HiosError) as caught:
-        _run_spoilt(files, graph, 5, how, wait_s=300.0, timeout_s=6.0 if how == "hang" else 300.0)
+        _run_spoilt(files, graph, 5, how, wait_s=300.0, timeout_s=timeout_s)
     at = f"{graph.operators[graph.order[5]].id}, stream 0"
-    assert str(caught.value) == message.format(at=at)
+    assert str(caught.value) == faults.MESSAGES[how].format(at=at, timeout_s=timeout_s)
 
 
 @pytest.mark.slow

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
 from hios import Graph, HiosError
 from hios.core.schedule import StreamPlan
 from hios.platforms.cpu import worker as device
-from hios.platforms.cpu.devices import device_cores
 from hios.platforms.program import ArenaPlan, StreamProgram
-from hios.workers.arena import Arena
-from hios.workers.pool import WorkerPool
 from tests.frontends.small_networks import Files
 from tests.runtime import faults
 
@@ -24,24 +18,6 @@ from tests.runtime import faults
 WAIT_S, HANGING_S = 300.0, 5.0
 #: As above, where there is nothing that could come.
 SHORT_WAIT_S = 1.0
-#: Seconds until the controller gives up on a device.
-TIMEOUT_S = 600.0
-
-
-@contextmanager
-def _loaded(files: Files, graph: Graph, plan: StreamPlan, wait_s: float) -> Iterator[tuple[WorkerPool, list[Any]]]:
-    """Workers with the graph loaded, and the programs of the plan."""
-    layout = ArenaPlan(graph, len(plan.devices))
-    programs = layout.program(plan)
-    with WorkerPool(device_cores(len(plan.devices)), Arena(layout.flags, layout.size), TIMEOUT_S) as pool:
-        arguments = {
-            "graph": str(files.graph),
-            "weights": str(files.weights),
-            "inputs": layout.inputs,
-            "timeout_s": wait_s,
-        }
-        pool.call_each(device.load, dict.fromkeys(range(len(plan.devices)), arguments))
-        yield pool, programs
 
 
 def _by_kind(graph: Graph) -> StreamPlan:
@@ -63,7 +39,7 @@ def _by_kind(graph: Graph) -> StreamPlan:
 def test_spoilt_operators_are_named(files: Files, graph: Graph, how: str, message: str) -> None:
     """An operator that fails or hangs ends the run with device, stream and operator, one that dies with its device."""
     wait_s = HANGING_S if how == "hang" else WAIT_S
-    with _loaded(files, graph, _by_kind(graph), wait_s) as (pool, (program,)):
+    with faults.loaded(files, graph, _by_kind(graph), wait_s) as (pool, (program,)):
         pool.call(0, faults.spoil, operator="fire4.expand3x3", how=how)
         pool.call(0, device.prepare, name="spoilt", program=program)
         with pytest.raises(HiosError, match=message):
@@ -76,7 +52,7 @@ def test_values_that_never_arrive_are_named(files: Files, graph: Graph) -> None:
     first, *others = graph.order
     plan = StreamPlan((((first,),), (tuple(others[1:]), (others[0],))), tuple(graph.order))
     message = r"^device 1: waited 1 s for the output of operator conv1, stream 1$"
-    with _loaded(files, graph, plan, SHORT_WAIT_S) as (pool, (_, program)):
+    with faults.loaded(files, graph, plan, SHORT_WAIT_S) as (pool, (_, program)):
         alone = dataclasses.replace(program, devices=(1,))
         pool.call(1, device.prepare, name="alone", program=alone)
         with pytest.raises(HiosError, match=message):

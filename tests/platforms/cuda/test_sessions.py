@@ -68,10 +68,10 @@ def run(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
         monkeypatch.setattr(device, "load", load)
         monkeypatch.setattr(gpu_probe, "time_probe", simulated.time_probe)
         paths = write_schedules(tmp_path, Graph.read(files.graph), plans)
-        written = {"traces": tmp_path / "traces", "chosen": tmp_path / "chosen.json"}
-        asked = {"devices": DEVICES, "runs": RUNS, "warmup": 1, "platform": "cuda", **changes}
+        asked: dict[str, Any] = {"devices": DEVICES, "runs": RUNS, "warmup": 1, "platform": "cuda", **changes}
+        asked |= {"traces": tmp_path / "traces", "chosen": tmp_path / "chosen.json"}
         try:
-            run_schedules(files, paths, program=program, **written, **asked)
+            run_schedules(files, paths, program=program, **asked)
         finally:
             assert set(children()) <= before
         return artifacts.read(tmp_path / "run.json", "run")

@@ -1,4 +1,4 @@
-"""Graphs of single operators, with calls and shapes, for predictions."""
+"""Graphs of single operators, with calls and shapes."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ def one_operator(
             ],
             "edges": [],
             "inputs": [{"name": name, "shape": shape, "dtype": dtype} for name, shape in tensors.items()],
+            "outputs": [{"operator": "v"}],
             "weights": [{"name": name, "shape": shape, "dtype": dtype} for name, shape in constants.items()],
         }
     )
