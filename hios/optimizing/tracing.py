@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -69,8 +69,8 @@ class ModelInputs:
         """The tensors of a call in order, or why these inputs do not fit."""
         leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
         if spec != self._spec and self._binding is not None:
-            same = self._binding.as_in_the_example(args, kwargs)
-            leaves, spec = (leaves, spec) if same is None else pytree.tree_flatten(same)
+            adapted = self._binding.as_in_the_example(args, kwargs)
+            leaves, spec = (leaves, spec) if adapted is None else pytree.tree_flatten(adapted)
         if spec != self._spec:
             return "inputs of another structure than the example's"
         tensors = [leaves[place] for place in self._places]
@@ -130,7 +130,14 @@ def _unusual(tensor: Tensor) -> str:
 def _no_constant(values: Sequence[Any]) -> str:
     """A value that may differ in the next call, such as a number computed from tensors; empty if none does."""
     wrong = (value for value in values if type(value) not in _CONSTANTS and not isinstance(value, Enum))
-    return next((f"a value of type {type(value).__name__}" for value in wrong), "")
+    return next(map(_called, wrong), "")
+
+
+def _called(value: Any) -> str:
+    """The type of a value, and how torch would take it apart if it is a dataclass."""
+    name = type(value).__name__
+    register = f", a dataclass that torch takes apart after torch.export.register_dataclass({name})"
+    return f"a value of type {name}{register if is_dataclass(value) else ''}"
 
 
 def same(value: Any, other: Any) -> bool:
@@ -166,6 +173,15 @@ class ModelOutputs:
     def forget(self) -> None:
         """Release the recorded tensors."""
         self.tensors = []
+
+    def refusal(self, model: str) -> UnsupportedError:
+        """Why outputs with a wrong value, or without a tensor, are refused."""
+        if not self.wrong:
+            return UnsupportedError(f"{model}: found no output that is computed; required: at least one")
+        return UnsupportedError(
+            f"outputs: found {self.wrong}; allowed: tensors; numbers, strings and None if they are the same in every "
+            "call"
+        )
 
     @property
     def count(self) -> int:
@@ -234,12 +250,8 @@ def export(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
         # nn.LSTM and its like derive a list from their parameters anew.
         warnings.filterwarnings("ignore", "The tensor attribute.*assigned during export")
         program = programs.export(_FlatModel(model, inputs, seen), tuple(tensors), model)
-    if wrong := seen[0].wrong:
-        raise UnsupportedError(
-            f"outputs: found {wrong}; allowed: tensors; numbers, strings and None if they are the same in every call"
-        )
-    if not seen[0].count:
-        raise UnsupportedError(f"{type(model).__name__}: found no output that is computed; required: at least one")
+    if seen[0].wrong or not seen[0].count:
+        raise seen[0].refusal(type(model).__name__)
     declared = Declarations.of(model)
     declared = replace(declared, blocks=tuple(f"model.{block}" for block in declared.blocks)).for_inputs(tensors)
     return Exported(program, declared)
