@@ -50,7 +50,9 @@ class ModelInputs:
         leaves, self._spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
         self._constants = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         self._places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
-        self._types = [type_text(_type(leaves[place])) for place in self._places]
+        self._types = [_type(leaves[place]) for place in self._places]
+        #: Whether they are tensors by position and nothing else, which need not be flattened.
+        self._flat = not kwargs and len(self._places) == len(leaves) == len(args)
         if not self._places:
             raise UnsupportedError("example inputs: found no tensor; required: at least one")
         for place in self._places:
@@ -63,10 +65,12 @@ class ModelInputs:
     def described(self) -> str:
         """Structure, types and constants as text that is the same in another process."""
         constants = [value.__qualname__ if isinstance(value, type) else repr(value) for value in self._constants]
-        return f"{self._spec} {self._types} {constants}"
+        return f"{self._spec} {list(map(type_text, self._types))} {constants}"
 
     def tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor] | str:
         """The tensors of a call in order, or why these inputs do not fit."""
+        if self._flat and not kwargs and len(args) == len(self._types) and all(type(value) is Tensor for value in args):
+            return self._unfit(args) or list(args)
         leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
         if spec != self._spec and self._binding is not None:
             adapted = self._binding.as_in_the_example(args, kwargs)
@@ -74,19 +78,25 @@ class ModelInputs:
         if spec != self._spec:
             return "inputs of another structure than the example's"
         tensors = [leaves[place] for place in self._places]
-        for tensor, required in zip(tensors, self._types, strict=True):
-            if not isinstance(tensor, Tensor):
-                return f"found {type(tensor).__name__} as an input, the example has {required}"
-            if wrong := _unusual(tensor):
-                return f"found {wrong} as an input, the example has {required}"
-            if (given := type_text(_type(tensor))) != required:
-                return f"found an input {given}, the example has {required}"
+        if why := self._unfit(tensors):
+            return why
         for leaf, constant in zip(leaves, self._constants, strict=True):
             if constant is not None and not same(leaf, constant):
                 return f"found {leaf!r} as an input, the example has {constant!r}"
             if constant is None and leaf is not None and not isinstance(leaf, Tensor):
                 return f"found {leaf!r} as an input, the example has None"
         return tensors
+
+    def _unfit(self, tensors: Sequence[Any]) -> str:
+        """Why values do not fit the tensors of the example, one each; empty if they do."""
+        for tensor, required in zip(tensors, self._types, strict=True):
+            if not isinstance(tensor, Tensor):
+                return f"found {type(tensor).__name__} as an input, the example has {type_text(required)}"
+            if wrong := _unusual(tensor):
+                return f"found {wrong} as an input, the example has {type_text(required)}"
+            if (given := _type(tensor)) != required:
+                return f"found an input {type_text(given)}, the example has {type_text(required)}"
+        return ""
 
     def required(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
         """The tensors of a call in order.
