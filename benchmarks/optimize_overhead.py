@@ -8,6 +8,7 @@ The second table is what the guards alone cost, as networks of convolutions and 
 
 from __future__ import annotations
 
+import random
 import statistics
 import sys
 import tempfile
@@ -32,11 +33,13 @@ _ROUNDS = 60
 def rounds_us(calls: Mapping[str, Callable[[], object]], pause_s: float) -> dict[str, list[float]]:
     """The microseconds of calls that take turns, by name."""
     took: dict[str, list[float]] = {name: [] for name in calls}
+    order, shuffle = list(calls), random.Random(0).shuffle
     for number in range(_ROUNDS + 1):
-        for name, call in calls.items():
+        shuffle(order)
+        for name in order:
             time.sleep(pause_s)
             began = time.perf_counter()
-            call()
+            calls[name]()
             if number:  # the first round warms up
                 took[name].append(1e6 * (time.perf_counter() - began))
     return took
