@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import multiprocessing
 import operator
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +72,7 @@ class Guards:
 
     def __init__(self, model: nn.Module) -> None:
         self._modules = dict(model.named_modules())
-        self._classes = list(dict.fromkeys(map(type, self._modules.values())))
+        self._classes: list[Any] = list(dict.fromkeys(map(type, self._modules.values())))
         self._state = self._held()
         self._tensors = {what: value for what, value in self._state.items() if isinstance(value, Tensor)}
         self._counted = {what: value for what, value in self._tensors.items() if not value.is_inference()}
@@ -142,15 +145,27 @@ def warn(message: str) -> None:
     errors.warn(message, _NOT_THE_USER)
 
 
+#: Whether this process was forked from one whose threads it lacks: torch would wait for these.
+_forked = isinstance(multiprocessing.current_process(), ForkProcess)
+
+
+def _note_fork() -> None:
+    global _forked
+    _forked = True
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
+
 @contextlib.contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Set the number of intra-operator threads of torch in the calling thread.
+    """Set the number of intra-operator threads of torch in the calling thread; one in a forked process.
 
     Torch keeps the number for each thread, so callers neither wait for nor disturb each other, and calls may be nested.
     However, a thread that uses torch for the first time during the context inherits this number and keeps it: threads
     that should use more must have used torch before.
     """
-    before = torch.get_num_threads()
+    before, count = torch.get_num_threads(), 1 if _forked else count
     if before == count:
         yield
         return
@@ -180,7 +195,7 @@ class OptimizedModule(nn.Module):
     It is for inference: outputs carry no gradient. The model itself runs, with one ``HiosWarning`` for each cause,
     where inputs are not of the example's structure, shapes and dtypes, require a gradient or are transformed by
     torch.func, under autocast, when the model has changed since (`hios.optimizing.module` says what is detected), in a
-    forked process, and when a worker failed.
+    forked process, there with one thread, and when a worker failed.
 
     Args:
         model: the model.
@@ -214,7 +229,7 @@ class OptimizedModule(nn.Module):
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         runner = self.runner
         if runner is None:
-            return self._itself(args, kwargs)
+            return self._itself(self.threads, args, kwargs)
         if changed := runner.guards.changed():
             why = f"{changed} since it was optimized; undo that, or call hios.optimize again"
             return self._instead(changed, why, args, kwargs)
@@ -232,18 +247,19 @@ class OptimizedModule(nn.Module):
             return self._instead("failed", str(error), args, kwargs)
         return runner.outputs.rebuilt(results, tensors)
 
-    def _itself(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        if not self.threads:
+    def _itself(self, threads: int, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if not threads and not _forked:
             return self._model(*args, **kwargs)
-        with torch_threads(self.threads):
+        with torch_threads(threads):
             return self._model(*args, **kwargs)
 
     def _instead(self, kind: str, why: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Run the model itself, with a warning on the first failure of each kind."""
         if kind not in self._warned:
             self._warned.add(kind)
-            warn(f"{self.report.model} runs as it was before hios.optimize: {why}")
-        return self._model(*args, **kwargs)
+            forked = " (with one thread, as this process was forked)" if _forked else ""
+            warn(f"{self.report.model} runs as it was before hios.optimize{forked}: {why}")
+        return self._itself(0, args, kwargs)
 
     @property
     def original(self) -> nn.Module:

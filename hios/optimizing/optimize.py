@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hios.errors import ExampleInputsError, HiosError, UnsupportedError, missing_extra
+from hios.errors import ExampleInputsError, HiosError, UnsupportedError, first_line, missing_extra
 from hios.files import defaults
 from hios.machine.terminal import on_terminals_only
 from hios.optimizing.autotune import Autotune, Tuned
@@ -140,7 +140,10 @@ def optimize(
             "by name; inputs by position go into one tuple, as in hios.optimize(model, (a, b))"
         )
     args = tuple(example_inputs) if isinstance(example_inputs, tuple | list) else (example_inputs,)
-    model.eval()
+    try:
+        model.eval()
+    except NotImplementedError as error:
+        return _left_as_it_is(model, f"{first_line(error)}; allowed: models that torch.export has not made")
     return accelerated(model, args, example_keywords or {}, options)
 
 
@@ -170,8 +173,13 @@ def accelerated(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     except ExampleInputsError:
         raise
     except HiosError as error:
-        warn(f"{name} is left as it is: {error}")
-        return OptimizedModule(model, Report(name, "the model itself", str(error)))
+        return _left_as_it_is(model, str(error))
+
+
+def _left_as_it_is(model: nn.Module, why: str) -> OptimizedModule:
+    name = type(model).__name__
+    warn(f"{name} is left as it is: {why}")
+    return OptimizedModule(model, Report(name, "the model itself", why))
 
 
 class _Optimizer:

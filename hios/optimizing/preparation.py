@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hios.errors import ExampleInputsError, HiosError, UnsupportedError, first_line
+from hios.errors import ExampleInputsError, HiosError, first_line
 from hios.machine.description import private_bytes, usable_cores
 from hios.optimizing import runtimes
 from hios.optimizing.candidates import EAGER, OTHERS, SCHEDULE, Candidate, distinct, in_runtime, itself
@@ -73,7 +73,7 @@ class Subject:
         expected = self.outputs.tensors
         self.outputs.forget()
         if not expected:
-            raise UnsupportedError(f"{self.name}: found no output that is computed; required: at least one")
+            raise self.outputs.refusal(self.name)
         return expected
 
     def run_model(self, threads: int, tensors: list[Tensor]) -> list[Tensor]:

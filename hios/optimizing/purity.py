@@ -15,6 +15,7 @@ import logging
 import os
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -62,11 +63,15 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
     if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
         raise UnsupportedError("found a part in TorchScript; allowed: modules in Python")
+    for path, module in model.named_modules():
+        for name, value in chain(*(vars(module)[table].items() for table in _TABLES), vars(module).items()):
+            if isinstance(value, Tensor) and value.layout is not torch.strided:
+                raise UnsupportedError(f"{_joined(path, name)}: found layout {value.layout}; allowed: dense tensors")
     with _restored(model) as state, torch.inference_mode(False), torch.no_grad():
         try:
             held = state.without_values(mode)
             given = pytree.tree_map_only(Tensor, mode.from_tensor, (tuple(args), dict(kwargs)))
-        except Exception as error:  # torch does not support fake tensors for some subclasses and layouts
+        except Exception as error:  # torch does not support fake tensors for some subclasses
             raise UnsupportedError(f"found a tensor that cannot be examined: {first_line(error)}") from error
         inputs = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, Tensor)]
         owners = {_memory(tensor): f"its {what}" for what, tensor in held.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -50,7 +50,9 @@ class ModelInputs:
         leaves, self._spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
         self._constants = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         self._places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
-        self._types = [type_text(_type(leaves[place])) for place in self._places]
+        self._types = [_type(leaves[place]) for place in self._places]
+        #: Whether they are tensors by position and nothing else, which need not be flattened.
+        self._flat = not kwargs and len(self._places) == len(leaves) == len(args)
         if not self._places:
             raise UnsupportedError("example inputs: found no tensor; required: at least one")
         for place in self._places:
@@ -63,30 +65,38 @@ class ModelInputs:
     def described(self) -> str:
         """Structure, types and constants as text that is the same in another process."""
         constants = [value.__qualname__ if isinstance(value, type) else repr(value) for value in self._constants]
-        return f"{self._spec} {self._types} {constants}"
+        return f"{self._spec} {list(map(type_text, self._types))} {constants}"
 
     def tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor] | str:
         """The tensors of a call in order, or why these inputs do not fit."""
+        if self._flat and not kwargs and len(args) == len(self._types) and all(type(value) is Tensor for value in args):
+            return self._unfit(args) or list(args)
         leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
         if spec != self._spec and self._binding is not None:
-            same = self._binding.as_in_the_example(args, kwargs)
-            leaves, spec = (leaves, spec) if same is None else pytree.tree_flatten(same)
+            adapted = self._binding.as_in_the_example(args, kwargs)
+            leaves, spec = (leaves, spec) if adapted is None else pytree.tree_flatten(adapted)
         if spec != self._spec:
             return "inputs of another structure than the example's"
         tensors = [leaves[place] for place in self._places]
-        for tensor, required in zip(tensors, self._types, strict=True):
-            if not isinstance(tensor, Tensor):
-                return f"found {type(tensor).__name__} as an input, the example has {required}"
-            if wrong := _unusual(tensor):
-                return f"found {wrong} as an input, the example has {required}"
-            if (given := type_text(_type(tensor))) != required:
-                return f"found an input {given}, the example has {required}"
+        if why := self._unfit(tensors):
+            return why
         for leaf, constant in zip(leaves, self._constants, strict=True):
             if constant is not None and not same(leaf, constant):
                 return f"found {leaf!r} as an input, the example has {constant!r}"
             if constant is None and leaf is not None and not isinstance(leaf, Tensor):
                 return f"found {leaf!r} as an input, the example has None"
         return tensors
+
+    def _unfit(self, tensors: Sequence[Any]) -> str:
+        """Why values do not fit the tensors of the example, one each; empty if they do."""
+        for tensor, required in zip(tensors, self._types, strict=True):
+            if not isinstance(tensor, Tensor):
+                return f"found {type(tensor).__name__} as an input, the example has {type_text(required)}"
+            if wrong := _unusual(tensor):
+                return f"found {wrong} as an input, the example has {type_text(required)}"
+            if (given := _type(tensor)) != required:
+                return f"found an input {type_text(given)}, the example has {type_text(required)}"
+        return ""
 
     def required(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
         """The tensors of a call in order.
@@ -130,7 +140,14 @@ def _unusual(tensor: Tensor) -> str:
 def _no_constant(values: Sequence[Any]) -> str:
     """A value that may differ in the next call, such as a number computed from tensors; empty if none does."""
     wrong = (value for value in values if type(value) not in _CONSTANTS and not isinstance(value, Enum))
-    return next((f"a value of type {type(value).__name__}" for value in wrong), "")
+    return next(map(_called, wrong), "")
+
+
+def _called(value: Any) -> str:
+    """The type of a value, and how torch would take it apart if it is a dataclass."""
+    name = type(value).__name__
+    register = f", a dataclass that torch takes apart after torch.export.register_dataclass({name})"
+    return f"a value of type {name}{register if is_dataclass(value) else ''}"
 
 
 def same(value: Any, other: Any) -> bool:
@@ -166,6 +183,15 @@ class ModelOutputs:
     def forget(self) -> None:
         """Release the recorded tensors."""
         self.tensors = []
+
+    def refusal(self, model: str) -> UnsupportedError:
+        """Why outputs with a wrong value, or without a tensor, are refused."""
+        if not self.wrong:
+            return UnsupportedError(f"{model}: found no output that is computed; required: at least one")
+        return UnsupportedError(
+            f"outputs: found {self.wrong}; allowed: tensors; numbers, strings and None if they are the same in every "
+            "call"
+        )
 
     @property
     def count(self) -> int:
@@ -234,12 +260,8 @@ def export(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
         # nn.LSTM and its like derive a list from their parameters anew.
         warnings.filterwarnings("ignore", "The tensor attribute.*assigned during export")
         program = programs.export(_FlatModel(model, inputs, seen), tuple(tensors), model)
-    if wrong := seen[0].wrong:
-        raise UnsupportedError(
-            f"outputs: found {wrong}; allowed: tensors; numbers, strings and None if they are the same in every call"
-        )
-    if not seen[0].count:
-        raise UnsupportedError(f"{type(model).__name__}: found no output that is computed; required: at least one")
+    if seen[0].wrong or not seen[0].count:
+        raise seen[0].refusal(type(model).__name__)
     declared = Declarations.of(model)
     declared = replace(declared, blocks=tuple(f"model.{block}" for block in declared.blocks)).for_inputs(tensors)
     return Exported(program, declared)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
 
 import hios
 from hios import HiosError, HiosWarning
@@ -224,22 +226,83 @@ def test_a_closed_module_runs_the_model_itself(fresh: OptimizedModule) -> None:
     require_equal(fresh, fresh.original, image(1))
 
 
-def test_a_forked_process_runs_the_model_itself(fast: OptimizedModule) -> None:
-    """In a forked process, which has no workers, outputs are still correct, with a warning that names the reason."""
+def _in_a_fork(run: Callable[[], object]) -> str:
+    """What a function returns in a forked process, as text; the process is ended if it does not get there."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            torch.set_num_threads(1)
-            fast(image(1))
-        os.write(writing, str(caught[0].message).encode())
+        signal.alarm(120)
+        os.write(writing, str(run()).encode())
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as stream:
-        assert "belongs to process" in stream.read()
-    os.waitpid(child, 0)
+        said = stream.read()
+    assert os.waitpid(child, 0)[1] == 0, "the forked process hung or failed"
+    return said
+
+
+def test_a_forked_process_runs_the_model_itself(fast: OptimizedModule) -> None:
+    """A forked process has no workers, and no threads of torch: the model itself runs with one, which a warning says.
+
+    The parent has used all its threads before, so that the child would wait for them.
+    """
+    x = torch.ones(1, 3, 16, 16)
+
+    def run() -> object:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            outputs = [fast(x) for _ in range(2)]
+        return [str(warning.message) for warning in caught], torch.allclose(outputs[1], expected, atol=1e-4)
+
+    with torch.no_grad():
+        torch.ones(1 << 20).exp()
+        expected = fast.original(x)
+        said = _in_a_fork(run)
+    assert "belongs to process" in said
+    assert "one thread" in said
+    assert said.endswith("], True)")
     require_equal(fast, fast.original, image(1))
+
+
+def test_a_forked_process_waits_for_no_threads() -> None:
+    """Where the model itself with all threads was chosen, it runs with one in a forked process."""
+    model = nn.Linear(512, 512)
+    fast = OptimizedModule(model, Report("Linear", "the model itself", "so"), threads=2)
+    x = torch.ones(512, 512)
+    with torch.no_grad():
+        expected = fast(x)[0, :4].tolist()
+        assert _in_a_fork(lambda: fast(x)[0, :4].tolist() == pytest.approx(expected, rel=1e-4)) == "True"
+
+
+class _Optimizing(Dataset[Tensor]):
+    """Items that a model makes, which is optimized where they are made."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, number: int) -> Tensor:
+        signal.alarm(240)
+        model = _wide()
+        with torch.no_grad():
+            fast = hios.optimize(model, image(0), cache=False, least_ms=0.0, way=OWN, budget_s=5.0)
+            outputs = fast(image(1))
+            fast.close()
+            return torch.stack([outputs, model(image(1))])
+
+
+def _wide() -> nn.Module:
+    """A network in which torch uses all its threads."""
+    torch.manual_seed(0)
+    return nn.Sequential(Branches(), nn.Conv2d(16, 64, 3), nn.Upsample(scale_factor=8)).eval()
+
+
+def test_workers_of_a_data_loader_may_optimize() -> None:
+    """In a process of a DataLoader, forked and daemonic, a model is optimized although its parent has used threads."""
+    with torch.no_grad():
+        _wide()(image(0))
+    (items,) = DataLoader(_Optimizing(), num_workers=1)
+    outputs, expected = items[0]
+    torch.testing.assert_close(outputs, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
+import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -75,6 +78,69 @@ def test_transforms_run_the_model_itself() -> None:
     with forward_ad.dual_level():
         assert "with a tangent" in str(inputs.tensors((forward_ad.make_dual(x, x),), {}))
         assert isinstance(inputs.tensors((x,), {}), list)
+
+
+def test_nan_is_equal_to_itself() -> None:
+    """NaN among the constants of the example fits NaN in a call, and nothing else."""
+    x = torch.ones(2)
+    for example, given in ((math.nan, float("nan")), (complex(0, math.nan), complex(0, float("nan")))):
+        inputs = ModelInputs((x, example), {})
+        assert isinstance(inputs.tensors((x, given), {}), list)
+        assert "as an input, the example has" in str(inputs.tensors((x, 1.0), {}))
+    assert "found nan as an input" in str(ModelInputs((x, 1.0), {}).tensors((x, math.nan), {}))
+
+
+@dataclasses.dataclass
+class _Result:
+    values: Tensor
+
+
+@torch.no_grad()
+def test_dataclasses_say_how_torch_takes_them() -> None:
+    """A dataclass as an output is refused with what makes torch take it apart, after which it is optimized."""
+    model = Acting(outputs=lambda model, x, y: _Result(y)).eval()
+    advice = "found a value of type _Result, a dataclass .* after torch.export.register_dataclass"
+    with pytest.warns(HiosWarning, match=f"Acting is left as it is: outputs: {advice}"):
+        hios.optimize(model, _image(), cache=False, least_ms=0.0)
+    with pytest.raises(UnsupportedError, match=advice):
+        ModelInputs((torch.ones(2), _Result(torch.ones(2))), {})
+    torch.export.register_dataclass(_Result)
+    fast = hios.optimize(model, _image(), cache=False, algorithm="sequential", devices=1, budget_s=0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HiosWarning)
+        result = fast(_image() * 2)
+    assert fast.report.chosen.startswith("sequential")
+    assert isinstance(result, _Result)
+    torch.testing.assert_close(result.values, model(_image() * 2).values, rtol=1e-4, atol=1e-4)
+    fast.close()
+
+
+@torch.no_grad()
+def test_modules_without_eval_mode_are_left_alone() -> None:
+    """The module of an exported program, which refuses eval(), is called as it is."""
+    model = Acting().eval()
+    exported = torch.export.export(model, (_image(),)).module()
+    with pytest.warns(HiosWarning, match=r"is left as it is: .*eval\(\).* allowed: models that torch.export has not"):
+        fast = hios.optimize(exported, _image(), cache=False, least_ms=0.0)
+    torch.testing.assert_close(fast(_image() * 2), model(_image() * 2))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["parameter", "buffer", "attribute"])
+@pytest.mark.parametrize("convert", [Tensor.to_sparse, Tensor.to_mkldnn])
+def test_other_layouts_are_left_alone(kind: str, convert: Any) -> None:
+    """Sparse tensors and others of an unusual layout, of whatever kind, leave the model as it is, with a warning."""
+    model = Acting(outputs=lambda model, x, y: y * (model.odd.to_dense() + 1).sum()).eval()
+    odd = convert(torch.eye(2))
+    if kind == "parameter":
+        model.odd = nn.Parameter(odd, requires_grad=False)
+    elif kind == "buffer":
+        model.register_buffer("odd", odd)
+    else:
+        model.odd = odd
+    with pytest.warns(HiosWarning, match=r"Acting is left as it is: odd: found layout torch\..*allowed: dense"):
+        fast = hios.optimize(model, _image(), cache=False, least_ms=0.0)
+    torch.testing.assert_close(fast(_image() * 2), model(_image() * 2))
 
 
 def test_autocast_is_not_optimized() -> None:

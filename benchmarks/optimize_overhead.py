@@ -1,0 +1,108 @@
+"""What a call of an optimized module costs more than ONNX Runtime called by hand with the same file and threads.
+
+    python benchmarks/optimize_overhead.py [MODEL ...]
+
+Both take turns, once back to back and once with 30 ms between calls, in which the caches of the processor cool down.
+The second table is what the guards alone cost, as networks of convolutions and batch normalizations grow.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import onnxruntime
+import torch
+from torch import nn
+
+from hios.frontends.model_registry import build_model
+from hios.optimizing import runtimes
+from hios.optimizing.module import Guards, OptimizedModule, TracedRunner
+from hios.optimizing.report import Report
+from hios.optimizing.tracing import ModelInputs, ModelOutputs, export
+
+_PAUSES_S = (0.0, 0.03)
+_ROUNDS = 60
+
+
+def rounds_us(calls: Mapping[str, Callable[[], object]], pause_s: float) -> dict[str, list[float]]:
+    """The microseconds of calls that take turns, by name."""
+    took: dict[str, list[float]] = {name: [] for name in calls}
+    order, shuffle = list(calls), random.Random(0).shuffle
+    for number in range(_ROUNDS + 1):
+        shuffle(order)
+        for name in order:
+            time.sleep(pause_s)
+            began = time.perf_counter()
+            calls[name]()
+            if number:  # the first round warms up
+                took[name].append(1e6 * (time.perf_counter() - began))
+    return took
+
+
+def network(name: str, folder: Path) -> str:
+    """The rows of one network."""
+    model, inputs = build_model(name, {}, 0)
+    model, inputs, threads = model.eval(), tuple(inputs), torch.get_num_threads()
+    path = runtimes.file("onnxruntime", folder, threads)
+    runtimes.convert("onnxruntime", export(model, inputs, {}).program, path, threads)
+    given = ModelInputs(inputs, {}, model)
+    with torch.no_grad():
+        outputs = ModelOutputs(model(*inputs), inputs)
+    outputs.forget()
+    run = runtimes.load("onnxruntime", path, threads, [])
+    guards = Guards(model)
+    runner = TracedRunner(given, outputs, guards, run, lambda: None)
+    fast = OptimizedModule(model, Report(name, "ONNX Runtime", "so"), runner)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    arrays = {value.name: tensor.numpy() for value, tensor in zip(session.get_inputs(), inputs, strict=True)}
+    calls: dict[str, Callable[[], object]] = {
+        "by hand": lambda: session.run(None, arrays),
+        "hios": lambda: fast(*inputs),
+        "guards": guards.changed,
+        "inputs": lambda: given.tensors(inputs, {}),
+    }
+    rows = []
+    for pause_s in _PAUSES_S:
+        rounds = rounds_us(calls, pause_s)
+        us = {name: statistics.median(times) for name, times in rounds.items()}
+        more = statistics.median(a - b for a, b in zip(rounds["hios"], rounds["by hand"], strict=True))
+        rows.append(
+            f"{name:<16} {1e3 * pause_s:>5.0f} {us['by hand'] / 1e3:>10.3f} {us['hios'] / 1e3:>9.3f} {more:>9.0f} "
+            f"{100 * more / us['by hand']:>5.1f} {us['guards']:>9.0f} {us['inputs']:>9.0f}"
+        )
+    return "\n".join(rows)
+
+
+def guards_alone() -> str:
+    """What the guards cost in networks of some sizes."""
+    rows = ["parameters modules   back to back us   with 30 ms between us"]
+    for layers in (25, 100, 250):
+        parts = (nn.Sequential(nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU()) for _ in range(layers))
+        model = nn.Sequential(*parts).eval()
+        guards = Guards(model)
+        us = [statistics.median(rounds_us({"": guards.changed}, pause_s)[""]) for pause_s in _PAUSES_S]
+        count = len(list(model.parameters()))
+        rows.append(f"{count:>10} {len(list(model.modules())):>7} {us[0]:>17.0f} {us[1]:>23.0f}")
+    return "\n".join(rows)
+
+
+def main(*names: str) -> None:
+    """Print both tables."""
+    print("network       pause ms by hand ms   hios ms   more us     %  guards us inputs us")
+    for name in names or ("squeezenet", "googlenet"):
+        with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+            print(network(name, Path(folder)), flush=True)
+    print(guards_alone())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
