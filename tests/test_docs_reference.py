@@ -13,7 +13,7 @@ from hios.cli import main
 from hios.files import artifacts
 
 DOCS = Path(hios.__file__).resolve().parents[1] / "docs"
-PAGES = ("cli.md", "configuration.md", "artifacts.md", "api.md")
+PAGES = ("cli.md", "configuration.md", "artifacts.md", "api.md", "how-it-decides.md")
 
 
 @pytest.fixture(scope="module")
