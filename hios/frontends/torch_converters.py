@@ -184,7 +184,8 @@ def _largest_with_index(node: Any, importer: Any) -> tuple[relax.Var, relax.Var]
     """Maximum and its index, the first one of equals and of NaN; Relax's importer takes any of these."""
     given, emit = arguments_of(node), importer.block_builder.emit
     value = importer.env[given["self"]]
-    return tuple(emit(operator(value, given["dim"], given["keepdim"])) for operator in (relax.op.max, relax.op.argmax))  # type: ignore[return-value]
+    options = (given["dim"], given["keepdim"])
+    return emit(relax.op.max(value, *options)), emit(relax.op.argmax(value, *options))
 
 
 def _hardswish(node: Any, importer: Any) -> relax.Var:
