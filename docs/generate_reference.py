@@ -1,8 +1,9 @@
-"""Writes the generated parts of the reference: docs/cli.md, configuration.md, artifacts.md and api.md.
+"""Writes the generated parts of the reference: docs/cli.md, configuration.md, artifacts.md, api.md, how-it-decides.md.
 
     python docs/generate_reference.py
 
-They come from the commands, from the schemas (which come from the classes of hios/formats), and from ``hios.__all__``.
+They come from the commands, from the schemas (which come from the classes of hios/formats), from ``hios.__all__``, and
+from the table of differences of other runtimes.
 They stand between markers; everything else is written by hand and stays. tests/test_docs_reference.py fails while a
 page is not what this makes of it.
 """
@@ -21,6 +22,8 @@ import click
 import hios
 from hios.cli import main
 from hios.files import artifacts
+from hios.frontends.models import RUNTIMES
+from hios.optimizing import known_differences
 
 FOLDER = Path(__file__).parent
 
@@ -314,11 +317,27 @@ def _directive(name: str) -> list[str]:
     return [f".. autoclass:: hios.{name}", "   :members:", ""]
 
 
+# Differences of other runtimes
+
+
+def _differences() -> dict[str, str]:
+    table = known_differences.read()
+    names = ", ".join(f"{name} {version}" for name, version in table["versions"].items())
+    lines = [f"Of {table['runs']:,} runs, with {names}:", "", _row("runtime", "values", "operators that differ")]
+    lines.append(_row("---", "---", "---"))
+    for runtime, kinds in table["differences"].items():
+        for kind, operators in kinds.items():
+            cells = (f"`{operator}` ({', '.join(dtypes)})" for operator, dtypes in operators.items())
+            lines.append(_row(RUNTIMES[runtime], kind, "; ".join(cells)))
+    return {"differences": "\n".join(lines)}
+
+
 _PARTS: dict[str, Callable[[], dict[str, str]]] = {
     "cli.md": _commands,
     "configuration.md": _configuration,
     "artifacts.md": _artifacts,
     "api.md": _api,
+    "how-it-decides.md": _differences,
 }
 
 

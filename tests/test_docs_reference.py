@@ -12,7 +12,7 @@ from hios.files import artifacts
 from tests.scripts import ROOT, load_script
 
 DOCS = ROOT / "docs"
-PAGES = ("cli.md", "configuration.md", "artifacts.md", "api.md")
+PAGES = ("cli.md", "configuration.md", "artifacts.md", "api.md", "how-it-decides.md")
 
 
 @pytest.fixture(scope="module")

@@ -179,6 +179,21 @@ def _extremum(operator: Callable[..., Any]) -> _Converter:
     return convert
 
 
+def _largest_with_index(node: Any, importer: Any) -> tuple[relax.Var, relax.Var]:
+    """Maximum and its index, the first one of equals and of NaN; Relax's importer takes any of these."""
+    given, emit = arguments_of(node), importer.block_builder.emit
+    value = importer.env[given["self"]]
+    options = (given["dim"], given["keepdim"])
+    return emit(relax.op.max(value, *options)), emit(relax.op.argmax(value, *options))
+
+
+def _hardswish(node: Any, importer: Any) -> relax.Var:
+    """In the order of torch, which multiplies first: large numbers become infinite."""
+    value, dtype, emit = importer.env[node.args[0]], _dtype(node), importer.block_builder.emit
+    factor = relax.op.clip(relax.op.add(value, relax.const(3, dtype)), 0, 6)
+    return emit(relax.op.divide(relax.op.multiply(value, factor), relax.const(6, dtype)))
+
+
 def _any(node: Any, importer: Any) -> relax.Var:
     """Whether any element is nonzero, as a maximum over integers: Relax has none for booleans."""
     given, emit = arguments_of(node), importer.block_builder.emit
@@ -243,8 +258,10 @@ CONVERTERS: dict[str, _Converter] = {
     "cumsum.default": _cumsum,
     **dict.fromkeys(("div.Tensor_mode", "div.Scalar_mode", "floor_divide.default"), _rounded_division),
     "exp2.default": _exp2,
+    **dict.fromkeys(("hardswish.default", "hardswish_.default"), _hardswish),
     "index.Tensor": _index,
     "linear.default": _linear,
+    "max.dim": _largest_with_index,
     **dict.fromkeys(("matmul.default", "mm.default", "bmm.default"), _matmul),
     "scaled_dot_product_attention.default": _attention,
     **{

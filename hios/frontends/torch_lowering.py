@@ -38,9 +38,10 @@ def lower(program: ExportedProgram) -> Lowered:
     An `UnsupportedError` says that Relax lacks an operator, or that a shape is not fixed.
     """
     table = default_decompositions()
+    kept = _KEPT_WHOLE | {"upsample_bicubic2d"} if _resizes_exactly(program) else _KEPT_WHOLE
     for operator in list(table):
         namespace, name, *_ = str(operator).split(".")
-        if namespace == "aten" and name.removesuffix("_") in _KEPT_WHOLE:
+        if namespace == "aten" and name.removesuffix("_") in kept:
             del table[operator]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's own pytree deprecation
@@ -99,6 +100,17 @@ def _imported(program: ExportedProgram) -> tuple[tvm.IRModule, dict[str, Origin]
     module, _ = relax.frontend.detach_params(module)
     nodes = program.graph.nodes
     return module, origins(module, ((of_node(node), importer.env.get(node)) for node in nodes))
+
+
+def _resizes_exactly(program: ExportedProgram) -> bool:
+    """Whether no bicubic resizing has a factor that its size does not show, such as 1.3: Relax knows sizes only."""
+    nodes = [node for node in program.graph.nodes if node.target is torch.ops.aten.upsample_bicubic2d.vec]
+    for given, node in ((arguments_of(node), node) for node in nodes):
+        factors = () if given["align_corners"] else given["scale_factors"] or ()
+        sizes = zip(given["input"].meta["val"].shape[2:], node.meta["val"].shape[2:], strict=True)
+        if any(own * factor != made for (own, made), factor in zip(sizes, factors, strict=False)):
+            return False
+    return True
 
 
 def _refuse_dropped_arguments(program: ExportedProgram) -> None:

@@ -37,6 +37,8 @@ _PACKAGES = ("torch", "apache-tvm", "onnx", "onnxruntime", "onnxscript", "openvi
 #: Share of the budget reserved for the race, the minimum reserved in seconds, and the number of ways in the final
 #: rounds.
 _RACE_SHARE, _LEAST_SHARE, _FINALISTS = 0.5, 0.15, 3
+#: How many operators a row of the report names.
+_MOST_NAMED = 4
 
 
 class Tuned(NamedTuple):
@@ -302,11 +304,17 @@ def rows(race: Race, preparation: Preparation, with_special: Mapping[str, Differ
             why = "left the race while warming up, as clearly slower"
             row = _measured(replace(row, outcome="slower", why=why), [warm_ms])
         if (way := _compared_as(entry.candidate)) in with_special:
-            differs = with_special[way]
-            row = replace(row, special="" if differs is None else str(differs))
+            row = replace(row, special=_special(with_special[way], preparation.known(way, "special")))
         made.append(row)
     made.sort(key=lambda way: way.outcome != "raced")
     return (*made, *preparation.absent)
+
+
+def _special(differs: Difference | None, operators: Sequence[str]) -> str:
+    """How outputs differ for NaN and infinities, and for which operators that is known, in words; empty if neither."""
+    more = ", ..." if len(operators) > _MOST_NAMED else ""
+    known = f"known of {', '.join(operators[:_MOST_NAMED])}{more}" if operators else ""
+    return "; ".join(text for text in (differs and f"by {differs}", known) if text)
 
 
 def raced_again(ways: tuple[WayReport, ...], race: Race) -> tuple[WayReport, ...]:

@@ -18,6 +18,7 @@ from hios.errors import ExampleInputsError, HiosError, first_line
 from hios.machine.description import private_bytes, usable_cores
 from hios.optimizing import runtimes
 from hios.optimizing.candidates import EAGER, OTHERS, SCHEDULE, Candidate, distinct, in_runtime, itself
+from hios.optimizing.known_differences import known
 from hios.optimizing.module import torch_threads, warn
 from hios.optimizing.options import Options
 from hios.optimizing.report import Budget, RaceOutcome, WayReport
@@ -136,6 +137,7 @@ class Preparation:
         schedules = SCHEDULE in self.options.ways
         if not (others or schedules) or not self._export([*others, *([SCHEDULE] if schedules else [])]):
             return
+        others = [kind for kind in others if not self._differs(kind)]
         with contextlib.ExitStack() as conversions:
             self._start(others, conversions)
             if "openvino" in others:
@@ -156,6 +158,21 @@ class Preparation:
         if lacking:
             self._note(kind, "not started", lacking)
         return not lacking
+
+    def _differs(self, kind: str) -> bool:
+        """Whether a runtime is known to answer differently; an error if the user chose it and it is."""
+        kinds = ("finite", "special") if self.options.strict else ("finite",)
+        if not (operators := self.known(kind, *kinds)):
+            return False
+        why = f"it is known to give other outputs: {', '.join(operators)}"
+        if self.options.asks_for(kind):
+            raise HiosError(f"way {kind}: {why}")
+        self._note(kind, "different", why)
+        return True
+
+    def known(self, runtime: str, *kinds: str) -> list[str]:
+        """Operators of the model for which a runtime is known to differ on values of these kinds."""
+        return [] if self.exported is None else known(self.exported.program.graph, runtime, *kinds)
 
     def _note(self, kind: str, outcome: RaceOutcome, why: str, prepare_s: float | None = None) -> None:
         label = "schedules" if kind == SCHEDULE else in_runtime(kind, len(self.everything)).label

@@ -148,11 +148,11 @@ class Report:
     def _special(self) -> Iterator[str]:
         """What ways do with NaN and infinities, a line for those that do as the model does, and for the others."""
         equal = [way.label for way in self.ways if way.special == ""]
-        other = [f"{way.label}, by {way.special}" for way in self.ways if way.special]
+        other = [f"{way.label} ({way.special})" for way in self.ways if way.special]
         if equal:
-            yield f"  for inputs with NaN or infinities, too, outputs equal the model's: {'; '.join(equal)}"
+            yield f"  NaN and infinities give the model's outputs in {', '.join(equal)}"
         if other:
-            yield f"  for these, outputs differ (strict=True refuses that): {'; '.join(other)}"
+            yield f"  NaN and infinities give other outputs, which strict=True refuses, in {', '.join(other)}"
 
 
 #: Conservative first estimates of the time of each step, for a machine on which it never ran: seconds, seconds per

@@ -160,3 +160,42 @@ def test_index(pick: Callable[[Tensor], Tensor]) -> None:
     """Indices of several axes are applied together, whatever axes are next to or between them."""
     x, other = _random(1, 4, 4, 4), _random(1, 4, 4, 4, seed=1)
     _require_equal(Model(lambda model, x: pick(x)), (x,), (other,))
+
+
+_NAN = torch.where(torch.arange(60).reshape(3, 20) % 7 == 4, torch.nan, torch.linspace(-1, 1, 60).reshape(3, 20))
+_LARGE = torch.tensor([3e38, -3e38, 6e37, -1.0, 2.0, torch.inf, -torch.inf, torch.nan])
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "other"),
+    [
+        (F.hardswish, _random(8), _LARGE),
+        (lambda x: tuple(x.max(1)), _random(3, 20), _NAN),
+        (lambda x: tuple(x.max(0, keepdim=True)), _random(3, 20), torch.ones(3, 20)),
+        *(
+            (
+                lambda x, more=more: F.interpolate(x, mode="bicubic", **more),
+                _random(1, 2, 8, 8),
+                _random(1, 2, 8, 8, seed=1),
+            )
+            for more in (
+                {"size": (13, 5), "align_corners": True},
+                {"scale_factor": 1.3, "align_corners": True},
+                {"size": (13, 5)},
+                {"scale_factor": 2.0},
+            )
+        ),
+    ],
+)
+def test_to_the_last_bit(function: Callable[[Tensor], Any], given: Tensor, other: Tensor) -> None:
+    """Large numbers, NaN and ties give exactly what PyTorch gives, and so does bicubic resizing."""
+    network = extracted(Model(lambda model, x: function(x)), (given,))
+    ours, theirs = run_graph(network.graph, network.tensors, (other,)), function(other)
+    for one, right in zip(ours, [theirs] if isinstance(theirs, Tensor) else theirs, strict=True):
+        torch.testing.assert_close(one, right, rtol=0, atol=0, equal_nan=True)
+
+
+def test_bicubic_resizing_by_a_factor_that_sizes_do_not_show() -> None:
+    """A factor of 1.3 counts, not the ratio of the sizes that it gives."""
+    module = Model(lambda model, x: F.interpolate(x, scale_factor=1.3, mode="bicubic"))
+    _require_equal(module, (_random(1, 2, 8, 8),), (_random(1, 2, 8, 8, seed=1),))

@@ -239,7 +239,7 @@ GROUPS = {
             ("variance", lambda x: torch.var(x, (1, 2), correction=0)),
             ("variance multiply", lambda x: torch.var(x, (1, 2))),
             ("variance sqrt", lambda x: torch.std(x, 1, keepdim=True)),
-            ("topk squeeze", lambda x: torch.max(x, 1).values),
+            ("max argmax", lambda x: torch.max(x, 1)),
             ("topk", lambda x: torch.topk(x, 2, 1)),
             ("topk", lambda x: torch.topk(x, 3, -1, largest=False).indices),
             ("argmax", lambda x: torch.argmax(x, 1)),

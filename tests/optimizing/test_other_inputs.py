@@ -8,13 +8,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor, nn
+from torch import Tensor
 
-import hios
-from hios import HiosWarning
 from hios.errors import HiosError
 from hios.optimizing.other_inputs import Comparison, Difference, other_inputs
-from tests.optimizing.optimized_models import require_equal
 
 IMAGE = torch.linspace(-1, 1, 96).reshape(2, 3, 16)
 
@@ -128,49 +125,3 @@ def test_rounding_is_asked_for_each_kind() -> None:
     assert comparison.difference("way", lambda tensors: [tensors[0] * 1.05]) is None
     assert comparison.difference("another", lambda tensors: [tensors[0] * 0.95]) is None
     assert len(asked) == 4  # not for zeros, nor twice for one kind
-
-
-class _Masked(nn.Module):
-    """Attention with a mask of booleans."""
-
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Every row is attended to as the mask says; an empty one gives zeros."""
-        return F.scaled_dot_product_attention(x, x, x, attn_mask=mask)
-
-
-def _pooled(x: Tensor) -> Tensor:
-    return F.max_pool1d(x.relu(), 2)
-
-
-class _Of(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self._function = function
-
-    def forward(self, *inputs: Tensor) -> Any:
-        """What the function computes."""
-        return self._function(*inputs)
-
-
-def _ways(model: nn.Module, inputs: Any, way: Any, **more: Any) -> Any:
-    pytest.importorskip(way if isinstance(way, str) else way[0])
-    return hios.optimize(model, inputs, way=way, least_ms=0.0, cache=False, budget_s=600.0, **more)
-
-
-def test_a_runtime_that_is_wrong_for_masked_rows_is_refused() -> None:
-    """Rows of attention that are fully masked are zeros in eager, which the example does not show."""
-    inputs = (torch.randn(1, 2, 4, 8), torch.ones(4, 4, dtype=torch.bool))
-    with pytest.warns(HiosWarning, match="OpenVINO, .*of their size for inputs with nothing but zeros; allowed"):
-        fast = _ways(_Masked(), inputs, "openvino")
-    assert fast.report.chosen == "the model itself"
-
-
-def test_what_a_runtime_does_with_nan_is_reported() -> None:
-    """OpenVINO's pooling swallows NaN: the report says so, and with strict=True it is refused."""
-    fast = _ways(_Of(_pooled), IMAGE, "openvino")
-    assert fast.report.chosen.startswith("OpenVINO")
-    assert "for these, outputs differ (strict=True refuses that): OpenVINO" in str(fast.report)
-    require_equal(fast, fast.original, IMAGE * -7)
-    with pytest.warns(HiosWarning, match="OpenVINO, .*by inf of their size for inputs with NaN"):
-        fast = _ways(_Of(_pooled), IMAGE, "openvino", strict=True)
-    assert fast.report.chosen == "the model itself"

@@ -1,0 +1,66 @@
+"""Operators for which another runtime is known to answer differently from PyTorch, in known_differences.json.
+
+benchmarks/runtime_faithfulness.py makes the file: it runs every operator by itself on values on which runtimes stumble.
+
+finite   differences on ordinary values keep a runtime out of a graph with that operator and dtype
+special  on NaN, infinities and numbers at the limits of their dtype: only if ``strict``; the report names them
+wide     on whole numbers at the limits of 32 and 64 bits, and
+masked   on masks with empty rows: left to the comparison on other inputs (`hios.optimizing.other_inputs`), as most
+         whole numbers in a graph are indices, flags and sizes, which never get that large, and many masks are constant
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+
+FILE = Path(__file__).with_suffix(".json")
+KINDS = ("finite", "masked", "wide", "special")
+
+
+@functools.cache
+def read() -> dict[str, Any]:
+    """Versions of the runtimes, and operators with the dtypes for which they differ, by runtime and kind."""
+    table: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    return table
+
+
+def write(table: dict[str, Any]) -> None:
+    """Write the file."""
+    FILE.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+
+
+def known(graph: fx.Graph, runtime: str, *kinds: str) -> list[str]:
+    """Operators of a graph for which a runtime differs on values of these kinds, each with its dtypes, as text."""
+    tables = [read()["differences"].get(runtime, {}).get(kind, {}) for kind in kinds]
+    found = dict.fromkeys(own for node in graph.nodes if (own := signature(node)) is not None)
+    return [f"{name} of {dtypes}" for name, dtypes in found if any(dtypes in table.get(name, ()) for table in tables)]
+
+
+def signature(node: fx.Node) -> tuple[str, str] | None:
+    """The ATen operator of a node, such as ``max.dim``, and its dtypes, such as ``int64 to bool``; None for others."""
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        return None
+    name = node.target.__name__.removesuffix(".default")
+    if name == "index.Tensor":
+        name += f" with {sum(index is not None for index in node.args[1])}"  # type: ignore[union-attr]
+    if name == "scaled_dot_product_attention" and len(node.all_input_nodes) > len({*node.args[:3]}):
+        name += " with a mask"
+    given, made = next(_dtypes(node.all_input_nodes), ""), next(_dtypes([node]), "")
+    return name, given if given in {made, ""} else f"{given} to {made}"
+
+
+def _dtypes(nodes: Iterable[fx.Node]) -> Iterator[str]:
+    values = (node.meta.get("val") for node in nodes)
+    return (
+        str(tensor.dtype).removeprefix("torch.")
+        for value in values
+        for tensor in (value if isinstance(value, list | tuple) else [value])
+        if isinstance(tensor, torch.Tensor)
+    )

@@ -1,0 +1,143 @@
+"""Runtimes stay out of graphs with operators for which they are known, or shown, to answer differently."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+import hios
+from hios import HiosWarning
+from hios.optimizing.known_differences import KINDS, known, read
+from tests.optimizing.optimized_models import image
+from tests.runtime.small import Branches
+
+WHOLE, BYTES, REAL = torch.arange(1, 25).reshape(4, 6), torch.arange(24, dtype=torch.uint8), image(0)[0, 0]
+ATTENDED = (image(0), torch.ones(16, 16, dtype=torch.bool))
+MASKED = "of their size for inputs with (nothing but zeros|empty rows in masks)"
+LIMITS = "of their size for inputs with whole numbers at their limits"
+SPECIAL = "known to give other outputs: {}|of their size for inputs with (NaN|infinities)"
+
+
+class _Of(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self._function = function
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """What the function computes."""
+        return self._function(*inputs)
+
+
+def _attention(x: Tensor, mask: Tensor) -> Tensor:
+    """Attention in which a row that is fully masked gives zeros."""
+    return F.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+
+@pytest.mark.parametrize(
+    ("way", "function", "inputs", "why"),
+    [
+        ("openvino", lambda x: x // 2, WHOLE, "known to give other outputs: floor_divide of int64"),
+        ("openvino", lambda x: x + 7, BYTES, "known to give other outputs: add.Tensor of uint8"),
+        ("openvino", lambda x, i: x[i, i - 1], (REAL, torch.arange(4)), "outputs: index.Tensor with 2 of float32"),
+        ("openvino", lambda x: x % 7, WHOLE, LIMITS),
+        ("openvino", lambda x: x.sum(1), WHOLE, LIMITS),
+        ("openvino", lambda x: x > 5, WHOLE, LIMITS),
+        ("openvino", lambda x: x.clamp(0, 2**40), WHOLE, LIMITS),
+        ("openvino", lambda x: torch.where(x != 3, x, 2), WHOLE, LIMITS),
+        ("openvino", lambda x: x.argmax(1), WHOLE, LIMITS),
+        ("openvino", _attention, ATTENDED, MASKED),
+        ("onnxruntime", _attention, ATTENDED, MASKED),
+        ("openvino", lambda x: x.sort(1), REAL, "known to give other outputs: sort of float32"),
+        ("onnxruntime", lambda x: x.sort(1), REAL, "known to give other outputs: sort of float32"),
+        ("onnxruntime", F.logsigmoid, REAL, "known to give other outputs: log_sigmoid of float32"),
+        ("onnxruntime", lambda x: torch.logaddexp(x, -x), REAL, "known to give other outputs: logaddexp of float32"),
+    ],
+)
+def test_wrong_runtimes_are_refused(way: str, function: Callable[..., Any], inputs: Any, why: str) -> None:
+    """Each answers the example like the model, and other values differently."""
+    pytest.importorskip(way)
+    with pytest.warns(HiosWarning, match=why):
+        fast = hios.optimize(_Of(function), inputs, way=way, least_ms=0.0, cache=False, budget_s=600.0)
+    assert fast.report.chosen == "the model itself"
+
+
+@pytest.mark.parametrize(
+    ("function", "operator"),
+    [
+        (torch.relu, "relu of float32"),
+        (lambda x: x.clamp(-1, 1), "clamp of float32"),
+        (lambda x: x.amax(1), "amax of float32"),
+        (lambda x: F.max_pool1d(x, 2), "max_pool1d of float32"),
+    ],
+)
+def test_nan_is_swallowed_unless_it_is_strict(function: Callable[..., Any], operator: str) -> None:
+    """OpenVINO stays with the report naming what it does with NaN; with strict=True it is refused."""
+    pytest.importorskip("openvino")
+    keywords = {"way": "openvino", "least_ms": 0.0, "cache": False, "budget_s": 600.0}
+    fast = hios.optimize(_Of(function), REAL, **keywords)  # type: ignore[arg-type]
+    assert fast.report.chosen.startswith("OpenVINO")
+    assert "NaN and infinities give other outputs, which strict=True refuses, in OpenVINO" in str(fast.report)
+    with pytest.warns(HiosWarning, match=SPECIAL.format(operator)):
+        strict = hios.optimize(_Of(function), REAL, strict=True, **keywords)  # type: ignore[arg-type]
+    assert strict.report.chosen == "the model itself"
+
+
+def test_a_runtime_that_is_kept_out_has_a_row() -> None:
+    """Among several ways it is left out without being converted, and the report says for which operator."""
+    pytest.importorskip("openvino")
+    fast = hios.optimize(_Of(lambda x: x // 2), WHOLE, way=["openvino"], least_ms=0.0, cache=False, budget_s=600.0)
+    (row,) = [way for way in fast.report.ways if way.kind == "openvino"]
+    assert (row.outcome, row.equal) == ("different", False)
+    assert row.why == "it is known to give other outputs: floor_divide of int64"
+
+
+class _Encoder(nn.Module):
+    """A small transformer with the integer arithmetic of masks and positions that such models have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places, self.head = nn.Embedding(20, 16), nn.Embedding(12, 16), nn.Linear(16, 3)
+        self.layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, activation="gelu")
+
+    def forward(self, words: Tensor, mask: Tensor) -> Tensor:
+        """Logits of the mean of all words that the mask keeps."""
+        x = self.words(words) + self.places(mask.cumsum(1) * mask)
+        scores = (1.0 - mask.to(x.dtype)[:, None, None, :]) * torch.finfo(x.dtype).min
+        x = F.scaled_dot_product_attention(*[self.layer.norm1(x)[:, None]] * 3, attn_mask=scores)[:, 0]
+        kept = mask.unsqueeze(-1).to(x.dtype)
+        return self.head((x * kept).sum(1) / kept.sum(1).clamp(min=1e-9)).softmax(-1)
+
+
+@pytest.mark.parametrize("runtime", ["openvino", "onnxruntime"])
+@pytest.mark.parametrize(
+    ("model", "inputs"),
+    [
+        (Branches(), (image(0),)),
+        (_Encoder(), (torch.randint(0, 20, (2, 8)), torch.ones(2, 8, dtype=torch.int64))),
+        (nn.LSTM(8, 16, batch_first=True), (torch.randn(1, 3, 8),)),
+        (
+            nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Hardswish(), nn.MaxPool2d(2), nn.Sigmoid()),
+            (image(0),),
+        ),
+    ],
+)
+def test_ordinary_networks_are_not_kept_from_runtimes(model: nn.Module, inputs: Any, runtime: str) -> None:
+    """No difference that cannot occur in them counts."""
+    graph = torch.export.export(model.eval(), inputs).graph
+    assert known(graph, runtime, "finite") == []
+
+
+def test_the_table_names_operators_of_torch() -> None:
+    """Every operator is one of ATen, every kind one that is known."""
+    for by_kind in read()["differences"].values():
+        assert tuple(by_kind) == KINDS
+        for operators in by_kind.values():
+            for operator, dtypes in operators.items():
+                name, _, overload = operator.partition(" with ")[0].partition(".")
+                assert hasattr(getattr(torch.ops.aten, name), overload or "default")
+                assert all(hasattr(torch, dtype.partition(" to ")[0]) for dtype in dtypes)
