@@ -337,7 +337,7 @@ def measured() -> dict[str, Any]:
     runs = 0
     for family in FAMILIES:
         for dtype in family.dtypes:
-            inputs = {kind: own for kind in KINDS if (own := family.inputs(dtype, kind)) is not None}
+            inputs = {kind: made for kind in KINDS if (made := family.inputs(dtype, kind)) is not None}
             example = next(iter(inputs.values()))
             keys = {function: own for function in family.functions if (own := key(function, example)) is not None}
             runs += len(keys) * len(RUNTIMES)

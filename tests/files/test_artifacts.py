@@ -69,7 +69,7 @@ def test_missing_file_is_refused(tmp_path: Path) -> None:
 
 
 def _edges(*pairs: str) -> list[dict[str, str]]:
-    return [{"source": source, "target": target} for source, target in pairs]
+    return [{"source": pair[0], "target": pair[1]} for pair in pairs]
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,8 @@ class _Encoder(nn.Module):
         """Logits of the mean of all words that the mask keeps."""
         x = self.words(words) + self.places(mask.cumsum(1) * mask)
         scores = (1.0 - mask.to(x.dtype)[:, None, None, :]) * torch.finfo(x.dtype).min
-        x = F.scaled_dot_product_attention(*[self.layer.norm1(x)[:, None]] * 3, attn_mask=scores)[:, 0]
+        x = self.layer.norm1(x)[:, None]
+        x = F.scaled_dot_product_attention(x, x, x, attn_mask=scores)[:, 0]
         kept = mask.unsqueeze(-1).to(x.dtype)
         return self.head((x * kept).sum(1) / kept.sum(1).clamp(min=1e-9)).softmax(-1)
 
