@@ -20,7 +20,7 @@ from hios.optimizing import choice_cache, runtimes
 from hios.optimizing.candidates import EAGER, SCHEDULE, Candidate
 from hios.optimizing.choice_cache import ChoiceCache, ModelStore, model_key, state_digest
 from hios.optimizing.module import warn
-from hios.optimizing.other_inputs import Comparison, Difference
+from hios.optimizing.other_inputs import Difference, InputsComparison
 from hios.optimizing.preparation import Preparation, ReadyCandidate, Subject
 from hios.optimizing.race import FEWEST_ROUNDS, Race
 from hios.optimizing.report import Budget, Report, WayReport
@@ -201,11 +201,11 @@ class Autotune:
 
     def comparison(
         self, tolerance: float, rounding: Callable[[Sequence[Tensor], Sequence[Tensor]], float] = lambda *_: 0.0
-    ) -> Comparison:
+    ) -> InputsComparison:
         """What compares ways with the model on other inputs than the example."""
         subject = self.subject
         run = functools.partial(subject.run_model, subject.threads)
-        return Comparison(subject.tensors, run, tolerance, rounding, self.options.strict)
+        return InputsComparison(subject.tensors, run, tolerance, rounding, self.options.strict)
 
     def _rounding(self, preparation: Preparation, tensors: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
         """The largest difference from the model's outputs that rounding to float32 explains; 0 if it is not known.
@@ -265,7 +265,9 @@ class Autotune:
         return chosen if engine is None else chosen._replace(close=engine.close)
 
 
-def _elsewhere(comparison: Comparison, ready: Mapping[str, ReadyCandidate], candidate: Candidate) -> Difference | None:
+def _elsewhere(
+    comparison: InputsComparison, ready: Mapping[str, ReadyCandidate], candidate: Candidate
+) -> Difference | None:
     """How a candidate differs from the model for other inputs; the model itself does not.
 
     A runtime computes the same with any number of threads, so it is compared once.

@@ -81,7 +81,7 @@ class Difference(NamedTuple):
 
 
 @dataclass
-class Comparison:
+class InputsComparison:
     """Compares ways to run a model with the model, on other inputs than the example.
 
     ``rounding`` is asked about inputs for which outputs differ by more than the tolerance: the largest difference that

@@ -118,7 +118,7 @@ def _table(arena: Arena, slots: Slots) -> list[Tensor]:
 
 
 @dataclass(slots=True)
-class _BoundStep:
+class _BlockStep:
     """A step with its values bound to places in the list of tensors."""
 
     operator: str
@@ -161,14 +161,14 @@ class _Runner:
             self._tensors.append(None)
         return self._places[part, value]
 
-    def _bound(self, step: LaneStep, model: _Model, tables: Mapping[int, list[Tensor]]) -> _BoundStep:
+    def _bound(self, step: LaneStep, model: _Model, tables: Mapping[int, list[Tensor]]) -> _BlockStep:
         compiled, number = model.operators[step.operator], model.graph.index[step.operator]
         outputs = [("operator", step.operator, item) for item in range(len(model.graph.operators[number].output_types))]
 
         def stored(placed: Placed) -> tuple[int, list[Tensor], int]:
             return self._place(step.part, placed.value), tables[placed.slots], placed.place
 
-        return _BoundStep(
+        return _BlockStep(
             step.operator,
             compiled.run,
             tuple(self._place(step.part, value) for value in compiled.externals),
@@ -225,7 +225,7 @@ class _Runner:
                 tensors[place] = None
         return failed, why
 
-    def _run(self, step: _BoundStep, slots: Sequence[int]) -> None:
+    def _run(self, step: _BlockStep, slots: Sequence[int]) -> None:
         tensors = self._tensors
         self._mark(step.mark)
         made = step.function(*[tensors[place] for place in step.arguments])

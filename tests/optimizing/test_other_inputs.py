@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from hios.errors import HiosError
-from hios.optimizing.other_inputs import Comparison, Difference, other_inputs
+from hios.optimizing.other_inputs import Difference, InputsComparison, other_inputs
 
 IMAGE = torch.linspace(-1, 1, 96).reshape(2, 3, 16)
 
@@ -86,8 +86,8 @@ def test_what_the_model_refuses_is_left_out() -> None:
     ]  # fmt: skip
 
 
-def _compared(run: Callable[[Tensor], Tensor], **more: Any) -> tuple[Difference | None, Comparison]:
-    comparison = Comparison([IMAGE], lambda tensors: [tensors[0].relu()], 1e-4, lambda *_: 0.0, **more)
+def _compared(run: Callable[[Tensor], Tensor], **more: Any) -> tuple[Difference | None, InputsComparison]:
+    comparison = InputsComparison([IMAGE], lambda tensors: [tensors[0].relu()], 1e-4, lambda *_: 0.0, **more)
     return comparison.difference("way", lambda tensors: [run(tensors[0])]), comparison
 
 
@@ -121,7 +121,7 @@ def test_rounding_is_asked_for_each_kind() -> None:
         asked.append(float(tensors[0].abs().max()))
         return 0.1
 
-    comparison = Comparison([IMAGE], lambda tensors: tensors, 1e-4, rounding)
+    comparison = InputsComparison([IMAGE], lambda tensors: tensors, 1e-4, rounding)
     assert comparison.difference("way", lambda tensors: [tensors[0] * 1.05]) is None
     assert comparison.difference("another", lambda tensors: [tensors[0] * 0.95]) is None
     assert len(asked) == 4  # not for zeros, nor twice for one kind

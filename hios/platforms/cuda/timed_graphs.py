@@ -26,7 +26,7 @@ Copy = TypeVar("Copy", Workload, Merged)
 Run = Callable[[], None]
 
 
-class Chain:
+class ReplayChain:
     """CUDA graphs of ``count`` runs and of twice as many."""
 
     def __init__(self, gpu: TimedGpu, what: str, make: Callable[[int], Run], count: int) -> None:
@@ -49,8 +49,8 @@ class TimedGpu:
         self.workloads: dict[str, list[Workload]] = {}
         self.merges: list[tuple[Sequence[str], list[Merged]]] = []
         #: Chains of operators, and of the stages or merges of the last call, beside their operators one after another.
-        self.operators: dict[str, Chain] = {}
-        self.pairs: dict[Any, tuple[Chain, Chain]] = {}
+        self.operators: dict[str, ReplayChain] = {}
+        self.pairs: dict[Any, tuple[ReplayChain, ReplayChain]] = {}
         #: What could not be captured in a CUDA graph, and why.
         self.uncaptured: dict[str, str] = {}
         self._limit = limit
@@ -125,14 +125,14 @@ class TimedGpu:
                 run()
         return graph
 
-    def chain(self, what: str, make: Callable[[int], Run], count: int = 0) -> Chain:
+    def chain(self, what: str, make: Callable[[int], Run], count: int = 0) -> ReplayChain:
         """A chain for the function that ``make`` returns for a number of runs; the number is found by a trial if 0."""
         if not count:
-            trial = Chain(self, what, make, TRIAL)
+            trial = ReplayChain(self, what, make, TRIAL)
             self.times_ms(trial)  # the first launch of a graph takes it to the GPU
             (each,) = self.times_ms(trial)
             count = runs_of_chain(each)
-        return Chain(self, what, make, count)
+        return ReplayChain(self, what, make, count)
 
     def elapsed_ms(self, replays: Sequence[Run]) -> list[float]:
         """Milliseconds of consecutive replays."""
@@ -145,7 +145,7 @@ class TimedGpu:
                 mark.record()
         return between(marks)
 
-    def times_ms(self, *chains: Chain) -> list[float]:
+    def times_ms(self, *chains: ReplayChain) -> list[float]:
         """Milliseconds of one run of each chain, timed right after each other."""
         replays_ms = self.elapsed_ms([replay for timed in chains for replay in (timed.short, timed.long)])
         return [

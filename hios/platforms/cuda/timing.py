@@ -19,7 +19,16 @@ import torch
 
 from hios.core.costs import BlockResources
 from hios.core.graph import Graph
-from hios.platforms.cuda.timed_graphs import Chain, Copy, Run, TimedGpu, between, bytes_for_copies, marks_of, run_all
+from hios.platforms.cuda.timed_graphs import (
+    Copy,
+    ReplayChain,
+    Run,
+    TimedGpu,
+    between,
+    bytes_for_copies,
+    marks_of,
+    run_all,
+)
 from hios.platforms.timer import Quantity, Stage, Times
 from hios.platforms.workloads import Merged, Workload
 from hios.workers.worker import Worker
@@ -87,7 +96,7 @@ def _first_operator(gpu: TimedGpu, quantity: Quantity) -> str:
     return gpu.merges[quantity][0][0] if isinstance(quantity, int) else quantity[0][0]
 
 
-def _chains(gpu: TimedGpu, quantity: Quantity) -> tuple[Chain, ...]:
+def _chains(gpu: TimedGpu, quantity: Quantity) -> tuple[ReplayChain, ...]:
     """The chain of an operator; of a stage or merge that of all together and that of its operators in turn."""
     if isinstance(quantity, str):
         if quantity not in gpu.operators:
@@ -150,7 +159,7 @@ def time_transfers(worker: Worker, sizes: Sequence[int], rounds: int) -> dict[in
     """
     first, *others = _gpus(worker)[:2]
     second = others[0] if others else first
-    hops: dict[int, Chain] = worker.state["hops"]
+    hops: dict[int, ReplayChain] = worker.state["hops"]
     for size in sizes:
         if size not in hops:
             what = f"a copy of {size} bytes from {first.device} to {second.device}"

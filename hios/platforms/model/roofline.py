@@ -51,7 +51,7 @@ TILES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class PipelineShape:
     """How a kernel moves operands from memory to the multipliers.
 
     Attributes:
@@ -64,9 +64,9 @@ class Pipeline:
 
 
 #: FP32 kernels: SGEMM loads eight terms of the sums at a time, into one of two buffers (Lai, Seznec: CGO 2013).
-FP32_PIPELINE = Pipeline(8, 2)
+FP32_PIPELINE = PipelineShape(8, 2)
 #: Kernels on tensor cores: 32 terms, three buffers filled by asynchronous copies (CUTLASS's usual threadblock shapes).
-TENSOR_PIPELINE = Pipeline(32, 3)
+TENSOR_PIPELINE = PipelineShape(32, 3)
 
 #: Microseconds between kernels of a CUDA graph, and of a stream: what 3.4 and 3.8 us a kernel leave of a kernel of
 #: 2.9 us (NVIDIA technical blog, "Getting Started with CUDA Graphs", 2019, V100).
@@ -176,7 +176,7 @@ def _tiled(
     terms: int,
     parts: int,
     tile: Tile,
-    pipeline: Pipeline,
+    pipeline: PipelineShape,
     step_cycles: float,
     gpu: Gpu,
     efficiency: Efficiency,
