@@ -6,6 +6,8 @@ that died, and a new process waits for ever where it is given a single test: it 
 
 from __future__ import annotations
 
+import contextlib
+
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
@@ -26,9 +28,15 @@ class Files(LoadFileScheduling):  # type: ignore[misc] # pytest-xdist is untyped
         return crashed
 
     def _reschedule(self, node: WorkerController) -> None:
+        if node not in self.registered_collections:
+            return  # it took the place of one that died, and does not know the tests yet; it is given some when it does
         super()._reschedule(node)
         while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
             if self.workqueue:
                 self._assign_work_unit(node)
             else:
                 node.shutdown()  # it runs what it has, then ends
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        with contextlib.suppress(OSError):  # it has died, which is told next: what it was given goes to others then
+            super()._assign_work_unit(node)
