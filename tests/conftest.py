@@ -2,6 +2,7 @@
 
 import atexit
 import collections
+import faulthandler
 import math
 import os
 import shutil
@@ -45,6 +46,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from tests.distribution import Files  # pytest-xdist is not everywhere
 
     return Files(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """A process of pytest-xdist that crashes leaves where it was in a file."""
+    if process := getattr(session.config, "workerinput", {}).get("workerid"):
+        from tests.distribution import trace
+
+        folder = Path(os.environ["HIOS_TESTS_SHARED"])
+        faulthandler.enable(trace(folder, process).open("w", encoding="utf-8"))  # open as long as the process runs
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(report: pytest.TestReport) -> None:
+    """A test that ended its process fails with how that ended: a native library, a test, or a lack of memory."""
+    from tests.distribution import ending
+
+    report.longrepr = f"{report.longrepr}: {ending(report.node, Path(os.environ['HIOS_TESTS_SHARED']))}"  # type: ignore[attr-defined]
 
 
 #: Files that take longest, the longest first: begun last, one of them would keep a process at work while others wait.

@@ -7,9 +7,24 @@ that died, and a new process waits for ever where it is given a single test: it 
 from __future__ import annotations
 
 import contextlib
+import signal
+from pathlib import Path
 
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
+
+
+def trace(folder: Path, process: str) -> Path:
+    """The file in which a process of tests leaves where it was when a signal ended it."""
+    return folder / f"{process}.trace"
+
+
+def ending(node: WorkerController, folder: Path) -> str:
+    """How a process of tests ended, and where it was then if it was a signal that Python sees."""
+    code = node.gateway._io.popen.wait(60)
+    how = f"it ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit status {code}"
+    file = trace(folder, node.gateway.id)
+    return f"{how}\n{file.read_text(encoding='utf-8') if file.exists() else ''}"
 
 
 class Files(LoadFileScheduling):  # type: ignore[misc] # pytest-xdist is untyped

@@ -14,6 +14,7 @@ import pytest
 
 MAKEFILE = Path(__file__).resolve().parents[1] / "Makefile"
 
+_HOOKS = ("pytest_xdist_make_scheduler", "pytest_sessionstart", "pytest_handlecrashitem")
 _CRASHES = f"""
 import os
 
@@ -26,6 +27,7 @@ def test_crash():
 def test_after():
     pass
 """
+_SEGFAULTS = _CRASHES.replace(str(int(signal.SIGKILL)), str(int(signal.SIGSEGV)))
 _PASSES = """
 import pytest
 
@@ -38,15 +40,15 @@ def test_quick(number):
 @pytest.mark.slow
 @pytest.mark.parametrize(("crashes", "processes"), [(1, 1), (1, 2), (2, 1), (2, 2), (4, 4)])
 def test_a_crash_fails_one_test(crashes: int, processes: int, tmp_path: Path) -> None:
-    """The test is named and fails, all others run, whichever process has them, and the run ends."""
+    """The test is named and fails with how it ended, all others run, whichever process has them, and the run ends."""
     command = re.search(r"^TESTS := python (.*)$", MAKEFILE.read_text(encoding="utf-8"), re.MULTILINE)
     assert command is not None
     for number in range(crashes):
-        (tmp_path / f"test_crashes_{number}.py").write_text(_CRASHES, encoding="utf-8")
+        (tmp_path / f"test_crashes_{number}.py").write_text((_CRASHES, _SEGFAULTS)[number % 2], encoding="utf-8")
     for count in range(1, 5):  # a file of one test is what a new process would wait behind
         text = _PASSES.replace("COUNT", str(count))
         (tmp_path / f"test_passes_{count}.py").write_text(text, encoding="utf-8")
-    (tmp_path / "conftest.py").write_text("from tests.conftest import pytest_xdist_make_scheduler\n")
+    (tmp_path / "conftest.py").write_text(f"from tests.conftest import {', '.join(_HOOKS)}\n")
     (tmp_path / "pytest.ini").touch()
     # pytest-xdist tells the processes that it starts of itself by these variables
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
@@ -63,6 +65,8 @@ def test_a_crash_fails_one_test(crashes: int, processes: int, tmp_path: Path) ->
     )
     assert done.returncode == 1, done.stdout
     for number in range(crashes):
-        assert f"crashed while running 'test_crashes_{number}.py::test_crash'" in done.stdout
+        how = ("SIGKILL", "SIGSEGV")[number % 2]
+        assert f"crashed while running 'test_crashes_{number}.py::test_crash': it ended by {how}" in done.stdout
+    assert ("in test_crash" in done.stdout) is (crashes > 1)  # where a process was that Python saw dying
     last = done.stdout.splitlines()[-1]
     assert f"{crashes} failed, {10 + 2 * crashes} passed" in last, done.stdout
