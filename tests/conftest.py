@@ -62,7 +62,7 @@ def pytest_handlecrashitem(report: pytest.TestReport) -> None:
     """A test that ended its process fails with how that ended: a native library, a test, or a lack of memory."""
     from tests.distribution import ending
 
-    report.longrepr = f"{report.longrepr}: {ending(report.node, Path(os.environ['HIOS_TESTS_SHARED']))}"  # type: ignore[attr-defined]
+    report.longrepr = f"{report.longrepr}: {ending(report.node, Path(os.environ['HIOS_TESTS_SHARED']))}"
 
 
 #: Files that take longest, the longest first: begun last, one of them would keep a process at work while others wait.
