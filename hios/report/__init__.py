@@ -28,6 +28,7 @@ from hios.errors import ArtifactError
 from hios.files import artifacts
 from hios.report.results import (
     NOT_RECORDED,
+    PAPERS_PAGE,
     ModelPredictions,
     ModelResults,
     Provenance,
@@ -75,7 +76,8 @@ def write_report(
             ``latency.tex`` and ``operators.tex``, rounded, as LaTeX documents.
         schedules: labels of the predicted schedules to show, the names of their files; all of the folder if none.
         provenance: the command and the configuration behind the page, which shows them.
-        papers: what the page shows of the papers' figures, see `hios.study.page_part`; None for nothing.
+        papers: what ``papers.html`` beside the page shows of the papers' figures, see `hios.study.page_part`; None for
+            no such page.
         serving: folder of serving results, as the pipeline writes them, for the page to show; None for none.
         processes: the most that may draw at once, where there are many networks.
 
@@ -84,13 +86,21 @@ def write_report(
             damaged or does not fit the others of its folder; then nothing is written.
     """
     places = {name: Path(tables) / name for name in TABLES}
-    for path in (output, *places.values()):
+    beside = dict.fromkeys(places.values(), "a table")
+    if papers is not None:
+        beside[Path(output).with_name(PAPERS_PAGE)] = "the page of the papers"
+    for path in (output, *beside):
         artifacts.require_writable(path)
-    if Path(output).resolve() in [path.resolve() for path in places.values()]:
-        raise ArtifactError(f"{output}: named for the page, and it is the place of a table; name another")
+    for path, what in beside.items():
+        if path.resolve() == Path(output).resolve():
+            raise ArtifactError(f"{output}: named for the page, and it is the place of {what}; name another")
     # Make everything before writing: bad input must not leave a new page next to old tables.
     served = [] if serving is None else read_serving(serving)
     made = _read(list(map(Path, directories)), schedules, provenance, papers, served, processes)
+    if papers is not None:
+        from hios.report.page import render_papers
+
+        _write(Path(output).with_name(PAPERS_PAGE), render_papers(papers, Path(output).name))
     made.write(output)
     for name, text in made.files().items():
         _write(places[name], text)

@@ -27,6 +27,7 @@ from hios.report.cost_summary import cost_summary
 from hios.report.graph_layout import lay_out
 from hios.report.graph_svg import svg, type_counts, words
 from hios.report.results import (
+    PAPERS_PAGE,
     ModelPredictions,
     ModelResults,
     Provenance,
@@ -46,6 +47,7 @@ from hios.report.serving_results import (
     setting_sentence,
 )
 from hios.report.statements import (
+    advice,
     cautions,
     ceiling_sentences,
     cut_sentence,
@@ -175,6 +177,7 @@ def render(
         "report.html.j2",
         headlines=first,
         left_out=limits.sentences(),
+        advice=advice(models),
         large=not limits.charts,
         cautions=cautions(models),
         models=views,
@@ -192,14 +195,14 @@ def _unchecked_view(limits: Limits, anchors: frozenset[str], number: int, model:
 
 
 def _beside_models(provenance: Provenance, papers: View | None, serving: Sequence[ServedScenario]) -> View:
-    """What templates show beside the networks: how the page came about, papers and serving, where there are any."""
+    """What templates show beside the networks: how the page came about, what was found of the papers, and serving."""
     return {
         "origin": origin(provenance),
         "configuration": provenance.configuration,
         "page_origin": provenance.origin,
-        **(papers or {"papers": [], "verdicts": []}),
+        "verdicts": [] if papers is None else papers["verdicts"],
+        "papers_page": PAPERS_PAGE,
         "all_marks": explanation(),
-        "longest_table": _LONGEST_OPEN,
         "serving": serving_views(serving),
     }
 
@@ -218,6 +221,11 @@ def serving_views(scenarios: Sequence[ServedScenario]) -> list[View]:
         }
         for number, scenario in enumerate(scenarios, start=1)
     ]
+
+
+def render_papers(papers: View, page: str) -> str:
+    """The page of the papers as text; ``page`` is the address of the report beside it."""
+    return filled("papers.html.j2", **papers, page=page, all_marks=explanation(), longest_table=_LONGEST_OPEN)
 
 
 def render_schedule(schedule: Schedule, types: Mapping[str, str]) -> str:

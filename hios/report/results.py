@@ -210,6 +210,8 @@ _UNKNOWN = "not recorded"
 _LAST = "Software"
 #: Name of the metadata of a page that says how it was made.
 ORIGIN = "hios-origin"
+#: Name of the page of the papers, beside that of the report.
+PAPERS_PAGE = "papers.html"
 #: Batch, channels, height, width.
 _IMAGE_DIMENSIONS = 4
 

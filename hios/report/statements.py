@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from hios.core.graph import Graph
 from hios.formats.run import Baseline, ReferenceResult, ScheduleResult
 from hios.machine.description import BUSY
 from hios.machine.statistics import Interval, speedup_interval, tells
@@ -130,20 +131,84 @@ def fastest_sentence(model: ModelResults) -> str | None:
 
 def fastest_way_sentence(model: ModelResults) -> str | None:
     """The fastest way of all to run a network: schedules, the sequential one, other runtimes; None without results."""
-    run = model.run
-    if not run.results:
+    if not model.run.results:
         return None
-    labels = [row["label"] for row in reference_rows(model) if row["kind"] == "reference"]
-    timed: dict[str, _Timed] = {
-        **dict(zip(labels, run.references, strict=True)),
-        "sequential on one device": run.baseline,
-        **{result.label: result for result in run.results},
-    }
-    label = min(timed, key=lambda name: timed[name].latency_ms.median)
+    timed = _ways(model)
+    label = _fastest(timed)
     best = timed[label]
     sentence = f"Fastest of all {len(timed)} ways: {label}, {best.latency_ms.median:.{model.decimals}f} ms"
     tied = [name for name, own in timed.items() if name != label and _tied(own, best)]
     return f"{sentence}; statistically tied: {', '.join(tied)}." if tied else f"{sentence}."
+
+
+def _ways(model: ModelResults) -> dict[str, _Timed]:
+    """Every way that a network was run, by its label."""
+    run = model.run
+    labels = [row["label"] for row in reference_rows(model) if row["kind"] == "reference"]
+    return {
+        **dict(zip(labels, run.references, strict=True)),
+        "sequential on one device": run.baseline,
+        **{result.label: result for result in run.results},
+    }
+
+
+def _fastest(timed: Mapping[str, _Timed]) -> str:
+    return min(timed, key=lambda name: timed[name].latency_ms.median)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to do with a model after a run: what is fastest, and the line of Python that gives it, if there is one."""
+
+    anchor: str
+    name: str
+    sentence: str
+    line: str
+
+
+def advice(models: Sequence[ModelResults]) -> list[Advice]:
+    """What to do with each model that was run on cores of its own; others are left out."""
+    return [
+        Advice(f"model-{number}", model.name, _over_eager(model), _line(_ways(model)[_fastest(_ways(model))]))
+        for number, model in enumerate(models, start=1)
+        if model.run.results and model.run.platform.name == "cpu" and not model.run.platform.virtual
+    ]
+
+
+def _over_eager(model: ModelResults) -> str:
+    """The fastest way, compared with PyTorch as it is, and whether branches could make a schedule faster."""
+    timed, decimals = _ways(model), model.decimals
+    label = _fastest(timed)
+    sentence = f"{label}, {timed[label].latency_ms.median:.{decimals}f} ms"
+    eager = {name: own for name, own in timed.items() if isinstance(own, ReferenceResult) and own.kind == "eager"}
+    if eager and label not in eager:
+        other = _fastest(eager)
+        ratio = eager[other].latency_ms.median / timed[label].latency_ms.median
+        sentence += f", {ratio:.2f} times as fast as {other}{_in_words(_interval(eager[other], timed[label]), 2)}"
+    tied = [name for name, own in timed.items() if name != label and _tied(own, timed[label])]
+    if tied:
+        sentence += f"; statistically tied: {', '.join(tied)}"
+    return f"{sentence}; a chain: no schedule gains" if _is_chain(model.graph) else sentence
+
+
+def _is_chain(graph: Graph) -> bool:
+    """Whether no two operators can run at the same time, as each waits for the one before."""
+    ends = ([edge.source for edge in graph.edges], [edge.target for edge in graph.edges])
+    return len(graph.edges) == len(graph.operators) - 1 and all(len(set(own)) == len(own) for own in ends)
+
+
+def _line(way: _Timed) -> str:
+    """What runs a model in that way; empty where PyTorch itself does."""
+    if isinstance(way, ScheduleResult) and (way.algorithm, way.devices) != ("sequential", 1):
+        return f'fast = hios.optimize(model, inputs, algorithm="{way.algorithm}", devices={way.devices})'
+    kind = way.kind if isinstance(way, ReferenceResult) else "engine"
+    if kind in _WAYS:
+        return f'fast = hios.optimize(model, inputs, way="{_WAYS[kind]}")'
+    return ""
+
+
+#: Values of `hios.optimize`'s ``way`` by kinds of references.
+_WAYS = {"engine": "schedule", "compile": "compile", "onnxruntime": "onnxruntime", "openvino": "openvino"}
 
 
 def slower_sentence(model: ModelResults) -> str | None:

@@ -44,10 +44,10 @@ def write_results(folder: Path, figures: Sequence[str] = (*DRAWN, CARD)) -> Path
 
 
 def write_page(folder: Path) -> Path:
-    """Write the page of the results beside them."""
+    """Write the pages of the results beside them; that of the papers."""
     networks = [folder / "inception_v3", folder / "squeezenet"]
     write_serving(folder)
     page = folder / "report.html"
     papers = papers_part(folder / "figures", page)
     write_report(networks, page, folder / "tables", papers=papers, serving=folder / "serving")
-    return page
+    return folder / "papers.html"

@@ -268,7 +268,7 @@ def _paper_page(folder: Path, model: Path, figure: str, *data: Path) -> str:
     assert record.state == "drawn"
     papers = papers_part(folder / "figures", folder / "report.html")
     write_report([model], folder / "report.html", folder / "tables", papers=papers)
-    page = (folder / "report.html").read_text(encoding="utf-8")
+    page = (folder / "papers.html").read_text(encoding="utf-8")
     return re.sub(r"<dt>Time</dt>.*?</dd>|<dt>Code</dt>.*?</dd>", "", page)  # of this very drawing
 
 

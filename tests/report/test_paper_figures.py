@@ -36,8 +36,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(results: Path) -> str:
-    """The page as text."""
-    return (results / "report.html").read_text(encoding="utf-8")
+    """The page of the papers as text."""
+    return (results / "papers.html").read_text(encoding="utf-8")
 
 
 def _record(results: Path, name: str) -> FigureFile:
@@ -102,13 +102,15 @@ def test_a_figure_says_what_it_rests_on(results: Path, page: str, name: str) -> 
 
 
 def test_links_lead_to_files_and_places(results: Path, page: str) -> None:
-    """Whatever the page links to is in it, or lies beside it."""
+    """Whatever the page links to is in it, or lies beside it; so do the report, and the link there to this page."""
     links = set(re.findall(r'<a [^>]*href="([^"]+)"', page))
     places = set(re.findall(r' id="([^"]+)"', page))
     beside = {link for link in links if not link.startswith(("#", "data:"))}
     assert {link[1:] for link in links if link.startswith("#")} <= places
     assert len(beside) > 5 * len(DRAWN)
     assert all((results / link).is_file() for link in beside)
+    assert "report.html" in beside
+    assert '<a href="papers.html">The papers</a>' in (results / "report.html").read_text(encoding="utf-8")
 
 
 def test_what_has_no_result_is_apart(page: str) -> None:
@@ -145,7 +147,8 @@ def test_what_is_not_drawn_is_a_card(page: str) -> None:
 def test_verdicts_are_counted(results: Path, page: str) -> None:
     """The summary counts every statement once, by the papers' equations, and those about the simulation twice."""
     sentences = papers_part(results / "figures", results / "report.html")["verdicts"]
-    assert all(sentence in html.unescape(page).split('<section id="papers"')[0] for sentence in sentences)
+    report = html.unescape((results / "report.html").read_text(encoding="utf-8"))
+    assert all(sentence in part for part in (html.unescape(page), report) for sentence in sentences)
     total, *counts = map(int, re.findall(r"\d+", sentences[0]))
     assert total == sum(counts) == len({key for figure in registry.figures() for key in figure.published})
     entries = [entry for name in DRAWN for entry in _record(results, name).comparisons if entry.by == "hios"]
@@ -163,7 +166,7 @@ def test_changed_data_change_the_page(results: Path, tmp_path: Path) -> None:
         instance["latency_ms"]["sequential"] *= 1.1
     path.write_text(json.dumps(document))
     write_figure(registry.figure("hios_fig8"), FigureData.read([path]), other / "figures")
-    before, after = ((folder / "report.html").read_text() for folder in (results, write_page(other).parent))
+    before, after = ((folder / "papers.html").read_text() for folder in (results, write_page(other).parent))
     changed = {name for name in registry.ids() if _said(before, name) != _said(after, name)}
     assert changed == {"hios_fig8"}
     (one, new) = (_record(folder, "hios_fig8") for folder in (results, other))
@@ -173,10 +176,11 @@ def test_changed_data_change_the_page(results: Path, tmp_path: Path) -> None:
 
 
 def test_without_figures_the_page_says_nothing_of_papers(results: Path, tmp_path: Path) -> None:
-    """No section, no link to one, no sentence."""
+    """No page, no link to one, no sentence."""
     write_report([results / "squeezenet"], tmp_path / "report.html", tmp_path / "tables")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert not any(word in text for word in ("#papers", 'id="figures"', "statements that the papers"))
+    assert not any(word in text for word in ("papers.html", 'id="figures"', "statements that the papers"))
+    assert not (tmp_path / "papers.html").exists()
 
 
 def test_folders_without_figures_are_refused(results: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The papers' part of the page in Chromium."""
+"""The page of the papers in Chromium."""
 
 from __future__ import annotations
 

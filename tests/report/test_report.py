@@ -11,6 +11,7 @@ import re
 import statistics
 from collections.abc import Callable
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from hios.report import write_report
 from hios.report.results import read_results
 from tests.operators import operator_from
 from tests.report.browser import loads_nothing
+from tests.verify.results import write_network
 
 COMPETITORS = (("sequential", 1), ("greedy", 1), ("hios-lp-inter", 2), ("hios-lp", 2))
 
@@ -618,6 +620,42 @@ def test_bad_input_writes_nothing(tmp_path: Path, damage: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("fastest", "kind", "line"),
+    [
+        ("hios-lp <2>", "eager", 'hios.optimize(model, inputs, algorithm="hios-lp", devices=2)'),
+        ("sequential <1>", "eager", 'hios.optimize(model, inputs, way="schedule")'),
+        ("eager PyTorch", "openvino", 'hios.optimize(model, inputs, way="openvino")'),
+        ("eager PyTorch", "onnxruntime", 'hios.optimize(model, inputs, way="onnxruntime")'),
+        ("eager PyTorch", "compile", 'hios.optimize(model, inputs, way="compile")'),
+        ("eager PyTorch", "engine", 'hios.optimize(model, inputs, way="schedule")'),
+        ("eager PyTorch", "eager", ""),
+    ],
+)
+def test_summary_begins_with_what_to_do(tmp_path: Path, fastest: str, kind: str, line: str) -> None:
+    """Of every model the fastest way, by how much it is faster than PyTorch, and the line that gives it."""
+    model = make_results(tmp_path / "m", "net")
+    labels = [f"{algorithm} <{devices}>" for algorithm, devices in COMPETITORS]
+    edited(model, "run", lambda run: [reference.update(kind=kind) for reference in run["references"]])
+    with_runs(model, {name: [1.0 if name == fastest else 2.0] * 21 for name in (*labels, "eager PyTorch")})
+    summary = html.unescape(page_of(tmp_path, model).split('<dl class="advice">')[1].split("</dl>")[0])
+    assert f"<dd>{fastest}, 1.000 ms" in summary.replace("sequential on one device", fastest)
+    is_compared = kind == "eager" and fastest != "eager PyTorch"
+    assert ("2.00 times as fast as eager PyTorch" in summary) is is_compared
+    assert (f"<code>fast = {line}</code>" if line else "Nothing to do.") in summary
+    assert "a chain" not in summary
+
+
+def test_chains_and_virtual_devices_are_told(tmp_path: Path) -> None:
+    """No schedule of a chain gains; times on virtual devices are no ground for advice."""
+    units = tuple(operator_from(f"op{number}", "conv2d", {}) for number in range(4))
+    edges = tuple(Edge(one.id, other.id) for one, other in pairwise(units))
+    model = write_network(tmp_path / "net", 1, graph=Graph("net", units, edges))
+    assert "; a chain: no schedule gains." in page_of(tmp_path, model)
+    edited(model, "run", lambda run: run["platform"].update(virtual=True))
+    assert '<dl class="advice">' not in page_of(tmp_path, model)
+
+
+@pytest.mark.parametrize(
     ("tables", "message"),
     [
         ("file", "file/latency.csv: cannot be written: .*/file is not a folder that may be written"),
@@ -636,11 +674,14 @@ def test_tables_that_cannot_be_written_write_nothing(tmp_path: Path, tables: str
 
 
 def test_page_in_the_place_of_a_table_is_an_error(tmp_path: Path) -> None:
-    """A page named like one of the tables would be overwritten by it."""
+    """A page named like one of the tables, or like the page of the papers, would be overwritten by it."""
     model = make_results(tmp_path / "m", "net")
     with pytest.raises(ArtifactError, match="named for the page, and it is the place of a table"):
         write_report([model], tmp_path / "latency.csv", tmp_path)
     assert not (tmp_path / "latency.csv").exists()
+    with pytest.raises(ArtifactError, match="named for the page, and it is the place of the page of the papers"):
+        write_report([model], tmp_path / "papers.html", tmp_path, papers={"papers": [], "verdicts": []})
+    assert not (tmp_path / "papers.html").exists()
 
 
 def test_no_folder_is_an_error(tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ def test_the_page_is_made_again(project: Path, tmp_path: Path, monkeypatch: pyte
     assert said == f"again/report.html: the page of {archive}\n"
     page = tmp_path / "again" / "report.html"
     assert page.read_bytes() == (project / "results" / "report.html").read_bytes()
+    assert (page.parent / "papers.html").read_bytes() == (project / "results" / "papers.html").read_bytes()
     for table in (project / "results" / "tables").iterdir():
         assert (page.parent / "tables" / table.name).read_bytes() == table.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "moved.zip"]
@@ -70,14 +71,19 @@ def test_what_an_archive_holds(project: Path, tmp_path: Path) -> None:
         archive.extractall(tmp_path)
     manifest = json.loads((tmp_path / "archive.json").read_text())
     assert manifest["machine"].keys() == {"processor", "cores", "memory_gb", "system", "python"}
-    assert {"report.html", "config.yaml", "versions.json", "squeezenet/run.json", "tables/latency.csv"} <= {
-        *manifest["files"]
-    }
+    assert {
+        "report.html",
+        "papers.html",
+        "config.yaml",
+        "versions.json",
+        "squeezenet/run.json",
+        "tables/latency.csv",
+    } <= {*manifest["files"]}
     assert not any("weights" in name for name in manifest["files"])
     for line in (tmp_path / "SHA256SUMS").read_text().splitlines():
         digest, name = line.split("  ")
         assert hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() == digest
-    text = (tmp_path / "report.html").read_text()
+    text = "".join((tmp_path / name).read_text() for name in ("report.html", "papers.html"))
     links = {link for link in re.findall(r'<a [^>]*href="([^"#]+)"', text) if not link.startswith("data:")}
     assert links
     assert all((tmp_path / link).is_file() for link in links)

@@ -1,4 +1,5 @@
-# Graphs, costs and runs (or predicted schedules) of all networks, figures of the papers -> one page; tables as files.
+# Graphs, costs and runs (or predicted schedules) of all networks -> one page; figures of the papers -> another beside it;
+# tables as files.
 rule report:
     input:
         graphs=expand("<results>/{model}/graph.json", model=settings.models),
@@ -15,6 +16,16 @@ rule report:
             caption="../report/report.rst",
             category="Report",
             labels={"what": "all networks and algorithms"},
+        ),
+        papers=(
+            report(
+                "<results>/papers.html",
+                caption="../report/papers.rst",
+                category="Report",
+                labels={"what": "figures and tables of the papers"},
+            )
+            if PAGE_FIGURES
+            else []
         ),
         latency=report(
             "<results>/tables/latency.csv",
