@@ -8,32 +8,32 @@ from hios import __version__
 from hios.cli import execution, results, serving, stages, study
 from hios.cli.error_exit import Group
 
-_COMMANDS = (
-    stages.export_command,
-    stages.extract_command,
-    stages.profile_command,
-    stages.schedule_command,
-    serving.train_command,
-    execution.evaluate_command,
-    stages.retarget_command,
-    results.verify_command,
-    results.show_command,
-    results.draw_command,
-    execution.execute_command,
-    execution.distribute_command,
-    stages.partition_command,
-    serving.simulate_command,
-    serving.load_command,
-    results.report_command,
-    results.archive_command,
-    results.algorithms_command,
-    results.figures_command,
-    study.study_command,
-    results.versions_command,
-)
+#: Commands by what they are for, in the order in which help lists them.
+_COMMANDS = {
+    "Your model": (
+        stages.export_command,
+        stages.extract_command,
+        stages.profile_command,
+        stages.schedule_command,
+        execution.execute_command,
+        results.report_command,
+        execution.distribute_command,
+        stages.partition_command,
+    ),
+    "Schedules and graphs": (
+        results.algorithms_command,
+        results.show_command,
+        results.draw_command,
+        execution.evaluate_command,
+        stages.retarget_command,
+    ),
+    "Several models": (serving.simulate_command, serving.load_command, serving.train_command),
+    "Papers": (results.figures_command, study.study_command),
+    "Files": (results.verify_command, results.archive_command, results.versions_command),
+}
 
 
-@click.group(cls=Group, commands=_COMMANDS, context_settings={"max_content_width": 100})
+@click.group(cls=Group, sections=_COMMANDS, context_settings={"max_content_width": 100})
 @click.version_option(__version__, prog_name="hios")
 def main() -> None:
     """Find out where and when each operator of a neural network should run.

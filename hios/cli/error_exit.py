@@ -6,6 +6,7 @@ A Snakemake that is killed cannot end its steps: they would go on running next t
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import select
 import signal
@@ -13,7 +14,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,18 @@ from hios.machine.interrupts import raise_again
 
 
 class Group(click.Group):
-    """The group of all commands: a `HiosError` becomes one line and exit status 1, wrong usage exit status 2."""
+    """The group of all commands, which help lists by section.
+
+    A `HiosError` becomes one line and exit status 1, wrong usage exit status 2.
+    """
+
+    def __init__(
+        self, *arguments: Any, sections: Mapping[str, Sequence[click.Command]] | None = None, **more: Any
+    ) -> None:
+        super().__init__(*arguments, **more)
+        self._sections = {} if sections is None else sections
+        for command in itertools.chain.from_iterable(self._sections.values()):
+            self.add_command(command)
 
     def main(self, *arguments: Any, **keywords: Any) -> Any:
         """Run a command line; what click raises ends the process."""
@@ -50,12 +62,13 @@ class Group(click.Group):
             sys.exit(130)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands with their whole first sentences; click cuts them to one line."""
-        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, command.get_short_help_str(limit=1000)) for name, command in commands if command is not None]
-            )
+        """List the commands by section, with their whole first sentences; click cuts them to one line."""
+        widest = max(map(len, self.commands))
+        for title, commands in self._sections.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(f"{command.name:{widest}}", command.get_short_help_str(limit=1000)) for command in commands]
+                )
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; what hios and the system raise becomes a message, and so do warnings of hios."""

@@ -81,7 +81,10 @@ def load_command(
     trust: bool,
     **measuring: Any,
 ) -> None:
-    """Run the tasks of SCENARIO in workers on this machine's cores, and measure latencies and losses."""
+    """Run the tasks of SCENARIO in workers on this machine's cores, and measure latencies and losses.
+
+    `hios simulate` predicts them without running anything, and `hios train` trains the launchers that --weights names.
+    """
     check_settings(Measuring, measuring)
     refuse_overwriting([path, calibration], [output, trace, metrics])
     for file in (output, trace, metrics):
@@ -188,6 +191,8 @@ def simulate_command(
     output: Path,
 ) -> None:
     """Simulate the tasks of SCENARIO under a policy: nothing runs, and times are those of costs.json.
+
+    `hios load` runs the same tasks on this machine, and `hios train` trains the launchers that --weights names.
 
     With --policy all or --launcher all, the terminal shows a table of all policies and launchers, and --output is a
     folder, with a file POLICY-LAUNCHER.json for each.

@@ -99,7 +99,8 @@ def gpu(text: str) -> Gpu:
         HiosError: the file contains values that JSON cannot represent, such as a date.
     """
     if not text.endswith(_ENDINGS) and text not in gpu_names():
-        raise PlatformError(f"gpu: found {text}; allowed: {', '.join(gpu_names())}, or the path of a .yaml file")
+        fitting = [name for name in gpu_names() if text.lower() in name] or gpu_names()
+        raise PlatformError(f"gpu: found {text}; allowed: {', '.join(fitting)}, or the path of a .yaml file")
     path = Path(text) if text.endswith(_ENDINGS) else _FOLDER / "gpus" / f"{text}.yaml"
     file = _read(path, GpuFile)
     links = {

@@ -56,7 +56,9 @@ def test_transfer_by_hand() -> None:
 
 
 def test_unknown_gpu_lists_the_known() -> None:
-    """The error for a mistyped name lists all names."""
+    """The error for a mistyped name lists all names, or those that contain what was typed."""
+    with pytest.raises(PlatformError, match=r"^gpu: found V100; allowed: v100-sxm2, v100s-pcie, or the path of a"):
+        gpu("V100")
     with pytest.raises(PlatformError, match=r"^gpu: found a41; allowed: .*a40, .*v100-sxm2.*, or the path of a \.yaml"):
         gpu("a41")
 
