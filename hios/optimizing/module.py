@@ -1,5 +1,8 @@
 """The module that ``optimize`` returns: called like the model, which runs itself if the chosen way fails.
 
+A call that fails in the chosen way fails alone: the model itself runs, which raises what it raises, and the next call
+is run in the chosen way again. Only what cannot run any more, such as workers of which one died, is given up.
+
 Guards: whether a model has changed since it was optimized, as the graph holds copies of its weights.
 
 Dynamo's guards cannot take the place of these (torch 2.13): its graphs have weights as inputs, so weights that were
@@ -31,7 +34,7 @@ from torch._compile import _disable_dynamo
 from torch.nn.modules import module as torch_modules
 
 from hios import errors
-from hios.errors import HiosError
+from hios.errors import FailedCallError, HiosError
 from hios.optimizing.choice_cache import WITHOUT_EFFECT
 from hios.optimizing.report import Report
 from hios.optimizing.tracing import ModelInputs, ModelOutputs, same
@@ -195,7 +198,7 @@ class OptimizedModule(nn.Module):
     It is for inference: outputs carry no gradient. The model itself runs, with one ``HiosWarning`` for each cause,
     where inputs are not of the example's structure, shapes and dtypes, require a gradient or are transformed by
     torch.func, under autocast, when the model has changed since (`hios.optimizing.module` says what is detected), in a
-    forked process, there with one thread, and when a worker failed.
+    forked process, there with one thread, for a call that fails in the chosen way, and once a worker has died.
 
     Args:
         model: the model.
@@ -242,6 +245,10 @@ class OptimizedModule(nn.Module):
             return self._instead("gradient", "an input requires a gradient", args, kwargs)
         try:
             results = runner.run(tensors)
+        except FailedCallError as error:
+            outputs = self._itself(0, args, kwargs)  # raises if that is what the model does with these inputs
+            self._warn("call", f"as it was before hios.optimize in a call that failed: {error}; others go on")
+            return outputs
         except HiosError as error:
             self.runner = None
             return self._instead("failed", str(error), args, kwargs)
@@ -254,12 +261,16 @@ class OptimizedModule(nn.Module):
             return self._model(*args, **kwargs)
 
     def _instead(self, kind: str, why: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Run the model itself, with a warning on the first failure of each kind."""
+        """Run the model itself, with a warning of each kind."""
+        forked = " (with one thread, as this process was forked)" if _forked else ""
+        self._warn(kind, f"as it was before hios.optimize{forked}: {why}")
+        return self._itself(0, args, kwargs)
+
+    def _warn(self, kind: str, how: str) -> None:
+        """Say how the model itself runs, once for each kind of reason."""
         if kind not in self._warned:
             self._warned.add(kind)
-            forked = " (with one thread, as this process was forked)" if _forked else ""
-            warn(f"{self.report.model} runs as it was before hios.optimize{forked}: {why}")
-        return self._itself(0, args, kwargs)
+            warn(f"{self.report.model} runs {how}")
 
     @property
     def original(self) -> nn.Module:
