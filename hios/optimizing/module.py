@@ -20,7 +20,7 @@ import copy
 import multiprocessing
 import operator
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.context import ForkProcess
 from pathlib import Path
@@ -36,6 +36,7 @@ from torch.nn.modules import module as torch_modules
 from hios import errors
 from hios.errors import FailedCallError, HiosError
 from hios.optimizing.choice_cache import WITHOUT_EFFECT
+from hios.optimizing.other_inputs import Limits, outside
 from hios.optimizing.report import Report
 from hios.optimizing.tracing import ModelInputs, ModelOutputs, same
 
@@ -181,13 +182,17 @@ def torch_threads(count: int) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class TracedRunner:
-    """Runs a traced model elsewhere, from the tensors of its inputs to those of its outputs, while guards allow it."""
+    """Runs a traced model elsewhere, from the tensors of its inputs to those of its outputs, while guards allow it.
+
+    Inputs have whole numbers within the limits, as runtimes answer to indices outside of a table, where models raise.
+    """
 
     inputs: ModelInputs
     outputs: ModelOutputs
     guards: Guards
     run: Callable[[list[Tensor]], list[Tensor]]
     close: Callable[[], None]
+    limits: Sequence[Limits] = ()
 
 
 class OptimizedModule(nn.Module):
@@ -197,8 +202,9 @@ class OptimizedModule(nn.Module):
     own; other attributes are read from the model and set on it, except for those that this class or every module has.
     It is for inference: outputs carry no gradient. The model itself runs, with one ``HiosWarning`` for each cause,
     where inputs are not of the example's structure, shapes and dtypes, require a gradient or are transformed by
-    torch.func, under autocast, when the model has changed since (`hios.optimizing.module` says what is detected), in a
-    forked process, there with one thread, for a call that fails in the chosen way, and once a worker has died.
+    torch.func, or have whole numbers beyond those that the model was found to take; under autocast; when the model has
+    changed since (`hios.optimizing.module` says what is detected); in a forked process, there with one thread; for a
+    call that fails in the chosen way; and once a worker has died.
 
     Args:
         model: the model.
@@ -243,12 +249,12 @@ class OptimizedModule(nn.Module):
             return self._instead("inputs", tensors, args, kwargs)
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             return self._instead("gradient", "an input requires a gradient", args, kwargs)
+        if runner.limits and (which := outside(tensors, runner.limits)):
+            return self._unless_it_raises("numbers", which, args, kwargs)
         try:
             results = runner.run(tensors)
         except FailedCallError as error:
-            outputs = self._itself(0, args, kwargs)  # raises if that is what the model does with these inputs
-            self._warn("call", f"as it was before hios.optimize in a call that failed: {error}; others go on")
-            return outputs
+            return self._unless_it_raises("call", f"a call failed: {error}", args, kwargs)
         except HiosError as error:
             self.runner = None
             return self._instead("failed", str(error), args, kwargs)
@@ -261,16 +267,22 @@ class OptimizedModule(nn.Module):
             return self._model(*args, **kwargs)
 
     def _instead(self, kind: str, why: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Run the model itself, with a warning of each kind."""
-        forked = " (with one thread, as this process was forked)" if _forked else ""
-        self._warn(kind, f"as it was before hios.optimize{forked}: {why}")
+        """Run the model itself, with a warning on the first failure of each kind."""
+        self._warn(kind, why)
         return self._itself(0, args, kwargs)
 
-    def _warn(self, kind: str, how: str) -> None:
-        """Say how the model itself runs, once for each kind of reason."""
+    def _unless_it_raises(self, kind: str, why: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Run the model itself in a single call, with such a warning only if it does not refuse the inputs too."""
+        outputs = self._itself(0, args, kwargs)
+        self._warn(kind, f"{why}; this concerns only such calls")
+        return outputs
+
+    def _warn(self, kind: str, why: str) -> None:
+        """Say why the model itself runs, once for each kind of reason."""
         if kind not in self._warned:
             self._warned.add(kind)
-            warn(f"{self.report.model} runs {how}")
+            forked = " (with one thread, as this process was forked)" if _forked else ""
+            warn(f"{self.report.model} runs as it was before hios.optimize{forked}: {why}")
 
     @property
     def original(self) -> nn.Module:

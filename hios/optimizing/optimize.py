@@ -277,7 +277,9 @@ class _Optimizer:
             threads = 0 if tuned.candidate.threads == subject.threads else tuned.candidate.threads
             return OptimizedModule(subject.model, tuned.report, threads=threads)
         run = tuned.run if tuned.race is None else self._in_turns(tuned, lambda final: fast.settle(final))
-        runner = TracedRunner(subject.inputs, subject.outputs, Guards(subject.model), run, tuned.close)
+        runner = TracedRunner(
+            subject.inputs, subject.outputs, Guards(subject.model), run, tuned.close, tuned.report.limits
+        )
         fast = OptimizedModule(subject.model, tuned.report, runner)
         return fast
 

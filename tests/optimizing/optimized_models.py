@@ -43,12 +43,14 @@ def scheduled(
     )
 
 
-def as_optimized(model: nn.Module, args: tuple[Any, ...], way: Callable[[list[Tensor]], list[Tensor]]) -> Any:
+def as_optimized(
+    model: nn.Module, args: tuple[Any, ...], way: Callable[[list[Tensor]], list[Tensor]], limits: Any = ()
+) -> Any:
     """An optimized module that runs a way of the test."""
     with torch.no_grad():
         outputs = ModelOutputs(model(*args), args)
     outputs.forget()
-    runner = TracedRunner(ModelInputs(args, {}, model), outputs, Guards(model), way, lambda: None)
+    runner = TracedRunner(ModelInputs(args, {}, model), outputs, Guards(model), way, lambda: None, limits)
     return OptimizedModule(model, Report(type(model).__name__, "a way", "so"), runner)
 
 
