@@ -20,6 +20,8 @@ import copy
 import multiprocessing
 import operator
 import os
+import sys
+import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.context import ForkProcess
@@ -45,13 +47,28 @@ _version = operator.attrgetter("_version")
 _TABLES = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "submodule"}
 #: Hooks of a module that may change what a call returns.
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+#: Folders of installed packages, by their names in ``sysconfig``.
+_LIBRARIES = ("purelib", "platlib")
 #: Hooks of torch that every module calls.
 _EVERYWHERE = (torch_modules._global_forward_hooks, torch_modules._global_forward_pre_hooks)
 
 
 def has_hooks(model: nn.Module) -> bool:
-    """Whether hooks are registered on a module or on all modules."""
-    return any(_EVERYWHERE) or any(vars(module)[hooks] for module in model.modules() for hooks in _HOOKS)
+    """Whether hooks are registered on all modules, or on one of the model by others than the library it is from."""
+    hooks = [hook for module in model.modules() for table in _HOOKS for hook in vars(module)[table].values()]
+    own = {_top(type(module)) for module in model.modules()} - {"torch"}
+    return any(_EVERYWHERE) or any(_top(hook) not in own or not _is_of_a_library(hook) for hook in hooks)
+
+
+def _top(code: Any) -> str:
+    """The package of a class or function."""
+    return str(getattr(code, "__module__", None)).partition(".")[0]
+
+
+def _is_of_a_library(code: Any) -> bool:
+    """Whether a function is in an installed package, so that it is not the user's."""
+    file = getattr(sys.modules.get(str(getattr(code, "__module__", None))), "__file__", None)
+    return file is not None and any(Path(file).is_relative_to(sysconfig.get_path(name)) for name in _LIBRARIES)
 
 
 class Guards:
@@ -71,7 +88,7 @@ class Guards:
     Names and values are compared only where those differ.
 
     Args:
-        model: in the state that counts, without hooks.
+        model: in the state that counts, without hooks but those of the library that it is from.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -127,7 +144,8 @@ class Guards:
             own = {name: value for name, value in vars(module).items() if name not in WITHOUT_EFFECT}
             held[f"the mode (train or eval) of {of}"] = own.pop("training")
             held |= {f"its attribute {prefix}{name}": value for name, value in own.items()}
-            held |= {f"hooks of {of}": None for hooks in _HOOKS if vars(module)[hooks]}
+            if hooks := [hook for table in _HOOKS for hook in vars(module)[table].values()]:
+                held[f"hooks of {of}"] = hooks
         return held
 
     def _changed_held(self) -> str:
@@ -135,7 +153,9 @@ class Guards:
         for what in {**self._state, **held}:
             before, after = self._state.get(what, missing), held.get(what, missing)
             if before is not after and (isinstance(before, Tensor) or not same(before, after)):
-                return f"{what} were added" if what.startswith("hooks") else f"{what} was set or replaced"
+                if what.startswith("hooks"):
+                    return f"{what} were {'added' if before is missing else 'changed'}"
+                return f"{what} was set or replaced"
         order = [[what for what in state if not what.startswith("its attribute")] for state in (self._state, held)]
         return "" if order[0] == order[1] else "its parameters, buffers or submodules were reordered"
 

@@ -96,6 +96,80 @@ _ACTIONS = [
 ]
 
 
+def _flag(model: Acting, x: Tensor) -> None:
+    model.ready = True
+
+
+def _appended_once(model: Acting, x: Tensor) -> None:
+    if not model.seen:
+        model.seen.append(1)
+
+
+def _hook_once(model: Acting, x: Tensor) -> None:
+    if not model.body._forward_hooks:
+        model.body.register_forward_hook(lambda module, inputs, output: None)
+
+
+def _constant_once(model: Acting, x: Tensor) -> None:
+    if not hasattr(model, "table"):
+        model.register_buffer("table", torch.arange(6.0))
+    x + model.table[0]
+
+
+@pytest.mark.parametrize("action", [_flag, _appended_once, _hook_once, _constant_once])
+def test_what_is_set_once_is_no_change(action: Callable[[Any, Tensor], None]) -> None:
+    """Flags, hooks and caches that a first call sets, and no other, do not keep a model from being optimized."""
+    model, x = Acting(action).eval(), _example()
+    before = [dict(vars(model)), _state(model), len(model.body._forward_hooks)]
+    require_pure(model, (x,), {})
+    assert [dict(vars(model)), len(model.body._forward_hooks)] == [before[0], before[2]]
+    torch.testing.assert_close(_state(model), before[1], rtol=0, atol=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HiosWarning)
+        fast = hios.optimize(model, x, cache=False, least_ms=1e6)
+        torch.testing.assert_close(fast(x), model(x))
+    assert fast.report.reason.startswith("it takes")
+
+
+def _first_input(model: Acting, x: Tensor) -> None:
+    if not hasattr(model, "first"):
+        model.first = x.mean() + 1
+    x + model.first
+
+
+def _view_of_first_input(model: Acting, x: Tensor) -> None:
+    model.held.setdefault("first", [x.view(-1)])
+    model.held["first"][0] + 1
+
+
+def _cache_made_once(model: Acting, x: Tensor) -> None:
+    if not hasattr(model, "made"):
+        model.made = torch.zeros(3)
+    else:
+        model.made.add_(1)
+
+
+def _output_made_once(model: Acting, x: Tensor) -> None:
+    if not hasattr(model, "made"):
+        model.made = torch.zeros(3)
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        (_first_input, "it changes what it keeps of an earlier call when it runs"),
+        (_view_of_first_input, "it changes what it keeps of an earlier call when it runs"),
+        (_cache_made_once, "it changes a tensor that it keeps when it runs"),
+        (_output_made_once, "an output shares memory with a tensor that it keeps"),
+    ],
+)
+def test_later_calls_must_not_depend_on_the_first(action: Callable[[Any, Tensor], None], message: str) -> None:
+    """What a first call sets may neither come from its inputs, if it is used, nor be written or returned later."""
+    model = Acting(action, lambda model, x, y: (y, model.made) if action is _output_made_once else y).eval()
+    with pytest.raises(UnsupportedError, match=message):
+        require_pure(model, (_example(),), {})
+
+
 def _state(model: Acting) -> list[Any]:
     return [
         {name: value.clone() for name, value in model.state_dict().items()},
