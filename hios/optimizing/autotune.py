@@ -114,7 +114,7 @@ class Autotune:
             except HiosError:
                 pass  # damaged: prepared again below
         with self._store.workspace() as workspace:
-            exported = export(self.subject.model, self.subject.args, self.subject.kwargs)
+            exported = export(self.subject.model, self.subject.args, self.subject.kwargs, self.subject.outputs)
             if candidate.kind == SCHEDULE:
                 choice_cache.write_graph(workspace, *extract(exported, self.subject.name, self.options.units))
             else:

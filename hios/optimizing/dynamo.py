@@ -3,8 +3,8 @@
 Each part between two graph breaks is treated as ``hios.optimize`` treats a model. A part that takes less than
 ``least_ms`` (2 ms) by itself is left as it is: waking workers would cost too much. Also left as they are, with a
 warning: parts with dynamic shapes, parts that need gradients, and parts that ``hios.optimize`` does not support, such
-as those that write into inputs or buffers, which run exactly once per call, and those whose outputs share memory, as
-the next part may write into one of them.
+as those that write into inputs or buffers, which run exactly once per call, and those whose outputs share memory
+with inputs or overlap, as the next part may write into one of them.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hios.errors import ExampleInputsError, UnsupportedError, first_line
+from hios.optimizing.tracing import ModelOutputs
 
 #: Files of torch that check shapes and dtypes of operators, and the errors they raise.
 _SHAPE_CHECKS = (
@@ -53,7 +54,7 @@ _TRAINING = {"aten::native_batch_norm": 5, "aten::cudnn_batch_norm": 5, "aten::m
 
 
 def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Refuse a model with side effects, or whose outputs share memory.
+    """Refuse a model with side effects, or whose outputs share memory otherwise than as views of one of them.
 
     It runs once or twice, without values; neither it nor its inputs are changed by that.
 
@@ -61,7 +62,7 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
         ExampleInputsError: an operator refuses their shapes or dtypes.
         UnsupportedError: it cannot run without values; or it writes into an input, a parameter, a buffer or another
             tensor that it did not make in this call, or sets an attribute; or an output is in memory that another
-            output, an input or a weight is in, as what is written into one must be seen in the other.
+            output that does not contain it, an input or a weight is in, as writes into one must be seen in the other.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
     if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
@@ -131,11 +132,9 @@ def _unlogged() -> Iterator[None]:
 
 
 def _require_apart(outputs: Any, inputs: Sequence[Tensor], owners: Mapping[int, str]) -> None:
-    """Check that outputs share no memory; an output may be an input, or be returned several times."""
+    """Check that outputs share no memory; an output may be an input, a view of another one, or be returned twice."""
     seen: dict[int, Tensor] = {}
-    for leaf in pytree.tree_leaves(outputs):
-        if not isinstance(leaf, Tensor) or any(leaf is tensor for tensor in inputs):
-            continue
+    for leaf in ModelOutputs(outputs, inputs).tensors:
         if not isinstance(leaf, FakeTensor):
             raise UnsupportedError("an output is a tensor that it keeps; allowed: outputs that are computed")
         memory = _memory(leaf)
