@@ -112,6 +112,10 @@ class PlatformError(HiosError):
     """The requested devices do not exist, or a worker died, hung or gave wrong results."""
 
 
+class FailedCallError(PlatformError):
+    """One call failed, as an operator refused its values; what ran it is intact, and the next call may succeed."""
+
+
 class UnsupportedError(HiosError):
     """A model uses something that a frontend or the kernel table does not support."""
 

@@ -114,7 +114,7 @@ class Autotune:
             except HiosError:
                 pass  # damaged: prepared again below
         with self._store.workspace() as workspace:
-            exported = export(self.subject.model, self.subject.args, self.subject.kwargs)
+            exported = export(self.subject.model, self.subject.args, self.subject.kwargs, self.subject.outputs)
             if candidate.kind == SCHEDULE:
                 choice_cache.write_graph(workspace, *extract(exported, self.subject.name, self.options.units))
             else:
@@ -196,6 +196,7 @@ class Autotune:
             busy,
             seconds=round(budget.spent_s, 1),
             rounding=race.explained,
+            limits=comparison.limits,
         )
         return Tuned(report, candidate, ready[candidate.label].run, preparation.close, preparation, race)
 
@@ -205,7 +206,8 @@ class Autotune:
         """What compares ways with the model on other inputs than the example."""
         subject = self.subject
         run = functools.partial(subject.run_model, subject.threads)
-        return InputsComparison(subject.tensors, run, tolerance, rounding, self.options.strict)
+        sizes = {size for value in subject.model.state_dict().values() for size in getattr(value, "shape", ())}
+        return InputsComparison(subject.tensors, run, tolerance, rounding, self.options.strict, sizes)
 
     def _rounding(self, preparation: Preparation, tensors: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
         """The largest difference from the model's outputs that rounding to float32 explains; 0 if it is not known.

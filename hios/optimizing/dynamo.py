@@ -3,16 +3,18 @@
 Each part between two graph breaks is treated as ``hios.optimize`` treats a model. A part that takes less than
 ``least_ms`` (2 ms) by itself is left as it is: waking workers would cost too much. Also left as they are, with a
 warning: parts with dynamic shapes, parts that need gradients, and parts that ``hios.optimize`` does not support, such
-as those that write into inputs or buffers, which run exactly once per call, and those whose outputs share memory, as
-the next part may write into one of them.
+as those that write into inputs or buffers, which run exactly once per call, and those whose outputs share memory
+with inputs or overlap, as the next part may write into one of them.
 """
 
 from __future__ import annotations
 
+import operator
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from itertools import compress
 from typing import Any
 
 import torch
@@ -27,6 +29,9 @@ from hios.optimizing.report import Report
 
 #: Marks a placeholder of Dynamo's graph as a parameter or buffer, which stays the same from call to call.
 _STATIC = "_dynamo_static_input_type"
+
+#: Modes of the backend inductor: people who change the backend by one word have them.
+_MODES = ("default", "lite", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 #: The parts that were compiled last, with the reports of those that no longer exist.
 _compiled: deque[tuple[weakref.ref[OptimizedModule], Report]] = deque(maxlen=1000)
@@ -44,7 +49,7 @@ def hios(
     Args:
         gm: the part.
         example_inputs: its inputs; parameters and buffers are among them.
-        mode: of ``torch.compile``; not supported.
+        mode: of ``torch.compile``; those of other backends are ignored with a ``HiosWarning``.
         options: of ``torch.compile``: devices, algorithm, and the other keyword arguments of ``hios.optimize``.
 
     Returns:
@@ -53,8 +58,13 @@ def hios(
     Raises:
         HiosError: an option is unknown or not allowed.
     """
+    if mode not in (None, *_MODES):
+        raise HiosError(
+            f"torch.compile, backend hios: mode: found {mode}; allowed: {', '.join(_MODES)}, which are those of the "
+            "backend inductor, or options instead"
+        )
     if mode not in (None, "default"):
-        raise HiosError(f"torch.compile, backend hios: mode: found {mode}; allowed: none; use options instead")
+        warn(f"torch.compile, backend hios: mode {mode} is ignored: hios measures which way is the fastest")
     chosen = _options(options or {})
     if why := _left_alone(example_inputs):
         warn(f"a part of the model is left as it is: {why}")
@@ -139,12 +149,12 @@ class _CompiledPart:
     def __init__(self, part: fx.GraphModule, bound: ModelPart, optimized: nn.Module, static: Sequence[bool]) -> None:
         self._part, self._optimized = part, optimized
         self._fixed = bound.fixed
-        self._fixed_at = [place for place, fixed in enumerate(static) if fixed]
+        self._static = list(static)
         self._rest_at = [place for place, fixed in enumerate(static) if not fixed]
         self._warned = False
 
     def __call__(self, *values: Any) -> Any:
-        if all(values[place] is own for place, own in zip(self._fixed_at, self._fixed, strict=True)):
+        if all(map(operator.is_, compress(values, self._static), self._fixed)):
             return self._optimized(*[values[place] for place in self._rest_at])
         if not self._warned:
             self._warned = True

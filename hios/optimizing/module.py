@@ -1,5 +1,8 @@
 """The module that ``optimize`` returns: called like the model, which runs itself if the chosen way fails.
 
+A call that fails in the chosen way fails alone: the model itself runs, which raises what it raises, and the next call
+is run in the chosen way again. Only what cannot run any more, such as workers of which one died, is given up.
+
 Guards: whether a model has changed since it was optimized, as the graph holds copies of its weights.
 
 Dynamo's guards cannot take the place of these (torch 2.13): its graphs have weights as inputs, so weights that were
@@ -17,7 +20,9 @@ import copy
 import multiprocessing
 import operator
 import os
-from collections.abc import Callable, Iterator, Mapping
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.context import ForkProcess
 from pathlib import Path
@@ -31,8 +36,9 @@ from torch._compile import _disable_dynamo
 from torch.nn.modules import module as torch_modules
 
 from hios import errors
-from hios.errors import HiosError
+from hios.errors import FailedCallError, HiosError
 from hios.optimizing.choice_cache import WITHOUT_EFFECT
+from hios.optimizing.other_inputs import Limits, outside
 from hios.optimizing.report import Report
 from hios.optimizing.tracing import ModelInputs, ModelOutputs, same
 
@@ -41,13 +47,28 @@ _version = operator.attrgetter("_version")
 _TABLES = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "submodule"}
 #: Hooks of a module that may change what a call returns.
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+#: Folders of installed packages, by their names in ``sysconfig``.
+_LIBRARIES = ("purelib", "platlib")
 #: Hooks of torch that every module calls.
 _EVERYWHERE = (torch_modules._global_forward_hooks, torch_modules._global_forward_pre_hooks)
 
 
 def has_hooks(model: nn.Module) -> bool:
-    """Whether hooks are registered on a module or on all modules."""
-    return any(_EVERYWHERE) or any(vars(module)[hooks] for module in model.modules() for hooks in _HOOKS)
+    """Whether hooks are registered on all modules, or on one of the model by others than the library it is from."""
+    hooks = [hook for module in model.modules() for table in _HOOKS for hook in vars(module)[table].values()]
+    own = {_top(type(module)) for module in model.modules()} - {"torch"}
+    return any(_EVERYWHERE) or any(_top(hook) not in own or not _is_of_a_library(hook) for hook in hooks)
+
+
+def _top(code: Any) -> str:
+    """The package of a class or function."""
+    return str(getattr(code, "__module__", None)).partition(".")[0]
+
+
+def _is_of_a_library(code: Any) -> bool:
+    """Whether a function is in an installed package, so that it is not the user's."""
+    file = getattr(sys.modules.get(str(getattr(code, "__module__", None))), "__file__", None)
+    return file is not None and any(Path(file).is_relative_to(sysconfig.get_path(name)) for name in _LIBRARIES)
 
 
 class Guards:
@@ -67,7 +88,7 @@ class Guards:
     Names and values are compared only where those differ.
 
     Args:
-        model: in the state that counts, without hooks.
+        model: in the state that counts, without hooks but those of the library that it is from.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -123,7 +144,8 @@ class Guards:
             own = {name: value for name, value in vars(module).items() if name not in WITHOUT_EFFECT}
             held[f"the mode (train or eval) of {of}"] = own.pop("training")
             held |= {f"its attribute {prefix}{name}": value for name, value in own.items()}
-            held |= {f"hooks of {of}": None for hooks in _HOOKS if vars(module)[hooks]}
+            if hooks := [hook for table in _HOOKS for hook in vars(module)[table].values()]:
+                held[f"hooks of {of}"] = hooks
         return held
 
     def _changed_held(self) -> str:
@@ -131,7 +153,9 @@ class Guards:
         for what in {**self._state, **held}:
             before, after = self._state.get(what, missing), held.get(what, missing)
             if before is not after and (isinstance(before, Tensor) or not same(before, after)):
-                return f"{what} were added" if what.startswith("hooks") else f"{what} was set or replaced"
+                if what.startswith("hooks"):
+                    return f"{what} were {'added' if before is missing else 'changed'}"
+                return f"{what} was set or replaced"
         order = [[what for what in state if not what.startswith("its attribute")] for state in (self._state, held)]
         return "" if order[0] == order[1] else "its parameters, buffers or submodules were reordered"
 
@@ -178,13 +202,17 @@ def torch_threads(count: int) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class TracedRunner:
-    """Runs a traced model elsewhere, from the tensors of its inputs to those of its outputs, while guards allow it."""
+    """Runs a traced model elsewhere, from the tensors of its inputs to those of its outputs, while guards allow it.
+
+    Inputs have whole numbers within the limits, as runtimes answer to indices outside of a table, where models raise.
+    """
 
     inputs: ModelInputs
     outputs: ModelOutputs
     guards: Guards
     run: Callable[[list[Tensor]], list[Tensor]]
     close: Callable[[], None]
+    limits: Sequence[Limits] = ()
 
 
 class OptimizedModule(nn.Module):
@@ -194,8 +222,9 @@ class OptimizedModule(nn.Module):
     own; other attributes are read from the model and set on it, except for those that this class or every module has.
     It is for inference: outputs carry no gradient. The model itself runs, with one ``HiosWarning`` for each cause,
     where inputs are not of the example's structure, shapes and dtypes, require a gradient or are transformed by
-    torch.func, under autocast, when the model has changed since (`hios.optimizing.module` says what is detected), in a
-    forked process, there with one thread, and when a worker failed.
+    torch.func, or have whole numbers beyond those that the model was found to take; under autocast; when the model has
+    changed since (`hios.optimizing.module` says what is detected); in a forked process, there with one thread; for a
+    call that fails in the chosen way; and once a worker has died.
 
     Args:
         model: the model.
@@ -240,8 +269,12 @@ class OptimizedModule(nn.Module):
             return self._instead("inputs", tensors, args, kwargs)
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             return self._instead("gradient", "an input requires a gradient", args, kwargs)
+        if runner.limits and (which := outside(tensors, runner.limits)):
+            return self._unless_it_raises("numbers", which, args, kwargs)
         try:
             results = runner.run(tensors)
+        except FailedCallError as error:
+            return self._unless_it_raises("call", f"a call failed: {error}", args, kwargs)
         except HiosError as error:
             self.runner = None
             return self._instead("failed", str(error), args, kwargs)
@@ -255,11 +288,21 @@ class OptimizedModule(nn.Module):
 
     def _instead(self, kind: str, why: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Run the model itself, with a warning on the first failure of each kind."""
+        self._warn(kind, why)
+        return self._itself(0, args, kwargs)
+
+    def _unless_it_raises(self, kind: str, why: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Run the model itself in a single call, with such a warning only if it does not refuse the inputs too."""
+        outputs = self._itself(0, args, kwargs)
+        self._warn(kind, f"{why}; this concerns only such calls")
+        return outputs
+
+    def _warn(self, kind: str, why: str) -> None:
+        """Say why the model itself runs, once for each kind of reason."""
         if kind not in self._warned:
             self._warned.add(kind)
             forked = " (with one thread, as this process was forked)" if _forked else ""
             warn(f"{self.report.model} runs as it was before hios.optimize{forked}: {why}")
-        return self._itself(0, args, kwargs)
 
     @property
     def original(self) -> nn.Module:

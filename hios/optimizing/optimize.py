@@ -67,7 +67,7 @@ def optimize(
 
     A model that torch.export, Relax or the kernel table cannot handle runs as it is, with one ``HiosWarning`` that
     names the reason; so does a model with hooks, a model that changes its state or its inputs, a model whose outputs
-    share memory, and any model under autocast. Changes are detected by a run without values
+    overlap in memory, and any model under autocast. Changes are detected by a run without values
     (`hios.optimizing.purity`), so such a model runs exactly as often as its user calls it. Changes outside the model's
     modules, such as to Python variables, are not detected.
 
@@ -216,9 +216,9 @@ class _Optimizer:
 
     def _restored(self, report: Report, candidate: Candidate) -> OptimizedModule | None:
         """The cached choice, if it is still correct and faster than the model; otherwise None."""
+        expected = self.subject.run_once()
         tuned = self.autotune.restored(report, candidate)
         try:
-            expected = self.subject.run_once()
             right = candidate.kind == EAGER or self._is_right(tuned, expected)
             fast = self._module(tuned)
             if right and (not self.options.is_auto or self._holds(fast, candidate)):
@@ -277,7 +277,9 @@ class _Optimizer:
             threads = 0 if tuned.candidate.threads == subject.threads else tuned.candidate.threads
             return OptimizedModule(subject.model, tuned.report, threads=threads)
         run = tuned.run if tuned.race is None else self._in_turns(tuned, lambda final: fast.settle(final))
-        runner = TracedRunner(subject.inputs, subject.outputs, Guards(subject.model), run, tuned.close)
+        runner = TracedRunner(
+            subject.inputs, subject.outputs, Guards(subject.model), run, tuned.close, tuned.report.limits
+        )
         fast = OptimizedModule(subject.model, tuned.report, runner)
         return fast
 

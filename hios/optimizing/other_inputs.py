@@ -6,13 +6,17 @@ and with full rows, whole numbers at their limits, and NaN and infinities.
 
 Whole numbers that the example shows to be flags (0 and 1), or that the model refuses to have beyond their range, such
 as indices, stay below the ``below`` of graph.json, the largest of the example. Others go to the limits of their dtype.
+
+Runtimes answer with some numbers to indices outside of a table, where the model raises. So the range of indices that
+the model takes is found; calls with indices outside of it, or with other flags than 0 and 1, run the model itself.
 """
 
 from __future__ import annotations
 
+import bisect
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -42,32 +46,67 @@ class OtherInputs(NamedTuple):
         return _finite(self.tensors)
 
 
-def other_inputs(example: Sequence[Tensor], model: Callable[[list[Tensor]], list[Tensor]]) -> Iterator[OtherInputs]:
+#: The least and the largest whole number that an input may have in the chosen way; None for all, and for other inputs.
+Limits = tuple[int, int] | None
+_Model = Callable[[list[Tensor]], list[Tensor]]
+
+
+def varied(example: Sequence[Tensor], model: _Model, sizes: Collection[int] = ()) -> list[InputVariations]:
+    """The inputs of the example, with their limits; ``sizes`` are those of the model's tensors.
+
+    The largest index that it takes is mostly one less than a size, and otherwise at least half of what is found.
+    """
+    generator = torch.Generator().manual_seed(0)
+    below = Declarations().for_inputs(example).below
+    inputs = [InputVariations(value, limit, generator) for value, limit in zip(example, below, strict=True)]
+    sizes = {*sizes, *(size for value in example for size in value.shape)}
+    for place, own in enumerate(inputs):
+
+        def takes(value: Tensor, place: int = place) -> bool:
+            return bool(_computed(model, [*example[:place], value, *example[place + 1 :]]))
+
+        if own.is_integer:
+            own.limits = own.found_limits(takes, sizes)
+    if not _computed(
+        model, [own.at_ends() if own.limits else own.drawn() for own in inputs]
+    ):  # such as an index that is a sum of two
+        for own in inputs:
+            own.limits = own.limits and own.in_example
+    return inputs
+
+
+def _computed(model: _Model, tensors: list[Tensor]) -> list[Tensor]:
+    """What the model computes; empty if it raises."""
+    try:
+        return model(tensors)
+    except Exception:  # whatever a model raises that does not take such numbers
+        return []
+
+
+def other_inputs(inputs: Sequence[InputVariations], model: _Model) -> Iterator[OtherInputs]:
     """Inputs made from the example, the same ones every time, except what the model refuses or is too large for it.
 
     That is finite numbers from which the model computes NaN or infinities.
     """
-
-    def computed(tensors: list[Tensor]) -> list[Tensor]:
-        try:
-            return model(tensors)
-        except Exception:  # whatever a model raises that does not take such numbers
-            return []
-
-    generator = torch.Generator().manual_seed(0)
-    limits = Declarations().for_inputs(example).below
-    inputs = [_Input(value, below, generator) for value, below in zip(example, limits, strict=True)]
-    for place, own in enumerate(inputs):
-        if own.is_whole:
-            own.is_free = True
-            own.is_free = bool(computed([own.at_limits() if own is other else example[place] for other in inputs]))
     for kind, (concerns, make) in _KINDS.items():
         if not any(map(concerns, inputs)):
             continue
         made = OtherInputs(kind, [make(own) for own in inputs], [])
-        expected = computed(made.tensors)
+        expected = _computed(model, made.tensors)
         if expected and (_finite(expected) or not made.is_finite):
             yield made._replace(expected=expected)
+
+
+def outside(tensors: Sequence[Tensor], limits: Sequence[Limits]) -> str:
+    """Which input has whole numbers outside of its limits, in words; empty if none."""
+    for place, (value, own) in enumerate(zip(tensors, limits, strict=False)):
+        if own is not None and value.numel():
+            least, most = (end.item() for end in torch.aminmax(value))
+            if least < own[0] or most > own[1]:
+                return (
+                    f"input {place} has whole numbers from {least} to {most}, the example allows {own[0]} to {own[1]}"
+                )
+    return ""
 
 
 class Difference(NamedTuple):
@@ -86,14 +125,18 @@ class InputsComparison:
 
     ``rounding`` is asked about inputs for which outputs differ by more than the tolerance: the largest difference that
     rounding explains, infinite if it makes the model's own outputs meaningless. ``strict`` requires equal outputs for
-    NaN and infinities too; otherwise `with_special` has what ways do with them, by label.
+    NaN and infinities too; otherwise `with_special` has what ways do with them, by label. ``sizes`` are those of the
+    model's tensors.
     """
 
     example: Sequence[Tensor]
-    model: Callable[[list[Tensor]], list[Tensor]]
+    model: _Model
     tolerance: float
     rounding: Callable[[Sequence[Tensor], Sequence[Tensor]], float]
     strict: bool = False
+    sizes: Collection[int] = ()
+    #: Whole numbers that ways may get, for each input, once a way was compared.
+    limits: tuple[Limits, ...] = field(default=(), init=False)
     #: Ways whose outputs are equal; and how those of a way differ for inputs with NaN or infinities, None if not.
     right: set[str] = field(default_factory=set, init=False)
     with_special: dict[str, Difference | None] = field(default_factory=dict, init=False)
@@ -104,7 +147,9 @@ class InputsComparison:
     @functools.cached_property
     def inputs(self) -> list[OtherInputs]:
         """All that is compared."""
-        return list(other_inputs(self.example, self.model))
+        inputs = varied(self.example, self.model, self.sizes)
+        self.limits = tuple(own.limits for own in inputs)
+        return list(other_inputs(inputs, self.model))
 
     def difference(self, way: str, run: Callable[[list[Tensor]], list[Tensor]]) -> Difference | None:
         """How a way differs from the model where it must not; None if its outputs are equal for all inputs.
@@ -145,14 +190,15 @@ def _finite(tensors: Sequence[Tensor]) -> bool:
     return all(bool(torch.isfinite(value).all()) for value in tensors)
 
 
-class _Input:
+class InputVariations:
     """An input of the example: what it holds, and others like it.
 
-    ``is_free`` says that the model takes whole numbers up to the limits of their dtype.
+    ``limits`` are the whole numbers that a way may get; None if these are all of their dtype.
     """
 
     def __init__(self, value: Tensor, below: int | None, generator: torch.Generator) -> None:
-        self._value, self._generator, self.is_free = value, generator, False
+        self._value, self._generator = value, generator
+        self.limits: Limits = None
         real, ordered = value.is_floating_point() or value.is_complex(), value.numel() > 0 and not value.is_complex()
         self._least, self._most = (value.min().item(), value.max().item()) if ordered else (0, 0)
         if real:
@@ -162,6 +208,36 @@ class _Input:
         self.is_real, self.is_whole = real and not self.is_mask, not real and not self.is_mask
         if not real:
             self._least, self._most = min(self._least, 0), 1 if value.dtype is torch.bool else (below or 1) - 1
+        #: Whether it holds numbers of an integer dtype, flags among them.
+        self.is_integer = not real and value.dtype is not torch.bool
+
+    @property
+    def in_example(self) -> tuple[int, int]:
+        """The least and the largest number of the example, or 0."""
+        return int(self._least), int(self._most)
+
+    @property
+    def all_numbers(self) -> tuple[int, int]:
+        """The limits of the dtype."""
+        return torch.iinfo(self._value.dtype).min, torch.iinfo(self._value.dtype).max
+
+    def found_limits(self, takes: Callable[[Tensor], bool], sizes: Collection[int]) -> Limits:
+        """None if the model takes all; otherwise those of the example, and larger ones up to a size or a power of 2.
+
+        What the model takes beyond flags is left to the model: no way is compared with it there.
+        """
+        if takes(self.at_ends()):
+            return (0, 1) if self.is_mask else None
+        least, most = self.in_example
+        larger = {size - 1 for size in sizes} | {2**bits - 1 for bits in range(torch.iinfo(self._value.dtype).bits)}
+        ends = [most, *sorted(end for end in larger if most < end <= self.all_numbers[1])]
+        refused = bisect.bisect_left(ends, True, lo=1, key=lambda end: not takes(torch.full_like(self._value, end)))
+        return least, ends[refused - 1]
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it holds whole numbers of which the model takes all."""
+        return self.is_whole and self.limits is None
 
     def drawn(self, factor: float = 1.0) -> Tensor:
         """Random numbers of the size of the example's, times a factor, of which others take the sign at most."""
@@ -194,11 +270,12 @@ class _Input:
         return drawn
 
     def at_limits(self) -> Tensor:
-        """Whole numbers at both ends of their range, or of their dtype if the model takes these; others are random."""
-        if not self.is_whole:
-            return self.drawn()
-        limits = torch.iinfo(self._value.dtype)
-        least, most = (limits.min, limits.max) if self.is_free else (self._least, self._most)
+        """Whole numbers at both ends of what the model takes; others are random."""
+        return self.at_ends() if self.is_whole else self.drawn()
+
+    def at_ends(self) -> Tensor:
+        """Numbers at both ends of what the model takes."""
+        least, most = self.limits or self.all_numbers
         return self._chosen(least, most, (least + most) // 2, *((least + 1, most - 1) if most > least else ()))
 
     def with_some(self, *values: float) -> Tensor:
@@ -210,24 +287,24 @@ class _Input:
         return drawn
 
 
-def _reals(own: _Input) -> bool:
+def _reals(own: InputVariations) -> bool:
     return own.is_real
 
 
-def _masks(own: _Input) -> bool:
+def _masks(own: InputVariations) -> bool:
     return own.is_mask
 
 
 #: What is made of every input, by kind, and the inputs without which a kind is the same as another.
-_KINDS: dict[str, tuple[Callable[[_Input], bool], Callable[[_Input], Tensor]]] = {
-    "other numbers": (lambda own: True, _Input.drawn),
+_KINDS: dict[str, tuple[Callable[[InputVariations], bool], Callable[[InputVariations], Tensor]]] = {
+    "other numbers": (lambda own: True, InputVariations.drawn),
     "the other sign": (lambda own: own.is_real or own.is_free, lambda own: own.drawn(-1.0)),
     "1000 times larger numbers": (_reals, lambda own: own.drawn(_FACTOR)),
     "1000 times smaller numbers": (_reals, lambda own: own.drawn(1 / _FACTOR)),
-    "nothing but zeros": (lambda own: True, _Input.zeros),
+    "nothing but zeros": (lambda own: True, InputVariations.zeros),
     "empty rows in masks": (_masks, lambda own: own.with_row(full=False)),
     "full rows in masks": (_masks, lambda own: own.with_row(full=True)),
-    "whole numbers at their limits": (lambda own: own.is_whole, _Input.at_limits),
+    "whole numbers at their limits": (lambda own: own.is_whole, InputVariations.at_limits),
     "NaN": (_reals, lambda own: own.with_some(math.nan)),
     "infinities": (_reals, lambda own: own.with_some(math.inf, -math.inf)),
 }

@@ -190,7 +190,7 @@ class Preparation:
             return False
         began = time.monotonic()
         with self.budget.step("export", "exporting"):
-            self.exported = export(self.subject.model, self.subject.args, self.subject.kwargs)
+            self.exported = export(self.subject.model, self.subject.args, self.subject.kwargs, self.subject.outputs)
         self._export_s = time.monotonic() - began
         return True
 

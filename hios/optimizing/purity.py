@@ -3,6 +3,9 @@
 A model that changes its state or its inputs must run exactly as often as the user calls it. So before it runs for the
 first time, it is run on fake tensors, which record every write without carrying it out.
 
+What a first call sets once, such as flags and caches, is no change of state. So where it sets something, a second call
+decides: it has to set nothing more, and to use nothing that the first one computed from its inputs.
+
 torch.export with functionalization cannot take the place of that (torch 2.13): it does not report numbers and lists
 that a model changes, nor outputs that share memory. Without strict tracing it carries out writes into tensors that are
 neither parameters nor buffers; with it, writing into the ``data`` of a parameter crashes the process.
@@ -26,6 +29,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hios.errors import ExampleInputsError, UnsupportedError, first_line
+from hios.optimizing.tracing import ModelOutputs
 
 #: Files of torch that check shapes and dtypes of operators, and the errors they raise.
 _SHAPE_CHECKS = (
@@ -50,15 +54,15 @@ _TRAINING = {"aten::native_batch_norm": 5, "aten::cudnn_batch_norm": 5, "aten::m
 
 
 def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Refuse a model with side effects, or whose outputs share memory.
+    """Refuse a model with side effects, or whose outputs share memory otherwise than as views of one of them.
 
-    It runs once, without values; neither it nor its inputs are changed by that.
+    It runs once or twice, without values; neither it nor its inputs are changed by that.
 
     Raises:
         ExampleInputsError: an operator refuses their shapes or dtypes.
         UnsupportedError: it cannot run without values; or it writes into an input, a parameter, a buffer or another
             tensor that it did not make in this call, or sets an attribute; or an output is in memory that another
-            output, an input or a weight is in, as what is written into one must be seen in the other.
+            output that does not contain it, an input or a weight is in, as writes into one must be seen in the other.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
     if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
@@ -71,18 +75,24 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
         try:
             held = state.without_values(mode)
             given = pytree.tree_map_only(Tensor, mode.from_tensor, (tuple(args), dict(kwargs)))
+            with mode:
+                calls = [given, pytree.tree_map_only(Tensor, torch.clone, given)]
         except Exception as error:  # torch does not support fake tensors for some subclasses
             raise UnsupportedError(f"found a tensor that cannot be examined: {first_line(error)}") from error
-        inputs = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, Tensor)]
         owners = {_memory(tensor): f"its {what}" for what, tensor in held.items()}
-        owners |= {_memory(tensor): "an input" for tensor in inputs}
-        writes, failed, outputs = _Writes(owners), None, None
-        try:
-            with _unlogged(), mode, writes:
-                outputs = model(*given[0], **given[1])
-        except Exception as error:  # whatever a user's model raises, or the error that stops it
-            failed = error
-        changed = [*writes.written_into, *state.changed()]
+        earlier: _Writes | None = None
+        for own_args, own_kwargs in calls:
+            inputs = [leaf for leaf in pytree.tree_leaves((own_args, own_kwargs)) if isinstance(leaf, Tensor)]
+            before, writes, failed, outputs = _State(model), _Writes(owners, inputs, earlier), None, None
+            try:
+                with _unlogged(), mode, writes:
+                    outputs = model(*own_args, **own_kwargs)
+            except Exception as error:  # whatever a user's model raises, or the error that stops it
+                failed = error
+            changed = [*writes.written_into, *before.changed()]
+            if failed is not None or not changed:
+                break
+            earlier = writes
     if failed is not None and not writes.written_into:
         if _is_about_shapes(failed) or (type(failed) in _REFUSALS and writes.is_refused_with_values()):
             raise ExampleInputsError(
@@ -98,7 +108,7 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
             f"it changes {changed[0]} when it runs; allowed: models that only compute; let it work on a copy, "
             "or take the value as an input and return the new one"
         )
-    _require_apart(outputs, inputs, owners)
+    _require_apart(outputs, inputs, writes.owners)
 
 
 def _is_about_shapes(error: Exception) -> bool:
@@ -122,11 +132,9 @@ def _unlogged() -> Iterator[None]:
 
 
 def _require_apart(outputs: Any, inputs: Sequence[Tensor], owners: Mapping[int, str]) -> None:
-    """Check that outputs share no memory; an output may be an input, or be returned several times."""
+    """Check that outputs share no memory; an output may be an input, a view of another one, or be returned twice."""
     seen: dict[int, Tensor] = {}
-    for leaf in pytree.tree_leaves(outputs):
-        if not isinstance(leaf, Tensor) or any(leaf is tensor for tensor in inputs):
-            continue
+    for leaf in ModelOutputs(outputs, inputs).tensors:
         if not isinstance(leaf, FakeTensor):
             raise UnsupportedError("an output is a tensor that it keeps; allowed: outputs that are computed")
         memory = _memory(leaf)
@@ -141,29 +149,47 @@ def _memory(tensor: Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
+def _by_memory(values: Any) -> dict[int, Tensor]:
+    """The tensors without values among values, by their memory."""
+    leaves = pytree.tree_leaves(values)
+    return {_memory(t): t for t in leaves if isinstance(t, FakeTensor) and t.layout is torch.strided}
+
+
 class _StoppedError(Exception):
     """An operator is about to write to memory that is not its own."""
 
 
 class _Writes(TorchDispatchMode):
-    """Stops before an operator that writes to memory that exists outside of the call.
+    """Stops before an operator that writes to memory outside of the call, or reads what comes of earlier inputs.
 
     Args:
         owners: whose memory is whose.
+        inputs: of the call.
+        earlier: the call before.
 
     Attributes:
-        written_into: the owners of the memory written to, in words.
+        owners: as given, and of what the earlier call made, and the inputs.
+        written_into: the owners of the memory written to, or of an earlier call that is read, in words.
     """
 
-    def __init__(self, owners: Mapping[int, str]) -> None:
+    def __init__(self, owners: Mapping[int, str], inputs: Sequence[Tensor], earlier: _Writes | None = None) -> None:
         super().__init__()
-        self._owners = owners
+        #: Tensors that this call made, and those that it computed from its inputs, by their memory, which stays taken.
+        self._made: dict[int, Tensor] = {}
+        self._of_inputs = {_memory(tensor): tensor for tensor in inputs}
+        self._stale = {} if earlier is None else earlier._of_inputs
+        kept = {} if earlier is None else dict.fromkeys(earlier._made, "a tensor that it keeps")
+        self.owners = {**kept, **owners, **dict.fromkeys(self._of_inputs, "an input")}
         self._failed: tuple[Any, Any, Any] | None = None
         self.written_into: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         schema = func._schema
+        read = _by_memory((args, kwargs))
+        if any(memory in self._stale for memory in read):
+            self.written_into.append("what it keeps of an earlier call")
+            raise _StoppedError
         for place, argument in enumerate(schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 self._note(args[place] if place < len(args) else kwargs.get(argument.name))
@@ -171,10 +197,15 @@ class _Writes(TorchDispatchMode):
         if training is not None and args[training]:
             self._note(args[3:5])
         try:
-            return func(*args, **kwargs)
+            outputs = func(*args, **kwargs)
         except Exception:
             self._failed = (func, args, kwargs)
             raise
+        made = _by_memory(outputs)
+        self._made |= made
+        if any(memory in self._of_inputs for memory in read):
+            self._of_inputs |= made
+        return outputs
 
     def is_refused_with_values(self) -> bool:
         """Whether the operator that failed last also refuses zeros of the same shapes and dtypes."""
@@ -196,7 +227,7 @@ class _Writes(TorchDispatchMode):
             if not isinstance(leaf, Tensor):
                 continue
             # What has values was there before this call.
-            owner = self._owners.get(_memory(leaf)) if isinstance(leaf, FakeTensor) else "a tensor that it keeps"
+            owner = self.owners.get(_memory(leaf)) if isinstance(leaf, FakeTensor) else "a tensor that it keeps"
             if owner is not None:
                 self.written_into.append(owner)
                 raise _StoppedError
@@ -222,7 +253,6 @@ class _State:
             for name, value in held.items()
             if name not in _TABLES and isinstance(value, list | dict | set)
         }
-        self._during = self._tables
 
     def without_values(self, mode: FakeTensorMode) -> dict[str, Tensor]:
         """Replace parameters and buffers with fake tensors; returns these by name."""
@@ -237,7 +267,6 @@ class _State:
             faked_values |= {
                 f"{kind} {_joined(path, n)}": value for n, value in faked.items() if isinstance(value, Tensor)
             }
-        self._during = during
         self._fill(during)
         return faked_values
 
@@ -253,7 +282,7 @@ class _State:
                 if name not in derived and not _same(before.get(name, self), after.get(name, self))
             ]
             changes += [f"its attribute {_joined(path, name)}" for name in names]
-        for (path, table), before in self._during.items():
+        for (path, table), before in self._tables.items():
             after = self._modules[path].__dict__[table]
             names = [name for name in {**before, **after} if before.get(name, self) is not after.get(name, self)]
             changes += [f"its {table[1:-1]} {_joined(path, name)}" for name in names]

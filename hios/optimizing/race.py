@@ -379,8 +379,9 @@ class OnlineRace:
         if not self._turns:
             self._turns = [candidate for candidate in self.candidates if candidate.label in race.latencies]
             self._shuffle(self._turns)
-        candidate = self._turns.pop()
+        candidate = self._turns[-1]
         outputs, took_ms = timed(functools.partial(self.runs[candidate.label], tensors))
+        self._turns.pop()  # not if it fails, as a round has one call of each
         race.latencies[candidate.label].append(took_ms)
         if not self._turns:
             self._end_round(race)

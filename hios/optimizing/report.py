@@ -103,6 +103,8 @@ class Report:
         seconds: how long it took to choose.
         rounding: how far outputs were allowed to be from the model's, in units of their largest magnitude, because
             rounding to float32 explains so much; 0 if all were within the tolerance.
+        limits: of every input, the least and the largest whole number that the chosen way gets, as the model refuses
+            others, such as indices outside of a table; calls with these run the model itself.
     """
 
     model: str
@@ -114,6 +116,7 @@ class Report:
     cached: bool = False
     seconds: float = 0.0
     rounding: float = 0.0
+    limits: tuple[tuple[int, int] | None, ...] = ()
 
     @property
     def candidates(self) -> tuple[WayReport, ...]:
@@ -143,6 +146,9 @@ class Report:
                 f"  outputs may differ by {self.rounding:.2g} of their size: 4 times what rounding to float32 changes "
                 "in the model's own"
             )
+        for place, own in enumerate(self.limits):
+            if own is not None:
+                lines.append(f"  input {place}: whole numbers from {own[0]} to {own[1]}; others run the model itself")
         return "\n".join(lines)
 
     def _special(self) -> Iterator[str]:

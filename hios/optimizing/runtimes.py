@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from hios import platforms
-from hios.errors import PlatformError, UnsupportedError, first_line
+from hios.errors import FailedCallError, PlatformError, UnsupportedError, first_line
 from hios.frontends.models import RUNTIMES
 from hios.workers.pool import import_folders
 
@@ -122,7 +122,7 @@ def _guarded(kind: str, run: Run) -> Run:
         try:
             return run(inputs)
         except Exception as error:  # runtimes raise many types
-            raise PlatformError(f"{RUNTIMES[kind]}: {first_line(error)}") from error
+            raise FailedCallError(f"{RUNTIMES[kind]}: {first_line(error)}") from error
 
     return guarded
 

@@ -29,8 +29,8 @@ _CONSTANTS = (type(None), bool, int, float, complex, str, bytes, torch.dtype, to
 #: Parameters that take any number of arguments.
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
-#: What an output is: ("tensor", its number among the graph's outputs), ("input", number of an input tensor) or
-#: ("constant", value).
+#: What an output is: ("tensor", its number among the graph's outputs), ("input", number of an input tensor),
+#: ("constant", value) or ("view", (number of a tensor, arguments of its ``as_strided``)).
 _Output = tuple[str, Any]
 
 
@@ -161,12 +161,25 @@ def same(value: Any, other: Any) -> bool:
 
 
 class ModelOutputs:
-    """How to build the outputs of a model from those of the graph; equal tensors stay the same object."""
+    """How to build the outputs of a model from those of the graph.
+
+    Equal tensors stay the same object, and views of other outputs stay views; strides are the model's, if it fills the
+    memory of the output.
+    """
 
     def __init__(self, outputs: Any, inputs: Sequence[Tensor]) -> None:
         leaves, self._spec = pytree.tree_flatten(outputs)
-        self.tensors: list[Tensor] = []
+        made = {id(leaf): leaf for leaf in leaves if isinstance(leaf, Tensor)}
+        for tensor in inputs:
+            made.pop(id(tensor), None)
+        self._bases: list[Tensor] = []
+        for tensor in sorted(made.values(), key=lambda own: (not _is_contiguous(own), -own.numel())):
+            if self._view(tensor) is None:
+                self._bases.append(tensor)
+        self.tensors: list[Tensor] = [tensor for tensor in made.values() if any(tensor is own for own in self._bases)]
         self._parts: list[_Output] = [self._part(leaf, inputs) for leaf in leaves]
+        self._strides = [None if _is_contiguous(own) or not _is_dense(own) else own.stride() for own in self.tensors]
+        self._viewed = {value[0] for kind, value in self._parts if kind == "view"}
         #: Outputs that are neither tensors of a graph nor constants, in words; empty if there are none.
         self.wrong = _no_constant([value for kind, value in self._parts if kind == "constant"])
 
@@ -177,12 +190,23 @@ class ModelOutputs:
             for number, tensor in enumerate(tensors):
                 if tensor is leaf:
                     return kind, number
-        self.tensors.append(leaf)
-        return "tensor", len(self.tensors) - 1
+        base, place = self._view(leaf) or (leaf, ())
+        number = next(number for number, tensor in enumerate(self.tensors) if tensor is base)
+        return "view", (number, place)
+
+    def _view(self, tensor: Tensor) -> tuple[Tensor, tuple[Any, ...]] | None:
+        """The contiguous output in whose memory a tensor is, and where; None if there is none."""
+        for base in self._bases:
+            if _is_contiguous(base) and _form(base) == _form(tensor) and _memory(base) == _memory(tensor):
+                offset = tensor.storage_offset() - base.storage_offset()
+                last = offset + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+                if offset >= 0 and last < base.numel():
+                    return base, (tuple(tensor.shape), tensor.stride(), offset)
+        return None
 
     def forget(self) -> None:
         """Release the recorded tensors."""
-        self.tensors = []
+        self.tensors, self._bases = [], []
 
     def refusal(self, model: str) -> UnsupportedError:
         """Why outputs with a wrong value, or without a tensor, are refused."""
@@ -208,27 +232,77 @@ class ModelOutputs:
 
     def rebuilt(self, tensors: Sequence[Tensor], inputs: Sequence[Tensor]) -> Any:
         """Outputs like those of the model with these tensors of the graph."""
-        held = {"tensor": tensors, "input": inputs}
-        leaves = [value if kind == "constant" else held[kind][value] for kind, value in self._parts]
+        if any(self._strides) or self._viewed:
+            tensors = [self._laid_out(number, tensor) for number, tensor in enumerate(tensors)]
+        leaves = []
+        for kind, value in self._parts:
+            if kind == "view":
+                size, stride, offset = value[1]
+                leaves.append(tensors[value[0]].as_strided(size, stride, tensors[value[0]].storage_offset() + offset))
+            else:
+                leaves.append(value if kind == "constant" else (tensors if kind == "tensor" else inputs)[value])
         return pytree.tree_unflatten(leaves, self._spec)
+
+    def _laid_out(self, number: int, tensor: Tensor) -> Tensor:
+        """A tensor of the graph with the strides of the model's, and contiguous if there are views of it."""
+        stride = self._strides[number]
+        if stride is None:
+            return tensor.contiguous() if number in self._viewed else tensor
+        return tensor if tensor.stride() == stride else laid_out(tensor, stride)
+
+
+def laid_out(tensor: Tensor, stride: Sequence[int]) -> Tensor:
+    """A copy with other strides."""
+    return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype).copy_(tensor)
+
+
+def _memory(tensor: Tensor) -> int:
+    """The memory that a tensor is in; that of no other for one that is not strided."""
+    return int(tensor.untyped_storage()._cdata) if tensor.layout is torch.strided else id(tensor)
+
+
+def _is_contiguous(tensor: Tensor) -> bool:
+    return tensor.layout is torch.strided and tensor.is_contiguous()
+
+
+def _form(tensor: Tensor) -> tuple[object, ...]:
+    """How numbers are to be read from memory."""
+    return tensor.dtype, tensor.is_conj(), tensor.is_neg()
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    """Whether a tensor fills a part of the memory, in any order of its dimensions."""
+    if tensor.layout is not torch.strided:
+        return False
+    filled = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride != filled:
+            return False
+        filled *= size
+    return True
 
 
 class _FlatModel(nn.Module):
-    """A model that takes and returns flat lists of tensors; records its outputs in ``seen``."""
+    """A model that takes and returns flat lists of tensors; records its outputs in ``seen``.
 
-    def __init__(self, model: nn.Module, inputs: ModelInputs, seen: list[ModelOutputs]) -> None:
+    The tensors are those of ``outputs``, if these are known already: when traced, views may not be known as such.
+    """
+
+    def __init__(
+        self, model: nn.Module, inputs: ModelInputs, seen: list[ModelOutputs], outputs: ModelOutputs | None
+    ) -> None:
         super().__init__()
         self.model = model
         self.training = model.training
-        self._inputs, self._seen = inputs, seen
+        self._inputs, self._seen, self._outputs = inputs, seen, outputs
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         args, kwargs = self._inputs.rebuilt(tensors)
-        outputs = ModelOutputs(self.model(*args, **kwargs), tensors)
-        flat = tuple(outputs.tensors)
+        made = self.model(*args, **kwargs)
+        outputs = ModelOutputs(made, tensors)
         outputs.forget()
         self._seen[:] = [outputs]
-        return flat
+        return tuple((self._outputs or outputs).flat(made))
 
 
 class Exported(NamedTuple):
@@ -245,8 +319,10 @@ class Traced(NamedTuple):
     weights: Mapping[str, Tensor]
 
 
-def export(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Exported:
-    """Export a model, in the mode it is to run in, for example inputs.
+def export(
+    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], outputs: ModelOutputs | None = None
+) -> Exported:
+    """Export a model, in the mode it is to run in, for example inputs; with its outputs if they are known.
 
     Raises:
         HiosError: torch.export refuses the model.
@@ -259,7 +335,7 @@ def export(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     with warnings.catch_warnings():
         # nn.LSTM and its like derive a list from their parameters anew.
         warnings.filterwarnings("ignore", "The tensor attribute.*assigned during export")
-        program = programs.export(_FlatModel(model, inputs, seen), tuple(tensors), model)
+        program = programs.export(_FlatModel(model, inputs, seen, outputs), tuple(tensors), model)
     if seen[0].wrong or not seen[0].count:
         raise seen[0].refusal(type(model).__name__)
     declared = Declarations.of(model)

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 import hios
 from hios.optimizing import autotune, race
-from hios.optimizing.module import OptimizedModule
+from hios.optimizing.module import Guards, OptimizedModule, TracedRunner
+from hios.optimizing.report import Report
+from hios.optimizing.tracing import ModelInputs, ModelOutputs
 from tests.runtime.small import Branches
 
 #: The ways that need no other runtime, which take long to prepare.
@@ -39,6 +41,17 @@ def scheduled(
     return hios.optimize(
         model, inputs, *more, algorithm="hios-lp", devices=devices, budget_s=0.1, cache=cache, timeout_s=300.0
     )
+
+
+def as_optimized(
+    model: nn.Module, args: tuple[Any, ...], way: Callable[[list[Tensor]], list[Tensor]], limits: Any = ()
+) -> Any:
+    """An optimized module that runs a way of the test."""
+    with torch.no_grad():
+        outputs = ModelOutputs(model(*args), args)
+    outputs.forget()
+    runner = TracedRunner(ModelInputs(args, {}, model), outputs, Guards(model), way, lambda: None, limits)
+    return OptimizedModule(model, Report(type(model).__name__, "a way", "so"), runner)
 
 
 class Pair(NamedTuple):

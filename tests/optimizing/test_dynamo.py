@@ -182,7 +182,7 @@ def test_workers_end_with_what_was_compiled(compiled: Callable[..., Any], made: 
     [
         ({"device": 2}, None, "options: found device; allowed: algorithm, "),
         ({"devices": 0}, None, "devices: found 0"),
-        (None, "max-autotune", "mode: found max-autotune"),
+        (None, "fastest", "mode: found fastest; allowed: default, lite, reduce-overhead, max-autotune"),
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any] | None, mode: str | None, message: str) -> None:
@@ -192,3 +192,18 @@ def test_wrong_options_are_refused(options: dict[str, Any] | None, mode: str | N
         dynamo.hios(part, [torch.zeros(1)], mode=mode, options=options)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("mode", sorted({"default", *torch._inductor.list_mode_options()}))
+def test_modes_of_another_backend_are_ignored(mode: str) -> None:
+    """Who changes the backend by one word keeps the mode, which one line says is ignored."""
+    torch._dynamo.reset()
+    model = nn.Linear(4, 4).eval()
+    fast = torch.compile(model, backend="hios", mode=mode)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", HiosWarning)
+        require_equal(fast, model, torch.ones(2, 4))
+    said = [str(warning.message) for warning in caught if warning.category is HiosWarning]
+    line = f"torch.compile, backend hios: mode {mode} is ignored: hios measures which way is the fastest"
+    assert said == ([] if mode == "default" else [line])

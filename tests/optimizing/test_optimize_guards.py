@@ -217,6 +217,29 @@ def test_hooks_of_all_modules_are_seen() -> None:
     assert not has_hooks(model)
 
 
+def _library_hook(module: nn.Module, inputs: Any, output: Any) -> None:
+    """A hook that does nothing, as a library has it."""
+
+
+def test_hooks_of_the_models_library_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the library of a model installs belongs to it, as transformers does in a first call; other hooks do not."""
+    model = Tagged()
+    handle = model.stem.register_forward_hook(_library_hook)
+    assert has_hooks(model)
+    monkeypatch.setattr(_library_hook, "__module__", "numpy.linalg")
+    assert has_hooks(model)
+    monkeypatch.setattr(Tagged, "__module__", "numpy.linalg")
+    assert not has_hooks(model)
+    guards = Guards(model)
+    other = model.stem.register_forward_hook(lambda module, inputs, output: output * 2)
+    assert has_hooks(model)
+    assert guards.changed() == "hooks of stem were changed"
+    other.remove()
+    assert guards.changed() == ""
+    handle.remove()
+    assert guards.changed() == "hooks of stem were changed"
+
+
 def _compiled(model: Tagged) -> None:
     torch.compile(model, backend="eager")(_image())
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 import hios
 from hios import HiosWarning
@@ -96,6 +97,80 @@ _ACTIONS = [
 ]
 
 
+def _flag(model: Acting, x: Tensor) -> None:
+    model.ready = True
+
+
+def _appended_once(model: Acting, x: Tensor) -> None:
+    if not model.seen:
+        model.seen.append(1)
+
+
+def _hook_once(model: Acting, x: Tensor) -> None:
+    if not model.body._forward_hooks:
+        model.body.register_forward_hook(lambda module, inputs, output: None)
+
+
+def _constant_once(model: Acting, x: Tensor) -> None:
+    if not hasattr(model, "table"):
+        model.register_buffer("table", torch.arange(6.0))
+    x + model.table[0]
+
+
+@pytest.mark.parametrize("action", [_flag, _appended_once, _hook_once, _constant_once])
+def test_what_is_set_once_is_no_change(action: Callable[[Any, Tensor], None]) -> None:
+    """Flags, hooks and caches that a first call sets, and no other, do not keep a model from being optimized."""
+    model, x = Acting(action).eval(), _example()
+    before = [dict(vars(model)), _state(model), len(model.body._forward_hooks)]
+    require_pure(model, (x,), {})
+    assert [dict(vars(model)), len(model.body._forward_hooks)] == [before[0], before[2]]
+    torch.testing.assert_close(_state(model), before[1], rtol=0, atol=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HiosWarning)
+        fast = hios.optimize(model, x, cache=False, least_ms=1e6)
+        torch.testing.assert_close(fast(x), model(x))
+    assert fast.report.reason.startswith("it takes")
+
+
+def _first_input(model: Acting, x: Tensor) -> None:
+    if not hasattr(model, "first"):
+        model.first = x.mean() + 1
+    x + model.first
+
+
+def _view_of_first_input(model: Acting, x: Tensor) -> None:
+    model.held.setdefault("first", [x.view(-1)])
+    model.held["first"][0] + 1
+
+
+def _cache_made_once(model: Acting, x: Tensor) -> None:
+    if not hasattr(model, "made"):
+        model.made = torch.zeros(3)
+    else:
+        model.made.add_(1)
+
+
+def _output_made_once(model: Acting, x: Tensor) -> None:
+    if not hasattr(model, "made"):
+        model.made = torch.zeros(3)
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        (_first_input, "it changes what it keeps of an earlier call when it runs"),
+        (_view_of_first_input, "it changes what it keeps of an earlier call when it runs"),
+        (_cache_made_once, "it changes a tensor that it keeps when it runs"),
+        (_output_made_once, "an output shares memory with a tensor that it keeps"),
+    ],
+)
+def test_later_calls_must_not_depend_on_the_first(action: Callable[[Any, Tensor], None], message: str) -> None:
+    """What a first call sets may neither come from its inputs, if it is used, nor be written or returned later."""
+    model = Acting(action, lambda model, x, y: (y, model.made) if action is _output_made_once else y).eval()
+    with pytest.raises(UnsupportedError, match=message):
+        require_pure(model, (_example(),), {})
+
+
 def _state(model: Acting) -> list[Any]:
     return [
         {name: value.clone() for name, value in model.state_dict().items()},
@@ -156,7 +231,6 @@ def test_state_is_that_of_the_users_calls(way: str, action: Callable[[Any, Tenso
 @pytest.mark.parametrize(
     "outputs",
     [
-        lambda model, x, y: (y, y.view(-1)),
         lambda model, x, y: (y[:, :2], y[:, 2:]),
         lambda model, x, y: (y, x.view(-1)),
         lambda model, x, y: (y, model.body.stem.weight),
@@ -165,14 +239,35 @@ def test_state_is_that_of_the_users_calls(way: str, action: Callable[[Any, Tenso
     ],
 )
 def test_outputs_have_memory_of_their_own(outputs: Callable[..., Any]) -> None:
-    """What is written into one output must be seen in others that are views of it: such models are left as they are."""
+    """What is written into one output must be seen in others that overlap with it; such models are left as they are.
+
+    So are those whose outputs are in memory of the model, or of an input.
+    """
     model = Acting(outputs=outputs).eval()
     with pytest.raises(UnsupportedError, match=r"an output (shares memory with|is a tensor that it keeps)"):
         require_pure(model, (_example(),), {})
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("way", ["openvino", "schedule"])
+def test_views_and_strides_come_through(way: str) -> None:
+    """For an example in channels_last outputs are so too, and what is written into an output is seen in its views."""
+    model = Acting(outputs=lambda model, x, y: {"all": y, "sums": [(s := y.sum(1)).mT, s, s.view(-1)[1:]]}).eval()
+    x = _example().to(memory_format=torch.channels_last)
+    fast, expected = hios.optimize(model, x, way=way, cache=False, budget_s=0.1, least_ms=0.0), model(x)
+    outputs = fast(x)
+    assert fast.runner is not None
+    torch.testing.assert_close(outputs, expected, rtol=1e-4, atol=1e-4)
+    assert not expected["all"].is_contiguous()
+    for own, other in zip(pytree.tree_leaves(outputs), pytree.tree_leaves(expected), strict=True):
+        assert own.stride() == other.stride()
+    outputs["sums"][0].zero_()
+    assert not any(value.any() for value in outputs["sums"])
+    fast.close()
+
+
 def test_what_is_allowed() -> None:
-    """Tensors of the call may be written into, attributes set to what they are; outputs may be inputs."""
+    """Tensors of the call may be written into, attributes set to what they are; outputs may be inputs, and views."""
 
     def written(model: Acting, x: Tensor) -> None:
         model.calls = int("0")
@@ -181,7 +276,7 @@ def test_what_is_allowed() -> None:
         made.view(-1)[0] = 1
         made.copy_(x).relu_()
 
-    model = Acting(written, lambda model, x, y: (y, y, {"x": x})).eval()
+    model = Acting(written, lambda model, x, y: (y.mT, y, y, {"x": x, "views": [y.view(-1)[3:], y[:, 2]]})).eval()
     model.scale = 0.5
     require_pure(model, (_example(),), {})
 

@@ -11,13 +11,13 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from hios.errors import HiosError
-from hios.optimizing.other_inputs import Difference, InputsComparison, other_inputs
+from hios.optimizing.other_inputs import Difference, InputsComparison, Limits, other_inputs, outside, varied
 
 IMAGE = torch.linspace(-1, 1, 96).reshape(2, 3, 16)
 
 
 def _made(*example: Tensor, model: Any = lambda tensors: tensors) -> dict[str, list[Tensor]]:
-    return {made.kind: made.tensors for made in other_inputs(example, model)}
+    return {made.kind: made.tensors for made in other_inputs(varied(example, model), model)}
 
 
 def test_numbers_of_other_signs_and_sizes() -> None:
@@ -53,6 +53,36 @@ def test_indices_stay_within_their_range() -> None:
     assert numbers["the other sign"][0].min() < 0
     limits = torch.iinfo(torch.int64)
     assert {limits.min, limits.max} <= set(numbers["whole numbers at their limits"][0].flatten().tolist())
+
+
+def _limits(model: Callable[..., Tensor], *example: Tensor, sizes: tuple[int, ...] = ()) -> list[Limits]:
+    return [own.limits for own in varied(example, lambda tensors: [model(*tensors)], sizes)]
+
+
+def test_the_whole_numbers_that_a_model_takes_are_found() -> None:
+    """Indices have the size of a table as their limit, or a power of two; what may be added up has all numbers."""
+    table, ids, flags = torch.randn(700, 4), torch.tensor([[3, 8, 0]]), torch.zeros(1, 3, dtype=torch.int64)
+
+    def looked(ids: Tensor, *more: Tensor) -> Tensor:
+        return F.embedding(ids, table) + sum(more)
+
+    assert _limits(looked, ids, sizes=(4, 64, 700, 9000)) == [(0, 699)]
+    assert _limits(looked, ids) == [(0, 511)]
+    assert _limits(looked, flags, sizes=(700,)) == [(0, 699)]
+    assert _limits(looked, ids[0, :3].int(), ids[0, :1], torch.ones(1), torch.ones(1) > 0, sizes=(700,)) == [
+        (0, 699), None, None, None,
+    ]  # fmt: skip
+    assert _limits(looked, ids, flags[..., None], sizes=(700,)) == [(0, 699), (0, 1)]
+    assert _limits(lambda a, b: looked(a + b), ids, ids, sizes=(700,)) == [(0, 8), (0, 8)]  # not both at their largest
+
+
+def test_numbers_outside_of_the_limits_are_named() -> None:
+    """Inputs with limits are compared with these, empty ones have no numbers."""
+    ids = torch.tensor([3, 8])
+    assert outside([IMAGE, ids], (None, (0, 8))) == ""
+    assert outside([IMAGE, ids[:0]], (None, (0, 7))) == ""
+    assert outside([IMAGE, ids], (None, (0, 7))) == "input 1 has whole numbers from 3 to 8, the example allows 0 to 7"
+    assert outside([-ids, ids], ((0, 9), None)) == "input 0 has whole numbers from -8 to -3, the example allows 0 to 9"
 
 
 @pytest.mark.parametrize(

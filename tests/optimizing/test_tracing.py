@@ -1,13 +1,16 @@
-"""Arguments by position and by name."""
+"""Arguments by position and by name, and outputs with their views and strides."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from hios.errors import ExampleInputsError
-from hios.optimizing.tracing import Binding, ModelInputs
+from hios.optimizing.tracing import Binding, ModelInputs, ModelOutputs
 
 
 class Two(nn.Module):
@@ -54,3 +57,44 @@ def test_wrong_example_inputs_are_plain_errors() -> None:
         with pytest.raises(ExampleInputsError, match=r"^example inputs of Two: .*; its forward is \(images") as error:
             ModelInputs(args, kwargs, Two())
         assert "\n" not in str(error.value)
+
+
+def _outputs_of_runtime(outputs: Any) -> tuple[ModelOutputs, Any]:
+    """The outputs of a model, rebuilt from those of a runtime, which are contiguous and apart."""
+    known = ModelOutputs(outputs, [])
+    flat = [tensor.contiguous().clone() for tensor in known.tensors]
+    known.forget()
+    return known, known.rebuilt(flat, [])
+
+
+def test_views_of_outputs_stay_views() -> None:
+    """The largest contiguous output is computed, whatever its place, and others that lie in it are views of it."""
+    y = torch.arange(24.0).reshape(2, 3, 4)
+    outputs = (y.mT, {"y": y, "part": y[1, :, ::2], "flat": y.view(-1)[3:]}, y * 2, y.expand(2, 2, 3, 4))
+    known, rebuilt = _outputs_of_runtime(outputs)
+    assert known.count == 2
+    torch.testing.assert_close(rebuilt, outputs, rtol=0, atol=0)
+    assert [value.stride() for value in pytree.tree_leaves(rebuilt)] == [
+        v.stride() for v in pytree.tree_leaves(outputs)
+    ]
+    rebuilt[1]["y"].zero_()
+    assert [bool(value.any()) for value in pytree.tree_leaves(rebuilt)] == [False] * 4 + [True, False]
+
+
+def test_outputs_have_the_strides_of_the_models() -> None:
+    """Outputs in channels_last or with dimensions in another order stay so; what leaves memory out is contiguous."""
+    y = torch.arange(120.0).reshape(2, 3, 4, 5)
+    outputs = [y.contiguous(memory_format=torch.channels_last), (y + 1).permute(2, 0, 3, 1), (y + 2)[..., ::2], y + 3]
+    rebuilt = _outputs_of_runtime(outputs)[1]
+    torch.testing.assert_close(rebuilt, outputs, rtol=0, atol=0)
+    assert [value.stride() for value in rebuilt[:2]] == [value.stride() for value in outputs[:2]]
+    assert rebuilt[2].is_contiguous()
+
+
+def test_other_views_are_apart() -> None:
+    """Parts of one memory none of which has all, and conjugates, are outputs of their own."""
+    y, complex_ = torch.arange(12.0).reshape(3, 4), torch.ones(3, dtype=torch.complex64) * 1j
+    outputs = (y[:, :2], y[:, 2:], complex_, complex_.conj())
+    known, rebuilt = _outputs_of_runtime(outputs)
+    assert known.count == 4
+    torch.testing.assert_close(rebuilt, outputs, rtol=0, atol=0)

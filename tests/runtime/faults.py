@@ -41,6 +41,21 @@ def load_dying_at_the_end(worker: Worker, **arguments: Any) -> None:
     spoil(worker, worker.state["graph"].operators[-1].id, "kill")
 
 
+def load_refusing(worker: Worker, **arguments: Any) -> None:
+    """What ``device.load`` does, but a branch in the middle of `Branches` refuses an input whose numbers are large."""
+    device.load(worker, **arguments)
+    operators = worker.state["operators"]
+    name = worker.state["graph"].operators[1].id
+    run = operators[name].run
+
+    def refusing(*values: Any) -> Any:
+        if max(float(value.abs().max()) for value in values) > LARGE / 100:
+            raise ValueError("too large")
+        return run(*values)
+
+    operators[name] = dataclasses.replace(operators[name], run=refusing)
+
+
 def load_hanging_at_the_end(worker: Worker, **arguments: Any) -> None:
     """What ``device.load`` does, but the last operator hangs."""
     device.load(worker, **arguments)
@@ -67,6 +82,8 @@ def spoil(worker: Worker, operator: str, how: str) -> None:
     operators[operator] = dataclasses.replace(operators[operator], run=run)
 
 
+#: Numbers that operators refuse after `load_refusing`.
+LARGE = 1e6
 #: Seconds until the controller gives up on a device that loads.
 _TIMEOUT_S = 600.0
 #: How an operator is spoilt on device 0, and the message of the run about it there, with the time-out of the run.

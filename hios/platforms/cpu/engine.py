@@ -22,16 +22,16 @@ from torch import Tensor
 
 from hios.core.graph import Graph
 from hios.core.schedule import Plan
-from hios.errors import PlatformError
+from hios.errors import FailedCallError, PlatformError
 from hios.files import defaults
 from hios.kernels.executable import require_executable
 from hios.platforms.cpu import thread_team
 from hios.platforms.cpu import worker as cpu_worker
-from hios.platforms.program import ArenaPlan, DeviceProgram, is_wide
+from hios.platforms.program import ABORT, ArenaPlan, DeviceProgram, is_wide
 from hios.platforms.workloads import arena_tensor, copy_alone
 from hios.workers.arena import Arena, memory_file
 from hios.workers.pool import WorkerPool
-from hios.workers.worker import Worker
+from hios.workers.worker import Worker, reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Engine:
         require_executable(graph)
         plan = ArenaPlan(graph, max(len(task.plan.devices) for task in tasks.values()))
         programs = {name: task.programs(plan) for name, task in tasks.items()}
-        arena = Arena(plan.flags, plan.size)
+        self._arena = arena = Arena(plan.flags, plan.size)
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._epoch = 0
@@ -102,8 +102,9 @@ class Engine:
         Returns the outputs in the order of the graph: new tensors that no later call touches.
 
         Raises:
-            PlatformError: the engine is closed, belongs to another process, or takes other inputs; a worker died or
-                hung, or an operator failed. Any failure in running closes the engine.
+            FailedCallError: an operator failed; the engine takes the next call.
+            PlatformError: the engine is closed, belongs to another process, or takes other inputs; or a worker died or
+                hung, which closes the engine.
         """
         if os.getpid() != self._process:
             raise PlatformError(
@@ -119,10 +120,14 @@ class Engine:
             self._epoch += 1
             arguments = {worker: {"name": name, "epoch": self._epoch} for worker in self._workers[name]}
             try:
-                self._pool.call_each(run_quietly, arguments)
+                answers = self._pool.call_each(run_quietly, arguments)
             except BaseException:  # also on an interrupt: late answers would be mistaken for those of the next call
                 self.close()
                 raise
+            if any(answers.values()):
+                self._arena.write(ABORT, 0)
+                worker, why = next((worker, why) for worker, why in answers.items() if why not in ("", _ABORTED))
+                raise FailedCallError(f"worker {worker}: {why}")
             return [copy_alone(buffer, torch.empty(buffer.shape, dtype=buffer.dtype)) for buffer in self._outputs]
 
     def _check(self, inputs: Sequence[Tensor]) -> None:
@@ -164,9 +169,22 @@ class Engine:
         self.close()
 
 
-def run_quietly(worker: Worker, name: str, epoch: int) -> None:
-    """``worker.run`` without the rows of operators, which are not needed here."""
-    cpu_worker.run(worker, name, epoch)
+#: The answer of a worker that waited for one in which an operator failed.
+_ABORTED = "aborted"
+
+
+def run_quietly(worker: Worker, name: str, epoch: int) -> str:
+    """``worker.run``, without the rows of operators; why an operator failed, after which all workers are intact."""
+    try:
+        cpu_worker.run(worker, name, epoch)
+    except FailedCallError as error:
+        worker.arena.write(ABORT, 1)  # others may wait for this worker
+        return reason(error)
+    except PlatformError:
+        if worker.arena.read(ABORT):
+            return _ABORTED
+        raise
+    return ""
 
 
 class _Keeper:

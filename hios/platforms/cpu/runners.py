@@ -21,7 +21,7 @@ from typing import Any
 
 from torch import Tensor
 
-from hios.errors import PlatformError
+from hios.errors import FailedCallError, PlatformError
 from hios.kernels import CompiledOperator
 from hios.kernels.compiled_operator import External, parts
 from hios.kernels.merged import torch_dtype
@@ -253,7 +253,7 @@ class StepRunner:
             try:
                 values.run(call)
             except Exception as error:
-                raise PlatformError(f"operator {call.operator}, {step.place}: {reason(error)}") from error
+                raise FailedCallError(f"operator {call.operator}, {step.place}: {reason(error)}") from error
             rows.append((call.operator, stream, step.stage, start, clock()))
 
     def _run_merge(self, function: Callable[[Any], tuple[Tensor, ...]], step: _BoundStep, rows: list[Row]) -> None:
@@ -263,7 +263,7 @@ class StepRunner:
             self._values.run_merged(function, calls)
         except Exception as error:
             names = ", ".join(call.operator for call in calls)
-            raise PlatformError(f"operators {names}, {step.place}: {reason(error)}") from error
+            raise FailedCallError(f"operators {names}, {step.place}: {reason(error)}") from error
         end = self._clock()
         for number, call in enumerate(calls):
             rows.append((call.operator, 0 if step.stage is None else number, step.stage, start, end))
@@ -289,18 +289,22 @@ class _Operator:
         self.stream = stream
         self.call = values.call(program.operator, None, stream)
         self.needs = frozenset(program.needs)
+        self.reset()
         self.departures = tuple(values.departure(handover) for handover in program.departures)
         self.results = tuple(values.result(*result) for result in program.results)
-        #: Missing inputs; reset after the operator has run.
-        self.missing = set(self.needs)
-        #: Whether its stream is waiting for it.
-        self.blocked = False
         #: The next one of its stream.
         self.following: _Operator | None = None
         #: Operators of other streams that wait for this one's values, with these values, in launch order.
         self.dependents: tuple[tuple[_Operator, External], ...] = ()
         #: Slots that this operator may be the last to use.
         self.uses: tuple[int, ...] = ()
+
+    def reset(self) -> None:
+        """Make it as it is before a run."""
+        #: Missing inputs; reset after the operator has run.
+        self.missing = set(self.needs)
+        #: Whether its stream is waiting for it.
+        self.blocked = False
         # Locked except between the arrival of the last value and the start.
         self.gate = threading.Lock()
         self.gate.acquire()
@@ -331,7 +335,7 @@ class StreamRunner:
         self._streams = [
             [_Operator(step, stream, self._values) for step in steps] for stream, steps in enumerate(program.streams)
         ]
-        operators = [operator for stream in self._streams for operator in stream]
+        self._operators = operators = [operator for stream in self._streams for operator in stream]
         waiting: dict[External, list[_Operator]] = defaultdict(list)
         for operator in sorted(operators, key=_rank):
             for value in operator.needs:
@@ -360,12 +364,16 @@ class StreamRunner:
         self._pending: list[_Arrival] = []
         #: The operator that each stream runs or waits to run; None when it has finished.
         self._current: list[_Operator | None] = []
+        #: How many streams have not finished, and whether they are to do so before their next operator.
+        self._unfinished = 0
+        self._stopped = False
 
     def run(self, epoch: int) -> list[Row]:
         """Run all streams; returns the operators' rows.
 
         Raises:
-            PlatformError: an operator failed, or the run hangs; streams are then left as they are.
+            FailedCallError: an operator failed, on this device or another; all streams have ended.
+            PlatformError: the run hangs; streams are then left as they are.
         """
         rows: list[Row] = []
         first = [stream[0] for stream in self._streams]
@@ -375,7 +383,12 @@ class StreamRunner:
         self._pending = self._arrivals
         self._current = [*first]
         functions = [partial(self._run_stream, stream, epoch, rows) for stream in self._streams]
-        self._watch(self._threads.start(functions), epoch)
+        done, self._unfinished = self._threads.start(functions), len(functions)
+        try:
+            self._watch(done, epoch)
+        except FailedCallError:
+            self._stop(done)
+            raise
         return rows
 
     def _run_stream(self, operators: Sequence[_Operator], epoch: int, rows: list[Row]) -> None:
@@ -384,13 +397,15 @@ class StreamRunner:
             self._current[operator.stream] = operator
             if operator.needs:
                 operator.gate.acquire()
+            if self._stopped:
+                return
             start = clock()
             try:
                 values.run(operator.call)
                 rows.append((operator.call.operator, operator.stream, None, start, clock()))
                 values.hand_over(operator.departures, operator.results, epoch)
             except Exception as error:
-                raise PlatformError(
+                raise FailedCallError(
                     f"operator {operator.call.operator}, stream {operator.stream}: {reason(error)}"
                 ) from error
             self._finish(operator)
@@ -401,6 +416,8 @@ class StreamRunner:
     def _finish(self, operator: _Operator) -> None:
         """Start operators that waited for this one, and free values that nothing reads any more."""
         with self._bookkeeping:
+            if self._stopped:
+                return
             operator.missing.update(operator.needs)
             self._busy += sum(dependent.arrive(value) for dependent, value in operator.dependents)
             following = operator.following
@@ -431,6 +448,8 @@ class StreamRunner:
         if not any(read(handover.flag) == epoch for handover, _ in self._pending):
             return
         with self._bookkeeping:
+            if self._stopped:
+                return
             pending = []
             for handover, dependents in self._pending:
                 if read(handover.flag) == epoch:
@@ -442,22 +461,36 @@ class StreamRunner:
     def _watch(self, done: Done, epoch: int) -> None:
         """Return when all streams have finished."""
         deadline = time.monotonic() + self._timeout_s
-        unfinished = len(self._streams)
         if not self._busy:
             self._spin(epoch)
-        while unfinished:
+        while self._unfinished:
             try:
                 error = done.get(timeout=_LOOK_S if self._pending else max(0.0, deadline - time.monotonic()))
             except Empty:
                 if self._values.arena.read(ABORT):
-                    raise PlatformError("aborted") from None
+                    raise FailedCallError("aborted") from None
                 if time.monotonic() > deadline:
                     raise PlatformError(self._hanging()) from None
                 self._look(epoch)
             else:
+                self._unfinished -= 1
                 if error is not None:
                     raise error
-                unfinished -= 1
+
+    def _stop(self, done: Done) -> None:
+        """End all streams, of which some wait for values that will not come; afterwards all is as before a run."""
+        with self._bookkeeping:
+            self._stopped = True
+            for operator in self._operators:
+                if operator.missing:
+                    operator.missing.clear()
+                    operator.gate.release()
+        for _ in range(self._unfinished):
+            done.get()
+        for operator in self._operators:
+            operator.reset()
+        self._users_left = dict(self._users)
+        self._stopped = False
 
     def _hanging(self) -> str:
         """What a hanging run waits for: an operator that does not finish, otherwise a value of another device."""

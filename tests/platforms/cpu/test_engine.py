@@ -18,14 +18,14 @@ import torch
 from torch import Tensor
 
 from hios.core.schedule import StreamPlan
-from hios.errors import HiosError, PlatformError
+from hios.errors import FailedCallError, HiosError, PlatformError
 from hios.machine.description import usable_cores
 from hios.platforms.cpu import engine as engine_module
 from hios.platforms.cpu import worker as device
 from hios.platforms.cpu.engine import Engine, Task
 from hios.workers.pool import WorkerPool
 from tests.runtime import faults
-from tests.runtime.small import branches, small_engine
+from tests.runtime.small import alternating, branches, small_engine
 from tests.workers.processes import children, eventually, running
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,6 +69,35 @@ def test_operators_may_take_several_devices(workers: tuple[int, ...]) -> None:
     with Engine(network.graph, network.tensors, {"wide": Task(plan, workers)}, [[first], [last]]) as made:
         for seed in range(3):
             _require_right(made, "wide", seed)
+
+
+def _refusing_tasks() -> dict[str, Task]:
+    """Plans of all kinds on two devices, in each of which a device waits for the other."""
+    order = tuple(branches().graph.order)
+    streams = StreamPlan(((order[:2], order[3:]), (order[2:3],)), order)
+    wide = StreamPlan(((order,), (order[1:],)), order, dict.fromkeys(order[1:], (0, 1)))
+    return {
+        "stages": Task(alternating()),
+        "streams": Task(streams),
+        "turned": Task(streams, (1, 0)),
+        "wide": Task(wide),
+    }
+
+
+def test_a_failed_operator_leaves_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator that refuses its values ends that call alone, named, whatever else waits for it meanwhile."""
+    monkeypatch.setattr(device, "load", faults.load_refusing)
+    network, cores, before = branches(), usable_cores(), set(children())
+    with Engine(network.graph, network.tensors, _refusing_tasks(), [[cores[0]], [cores[-1]]], 120.0) as made:
+        workers = set(children()) - before
+        for name in (*_refusing_tasks(), *_refusing_tasks()):
+            for _ in range(2):
+                with pytest.raises(
+                    FailedCallError, match=rf"worker \d: operator {network.graph.operators[1].id}.*: too"
+                ):
+                    made.run(name, (_inputs(0)[0] * faults.LARGE,))
+            _require_right(made, name, 1)
+        assert set(children()) - before == workers
 
 
 def test_outputs_belong_to_the_caller(engine: Engine) -> None:
