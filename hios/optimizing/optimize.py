@@ -159,10 +159,11 @@ def accelerated(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
                 "autocast is on, and would be part of what is optimized; allowed: to optimize outside"
             )
         modules = sum(1 for _ in model.modules())
+        megabytes = sum(value.numel() * value.element_size() for value in model.parameters()) / 1e6
         with (
             on_terminals_only(),
             torch.random.fork_rng(devices=[]),
-            Budget(options.budget_s, name, modules, options.folder()) as budget,
+            Budget(options.budget_s, name, modules, options.folder(), megabytes) as budget,
         ):
             budget.show("looking for an earlier choice")
             return _Optimizer(Subject(model, args, kwargs, options, divisions), budget).optimized()
