@@ -178,15 +178,18 @@ class Autotune:
             self.options.tolerance,
             budget.deadline,
             [label for label, entry in ready.items() if self.options.asks_for(entry.candidate.kind)],
+            busy > BUSY and self.options.is_auto,
             budget.show,
             functools.cache(functools.partial(self._rounding, preparation, subject.tensors, expected)),
             functools.partial(_elsewhere, comparison, ready),
         )
         race.measure()
         busy = max(busy, others.share(preparation.process_ids))
-        candidate, reason = race.chosen()
         if busy > BUSY and self.options.is_auto:
+            candidate = race.provisional()
             reason = "chosen while other work kept the cores busy, so nothing is claimed of how fast it is"
+        else:
+            candidate, reason = race.chosen()
         report = Report(
             subject.name,
             candidate.label,
@@ -285,12 +288,12 @@ def _compared_as(candidate: Candidate) -> str:
 def rows(race: Race, preparation: Preparation, with_special: Mapping[str, Difference | None]) -> tuple[WayReport, ...]:
     """A row per candidate after the race, those that finished it first; and what they do with NaN and infinities."""
     reported = race.reported()
-    today = race.candidates[0].label
+    base = reported.get(race.candidates[0].label, race.today_ms)
     made: list[WayReport] = []
     for label, entry in preparation.ready.items():
         row = WayReport(label, entry.candidate.kind, memory_mb=entry.memory_mb, prepare_s=round(entry.prepare_s, 2))
         if label in reported:
-            row = _measured(row, reported[label], reported[today])
+            row = _measured(row, reported[label], base)
         elif label in race.left:
             why = f"left the race as clearly slower after {len(race.left[label])} rounds"
             row = _measured(replace(row, outcome="slower", why=why), race.left[label], race.today_ms)
@@ -345,6 +348,7 @@ def _measured(about: WayReport, times: list[float], base: Sequence[float] = ()) 
     if not base:
         return row
     row = replace(row, speedup=spread(base)[0] / median)
-    if (bounds := speedup_interval(base[: len(times)], times)) is not None:
+    rounds = min(len(base), len(times))
+    if (bounds := speedup_interval(base[:rounds], times[:rounds])) is not None:
         row = replace(row, low=bounds[0], high=bounds[1])
     return row
