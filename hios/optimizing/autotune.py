@@ -137,10 +137,11 @@ class Autotune:
         engine = Engine(graph, weights, {candidate.label: task}, cores, self.options.timeout_s)
         return Tuned(report, candidate, functools.partial(engine.run, candidate.label), engine.close)
 
-    def raced(self, budget: Budget, latency_ms: float, expected: list[Tensor]) -> Tuned:
+    def raced(self, budget: Budget, latency_ms: float, expected: list[Tensor], threads: int) -> Tuned:
         """Prepare the candidates, race them and choose one; cached unless other processes kept the cores busy.
 
-        Outputs of candidates have to equal the expected ones, those of the model itself, as is its latency.
+        Outputs of candidates have to equal the expected ones, those of the model itself. The latency is its with the
+        number of threads that suits the machine at the moment.
 
         Raises:
             HiosError: a way that was asked for by name cannot be taken, or the cache cannot be written.
@@ -151,7 +152,7 @@ class Autotune:
             preparation = Preparation(self.subject, budget, workspace, reserve_s)
             try:
                 preparation.prepare()
-                tuned = self._race(preparation, budget, expected)
+                tuned = self._race(preparation, budget, expected, threads)
                 if tuned.report.provisional and self.options.is_auto:
                     return tuned
                 if not tuned.report.provisional:
@@ -161,7 +162,7 @@ class Autotune:
                 preparation.close()
                 raise
 
-    def _race(self, preparation: Preparation, budget: Budget, expected: list[Tensor]) -> Tuned:
+    def _race(self, preparation: Preparation, budget: Budget, expected: list[Tensor], threads: int) -> Tuned:
         subject, ready, busy = self.subject, preparation.ready, busy_share(self.subject.everything)
         if busy > BUSY and self.options.is_auto:
             warn(
@@ -170,7 +171,7 @@ class Autotune:
                 "they are idle"
             )
         others = OtherWork(subject.everything)
-        comparison = self.comparison(self.options.tolerance, functools.partial(self._rounding, preparation))
+        comparison = self.comparison(self.options.tolerance, threads, functools.partial(self._rounding, preparation))
         race = Race(
             [entry.candidate for entry in ready.values()],
             lambda candidate: ready[candidate.label].run(subject.tensors),
@@ -203,11 +204,14 @@ class Autotune:
         return Tuned(report, candidate, ready[candidate.label].run, preparation.close, preparation, race)
 
     def comparison(
-        self, tolerance: float, rounding: Callable[[Sequence[Tensor], Sequence[Tensor]], float] = lambda *_: 0.0
+        self,
+        tolerance: float,
+        threads: int,
+        rounding: Callable[[Sequence[Tensor], Sequence[Tensor]], float] = lambda *_: 0.0,
     ) -> InputsComparison:
-        """What compares ways with the model on other inputs than the example."""
+        """What compares ways with the model, run with so many threads, on other inputs than the example."""
         subject = self.subject
-        run = functools.partial(subject.run_model, subject.threads)
+        run = functools.partial(subject.run_model, threads)
         return InputsComparison(subject.tensors, run, tolerance, rounding, self.options.strict)
 
     def _rounding(self, preparation: Preparation, tensors: Sequence[Tensor], expected: Sequence[Tensor]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from hios.errors import ExampleInputsError, HiosError, UnsupportedError, first_line, missing_extra
 from hios.files import defaults
+from hios.machine.description import BUSY, OtherWork
 from hios.machine.terminal import on_terminals_only
 from hios.optimizing.autotune import Autotune, Tuned
 from hios.optimizing.candidates import EAGER, Candidate, itself
@@ -20,7 +22,7 @@ from hios.optimizing.module import Guards, OptimizedModule, TracedRunner, has_ho
 from hios.optimizing.options import Options
 from hios.optimizing.other_inputs import difference
 from hios.optimizing.preparation import Subject
-from hios.optimizing.race import OnlineRace, outruns
+from hios.optimizing.race import OnlineRace, outruns, timed
 from hios.optimizing.report import Budget, Report
 from hios.optimizing.runtimes import Run
 
@@ -189,6 +191,7 @@ class _Optimizer:
     def __init__(self, subject: Subject, budget: Budget) -> None:
         self.subject, self.options, self.budget = subject, subject.options, budget
         self.autotune = Autotune(subject)
+        self.others = OtherWork(subject.everything)
 
     def optimized(self) -> OptimizedModule:
         """The optimized module.
@@ -235,8 +238,9 @@ class _Optimizer:
         outputs, tolerance = tuned.run(self.subject.tensors), max(self.options.tolerance, tuned.report.rounding)
         if difference(outputs, expected, tolerance) is not None:
             return False
+        elsewhere = self.autotune.comparison(tolerance, self.subject.threads)
         try:
-            return not tuned.is_new or self.autotune.comparison(tolerance).difference("", tuned.run) is None
+            return not tuned.is_new or elsewhere.difference("", tuned.run) is None
         except HiosError:  # it fails on other inputs
             return False
 
@@ -245,14 +249,19 @@ class _Optimizer:
         began = time.perf_counter()
         expected = self.subject.run_once()
         latency_ms = self._eager_ms((time.perf_counter() - began) * 1e3)
-        self.budget.call_s = latency_ms / 1e3
         if self.options.is_auto and latency_ms < self.options.least_ms:
             reason = (
                 f"it takes {latency_ms:.2f} ms; below {self.options.least_ms:g} ms (least_ms) waking workers costs "
                 "too much to look for more"
             )
             return OptimizedModule(self.subject.model, Report(self.subject.name, "the model itself", reason))
-        return self._module(self.autotune.raced(self.budget, latency_ms, expected))
+        threads = self.subject.threads
+        if threads > 1 and self.others.share() > BUSY:
+            # Threads that wait for each other and for cores may take ten times as long as one.
+            alone_ms = timed(functools.partial(self.subject.run_model, 1, self.subject.tensors))[1]
+            latency_ms, threads = min((latency_ms, threads), (alone_ms, 1))
+        self.budget.call_s = latency_ms / 1e3
+        return self._module(self.autotune.raced(self.budget, latency_ms, expected, threads))
 
     def _eager_ms(self, first_ms: float) -> float:
         """The shortest of a few runs of the model, including the one already made."""

@@ -40,7 +40,7 @@ _MOST_ROUNDS = 42
 FEWEST_ROUNDS = 18
 #: Beside other work, rounds for which there has to be time: while warming up, and in the race, where it is enough for a
 #: 95 % interval.
-_SEVERAL, _ROUNDS_BUSY = 20, 9
+_MANY, _ROUNDS_BUSY = 20, 9
 #: Pairs of calls to check whether a cached choice still holds, and seconds after which two pairs are enough.
 _PAIRS, _PAIRS_S, _FEWEST_PAIRS = 7, 1.0, 2
 #: Fewer pairs are also enough if all of them differ by this factor in the same direction.
@@ -124,7 +124,7 @@ class Race:
         """Measure rounds in which all that are left run once each, in random order.
 
         What disturbs a round disturbs all of them, so whoever is slower than the fastest with 95 % confidence leaves,
-        the model as it runs today like the others. It ends once one is left.
+        or by far in every round, the model as it runs today like the others. It ends once one is left.
         """
         while len(fewer := self._affordable(racing, self._warm_ms, _ROUNDS_BUSY)) < len(racing):
             racing = fewer
@@ -142,7 +142,7 @@ class Race:
             if number % 3 < 2:
                 continue
             fastest = min(self.latencies.values(), key=statistics.median)
-            slower = [label for label, times in self.latencies.items() if is_faster(fastest, times)]
+            slower = [label for label, times in self.latencies.items() if _loses(times, fastest)]
             self.left |= {label: self.latencies.pop(label) for label in slower}
         today = self.candidates[0].label
         self.today_ms = self.left.get(today) or self.latencies[today]
@@ -171,14 +171,16 @@ class Race:
             outputs, first_ms = self._first(candidate)
             differs = self._difference(outputs)
             if differs is None:
-                shortest = min(first_ms, self._timed(candidate))
+                shortest = first_ms
+                if self._has_time_for(first_ms):
+                    shortest = min(first_ms, self._timed(candidate))
                 slow = self._warm_ms and shortest > 2 * _HOPELESS * min(self._warm_ms.values())
                 leaves = slow and not self._stays(candidate)
                 differs = None if leaves else self.elsewhere(candidate)
             if differs is not None:
                 self.wrong[candidate.label] = differs
                 return
-            if not leaves and time.monotonic() + self._more_s(shortest) < self.deadline:
+            if not leaves and time.monotonic() < self.deadline and self._has_time_for(shortest):
                 shortest = min(shortest, *(self._timed(candidate) for _ in range(_WARMUP - 1)))
             self._warm_ms[candidate.label] = shortest
         except Exception as error:  # other runtimes raise many types
@@ -186,9 +188,10 @@ class Race:
                 raise
             self.failed[candidate.label] = first_line(error)
 
-    def _more_s(self, latency_ms: float) -> float:
-        """Seconds that have to be left for more runs to warm up: beside other work, time for several of all."""
-        return _SEVERAL * len(self.candidates) * latency_ms / 1e3 if self.busy else 0.0
+    def _has_time_for(self, latency_ms: float) -> bool:
+        """Whether a candidate runs again while warming up: beside other work only with time for many runs of all."""
+        many_s = _MANY * len(self.candidates) * latency_ms / 1e3
+        return not self.busy or time.monotonic() + many_s < self.deadline
 
     def _difference(self, outputs: Sequence[Tensor]) -> Difference | None:
         """How outputs differ; None if they are equal."""
@@ -285,7 +288,7 @@ class Race:
         """
         today = self.candidates[0]
         base = self.today_ms if self.busy else self.latencies.get(today.label, [])
-        racing = {label: own for label, own in self.latencies.items() if is_faster(own[: len(base)], base)}
+        racing = {label: own for label, own in self.latencies.items() if _loses(base, own[: len(base)])}
         label = best(racing) if racing else today.label
         return next(candidate for candidate in self.candidates if candidate.label == label)
 
@@ -350,6 +353,16 @@ def outruns(own: Callable[[], object], today: Callable[[], object], settle: bool
         if len(ratios) > _FEWEST_PAIRS and (time.monotonic() - began > _PAIRS_S or _is_clear(ratios[1:])):
             break
     return spread(ratios[1:])[0] > 1  # the first pair warms up
+
+
+def _loses(own: Sequence[float], fastest: Sequence[float]) -> bool:
+    """Whether a candidate is slower than another in the same rounds: with 95 % confidence, or by far in each of three.
+
+    One of two equals is never twice as slow three times in a row but by a rare accident; waiting for more such rounds
+    would take the time of all others.
+    """
+    by_far = len(own) == 3 and all(a > _HOPELESS_BUSY * b for a, b in zip(own, fastest, strict=True))
+    return by_far or is_faster(fastest, own)
 
 
 def _is_clear(ratios: Sequence[float]) -> bool:
