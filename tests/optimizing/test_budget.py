@@ -11,6 +11,8 @@ from torch import nn
 import hios
 from hios.optimizing import preparation
 from hios.optimizing import report as module
+from hios.optimizing.options import Options
+from hios.optimizing.preparation import Preparation, Subject
 from hios.optimizing.report import Budget
 from hios.optimizing.tracing import export
 from tests.runtime.small import Branches
@@ -123,3 +125,41 @@ def test_recurrent_layers_are_many_operators(kind: str, options: dict[str, bool]
     )
     a_step = {"GRU": 16, "LSTM": 16, "RNN": 6}[kind]
     assert long - short == a_step * 10 * 2 * (2 if options else 1)
+
+
+@pytest.mark.parametrize(("cores", "expected"), [(2, "cheap first"), (4, "at once")])
+def test_what_is_quick_to_prepare_comes_first(
+    cores: int, expected: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On two cores ONNX Runtime is ready before torch.compile and the graph are begun; on more, all begin at once."""
+    events: list[str] = []
+
+    class Conversion:
+        runs, took_s = True, 1.0
+
+        def __init__(self, kind: str, *_: object) -> None:
+            self.kind = kind
+            events.append(f"begin {kind}")
+
+        def finish(self, deadline: float) -> str:
+            events.append(f"finish {self.kind}")
+            return ""
+
+        def end(self) -> None:
+            pass
+
+    monkeypatch.setattr(preparation, "Conversion", Conversion)
+    monkeypatch.setattr(preparation, "usable_cores", lambda: list(range(cores)))
+    monkeypatch.setattr(preparation.runtimes, "missing", lambda kind: "")  # type: ignore[attr-defined]
+    for step in ("openvino", "extract"):
+        method = {"openvino": "_in_process", "extract": "_extract"}[step]
+        monkeypatch.setattr(Preparation, method, lambda *_, step=step: events.append(step))
+    monkeypatch.setattr(Preparation, "_load", lambda *_: None)
+    options = Options(devices=1, cache=False)
+    subject = Subject(nn.Sequential(nn.Linear(4, 4)).eval(), (torch.ones(1, 4),), {}, options, options.divisions())
+    subject.run_once()
+    with Budget(600.0, "Net", 2, None) as budget:
+        Preparation(subject, budget, tmp_path, 1.0).prepare()
+    first = ["begin onnxruntime", *(["begin compile"] if expected == "at once" else []), "openvino"]
+    then = ["finish onnxruntime", *(["begin compile"] if expected == "cheap first" else []), "extract"]
+    assert events == [*first, *then, "finish compile"]
