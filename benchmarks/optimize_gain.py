@@ -241,6 +241,7 @@ def loaded(name: str, processes: int, budget_s: float) -> None:
             f"{medians[kept]:.1f} ms; best {best} {medians[best]:.1f} ms, {medians[kept] / medians[best]:.2f} times",
             flush=True,
         )
+        print(fast.report, flush=True)
         began = time.perf_counter()
         while fast.report.provisional and time.perf_counter() - began < LONGEST_S:
             fast(*inputs)

@@ -64,8 +64,9 @@ def optimize(
     the module just calls the model. Its ``report`` has a row for every way; for those that were left out, with the
     reason. The choice, the measurements and what runs the model are kept on disk, so that the next start takes seconds.
 
-    While other processes keep the cores busy, no choice is final: nothing is cached, the report claims no speedup, and
-    the race is repeated in later calls, once the cores are idle.
+    While other processes keep the cores busy, no choice is final: the module takes the fastest way that is faster than
+    the model beside them, but nothing is cached, the report claims no speedup, and the race is repeated in later calls,
+    once the cores are idle.
 
     A model that torch.export, Relax or the kernel table cannot handle runs as it is, with one ``HiosWarning`` that
     names the reason; so does a model with hooks, a model that changes its state or its inputs, a model whose outputs
@@ -91,8 +92,9 @@ def optimize(
             16-bit numbers may differ by their precision.
         least_ms: with ``auto``, a model that takes less time is left as it is, as waking workers costs too much for it.
         budget_s: seconds that everything together should take, except for ways that are named in ``way``. What is not
-            expected to fit is not started, or is stopped where it can be, and the report says so. Steps within this
-            process cannot be stopped; how long each takes is known from earlier calls.
+            expected to fit is not started, or is stopped where it can be, and the report says so; what is quick to
+            prepare comes first. Steps within this process cannot be stopped; how long each takes for a model of this
+            size is known from earlier calls.
         timeout_s: longest time of one call.
         way: ``auto`` for the fastest; ``eager``, ``schedule``, ``openvino``, ``onnxruntime`` or ``compile`` to use that
             way regardless of the measurements; several of them for the fastest of these and the model as it is.

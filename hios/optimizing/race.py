@@ -1,6 +1,6 @@
 """Racing candidates in turns on the example inputs, and choosing among them.
 
-Repeating a choice made on a busy machine during the user's own calls, once the cores are idle.
+On a busy machine: choosing by rounds, which remain fair; repeating that in the user's calls, once the cores are idle.
 
 No call is made twice, and none waits: each is run by one of the candidates, all of which give equal outputs, and these
 take turns. Until the cores are idle, the provisional choice runs all calls, and every ``LOOK_S`` seconds a call checks
@@ -145,7 +145,7 @@ class Race:
             slower = [label for label, times in self.latencies.items() if _loses(times, fastest)]
             self.left |= {label: self.latencies.pop(label) for label in slower}
         today = self.candidates[0].label
-        self.today_ms = self.left.get(today) or self.latencies[today]
+        self.today_ms = self.left.get(today) or self.latencies.get(today, [])
 
     def _rounds(self, racing: Sequence[Candidate]) -> int:
         """Final rounds within the budget, a multiple of three."""
@@ -204,8 +204,11 @@ class Race:
         return None
 
     def _stays(self, candidate: Candidate) -> bool:
-        """Whether a candidate is measured to the end, however slow."""
-        return candidate is self.candidates[0] or candidate.label in self.forced
+        """Whether a candidate is measured to the end, however slow; beside other work, the model within reason."""
+        if candidate is not self.candidates[0]:
+            return candidate.label in self.forced
+        shortest = self._warm_ms.get(candidate.label, 0.0)
+        return not self.busy or shortest <= 2 * _HOPELESS * min(self._warm_ms.values(), default=shortest)
 
     def _qualified(self, racing: list[Candidate]) -> list[Candidate]:
         """The candidates that are not clearly slower than the fastest after a few rounds."""
@@ -284,11 +287,15 @@ class Race:
         """The fastest by all rounds that is faster than the model as it runs today with 95 % confidence; else that.
 
         It may be chosen beside other work, which disturbs all alike, but its speedup means little: no rounds are left
-        to tell how much of it is luck, or how fast it is on idle cores.
+        to tell how much of it is luck, or how fast it is on idle cores. A model that took so long that it left while
+        warming up has lost to all, and if there was no time for rounds then warming up decides.
         """
         today = self.candidates[0]
-        base = self.today_ms if self.busy else self.latencies.get(today.label, [])
-        racing = {label: own for label, own in self.latencies.items() if _loses(base, own[: len(base)])}
+        if self.busy and self._warm_ms and not self._stays(today):
+            racing = {label: own or [self._warm_ms[label]] for label, own in self.latencies.items()}
+        else:
+            base = self.today_ms if self.busy else self.latencies.get(today.label, [])
+            racing = {label: own for label, own in self.latencies.items() if _loses(base, own[: len(base)])}
         label = best(racing) if racing else today.label
         return next(candidate for candidate in self.candidates if candidate.label == label)
 
@@ -306,8 +313,8 @@ class Race:
         return next(candidate for candidate in raced if candidate.label == label)
 
     def able(self, factor: float) -> list[Candidate]:
-        """Candidates with equal outputs that were within a factor of the fastest while warming up."""
-        return self.near(self.candidates, self._warm_ms, factor)
+        """The model, and candidates with equal outputs that were within a factor of the fastest while warming up."""
+        return [self.candidates[0], *self.near(self.candidates[1:], self._warm_ms, factor)]
 
     def near(self, candidates: Sequence[Candidate], took_ms: Mapping[str, float], factor: float) -> list[Candidate]:
         """Those that took at most a factor of the shortest time, and those that are measured to the end."""

@@ -139,6 +139,8 @@ class Report:
         lines.append(
             f"  {taken} {self.measured_at} in {runs} runs each, taking turns{busy}; {self.seconds:.0f} s in all"
         )
+        if self.provisional:
+            lines.append("  still to come: the final choice, in later calls, once the cores are idle")
         lines += self._special()
         if self.rounding:
             lines.append(
@@ -170,9 +172,9 @@ _GUESSES = {
 }
 #: Steps whose time depends on the operators of the graph.
 _ON_THE_GRAPH = ("extract", "costs", "engine")
-#: Steps that are begun unless even their first estimate, or the shortest of their times, does not fit: they are quick,
-#: or can be stopped.
-_TRIED = ("openvino", "onnxruntime", "compile")
+#: Steps that are begun if this share of their first estimate, or the shortest of their times, fits: they are quick, or
+#: can be stopped.
+_TRIED, _AT_BEST = ("export", "openvino", "onnxruntime", "compile"), 0.5
 #: How many times as long as usual a step may take, and how many of its times are remembered.
 _MARGIN, _REMEMBERED = 1.25, 5
 #: How many times as long as expected everything is taken to last because other steps did: one may be an outlier.
@@ -267,7 +269,7 @@ class Budget:
 
     def _least_s(self, step: str, concurrent: int) -> float:
         """Seconds that a step takes if all goes well."""
-        return self._guess_s(step, concurrent) * min([1.0, *self._ratios.get(step, ())])
+        return self._guess_s(step, concurrent) * min([_AT_BEST, *self._ratios.get(step, ())])
 
     def too_short_for(self, *steps: str, keep_s: float = 0.0, concurrent: int = 0) -> str:
         """Why steps are not started, in words; empty if there is time for all of them, with ``keep_s`` left after.
