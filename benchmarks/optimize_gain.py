@@ -3,6 +3,7 @@
 python benchmarks/optimize_gain.py [MODEL ...] [--budget SECONDS]
 python benchmarks/optimize_gain.py --start [MODEL ...]
 python benchmarks/optimize_gain.py --overhead
+python benchmarks/optimize_gain.py --load PROCESSES [MODEL ...]
 
 Networks are those of models/, at the sizes of the papers. hios.optimize races all ways that are installed; the table
 has their medians of whole calls, in the rounds that neither chose nor checked, and how many times as long as the
@@ -12,20 +13,26 @@ of random order: medians, 20th and 80th percentile, and the median of the ratios
 large by default, so that every way is prepared. ``--start`` prints, for each network in processes of its own, how long
 hios.optimize takes with an empty cache and the default budget, from that cache, from one in which the model itself was
 chosen, and with a budget of 3 s. ``--overhead`` prints what a call costs beside the operators that it runs.
+``--load`` prints, for each network, what hios.optimize takes by default beside so many processes that never wait, how
+much longer a call of it takes than one of the best way under the same load, of all ways prepared with the large budget,
+and how soon after the load has ended calls one after another come to a final choice.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -37,7 +44,9 @@ from hios.frontends.model_registry import build_model
 from hios.machine.description import busy_share, usable_cores
 from hios.machine.statistics import interval, spread
 from hios.optimizing.module import torch_threads
-from hios.optimizing.report import Report, WayReport
+from hios.optimizing.options import Options
+from hios.optimizing.preparation import Preparation, Subject
+from hios.optimizing.report import Budget, Report, WayReport
 from hios.optimizing.tracing import export, extract
 from hios.platforms.cpu.engine import Engine, Task
 
@@ -50,6 +59,8 @@ SETTLE_S = 0.03
 CALLS = 200
 #: Starts from a cache, of which the median is printed; budget of a short first one.
 STARTS, SHORT_S = 5, 3.0
+#: Calls that take longer beside other work are not repeated; seconds after which a choice counts as not settled.
+SLOWEST_MS, LONGEST_S = 3000.0, 180.0
 #: What a process does that starts; torch is there, and the model is built.
 START = """
 import json, sys, time
@@ -180,6 +191,65 @@ def _typical(call: Callable[[], Any], pause: float) -> float:
     return spread(taken)[0]
 
 
+@contextlib.contextmanager
+def other_work(processes: int) -> Iterator[None]:
+    """A context beside processes that never wait; of a shell, as the work of children counts as one's own."""
+    command = f"'{sys.executable}' -c 'while True: pass' >/dev/null & echo $!"
+    started = [subprocess.run(["/bin/sh", "-c", command], stdout=subprocess.PIPE, check=True) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for shell in started:
+            os.kill(int(shell.stdout), signal.SIGKILL)
+
+
+def loaded(name: str, processes: int, budget_s: float) -> None:
+    """Print what is chosen for a network beside other work, what that costs, and how soon it is settled afterwards."""
+    model, inputs = build_model(name, {}, 0)
+    options = Options(budget_s=budget_s)
+    subject = Subject(model.eval(), tuple(inputs), {}, options, options.divisions())
+    subject.run_once()
+    before = busy_share(usable_cores())
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        tempfile.TemporaryDirectory() as cache,
+        Budget(budget_s, name, 0, None) as budget,
+    ):
+        prepared = Preparation(subject, budget, Path(folder), reserve_s=0.0)
+        prepared.prepare()
+        calls = {label: functools.partial(entry.run, subject.tensors) for label, entry in prepared.ready.items()}
+        with other_work(processes):
+            began = time.perf_counter()
+            fast = hios.optimize(model, inputs, cache=cache)
+            seconds, kept = time.perf_counter() - began, fast.report.chosen
+            if kept not in calls:
+                print(f"{name}: {kept} was not prepared for the comparison", flush=True)
+                return
+            calls = {label: call for label, call in calls.items() if label == kept or timed(call) < SLOWEST_MS}
+            taken: dict[str, list[float]] = {label: [] for label in calls}
+            for number in range(WARMUP + ROUNDS // 2):
+                for label in random.Random(number).sample(list(calls), len(calls)):
+                    time.sleep(SETTLE_S)
+                    latency = timed(calls[label])
+                    if number >= WARMUP:
+                        taken[label].append(latency)
+        prepared.close()
+        medians = {label: spread(times)[0] for label, times in taken.items()}
+        best = min(medians, key=lambda label: medians[label])
+        print(
+            f"{name}, {processes} busy processes, {before:.0%} other work before: {kept} in {seconds:.0f} s, "
+            f"{medians[kept]:.1f} ms; best {best} {medians[best]:.1f} ms, {medians[kept] / medians[best]:.2f} times",
+            flush=True,
+        )
+        print(fast.report, flush=True)
+        began = time.perf_counter()
+        while fast.report.provisional and time.perf_counter() - began < LONGEST_S:
+            fast(*inputs)
+        settled = "not settled" if fast.report.provisional else f"settled as {fast.report.chosen}"
+        print(f"  {settled} {time.perf_counter() - began:.0f} s after the load had ended", flush=True)
+        fast.close()
+
+
 class Start(NamedTuple):
     """A start in a new process: seconds of hios.optimize with its import, of the first call, and what runs the model.
 
@@ -242,6 +312,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=BUDGET_S, metavar="SECONDS")
     parser.add_argument("--overhead", action="store_true")
     parser.add_argument("--start", action="store_true")
+    parser.add_argument("--load", type=int, default=0, metavar="PROCESSES")
     given = parser.parse_args()
     if given.overhead:
         overhead()
@@ -251,6 +322,10 @@ def main() -> None:
             starts(name)
         return
     torch.set_grad_enabled(False)
+    if given.load:
+        for name in given.models:
+            loaded(name, given.load, given.budget)
+        return
     reports = {}
     for name in given.models:
         reports[name] = compare(name, given.budget)

@@ -137,10 +137,11 @@ class Autotune:
         engine = Engine(graph, weights, {candidate.label: task}, cores, self.options.timeout_s)
         return Tuned(report, candidate, functools.partial(engine.run, candidate.label), engine.close)
 
-    def raced(self, budget: Budget, latency_ms: float, expected: list[Tensor]) -> Tuned:
+    def raced(self, budget: Budget, latency_ms: float, expected: list[Tensor], threads: int) -> Tuned:
         """Prepare the candidates, race them and choose one; cached unless other processes kept the cores busy.
 
-        Outputs of candidates have to equal the expected ones, those of the model itself, as is its latency.
+        Outputs of candidates have to equal the expected ones, those of the model itself. The latency is its with the
+        number of threads that suits the machine at the moment.
 
         Raises:
             HiosError: a way that was asked for by name cannot be taken, or the cache cannot be written.
@@ -151,7 +152,7 @@ class Autotune:
             preparation = Preparation(self.subject, budget, workspace, reserve_s)
             try:
                 preparation.prepare()
-                tuned = self._race(preparation, budget, expected)
+                tuned = self._race(preparation, budget, expected, threads)
                 if tuned.report.provisional and self.options.is_auto:
                     return tuned
                 if not tuned.report.provisional:
@@ -161,7 +162,7 @@ class Autotune:
                 preparation.close()
                 raise
 
-    def _race(self, preparation: Preparation, budget: Budget, expected: list[Tensor]) -> Tuned:
+    def _race(self, preparation: Preparation, budget: Budget, expected: list[Tensor], threads: int) -> Tuned:
         subject, ready, busy = self.subject, preparation.ready, busy_share(self.subject.everything)
         if busy > BUSY and self.options.is_auto:
             warn(
@@ -170,7 +171,7 @@ class Autotune:
                 "they are idle"
             )
         others = OtherWork(subject.everything)
-        comparison = self.comparison(self.options.tolerance, functools.partial(self._rounding, preparation))
+        comparison = self.comparison(self.options.tolerance, threads, functools.partial(self._rounding, preparation))
         race = Race(
             [entry.candidate for entry in ready.values()],
             lambda candidate: ready[candidate.label].run(subject.tensors),
@@ -178,15 +179,18 @@ class Autotune:
             self.options.tolerance,
             budget.deadline,
             [label for label, entry in ready.items() if self.options.asks_for(entry.candidate.kind)],
+            busy > BUSY and self.options.is_auto,
             budget.show,
             functools.cache(functools.partial(self._rounding, preparation, subject.tensors, expected)),
             functools.partial(_elsewhere, comparison, ready),
         )
         race.measure()
         busy = max(busy, others.share(preparation.process_ids))
-        candidate, reason = race.chosen()
         if busy > BUSY and self.options.is_auto:
+            candidate = race.provisional()
             reason = "chosen while other work kept the cores busy, so nothing is claimed of how fast it is"
+        else:
+            candidate, reason = race.chosen()
         report = Report(
             subject.name,
             candidate.label,
@@ -201,11 +205,14 @@ class Autotune:
         return Tuned(report, candidate, ready[candidate.label].run, preparation.close, preparation, race)
 
     def comparison(
-        self, tolerance: float, rounding: Callable[[Sequence[Tensor], Sequence[Tensor]], float] = lambda *_: 0.0
+        self,
+        tolerance: float,
+        threads: int,
+        rounding: Callable[[Sequence[Tensor], Sequence[Tensor]], float] = lambda *_: 0.0,
     ) -> InputsComparison:
-        """What compares ways with the model on other inputs than the example."""
+        """What compares ways with the model, run with so many threads, on other inputs than the example."""
         subject = self.subject
-        run = functools.partial(subject.run_model, subject.threads)
+        run = functools.partial(subject.run_model, threads)
         sizes = {size for value in subject.model.state_dict().values() for size in getattr(value, "shape", ())}
         return InputsComparison(subject.tensors, run, tolerance, rounding, self.options.strict, sizes)
 
@@ -287,12 +294,12 @@ def _compared_as(candidate: Candidate) -> str:
 def rows(race: Race, preparation: Preparation, with_special: Mapping[str, Difference | None]) -> tuple[WayReport, ...]:
     """A row per candidate after the race, those that finished it first; and what they do with NaN and infinities."""
     reported = race.reported()
-    today = race.candidates[0].label
+    base = reported.get(race.candidates[0].label, race.today_ms)
     made: list[WayReport] = []
     for label, entry in preparation.ready.items():
         row = WayReport(label, entry.candidate.kind, memory_mb=entry.memory_mb, prepare_s=round(entry.prepare_s, 2))
         if label in reported:
-            row = _measured(row, reported[label], reported[today])
+            row = _measured(row, reported[label], base)
         elif label in race.left:
             why = f"left the race as clearly slower after {len(race.left[label])} rounds"
             row = _measured(replace(row, outcome="slower", why=why), race.left[label], race.today_ms)
@@ -347,6 +354,7 @@ def _measured(about: WayReport, times: list[float], base: Sequence[float] = ()) 
     if not base:
         return row
     row = replace(row, speedup=spread(base)[0] / median)
-    if (bounds := speedup_interval(base[: len(times)], times)) is not None:
+    rounds = min(len(base), len(times))
+    if (bounds := speedup_interval(base[:rounds], times[:rounds])) is not None:
         row = replace(row, low=bounds[0], high=bounds[1])
     return row

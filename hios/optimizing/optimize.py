@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from hios.errors import ExampleInputsError, HiosError, UnsupportedError, first_line, missing_extra
 from hios.files import defaults
+from hios.machine.description import BUSY, OtherWork
 from hios.machine.terminal import on_terminals_only
 from hios.optimizing.autotune import Autotune, Tuned
 from hios.optimizing.candidates import EAGER, Candidate, itself
@@ -20,7 +22,7 @@ from hios.optimizing.module import Guards, OptimizedModule, TracedRunner, has_ho
 from hios.optimizing.options import Options
 from hios.optimizing.other_inputs import difference
 from hios.optimizing.preparation import Subject
-from hios.optimizing.race import OnlineRace, outruns
+from hios.optimizing.race import OnlineRace, outruns, timed
 from hios.optimizing.report import Budget, Report
 from hios.optimizing.runtimes import Run
 
@@ -62,8 +64,9 @@ def optimize(
     the module just calls the model. Its ``report`` has a row for every way; for those that were left out, with the
     reason. The choice, the measurements and what runs the model are kept on disk, so that the next start takes seconds.
 
-    While other processes keep the cores busy, no choice is final: nothing is cached, the report claims no speedup, and
-    the race is repeated in later calls, once the cores are idle.
+    While other processes keep the cores busy, no choice is final: the module takes the fastest way that is faster than
+    the model beside them, but nothing is cached, the report claims no speedup, and the race is repeated in later calls,
+    once the cores are idle.
 
     A model that torch.export, Relax or the kernel table cannot handle runs as it is, with one ``HiosWarning`` that
     names the reason; so does a model with hooks, a model that changes its state or its inputs, a model whose outputs
@@ -89,8 +92,9 @@ def optimize(
             16-bit numbers may differ by their precision.
         least_ms: with ``auto``, a model that takes less time is left as it is, as waking workers costs too much for it.
         budget_s: seconds that everything together should take, except for ways that are named in ``way``. What is not
-            expected to fit is not started, or is stopped where it can be, and the report says so. Steps within this
-            process cannot be stopped; how long each takes is known from earlier calls.
+            expected to fit is not started, or is stopped where it can be, and the report says so; what is quick to
+            prepare comes first. Steps within this process cannot be stopped; how long each takes for a model of this
+            size is known from earlier calls.
         timeout_s: longest time of one call.
         way: ``auto`` for the fastest; ``eager``, ``schedule``, ``openvino``, ``onnxruntime`` or ``compile`` to use that
             way regardless of the measurements; several of them for the fastest of these and the model as it is.
@@ -159,10 +163,11 @@ def accelerated(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
                 "autocast is on, and would be part of what is optimized; allowed: to optimize outside"
             )
         modules = sum(1 for _ in model.modules())
+        megabytes = sum(value.numel() * value.element_size() for value in model.parameters()) / 1e6
         with (
             on_terminals_only(),
             torch.random.fork_rng(devices=[]),
-            Budget(options.budget_s, name, modules, options.folder()) as budget,
+            Budget(options.budget_s, name, modules, options.folder(), megabytes) as budget,
         ):
             budget.show("looking for an earlier choice")
             return _Optimizer(Subject(model, args, kwargs, options, divisions), budget).optimized()
@@ -188,6 +193,7 @@ class _Optimizer:
     def __init__(self, subject: Subject, budget: Budget) -> None:
         self.subject, self.options, self.budget = subject, subject.options, budget
         self.autotune = Autotune(subject)
+        self.others = OtherWork(subject.everything)
 
     def optimized(self) -> OptimizedModule:
         """The optimized module.
@@ -234,8 +240,9 @@ class _Optimizer:
         outputs, tolerance = tuned.run(self.subject.tensors), max(self.options.tolerance, tuned.report.rounding)
         if difference(outputs, expected, tolerance) is not None:
             return False
+        elsewhere = self.autotune.comparison(tolerance, self.subject.threads)
         try:
-            return not tuned.is_new or self.autotune.comparison(tolerance).difference("", tuned.run) is None
+            return not tuned.is_new or elsewhere.difference("", tuned.run) is None
         except HiosError:  # it fails on other inputs
             return False
 
@@ -244,14 +251,19 @@ class _Optimizer:
         began = time.perf_counter()
         expected = self.subject.run_once()
         latency_ms = self._eager_ms((time.perf_counter() - began) * 1e3)
-        self.budget.call_s = latency_ms / 1e3
         if self.options.is_auto and latency_ms < self.options.least_ms:
             reason = (
                 f"it takes {latency_ms:.2f} ms; below {self.options.least_ms:g} ms (least_ms) waking workers costs "
                 "too much to look for more"
             )
             return OptimizedModule(self.subject.model, Report(self.subject.name, "the model itself", reason))
-        return self._module(self.autotune.raced(self.budget, latency_ms, expected))
+        threads = self.subject.threads
+        if threads > 1 and self.others.share() > BUSY:
+            # Threads that wait for each other and for cores may take ten times as long as one.
+            alone_ms = timed(functools.partial(self.subject.run_model, 1, self.subject.tensors))[1]
+            latency_ms, threads = min((latency_ms, threads), (alone_ms, 1))
+        self.budget.call_s = latency_ms / 1e3
+        return self._module(self.autotune.raced(self.budget, latency_ms, expected, threads))
 
     def _eager_ms(self, first_ms: float) -> float:
         """The shortest of a few runs of the model, including the one already made."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from hios.errors import ExampleInputsError, HiosError, first_line
 from hios.machine.description import private_bytes, usable_cores
@@ -27,8 +28,22 @@ from hios.optimizing.schedules import ScheduleProposals, tasks
 from hios.optimizing.tracing import Exported, ModelInputs, ModelOutputs, Traced, export, extract
 from hios.platforms.cpu.engine import Engine
 
-#: Runtimes converted in a separate process: conversion takes long, and can be stopped there.
+#: Runtimes converted in a separate process, the quicker one first: conversion takes long, and can be stopped there.
 _APART = ("onnxruntime", "compile")
+
+
+#: Operators of a graph for a step of a layer that torch.export keeps as one operator: about so many.
+_A_STEP = {"lstm": 16, "gru": 16, "rnn_tanh": 6, "rnn_relu": 6}
+
+
+def _operators(node: torch.fx.Node) -> int:
+    """About how many operators a graph has for a node of a program."""
+    a_step = _A_STEP.get(str(node.target).split(".")[1], 0) if str(node.target).startswith("aten.") else 0
+    if not a_step:
+        return 1
+    value, state = (pytree.tree_leaves(argument)[0].meta["val"] for argument in node.args[:2])
+    layers, batch, _ = state.shape
+    return a_step * int(layers * value.shape[0] * value.shape[1] // batch)
 
 
 @dataclass
@@ -138,15 +153,18 @@ class Preparation:
         if not (others or schedules) or not self._export([*others, *([SCHEDULE] if schedules else [])]):
             return
         others = [kind for kind in others if not self._differs(kind)]
+        # What is quick to prepare comes first, and has the cores for itself if there are few: a short budget is then
+        # enough for most of the gain.
+        at_once = _APART if len(usable_cores()) > len(_APART) else _APART[:1]
         with contextlib.ExitStack() as conversions:
-            self._start(others, conversions)
+            self._start([kind for kind in at_once if kind in others], conversions)
             if "openvino" in others:
                 self._in_process("openvino")
+            self._await("onnxruntime")
+            self._start([kind for kind in _APART if kind in others and kind not in at_once], conversions)
             if schedules:
                 self._attempt(SCHEDULE, self._extract)
-            for kind, conversion in self._conversions.items():
-                self._await(kind, conversion)
-            self._conversions.clear()
+            self._await("compile")
         if self.traced is not None:
             self._attempt(SCHEDULE, self._start_engine)
 
@@ -191,6 +209,8 @@ class Preparation:
         began = time.monotonic()
         with self.budget.step("export", "exporting"):
             self.exported = export(self.subject.model, self.subject.args, self.subject.kwargs, self.subject.outputs)
+        counted = [_operators(node) for node in self._program().graph.nodes if node.op == "call_function"]
+        self.budget.operators, self.budget.graph_operators = len(counted), sum(counted)
         self._export_s = time.monotonic() - began
         return True
 
@@ -206,9 +226,8 @@ class Preparation:
 
     def _start(self, kinds: Sequence[str], conversions: contextlib.ExitStack) -> None:
         """Start conversions in separate processes, which run while other candidates are prepared."""
-        wanted = [kind for kind in _APART if kind in kinds]
         program = self.folder / "program.pt2"
-        for kind in wanted:
+        for kind in kinds:
             if why := self.budget.too_short_for(kind, keep_s=self._kept_s, concurrent=1 + self._concurrent):
                 self._note(kind, "not started", why)
                 continue
@@ -235,7 +254,10 @@ class Preparation:
         assert self.exported is not None  # noqa: S101 - nothing that needs it runs before
         return self.exported.program
 
-    def _await(self, kind: str, conversion: Conversion) -> None:
+    def _await(self, kind: str) -> None:
+        """Wait for a conversion, if it was started, as long as the budget goes, and load what it made."""
+        if (conversion := self._conversions.pop(kind, None)) is None:
+            return
         self.budget.show(f"converting for {in_runtime(kind, 1).label.partition(',')[0]}")
         until = float("inf")
         if self.options.is_auto:
@@ -247,7 +269,7 @@ class Preparation:
                 raise HiosError(f"way {kind}: {why}")
             self._note(kind, "refused", why, took)
             return
-        self.budget.took(kind, took, len(self._conversions))
+        self.budget.took(kind, took, 1 + len(self._conversions))
         self._attempt(kind, functools.partial(self._load, kind, took))
 
     def _in_process(self, kind: str) -> None:
@@ -306,6 +328,7 @@ class Preparation:
         began = time.monotonic()
         with self.budget.step("extract", "extracting the graph", concurrent):
             self.traced = extract(self.exported, self.subject.name, self.options.units)
+        self.budget.graph_operators = len(self.traced.graph.operators)
         self._extract_s = time.monotonic() - began
 
     def _start_engine(self) -> None:
@@ -319,6 +342,9 @@ class Preparation:
         proposals = ScheduleProposals(graph, self.options, divisions, self.everything, self.budget, keep_s)
         candidates = distinct(proposals.candidates(), graph)
         self.absent += proposals.absent
+        if why := self.budget.too_short_for("engine", keep_s=self._kept_s):
+            self._note(SCHEDULE, "not started", why)
+            return
         with self.budget.step("engine", "starting workers"):
             racing, workers = tasks(graph, candidates, divisions, self.everything)
             engine = Engine(graph, self.traced.weights, racing, workers, self.options.timeout_s)

@@ -1,6 +1,6 @@
 """Racing candidates in turns on the example inputs, and choosing among them.
 
-Repeating a choice made on a busy machine during the user's own calls, once the cores are idle.
+On a busy machine: choosing by rounds, which remain fair; repeating that in the user's calls, once the cores are idle.
 
 No call is made twice, and none waits: each is run by one of the candidates, all of which give equal outputs, and these
 take turns. Until the cores are idle, the provisional choice runs all calls, and every ``LOOK_S`` seconds a call checks
@@ -38,12 +38,15 @@ _WARMUP = 3
 _MOST_ROUNDS = 42
 #: Minimum number of final rounds: a third of them is enough for a 95 % interval.
 FEWEST_ROUNDS = 18
+#: Beside other work, rounds for which there has to be time: while warming up, and in the race, where it is enough for a
+#: 95 % interval.
+_MANY, _ROUNDS_BUSY = 20, 9
 #: Pairs of calls to check whether a cached choice still holds, and seconds after which two pairs are enough.
 _PAIRS, _PAIRS_S, _FEWEST_PAIRS = 7, 1.0, 2
 #: Fewer pairs are also enough if all of them differ by this factor in the same direction.
 _CLEARLY = 1.2
-#: A candidate slower than the fastest by this factor while warming up drops out.
-_HOPELESS = 1.5
+#: A candidate slower than the fastest by this factor while warming up drops out, and beside other work.
+_HOPELESS, _HOPELESS_BUSY = 1.5, 2.0
 #: Qualifying rounds, and how many times the shortest median a candidate may have after them. They are not part of the
 #: final rounds, so that dropping out early does not bias the result.
 _QUALIFYING = ((3, 1.3), (4, 1.15))
@@ -60,6 +63,7 @@ class Race:
         tolerance: allowed difference from them, absolute plus relative.
         deadline: when to end, by ``time.monotonic``.
         forced: labels of which one is taken whatever is measured; empty for the fastest of all.
+        busy: whether other work keeps the cores busy: `provisional` then chooses.
         shown: called with the current step.
         rounding: called for a difference beyond the tolerance: the largest one that rounding explains, in the unit of
             `hios.frontends.tolerances.beyond`.
@@ -72,15 +76,16 @@ class Race:
     tolerance: float
     deadline: float = math.inf
     forced: Collection[str] = ()
+    busy: bool = False
     shown: Callable[[str], None] = lambda what: None
     rounding: Callable[[], float] = lambda: 0.0
     elsewhere: Callable[[Candidate], Difference | None] = lambda candidate: None
     measured_at: str = ""
     #: Milliseconds of every final round, by label.
     latencies: dict[str, list[float]] = field(default_factory=dict)
-    #: Milliseconds of every qualifying round of candidates that left the race after them, by label.
+    #: Milliseconds of every round of candidates that left the race, by label: qualifying rounds, unless busy.
     left: dict[str, list[float]] = field(default_factory=dict)
-    #: Milliseconds of the qualifying rounds of the model as it runs today.
+    #: Milliseconds of the model as it runs today in the same rounds.
     today_ms: list[float] = field(default_factory=list)
     #: How outputs differ, by label of candidates with wrong outputs.
     wrong: dict[str, Difference] = field(default_factory=dict)
@@ -96,7 +101,11 @@ class Race:
         self.measured_at = now()
         if time.monotonic() >= self.deadline and not self.forced:
             return
-        racing = self._qualified(self._warmed())
+        racing = self._warmed()
+        if self.busy:
+            self._beside_other_work(racing)
+            return
+        racing = self._qualified(racing)
         shuffle = random.Random(0).shuffle
         self.latencies = {candidate.label: [] for candidate in racing}
         order, rounds = list(racing), self._rounds(racing)
@@ -110,6 +119,33 @@ class Race:
             shuffle(order)
             for candidate in order:
                 self.latencies[candidate.label].append(self._timed(candidate))
+
+    def _beside_other_work(self, racing: list[Candidate]) -> None:
+        """Measure rounds in which all that are left run once each, in random order.
+
+        What disturbs a round disturbs all of them, so whoever is slower than the fastest with 95 % confidence leaves,
+        or by far in every round, the model as it runs today like the others. It ends once one is left.
+        """
+        while len(fewer := self._affordable(racing, self._warm_ms, _ROUNDS_BUSY)) < len(racing):
+            racing = fewer
+        self.latencies = {candidate.label: [] for candidate in racing}
+        shuffle, began = random.Random(0).shuffle, time.monotonic()
+        for number in range(_MOST_ROUNDS):
+            order = [candidate for candidate in racing if candidate.label in self.latencies]
+            round_s = (time.monotonic() - began) / max(number, 1)
+            if len(order) < 2 or time.monotonic() + round_s > self.deadline:
+                break
+            self.shown(f"{len(order)} ways to run the model take turns beside other work")
+            shuffle(order)
+            for candidate in order:
+                self.latencies[candidate.label].append(self._timed(candidate))
+            if number % 3 < 2:
+                continue
+            fastest = min(self.latencies.values(), key=statistics.median)
+            slower = [label for label, times in self.latencies.items() if _loses(times, fastest)]
+            self.left |= {label: self.latencies.pop(label) for label in slower}
+        today = self.candidates[0].label
+        self.today_ms = self.left.get(today) or self.latencies.get(today, [])
 
     def _rounds(self, racing: Sequence[Candidate]) -> int:
         """Final rounds within the budget, a multiple of three."""
@@ -126,7 +162,7 @@ class Race:
             self.shown(f"trying {candidate.label}")
             self._warm(candidate)
         able = [candidate for candidate in self.candidates if candidate.label in self._warm_ms]
-        return self.near(able, self._warm_ms, _HOPELESS)
+        return self.near(able, self._warm_ms, _HOPELESS_BUSY if self.busy else _HOPELESS)
 
     def _warm(self, candidate: Candidate) -> None:
         """Record the shortest warm-up latency, or the error."""
@@ -135,20 +171,27 @@ class Race:
             outputs, first_ms = self._first(candidate)
             differs = self._difference(outputs)
             if differs is None:
-                shortest = min(first_ms, self._timed(candidate))
+                shortest = first_ms
+                if self._has_time_for(first_ms):
+                    shortest = min(first_ms, self._timed(candidate))
                 slow = self._warm_ms and shortest > 2 * _HOPELESS * min(self._warm_ms.values())
                 leaves = slow and not self._stays(candidate)
                 differs = None if leaves else self.elsewhere(candidate)
             if differs is not None:
                 self.wrong[candidate.label] = differs
                 return
-            if not leaves and time.monotonic() < self.deadline:
+            if not leaves and time.monotonic() < self.deadline and self._has_time_for(shortest):
                 shortest = min(shortest, *(self._timed(candidate) for _ in range(_WARMUP - 1)))
             self._warm_ms[candidate.label] = shortest
         except Exception as error:  # other runtimes raise many types
             if today:
                 raise
             self.failed[candidate.label] = first_line(error)
+
+    def _has_time_for(self, latency_ms: float) -> bool:
+        """Whether a candidate runs again while warming up: beside other work only with time for many runs of all."""
+        many_s = _MANY * len(self.candidates) * latency_ms / 1e3
+        return not self.busy or time.monotonic() + many_s < self.deadline
 
     def _difference(self, outputs: Sequence[Tensor]) -> Difference | None:
         """How outputs differ; None if they are equal."""
@@ -161,8 +204,11 @@ class Race:
         return None
 
     def _stays(self, candidate: Candidate) -> bool:
-        """Whether a candidate is measured to the end, however slow."""
-        return candidate is self.candidates[0] or candidate.label in self.forced
+        """Whether a candidate is measured to the end, however slow; beside other work, the model within reason."""
+        if candidate is not self.candidates[0]:
+            return candidate.label in self.forced
+        shortest = self._warm_ms.get(candidate.label, 0.0)
+        return not self.busy or shortest <= 2 * _HOPELESS * min(self._warm_ms.values(), default=shortest)
 
     def _qualified(self, racing: list[Candidate]) -> list[Candidate]:
         """The candidates that are not clearly slower than the fastest after a few rounds."""
@@ -177,17 +223,17 @@ class Race:
                 for candidate in order:
                     taken[candidate.label].append(self._timed(candidate))
             medians = {candidate.label: statistics.median(taken[candidate.label]) for candidate in racing}
-            racing = self._affordable(self.near(racing, medians, factor), medians)
+            racing = self._affordable(self.near(racing, medians, factor), medians, FEWEST_ROUNDS)
             order = list(racing)
         labels = {candidate.label for candidate in racing}
         self.left = {label: times for label, times in taken.items() if label not in labels}
         self.today_ms = taken[self.candidates[0].label]
         return racing
 
-    def _affordable(self, racing: list[Candidate], medians: dict[str, float]) -> list[Candidate]:
+    def _affordable(self, racing: list[Candidate], medians: dict[str, float], rounds: int) -> list[Candidate]:
         """The faster half, if the budget does not allow the minimum number of rounds for all."""
         round_s = sum(medians[candidate.label] for candidate in racing) / 1e3
-        if FEWEST_ROUNDS * round_s <= self.deadline - time.monotonic():
+        if rounds * round_s <= self.deadline - time.monotonic():
             return racing
         ranked = sorted(racing, key=lambda candidate: medians[candidate.label])
         faster = {candidate.label for candidate in ranked[: max(2, math.ceil(len(ranked) / 2))]}
@@ -237,6 +283,22 @@ class Race:
         speedup = spread(times[today.label])[0] / spread(times[taken.label])[0]
         return taken, f"{speedup:.2f} times as fast as {today.label}"
 
+    def provisional(self) -> Candidate:
+        """The fastest by all rounds that is faster than the model as it runs today with 95 % confidence; else that.
+
+        It may be chosen beside other work, which disturbs all alike, but its speedup means little: no rounds are left
+        to tell how much of it is luck, or how fast it is on idle cores. A model that took so long that it left while
+        warming up has lost to all, and if there was no time for rounds then warming up decides.
+        """
+        today = self.candidates[0]
+        if self.busy and self._warm_ms and not self._stays(today):
+            racing = {label: own or [self._warm_ms[label]] for label, own in self.latencies.items()}
+        else:
+            base = self.today_ms if self.busy else self.latencies.get(today.label, [])
+            racing = {label: own for label, own in self.latencies.items() if _loses(base, own[: len(base)])}
+        label = best(racing) if racing else today.label
+        return next(candidate for candidate in self.candidates if candidate.label == label)
+
     def _forced(self, racing: Sequence[Candidate]) -> Candidate:
         """The fastest of the candidates among which the user wants one chosen."""
         able = [c for c in self.candidates if c.label in self.forced and c.label in self._warm_ms]
@@ -251,8 +313,8 @@ class Race:
         return next(candidate for candidate in raced if candidate.label == label)
 
     def able(self, factor: float) -> list[Candidate]:
-        """Candidates with equal outputs that were within a factor of the fastest while warming up."""
-        return self.near(self.candidates, self._warm_ms, factor)
+        """The model, and candidates with equal outputs that were within a factor of the fastest while warming up."""
+        return [self.candidates[0], *self.near(self.candidates[1:], self._warm_ms, factor)]
 
     def near(self, candidates: Sequence[Candidate], took_ms: Mapping[str, float], factor: float) -> list[Candidate]:
         """Those that took at most a factor of the shortest time, and those that are measured to the end."""
@@ -264,8 +326,9 @@ class Race:
         return self._warm_ms.get(label)
 
     def reported(self) -> dict[str, list[float]]:
-        """Milliseconds of the rounds used for neither choice nor check, by label of the finishers."""
-        return {label: times[2::3] for label, times in self.latencies.items() if times}
+        """Milliseconds of the rounds used for neither choice nor check, by label of the finishers; if busy, of all."""
+        first, step = (0, 1) if self.busy else (2, 3)
+        return {label: times[first::step] for label, times in self.latencies.items() if times}
 
     def _outruns(self, candidate: Candidate, other: Candidate) -> bool:
         """Whether one candidate is faster than another, by the rounds for checking."""
@@ -299,6 +362,16 @@ def outruns(own: Callable[[], object], today: Callable[[], object], settle: bool
     return spread(ratios[1:])[0] > 1  # the first pair warms up
 
 
+def _loses(own: Sequence[float], fastest: Sequence[float]) -> bool:
+    """Whether a candidate is slower than another in the same rounds: with 95 % confidence, or by far in each of three.
+
+    One of two equals is never twice as slow three times in a row but by a rare accident; waiting for more such rounds
+    would take the time of all others.
+    """
+    by_far = len(own) == 3 and all(a > _HOPELESS_BUSY * b for a, b in zip(own, fastest, strict=True))
+    return by_far or is_faster(fastest, own)
+
+
 def _is_clear(ratios: Sequence[float]) -> bool:
     return min(ratios) > _CLEARLY or max(ratios) < 1 / _CLEARLY
 
@@ -312,7 +385,7 @@ def wrong_outputs(label: str, differs: Difference, tolerance: float) -> HiosErro
 
 
 #: Seconds between two checks whether other processes keep the cores busy.
-LOOK_S = 10.0
+LOOK_S = 5.0
 #: Rounds after which clearly slower candidates drop out: those whose median is this many times the shortest one.
 _QUALIFYING_CALLS, _SLOWER = 4, 1.3
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
+import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -140,6 +142,8 @@ class Report:
         lines.append(
             f"  {taken} {self.measured_at} in {runs} runs each, taking turns{busy}; {self.seconds:.0f} s in all"
         )
+        if self.provisional:
+            lines.append("  still to come: the final choice, in later calls, once the cores are idle")
         lines += self._special()
         if self.rounding:
             lines.append(
@@ -161,19 +165,26 @@ class Report:
             yield f"  NaN and infinities give other outputs, which strict=True refuses, in {', '.join(other)}"
 
 
-#: Conservative first estimates of the time of each step, for a machine on which it never ran: seconds, seconds per
-#: module of the model, and calls of the model. Measured times on the machine replace them.
+#: First estimates of the time of each step, for a machine on which it never ran: seconds, seconds per operator, seconds
+#: per MB (10^6 bytes) of parameters, and calls of the model. Measured times on the machine replace them.
 _GUESSES = {
-    "export": (1.5, 0.015, 3.0),
-    "openvino": (2.0, 0.01, 5.0),
-    "onnxruntime": (8.0, 0.03, 5.0),
-    "compile": (15.0, 0.08, 5.0),
-    "extract": (4.0, 0.03, 3.0),
-    "costs": (3.0, 0.01, 12.0),
-    "engine": (3.0, 0.0, 5.0),
+    "export": (1.5, 0.015, 0.001, 3.0),
+    "openvino": (2.0, 0.01, 0.005, 5.0),
+    "onnxruntime": (6.0, 0.03, 0.01, 5.0),
+    "compile": (15.0, 0.08, 0.01, 5.0),
+    "extract": (4.0, 0.03, 0.005, 3.0),
+    "costs": (3.0, 0.01, 0.0, 12.0),
+    "engine": (3.0, 0.003, 0.005, 5.0),
 }
-#: How many times as long as the last time a step may take.
-_MARGIN = 1.25
+#: Steps whose time depends on the operators of the graph.
+_ON_THE_GRAPH = ("extract", "costs", "engine")
+#: Steps that are begun if this share of their first estimate, or the shortest of their times, fits: they are quick, or
+#: can be stopped.
+_TRIED, _AT_BEST = ("export", "openvino", "onnxruntime", "compile"), 0.5
+#: How many times as long as usual a step may take, and how many of its times are remembered.
+_MARGIN, _REMEMBERED = 1.25, 5
+#: How many times as long as expected everything is taken to last because other steps did: one may be an outlier.
+_MOST_PACE = 3.0
 #: Seconds between two updates of the progress bar.
 _REDRAWN_S = 0.5
 
@@ -181,15 +192,19 @@ _REDRAWN_S = 0.5
 class Budget:
     """Counts down from its creation, with a progress bar; a context manager.
 
-    Predicted times of steps depend on how many modules the model has. Their durations are saved in the folder, if any.
+    Predicted times of steps depend on the size of the model: how many operators it has, or modules until they are
+    counted, and megabytes of parameters. How long steps took for their size is saved in the folder, if any.
     """
 
-    def __init__(self, seconds: float, name: str, modules: int, folder: Path | None) -> None:
+    def __init__(self, seconds: float, name: str, operators: int, folder: Path | None, megabytes: float = 0.0) -> None:
         self.began = time.monotonic()
         self.seconds = seconds
-        self._name, self._modules = name, modules
+        #: Operators of the model, and of its graph, in which a layer such as an LSTM is many.
+        self.operators, self.graph_operators = operators, operators
+        self._name, self._megabytes = name, megabytes
         self._file = None if folder is None else folder / "step-times.json"
-        self._factors = _read(self._file)
+        #: How many times as long as first estimated a step took, the last few times, by step.
+        self._ratios = _read(self._file)
         #: Seconds of a call of the model, which some steps make.
         self.call_s = 0.0
         self._over = threading.Event()
@@ -241,25 +256,41 @@ class Budget:
     def predicted_s(self, step: str, concurrent: int = 0) -> float:
         """Seconds that a step is expected to take.
 
-        The prediction uses how long the step took here before, and how much longer than expected the steps of this run
-        took. ``concurrent`` is how many other processes prepare something at the same time; they share the cores.
+        The prediction uses how long the step took here before, for models of other sizes too, and how much longer than
+        expected the steps of this run took. ``concurrent`` is how many other processes prepare something at the same
+        time; they share the cores.
         """
         pace = max(1.0, self._taken / self._expected) if self._expected else 1.0
-        return pace * self._usual_s(step, concurrent)
+        return min(pace, _MOST_PACE) * self._usual_s(step, concurrent)
 
     def _usual_s(self, step: str, concurrent: int) -> float:
-        return self._guess_s(step, concurrent) * self._factors.get(step, 1.0)
+        ratios = self._ratios.get(step)
+        return self._guess_s(step, concurrent) * (_MARGIN * statistics.median(ratios) if ratios else 1.0)
 
     def _guess_s(self, step: str, concurrent: int) -> float:
-        fixed, each, calls = _GUESSES[step]
-        alone_s = fixed + each * self._modules + calls * self.call_s
+        fixed, each, per_megabyte, calls = _GUESSES[step]
+        operators = self.graph_operators if step in _ON_THE_GRAPH else self.operators
+        alone_s = fixed + each * operators + per_megabyte * self._megabytes + calls * self.call_s
         return alone_s * max(1.0, (1 + concurrent) / self._cores)
 
+    def _least_s(self, step: str, concurrent: int) -> float:
+        """Seconds that a step takes if all goes well."""
+        return self._guess_s(step, concurrent) * min([_AT_BEST, *self._ratios.get(step, ())])
+
     def too_short_for(self, *steps: str, keep_s: float = 0.0, concurrent: int = 0) -> str:
-        """Why steps are not started, in words; empty if there is time for all of them, with ``keep_s`` left after."""
-        needed, left = sum(self.predicted_s(step, concurrent) for step in steps), self.left_s - keep_s
+        """Why steps are not started, in words; empty if there is time for all of them, with ``keep_s`` left after.
+
+        Steps that only their earlier times keep out lose the oldest of these: what is not started is not measured
+        either, and a busy hour would keep it out for ever.
+        """
+        seconds = {step: self._least_s if step in _TRIED else self.predicted_s for step in steps}
+        needed, left = sum(of(step, concurrent) for step, of in seconds.items()), self.left_s - keep_s
         if needed <= left:
             return ""
+        if sum(self._guess_s(step, concurrent) for step in steps) <= left:
+            for step in steps:
+                self._ratios.get(step, [])[:1] = []
+            self._save()
         return (
             f"preparing it takes about {needed:.0f} s, and of the budget of {self.seconds:g} s (budget_s) only "
             f"{max(left, 0.0):.0f} s is left"
@@ -277,16 +308,22 @@ class Budget:
         """Record how long a step took while this many other processes ran."""
         self._taken += seconds
         self._expected += self._usual_s(step, concurrent)
-        self._factors[step] = round(_MARGIN * seconds / self._guess_s(step, concurrent), 3)
+        ratios = self._ratios.setdefault(step, [])
+        ratios.append(max(round(seconds / self._guess_s(step, concurrent), 3), 0.001))
+        del ratios[:-_REMEMBERED]
+        self._save()
+
+    def _save(self) -> None:
         if self._file is not None:
             with contextlib.suppress(OSError), replacing(self._file) as temporary:
-                temporary.write_text(json.dumps(self._factors) + "\n", encoding="utf-8")
+                temporary.write_text(json.dumps(self._ratios) + "\n", encoding="utf-8")
 
 
-def _read(file: Path | None) -> dict[str, float]:
-    """The ratio of actual to estimated time of earlier steps; empty if the file is missing or damaged."""
+def _read(file: Path | None) -> dict[str, list[float]]:
+    """The ratios of actual to estimated time of earlier steps; empty if the file is missing or damaged."""
     try:
-        factors = json.loads(file.read_text(encoding="utf-8")) if file is not None else {}
-        return {step: float(factors[step]) for step in _GUESSES if 0 < float(factors.get(step, 0)) < float("inf")}
+        read = json.loads(file.read_text(encoding="utf-8")) if file is not None else {}
+        ratios = {step: [float(ratio) for ratio in read.get(step, ())] for step in _GUESSES}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
+    return {step: own for step, own in ratios.items() if all(0 < ratio < math.inf for ratio in own)}

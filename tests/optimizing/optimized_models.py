@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import hios
-from hios.optimizing import autotune, race
+from hios.optimizing import autotune, optimize, race
 from hios.optimizing.module import Guards, OptimizedModule, TracedRunner
 from hios.optimizing.report import Report
 from hios.optimizing.tracing import ModelInputs, ModelOutputs
@@ -148,5 +148,5 @@ def pretend_busy(patch: pytest.MonkeyPatch, share: float = 0.0) -> None:
     """Have hios.optimize see other work that takes this share of the cores' time, whatever there is."""
     patch.setattr(_Other, "taken", share)
     patch.setattr(autotune, "busy_share", lambda cores: share)
-    for module in (autotune, race):
+    for module in (autotune, optimize, race):
         patch.setattr(module, "OtherWork", _Other)

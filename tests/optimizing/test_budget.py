@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 import hios
+from hios.optimizing import preparation
 from hios.optimizing import report as module
+from hios.optimizing.options import Options
+from hios.optimizing.preparation import Preparation, Subject
 from hios.optimizing.report import Budget
+from hios.optimizing.tracing import export
 from tests.runtime.small import Branches
 
 
@@ -37,7 +42,7 @@ def test_what_does_not_fit_is_not_begun() -> None:
 
 def test_a_short_budget_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With a budget that has no time to prepare anything, nothing is exported and the report says why."""
-    monkeypatch.setattr(module, "_GUESSES", dict.fromkeys(module._GUESSES, (1000.0, 0.0, 0.0)))
+    monkeypatch.setattr(module, "_GUESSES", dict.fromkeys(module._GUESSES, (1000.0, 0.0, 0.0, 0.0)))
     fast = hios.optimize(Branches(), torch.randn(1, 3, 16, 16), cache=tmp_path, least_ms=0.0, budget_s=1.0)
     assert {way.kind for way in fast.report.candidates} <= {"eager"}
     idle = {way.kind: way.why for way in fast.report.ways if way.outcome == "not started"}
@@ -60,3 +65,101 @@ def test_predictions_know_what_slows_steps(monkeypatch: pytest.MonkeyPatch) -> N
     budget = Budget(60.0, "Net", 10, None)
     budget.took("export", budget.predicted_s("export") / 3)  # what was quicker than expected promises nothing
     assert budget.predicted_s("extract") == alone
+
+
+def test_predictions_are_for_the_size_of_the_model(tmp_path: Path) -> None:
+    """What a step took for a small model says how long it takes for a large one; weights and operators both count."""
+    with Budget(60.0, "Net", 100, tmp_path, 10.0) as small:
+        small.took("extract", 2 * small.predicted_s("extract"))
+    again = Budget(60.0, "Net", 100, tmp_path, 10.0)
+    expected = again.predicted_s("extract")
+    large, heavy = Budget(60.0, "Net", 1000, tmp_path, 10.0), Budget(60.0, "Net", 100, tmp_path, 1000.0)
+    guessed = Budget(60.0, "Net", 1000, None, 10.0)
+    assert large.predicted_s("extract") == pytest.approx(2.5 * guessed.predicted_s("extract"), rel=1e-2)
+    assert heavy.predicted_s("extract") > expected
+
+
+def test_one_slow_step_or_a_busy_hour_keeps_nothing_out(tmp_path: Path) -> None:
+    """What is quick or can be stopped is begun whatever it took before; the rest is predicted by what is usual."""
+    for step in ("export", "openvino", "onnxruntime", "compile"):
+        for _ in range(10):
+            Budget(60.0, "Net", 10, tmp_path).took(step, 130.0)
+        assert Budget(60.0, "Net", 10, tmp_path).too_short_for(step) == ""
+    for seconds in (2.0, 200.0, 2.0):
+        Budget(60.0, "Net", 10, tmp_path).took("extract", seconds)
+    assert Budget(60.0, "Net", 10, tmp_path).predicted_s("extract") == pytest.approx(2.5, rel=1e-2)
+
+
+def test_what_only_a_busy_hour_keeps_out_is_begun_again(tmp_path: Path) -> None:
+    """Steps that cannot be stopped are left out after several slow ones, but not for ever."""
+    for _ in range(5):
+        Budget(60.0, "Net", 10, tmp_path).took("extract", 100.0)
+    refused = [Budget(60.0, "Net", 10, tmp_path).too_short_for("extract") != "" for _ in range(7)]
+    assert refused == [True] * 5 + [False] * 2
+    for _ in range(5):
+        Budget(60.0, "Net", 10, tmp_path).took("extract", 100.0)
+    for _ in range(7):  # too short a budget in any case
+        assert Budget(1.0, "Net", 10, tmp_path).too_short_for("extract")
+    assert Budget(60.0, "Net", 10, tmp_path).too_short_for("extract")
+
+
+def test_one_slow_step_does_not_stop_the_others() -> None:
+    """Steps are predicted to be as slow as those before them in the same run, within reason."""
+    budget = Budget(60.0, "Net", 10, None)
+    guessed = budget.predicted_s("extract")
+    budget.took("export", 100 * budget.predicted_s("export"))
+    assert budget.predicted_s("extract") == pytest.approx(3 * guessed)
+
+
+@pytest.mark.parametrize(("kind", "options"), [("GRU", {}), ("LSTM", {"bidirectional": True}), ("RNN", {})])
+def test_recurrent_layers_are_many_operators(kind: str, options: dict[str, bool]) -> None:
+    """A layer that is one operator of a program counts as those of the graph, for every step, layer and direction."""
+    net = getattr(nn, kind)(4, 8, num_layers=2, batch_first=True, **options).eval()
+    long, short = (
+        sum(
+            preparation._operators(node)
+            for node in export(net, [torch.ones(3, steps, 4)], {}).program.graph.nodes
+            if node.op == "call_function"
+        )
+        for steps in (20, 10)
+    )
+    a_step = {"GRU": 16, "LSTM": 16, "RNN": 6}[kind]
+    assert long - short == a_step * 10 * 2 * (2 if options else 1)
+
+
+@pytest.mark.parametrize(("cores", "expected"), [(2, "cheap first"), (4, "at once")])
+def test_what_is_quick_to_prepare_comes_first(
+    cores: int, expected: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On two cores ONNX Runtime is ready before torch.compile and the graph are begun; on more, all begin at once."""
+    events: list[str] = []
+
+    class Conversion:
+        runs, took_s = True, 1.0
+
+        def __init__(self, kind: str, *_: object) -> None:
+            self.kind = kind
+            events.append(f"begin {kind}")
+
+        def finish(self, deadline: float) -> str:
+            events.append(f"finish {self.kind}")
+            return ""
+
+        def end(self) -> None:
+            pass
+
+    monkeypatch.setattr(preparation, "Conversion", Conversion)
+    monkeypatch.setattr(preparation, "usable_cores", lambda: list(range(cores)))
+    monkeypatch.setattr(preparation.runtimes, "missing", lambda kind: "")  # type: ignore[attr-defined]
+    for step in ("openvino", "extract"):
+        method = {"openvino": "_in_process", "extract": "_extract"}[step]
+        monkeypatch.setattr(Preparation, method, lambda *_, step=step: events.append(step))
+    monkeypatch.setattr(Preparation, "_load", lambda *_: None)
+    options = Options(devices=1, cache=False)
+    subject = Subject(nn.Sequential(nn.Linear(4, 4)).eval(), (torch.ones(1, 4),), {}, options, options.divisions())
+    subject.run_once()
+    with Budget(600.0, "Net", 2, None) as budget:
+        Preparation(subject, budget, tmp_path, 1.0).prepare()
+    first = ["begin onnxruntime", *(["begin compile"] if expected == "at once" else []), "openvino"]
+    then = ["finish onnxruntime", *(["begin compile"] if expected == "cheap first" else []), "extract"]
+    assert events == [*first, *then, "finish compile"]

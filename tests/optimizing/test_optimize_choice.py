@@ -207,6 +207,7 @@ def test_busy_cores_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         fast = hios.optimize(Branches(), image(0), devices=1, cache=tmp_path, least_ms=0.0, way=OWN)
     fast.close()
     assert "other work kept the cores 50% busy" in repr(fast.report)
+    assert "still to come: the final choice, in later calls, once the cores are idle" in repr(fast.report)
     assert list((tmp_path / "choices").rglob("*.json")) == []
 
 
