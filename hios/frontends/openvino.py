@@ -7,7 +7,9 @@ same, but also sends usage statistics over the network; the frontend itself does
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
+import os
 import threading
 import warnings
 from collections.abc import Iterator
@@ -51,9 +53,20 @@ def save(model: openvino.Model, path: Path) -> None:
 def load(path: Path) -> openvino.Model:
     """Read the output of `save`; an `UnsupportedError` if OpenVINO cannot."""
     try:
-        return openvino.Core().read_model(path)
+        return _core(os.getpid()).read_model(path)
     except Exception as error:  # as in converting
         raise UnsupportedError(f"{path}: OpenVINO cannot read it: {first_line(error)}") from error
+
+
+@functools.cache
+def _core(process: int) -> openvino.Core:
+    """OpenVINO in this process, which is never released.
+
+    On processors with AMX its plugin for CPUs sets an alternate stack for signals (OpenVINO 2026.4). Of two that are
+    released in the order in which they were made, the first one's stack stays set although it is unmapped: the next
+    signal, such as Ctrl-C or the end of a child process, ends the process.
+    """
+    return openvino.Core()
 
 
 class OpenVinoSession:
@@ -71,7 +84,7 @@ class OpenVinoSession:
             "ENABLE_CPU_PINNING": False,  # the cores follow from the affinity of the process, as for other runtimes
         }
         try:
-            self._compiled = openvino.Core().compile_model(model, "CPU", settings)
+            self._compiled = _core(os.getpid()).compile_model(model, "CPU", settings)
         except Exception as error:  # as in converting
             raise UnsupportedError(f"{name}: OpenVINO cannot compile it: {first_line(error)}") from error
         if (precision := self._compiled.get_property("INFERENCE_PRECISION_HINT")) != openvino.Type.f32:
