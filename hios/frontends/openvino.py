@@ -7,6 +7,7 @@ same, but also sends usage statistics over the network; the frontend itself does
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import threading
 import warnings
@@ -24,6 +25,17 @@ from hios.errors import UnsupportedError, first_line
 
 #: Precision of float32 models, in OpenVINO's terms: by default it uses bfloat16 if the processor supports it.
 PRECISION = "f32"
+
+
+@functools.cache
+def _core() -> openvino.Core:
+    """The one instance of the runtime in this process, which it is never without again.
+
+    On processors with AMX each instance with a compiled model gives the calling thread another stack for signals. If an
+    instance goes while a later one is there, its stack is freed, and yet the thread gets it back when the later one
+    goes: the next signal that is caught, such as Ctrl-C, would crash the process (OpenVINO 2026.4).
+    """
+    return openvino.Core()
 
 
 def converted(program: ExportedProgram, name: str) -> openvino.Model:
@@ -51,7 +63,7 @@ def save(model: openvino.Model, path: Path) -> None:
 def load(path: Path) -> openvino.Model:
     """Read the output of `save`; an `UnsupportedError` if OpenVINO cannot."""
     try:
-        return openvino.Core().read_model(path)
+        return _core().read_model(path)
     except Exception as error:  # as in converting
         raise UnsupportedError(f"{path}: OpenVINO cannot read it: {first_line(error)}") from error
 
@@ -71,7 +83,7 @@ class OpenVinoSession:
             "ENABLE_CPU_PINNING": False,  # the cores follow from the affinity of the process, as for other runtimes
         }
         try:
-            self._compiled = openvino.Core().compile_model(model, "CPU", settings)
+            self._compiled = _core().compile_model(model, "CPU", settings)
         except Exception as error:  # as in converting
             raise UnsupportedError(f"{name}: OpenVINO cannot compile it: {first_line(error)}") from error
         if (precision := self._compiled.get_property("INFERENCE_PRECISION_HINT")) != openvino.Type.f32:
