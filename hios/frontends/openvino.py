@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import os
 import threading
 import warnings
 from collections.abc import Iterator
@@ -28,8 +29,8 @@ PRECISION = "f32"
 
 
 @functools.cache
-def _core() -> openvino.Core:
-    """The one instance of the runtime in this process, which it is never without again.
+def _core(process: int) -> openvino.Core:
+    """The one instance of the runtime in a process, which it is never without again.
 
     On processors with AMX each instance with a compiled model gives the calling thread another stack for signals. If an
     instance goes while a later one is there, its stack is freed, and yet the thread gets it back when the later one
@@ -63,7 +64,7 @@ def save(model: openvino.Model, path: Path) -> None:
 def load(path: Path) -> openvino.Model:
     """Read the output of `save`; an `UnsupportedError` if OpenVINO cannot."""
     try:
-        return _core().read_model(path)
+        return _core(os.getpid()).read_model(path)
     except Exception as error:  # as in converting
         raise UnsupportedError(f"{path}: OpenVINO cannot read it: {first_line(error)}") from error
 
@@ -83,7 +84,7 @@ class OpenVinoSession:
             "ENABLE_CPU_PINNING": False,  # the cores follow from the affinity of the process, as for other runtimes
         }
         try:
-            self._compiled = _core().compile_model(model, "CPU", settings)
+            self._compiled = _core(os.getpid()).compile_model(model, "CPU", settings)
         except Exception as error:  # as in converting
             raise UnsupportedError(f"{name}: OpenVINO cannot compile it: {first_line(error)}") from error
         if (precision := self._compiled.get_property("INFERENCE_PRECISION_HINT")) != openvino.Type.f32:
