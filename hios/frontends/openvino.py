@@ -28,6 +28,17 @@ from hios.errors import UnsupportedError, first_line
 PRECISION = "f32"
 
 
+@functools.cache
+def _core(process: int) -> openvino.Core:
+    """The one instance of the runtime in a process, which it is never without again.
+
+    On processors with AMX each instance with a compiled model gives the calling thread another stack for signals. If an
+    instance goes while a later one is there, its stack is freed, and yet the thread gets it back when the later one
+    goes: the next signal that is caught, such as Ctrl-C, would crash the process (OpenVINO 2026.4).
+    """
+    return openvino.Core()
+
+
 def converted(program: ExportedProgram, name: str) -> openvino.Model:
     """A program, which is not changed, as a model of OpenVINO; the name is for messages.
 
