@@ -60,7 +60,7 @@ CALLS = 200
 #: Starts from a cache, of which the median is printed; budget of a short first one.
 STARTS, SHORT_S = 5, 3.0
 #: Calls that take longer beside other work are not repeated; seconds after which a choice counts as not settled.
-SLOWEST_MS, LONGEST_S = 3000.0, 180.0
+SLOWEST_MS, LONGEST_S = 3000.0, 60.0
 #: What a process does that starts; torch is there, and the model is built.
 START = """
 import json, sys, time

@@ -30,6 +30,8 @@ from hios.platforms.cpu.engine import Engine
 
 #: Runtimes converted in a separate process, the quicker one first: conversion takes long, and can be stopped there.
 _APART = ("onnxruntime", "compile")
+#: Seconds that stopping a conversion may take, so that what follows still fits.
+_STOPPING_S = 1.0
 
 
 #: Operators of a graph for a step of a layer that torch.export keeps as one operator: about so many.
@@ -262,7 +264,7 @@ class Preparation:
         until = float("inf")
         if self.options.is_auto:
             schedules_s = sum(map(self.budget.predicted_s, ("costs", "engine"))) if self.traced is not None else 0.0
-            until = self.budget.deadline - self.reserve_s - schedules_s
+            until = self.budget.deadline - self.reserve_s - schedules_s - _STOPPING_S
         why, took = conversion.finish(until), conversion.took_s
         if why:
             if self.options.asks_for(kind):

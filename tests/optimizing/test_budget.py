@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,13 @@ import torch
 from torch import nn
 
 import hios
+from hios import HiosError, HiosWarning
 from hios.optimizing import preparation
 from hios.optimizing import report as module
 from hios.optimizing.options import Options
 from hios.optimizing.preparation import Preparation, Subject
 from hios.optimizing.report import Budget
-from hios.optimizing.tracing import export
+from hios.optimizing.tracing import Traced, export
 from tests.runtime.small import Branches
 
 
@@ -127,39 +129,68 @@ def test_recurrent_layers_are_many_operators(kind: str, options: dict[str, bool]
     assert long - short == a_step * 10 * 2 * (2 if options else 1)
 
 
-@pytest.mark.parametrize(("cores", "expected"), [(2, "cheap first"), (4, "at once")])
-def test_what_is_quick_to_prepare_comes_first(
-    cores: int, expected: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """On two cores ONNX Runtime is ready before torch.compile and the graph are begun; on more, all begin at once."""
-    events: list[str] = []
+class _Conversion:
+    """A conversion that takes until it is stopped, on a clock of the test."""
 
-    class Conversion:
-        runs, took_s = True, 1.0
+    runs, took_s, now_s = True, 1.0, 0.0
+    events: list[str]
 
-        def __init__(self, kind: str, *_: object) -> None:
-            self.kind = kind
-            events.append(f"begin {kind}")
+    def __init__(self, kind: str, *_: object) -> None:
+        self.kind = kind
+        self.events.append(f"begin {kind}")
 
-        def finish(self, deadline: float) -> str:
-            events.append(f"finish {self.kind}")
-            return ""
+    def finish(self, deadline: float) -> str:
+        """Record that it is waited for."""
+        self.events.append(f"finish {self.kind}")
+        _Conversion.now_s = deadline + 0.2
+        return "not prepared"
 
-        def end(self) -> None:
-            pass
+    def end(self) -> None:
+        """Nothing runs."""
 
-    monkeypatch.setattr(preparation, "Conversion", Conversion)
-    monkeypatch.setattr(preparation, "usable_cores", lambda: list(range(cores)))
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Preparation]:
+    """A preparation whose steps are recorded."""
+    monkeypatch.setattr(_Conversion, "events", [], raising=False)
+    monkeypatch.setattr(_Conversion, "now_s", 0.0)
+    monkeypatch.setattr(preparation, "Conversion", _Conversion)
     monkeypatch.setattr(preparation.runtimes, "missing", lambda kind: "")  # type: ignore[attr-defined]
-    for step in ("openvino", "extract"):
-        method = {"openvino": "_in_process", "extract": "_extract"}[step]
-        monkeypatch.setattr(Preparation, method, lambda *_, step=step: events.append(step))
-    monkeypatch.setattr(Preparation, "_load", lambda *_: None)
+    monkeypatch.setattr(Preparation, "_in_process", lambda *_: _Conversion.events.append("openvino"))
+    monkeypatch.setattr(Preparation, "_extract", lambda *_: _Conversion.events.append("extract"))
     options = Options(devices=1, cache=False)
     subject = Subject(nn.Sequential(nn.Linear(4, 4)).eval(), (torch.ones(1, 4),), {}, options, options.divisions())
     subject.run_once()
-    with Budget(600.0, "Net", 2, None) as budget:
-        Preparation(subject, budget, tmp_path, 1.0).prepare()
-    first = ["begin onnxruntime", *(["begin compile"] if expected == "at once" else []), "openvino"]
-    then = ["finish onnxruntime", *(["begin compile"] if expected == "cheap first" else []), "extract"]
-    assert events == [*first, *then, "finish compile"]
+    monkeypatch.setattr(module.time, "monotonic", lambda: _Conversion.now_s)  # type: ignore[attr-defined]
+    with Budget(60.0, "Net", 2, None) as budget:
+        yield Preparation(subject, budget, tmp_path, 1.0)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_what_is_quick_to_prepare_comes_first(
+    at_once: bool, recorded: Preparation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On two cores ONNX Runtime is ready before torch.compile and the graph are begun; on more, all begin at once."""
+    monkeypatch.setattr(preparation, "usable_cores", lambda: list(range(4 if at_once else 2)))
+    monkeypatch.setattr(_Conversion, "finish", lambda self, _: self.events.append(f"finish {self.kind}") or "stopped")
+    recorded.prepare()
+    first = ["begin onnxruntime", *(["begin compile"] if at_once else []), "openvino"]
+    then = ["finish onnxruntime", *([] if at_once else ["begin compile"]), "extract"]
+    assert _Conversion.events == [*first, *then, "finish compile"]
+
+
+def test_a_conversion_that_is_stopped_leaves_time_for_schedules(
+    recorded: Preparation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch.compile is stopped so early that schedules, whose graph is there, still fit."""
+    graph = Traced(hios.Graph("net", (hios.Operator("a", "relu"),), ()), {})
+    monkeypatch.setattr(Preparation, "_extract", lambda self: setattr(self, "traced", graph))
+
+    def proposed(*_: object) -> None:
+        raise HiosError("schedules are proposed")
+
+    monkeypatch.setattr(preparation, "ScheduleProposals", proposed)
+    recorded.options = Options(devices=1, cache=False, way=("compile", "schedule"))
+    with pytest.warns(HiosWarning, match="schedules are proposed"):
+        recorded.prepare()
+    assert _Conversion.events == ["begin compile", "finish compile"]
