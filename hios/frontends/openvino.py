@@ -69,17 +69,6 @@ def load(path: Path) -> openvino.Model:
         raise UnsupportedError(f"{path}: OpenVINO cannot read it: {first_line(error)}") from error
 
 
-@functools.cache
-def _core(process: int) -> openvino.Core:
-    """OpenVINO in this process, which is never released.
-
-    On processors with AMX its plugin for CPUs sets an alternate stack for signals (OpenVINO 2026.4). Of two that are
-    released in the order in which they were made, the first one's stack stays set although it is unmapped: the next
-    signal, such as Ctrl-C or the end of a child process, ends the process.
-    """
-    return openvino.Core()
-
-
 class OpenVinoSession:
     """A model in OpenVINO on the CPU, called with tensors; calls from several threads are serialized.
 

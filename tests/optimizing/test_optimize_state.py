@@ -139,8 +139,9 @@ def _first_input(model: Acting, x: Tensor) -> None:
 
 
 def _view_of_first_input(model: Acting, x: Tensor) -> None:
-    model.held.setdefault("first", [x.view(-1)])
-    model.held["first"][0] + 1
+    held: dict[str, Any] = model.held
+    held.setdefault("first", [x.view(-1)])
+    held["first"][0] + 1
 
 
 def _cache_made_once(model: Acting, x: Tensor) -> None:

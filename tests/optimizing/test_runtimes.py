@@ -93,34 +93,3 @@ def test_a_conversion_ends_with_the_budget(tmp_path: Path) -> None:
     finally:
         failing.end()
     assert list(tmp_path.iterdir()) == []
-
-
-_SIGNALLED = """
-import os, signal, sys
-import torch
-from hios.frontends import openvino
-from hios.optimizing.runtimes import convert, file
-from pathlib import Path
-
-folder = Path(sys.argv[1])
-program = torch.export.export(torch.nn.ReLU(), (torch.ones(2),))
-convert("openvino", program, path := file("openvino", folder, 1), 1)
-sessions = [openvino.OpenVinoSession(openvino.load(path), threads=1) for _ in range(2)]
-while sessions:
-    sessions.pop(0)(torch.ones(2))
-caught = []
-signal.signal(signal.SIGUSR1, lambda *_: caught.append(True))
-os.kill(os.getpid(), signal.SIGUSR1)
-print("caught", caught)
-"""
-
-
-def test_signals_are_caught_after_openvino(tmp_path: Path) -> None:
-    """After two sessions are gone, the first one first, a signal that Python catches does not crash the process.
-
-    On processors with AMX OpenVINO gives the thread a stack for signals, and frees it while the thread still has it.
-    """
-    pytest.importorskip("openvino")
-    command = [sys.executable, "-c", _SIGNALLED, str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert (ended.returncode, ended.stdout) == (0, "caught [True]\n"), ended.stderr
