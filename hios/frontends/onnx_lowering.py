@@ -131,7 +131,7 @@ def lower(model: ModelProto) -> Lowered:
         module = _imported(importer, model)
         places = origins(module, importer.made)
         _refuse_kernels(module, places)
-        return read(canonical(module), importer.weights, places)
+        return read(canonical(module), importer.weights, places, {})
     except HiosError:
         raise
     except Exception as error:  # the libraries raise many types; all mean the same to the user

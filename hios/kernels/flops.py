@@ -6,18 +6,23 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from hios.kernels.table import aten
+
 Shape = Sequence[int]
 #: Operations from attributes, shapes of the arguments and shape of the output.
 _Count = Callable[[Mapping[str, Any], Sequence[Shape], Shape], int]
 
 
-def flops(function: str, attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape) -> int:
-    """Operations of one call, by the shapes of its tensor arguments and of its (first) output.
+def flops(function: str, attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape) -> int | None:
+    """Operations of one call, by the shapes of its tensor arguments and of its (first) output; None if unknown.
 
     Convolutions, matrix products and attention are counted exactly (of attention the two products, without
     softmax, as torch does), pooling one per element of the window, reductions one per element of the input,
     operators that only create, move or convert data as none, and everything else as one per element of the output.
+    Of operators of ATen only look-ups are known.
     """
+    if function.startswith(aten.PREFIX):
+        return 0 if function in LOOKUPS else None
     name = function.removeprefix("relax.")
     if name in _MOVES:
         return 0
@@ -37,7 +42,10 @@ _MOVES = frozenset(
 )
 #: Operators that read only the part of their first argument that they return.
 LOOKUPS = frozenset(
-    f"relax.{name}" for name in ("take", "index_tensor", "gather_elements", "gather_nd", "strided_slice")
+    {
+        *(f"relax.{name}" for name in ("take", "index_tensor", "gather_elements", "gather_nd", "strided_slice")),
+        *("aten.embedding.default", "aten.index.Tensor", "aten.index_select.default"),
+    }
 )
 _REDUCTIONS = frozenset(
     {
