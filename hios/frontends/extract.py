@@ -75,11 +75,15 @@ def _extract_onnx(
 
     Where probabilities differ by more than their variation allows, what they are computed from is compared.
     """
+    from hios.formats.onnx_session import OnnxSession
     from hios.frontends import onnx_file, onnx_lowering
-    from hios.frontends.onnx_session import OnnxSession
 
     model = onnx_file.load(path)
-    graph, tensors = extract_lowered(onnx_lowering.lower(model), name, units=units)
+
+    def made(lowered: Lowered) -> tuple[Graph, dict[str, Tensor]]:
+        return extract_lowered(lowered, name, units=units)
+
+    graph, tensors = onnx_lowering.lower(model, made)
     graph = _with_limits(graph, below)
     with _advising(graph):
         try:
@@ -88,7 +92,7 @@ def _extract_onnx(
             if (before := onnx_file.before_activations(model)) is None:
                 raise
             require_close(graph, tensors, OnnxSession(path))
-            logits, their_tensors = extract_lowered(onnx_lowering.lower(before), name, units=units)
+            logits, their_tensors = onnx_lowering.lower(before, made)
             runtime = OnnxSession(path, before.SerializeToString())
             require_equal(_with_limits(logits, below), their_tensors, runtime)
     return graph, tensors
@@ -161,16 +165,15 @@ def _limited(entry: TensorSpec, below: int | None) -> TensorSpec:
 
 def _require_kernels(units: Sequence[Unit]) -> None:
     """Say where in the model operators without kernels come from; later only the units are known."""
-    reasons: dict[Any, str] = {}
+    errors = []
     for unit in units:
         for call in unit.calls:
             try:
                 build(call.function, call.attributes, call.origin.place if call.origin is not None else call.function)
             except UnsupportedError as error:
-                reasons.update(NodeError.at(call.origin, str(error)).reasons)
-                last = error
-    if reasons:
-        raise NodeError(str(last), reasons)
+                errors.append(NodeError.at(call.origin, str(error)))
+    if errors:
+        raise NodeError(str(errors[0]), {node: reason for error in errors for node, reason in error.reasons.items()})
 
 
 class _Writer:

@@ -149,7 +149,8 @@ def origins(module: tvm.IRModule, made: Iterable[tuple[Origin, Any]]) -> dict[st
     An importer visits the nodes of a model in order. The last variable that it binds for a node is the value of the
     node, unless that is not a variable, or one that was bound before.
     """
-    names = [binding.var.name for block in module["main"].body.blocks for binding in block.bindings]
+    bindings = [binding for block in module["main"].body.blocks for binding in block.bindings]
+    names = [binding.var.name for binding in bindings]
     position = {name: number for number, name in enumerate(names)}
     origin_of: dict[str, Origin] = {}
     done = 0
@@ -159,6 +160,9 @@ def origins(module: tvm.IRModule, made: Iterable[tuple[Origin, Any]]) -> dict[st
         if end >= done:
             origin_of.update(dict.fromkeys(names[done : end + 1], origin))
             done = end + 1
+    for binding in bindings:
+        if getattr(binding.value, "name", None) in origin_of:  # another name of a value, such as an output's
+            origin_of[binding.var.name] = origin_of[binding.value.name]
     return origin_of
 
 
@@ -297,6 +301,19 @@ def _name_of_tuple(function: str, value: list[Any], names: Iterator[str]) -> str
             "hios/kernels/table"
         )
     return name
+
+
+def type_difference(value: Any, shape: tuple[int, ...], dtype: str) -> str | None:
+    """In what the type of a Relax value differs from that of the model's, in words; None if in nothing."""
+    if value is None:
+        return "Relax does not make all its results"
+    own = getattr(value, "ty", None)
+    if not isinstance(own, relax.TensorType):
+        return None
+    sizes = None if own.shape is None else tuple(getattr(size, "value", size) for size in own.shape)
+    if str(own.dtype) != dtype or sizes != shape:
+        return f"Relax makes {own} of {dtype} {list(shape)}"
+    return None
 
 
 def is_constant(value: Any) -> bool:

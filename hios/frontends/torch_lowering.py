@@ -16,7 +16,17 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from hios.errors import UnsupportedError, first_line
 from hios.frontends.program_interface import arguments_of, dtype_name
-from hios.frontends.relax_calls import STAND_IN, Lowered, NodeError, OpaqueCall, Weight, canonical, origins, read
+from hios.frontends.relax_calls import (
+    STAND_IN,
+    Lowered,
+    NodeError,
+    OpaqueCall,
+    Weight,
+    canonical,
+    origins,
+    read,
+    type_difference,
+)
 from hios.frontends.source_location import of_node
 from hios.frontends.torch_converters import CONVERTERS
 from hios.kernels.table import aten
@@ -206,7 +216,7 @@ def _difference(value: Any, node: fx.Node) -> str | None:
     """In what the types of what Relax made of a node differ from the node's, in words; None if in nothing."""
     made = node.meta.get("val")
     if isinstance(made, Tensor):
-        return _type_difference(value, made)
+        return type_difference(value, tuple(made.shape), dtype_name(made.dtype))
     if not isinstance(made, list | tuple):
         return None
     for item in _used(node):
@@ -216,20 +226,8 @@ def _difference(value: Any, node: fx.Node) -> str | None:
             part = SimpleNamespace(ty=value.ty.fields[item])
         else:
             part = value
-        if difference := _type_difference(part, made[item]):
+        if difference := type_difference(part, tuple(made[item].shape), dtype_name(made[item].dtype)):
             return difference
-    return None
-
-
-def _type_difference(value: Any, made: Tensor) -> str | None:
-    if value is None:
-        return "Relax does not make all its results"
-    own = getattr(value, "ty", None)
-    if not isinstance(own, relax.TensorType):
-        return None
-    sizes = None if own.shape is None else [getattr(size, "value", size) for size in own.shape]
-    if str(own.dtype) != dtype_name(made.dtype) or sizes != list(made.shape):
-        return f"Relax makes {own} of {dtype_name(made.dtype)} {list(made.shape)}"
     return None
 
 

@@ -22,7 +22,6 @@ from tvm.relax.dpl import DFPattern, is_op, is_tuple_get_item, wildcard
 from tvm.relax.dpl.pattern import WildcardPattern
 
 from hios.frontends.relax_calls import Lowered, RelaxCall, described, is_constant
-from hios.kernels.table import aten
 
 #: Convolutions whose bias and batch norm are folded into their filters, with their names in types of units.
 CONVOLUTIONS = {f"relax.nn.conv{dimensions}d": f"conv{dimensions}d" for dimensions in (2, 1, 3)}
@@ -217,8 +216,8 @@ def group(lowered: Lowered, kind: str) -> list[Unit]:
 
 
 def _type(call: RelaxCall) -> str:
-    if call.function.startswith(aten.PREFIX):
-        return aten.name_of(call.function)
+    if not call.function.startswith("relax."):
+        return call.function.split(".")[1]  # of an opaque call, such as aten.scatter_add.default
     return call.function.removeprefix("relax.").removeprefix("nn.")
 
 

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hios.kernels.table import aten
-
 Shape = Sequence[int]
 #: Operations from attributes, shapes of the arguments and shape of the output.
 _Count = Callable[[Mapping[str, Any], Sequence[Shape], Shape], int]
@@ -19,9 +17,9 @@ def flops(function: str, attributes: Mapping[str, Any], arguments: Sequence[Shap
     Convolutions, matrix products and attention are counted exactly (of attention the two products, without
     softmax, as torch does), pooling one per element of the window, reductions one per element of the input,
     operators that only create, move or convert data as none, and everything else as one per element of the output.
-    Of operators of ATen only look-ups are known.
+    Of opaque calls only look-ups are known.
     """
-    if function.startswith(aten.PREFIX):
+    if not function.startswith("relax."):
         return 0 if function in LOOKUPS else None
     name = function.removeprefix("relax.")
     if name in _MOVES:

@@ -41,11 +41,6 @@ def refusal(operator: Any) -> str | None:
     return None
 
 
-def name_of(function: str) -> str:
-    """The name of an ATen operator without overload, such as ``scatter_add`` of ``aten.scatter_add.default``."""
-    return function.split(".")[1]
-
-
 def described(operator: Any, given: Mapping[str, Any], tensor: Callable[[Any], bool]) -> tuple[list[Any], Any]:
     """The tensors of a call, of which ``tensor`` is true, in order, and its other arguments as graph.json has them.
 

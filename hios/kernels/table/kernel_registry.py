@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from hios.errors import UnsupportedError, shown
-from hios.kernels.table import aten
+from hios.kernels.table import aten, onnx_node
 
 Attributes = Mapping[str, Any]
 Kernel = Callable[..., Any]
@@ -64,13 +64,13 @@ def build(function: str, attributes: Attributes, place: str) -> Kernel:
     Raises:
         UnsupportedError: the table has no entry, or not for these attributes, or one that it needs is missing.
     """
-    is_aten = function.startswith(aten.PREFIX)
-    if not is_aten and function not in KERNELS:
+    opaque = next((kind.build for kind in (aten, onnx_node) if function.startswith(kind.PREFIX)), None)
+    if opaque is None and function not in KERNELS:
         raise UnsupportedError(
             f"operator {place}: the kernel table has no entry for {function}; add a builder to hios/kernels/table"
         )
     try:
-        return aten.build(function, attributes) if is_aten else KERNELS[function](attributes)
+        return KERNELS[function](attributes) if opaque is None else opaque(function, attributes)
     except UnsupportedError as error:
         raise UnsupportedError(f"operator {place}: {function}: {error}") from None
     except KeyError as error:
