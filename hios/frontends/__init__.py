@@ -8,14 +8,13 @@ program_interface   inputs and outputs of a program: tensors, and the structure 
 pt2_archive         loading a program.pt2 without trusting its author
 export_check        whether an exported program computes what its module computes
 onnx_file           program.onnx: checking, loading, ONNX Runtime
-onnx_session        ONNX Runtime with torch tensors
 onnx_rewriting      sizes for the dimensions that an ONNX file leaves open; constant folding of what fixed shapes
                     determine
 source_location     where in a model an operator comes from
 relax_calls         a Relax function as plain calls
-torch_lowering      programs of torch.export in Relax
-torch_converters    ATen operators that Relax's importer lacks (add converters here)
-onnx_lowering       ONNX models in Relax; ONNX operators that Relax's importer lacks (add converters here)
+torch_lowering      programs of torch.export in Relax; what Relax cannot import becomes opaque calls
+torch_converters    ATen operators that become others of Relax than its importer makes of them
+onnx_lowering       ONNX models in Relax; what Relax cannot import becomes opaque calls
 onnx_recurrent      LSTM, GRU and RNN unrolled
 units               which Relax operators form one scheduling unit (add fusion patterns here); matching the patterns,
                     and sums that join the unit that reads them

@@ -18,13 +18,13 @@ from torch.export import ExportedProgram
 
 from hios.core.blocks import declared_blocks, found_blocks
 from hios.core.graph import Call, Edge, Graph, Operator, Shapes, TensorSpec, Value
-from hios.errors import HiosError, shown
+from hios.errors import HiosError, UnsupportedError, shown
 from hios.frontends.extraction_check import OutputsDifferError, require_close, require_equal
 from hios.frontends.folding import Folder
 from hios.frontends.model_declarations import Declarations
 from hios.frontends.program import Program
 from hios.frontends.program_interface import dtype_name, flat_module
-from hios.frontends.relax_calls import Input, Lowered, RelaxCall, Weight, described, is_constant
+from hios.frontends.relax_calls import Input, Lowered, NodeError, RelaxCall, Weight, described, is_constant
 from hios.frontends.rounding import rounding_errors
 from hios.frontends.torch_lowering import lower
 from hios.frontends.units import DEFAULT_UNITS, Unit, group
@@ -61,7 +61,7 @@ def extract_program(
 
     The graph is run once and compared with the program, which catches imports that silently change a model.
     """
-    graph, tensors = extract_lowered(lower(program), name, declared, units=units)
+    graph, tensors = lower(program, lambda lowered: extract_lowered(lowered, name, declared, units=units))
     graph = _with_limits(graph, below or {})
     with _advising(graph):
         require_equal(graph, tensors, flat_module(program), functools.partial(rounding_errors, program))
@@ -75,11 +75,15 @@ def _extract_onnx(
 
     Where probabilities differ by more than their variation allows, what they are computed from is compared.
     """
+    from hios.formats.onnx_session import OnnxSession
     from hios.frontends import onnx_file, onnx_lowering
-    from hios.frontends.onnx_session import OnnxSession
 
     model = onnx_file.load(path)
-    graph, tensors = extract_lowered(onnx_lowering.lower(model), name, units=units)
+
+    def made(lowered: Lowered) -> tuple[Graph, dict[str, Tensor]]:
+        return extract_lowered(lowered, name, units=units)
+
+    graph, tensors = onnx_lowering.lower(model, made)
     graph = _with_limits(graph, below)
     with _advising(graph):
         try:
@@ -88,7 +92,7 @@ def _extract_onnx(
             if (before := onnx_file.before_activations(model)) is None:
                 raise
             require_close(graph, tensors, OnnxSession(path))
-            logits, their_tensors = extract_lowered(onnx_lowering.lower(before), name, units=units)
+            logits, their_tensors = onnx_lowering.lower(before, made)
             runtime = OnnxSession(path, before.SerializeToString())
             require_equal(_with_limits(logits, below), their_tensors, runtime)
     return graph, tensors
@@ -139,7 +143,7 @@ def extract_lowered(
     Batch norm and constants are folded, dead code is removed, operators are grouped into scheduling units.
 
     Raises:
-        UnsupportedError: the kernel table lacks an operator.
+        NodeError: the kernel table lacks an operator.
         HiosError: the declared blocks cannot run one after another.
     """
     declared = declared or Declarations()
@@ -160,10 +164,16 @@ def _limited(entry: TensorSpec, below: int | None) -> TensorSpec:
 
 
 def _require_kernels(units: Sequence[Unit]) -> None:
-    """Say where in the model an operator without a kernel comes from; later only the unit is known."""
+    """Say where in the model operators without kernels come from; later only the units are known."""
+    errors = []
     for unit in units:
         for call in unit.calls:
-            build(call.function, call.attributes, call.origin.place if call.origin is not None else call.function)
+            try:
+                build(call.function, call.attributes, call.origin.place if call.origin is not None else call.function)
+            except UnsupportedError as error:
+                errors.append(NodeError.at(call.origin, str(error)))
+    if errors:
+        raise NodeError(str(errors[0]), {node: reason for error in errors for node, reason in error.reasons.items()})
 
 
 class _Writer:
@@ -225,7 +235,7 @@ class _Writer:
             Shapes(tuple(tuple(shape) for shape, _ in inputs), tuple(tuple(shape) for shape, _ in outputs)),
             dtype=unit.output.dtypes[0],
             dtypes=tuple(unit.output.dtypes) if len(set(unit.output.dtypes)) > 1 else None,
-            flops=sum(_flops(call) for call in unit.calls),
+            flops=_flops(unit),
             bytes=sum(nbytes(shape, dtype) for shape, dtype in (*inputs, *outputs)) + _weight_bytes(unit),
         )
 
@@ -307,6 +317,11 @@ def _is_outside(value: Any, calls: list[RelaxCall]) -> bool:
     return isinstance(value, Input) or (producer is not None and producer not in calls)
 
 
-def _flops(call: RelaxCall) -> int:
-    shapes = [described(argument)[0] for argument in call.arguments]
-    return flops(call.function, call.attributes, shapes, call.shapes[0])
+def _flops(unit: Unit) -> int | None:
+    """Operations of all calls; None if those of one are unknown."""
+    counted = [
+        flops(call.function, call.attributes, [described(argument)[0] for argument in call.arguments], call.shapes[0])
+        for call in unit.calls
+    ]
+    known = [count for count in counted if count is not None]
+    return sum(known) if len(known) == len(counted) else None

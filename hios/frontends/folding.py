@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hios.errors import UnsupportedError, first_line
-from hios.frontends.relax_calls import RelaxCall, Weight, is_constant
+from hios.frontends.relax_calls import NodeError, RelaxCall, Weight, is_constant
 from hios.frontends.units import CONVOLUTIONS, Unit
 from hios.kernels import build
 
@@ -36,7 +36,10 @@ class Folder:
         arguments = [self.weight(argument) for argument in call.arguments]
         names = [argument.name for argument in arguments if isinstance(argument, Weight)]
         place = call.function if call.origin is None else call.origin.place
-        run = build(call.function, call.attributes, place)
+        try:
+            run = build(call.function, call.attributes, place)
+        except UnsupportedError as error:
+            raise NodeError.at(call.origin, str(error)) from None
         tensors = [argument.tensor if isinstance(argument, Weight) else argument for argument in arguments]
         with torch.inference_mode():
             try:

@@ -17,8 +17,8 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 from onnx.external_data_helper import load_external_data_for_model, uses_external_data
 
 from hios.errors import ArtifactError, UnsupportedError, first_line
+from hios.formats.onnx_session import OnnxSession
 from hios.frontends.onnx_rewriting import Shapes, fix_shapes, fix_values, folded
-from hios.frontends.onnx_session import OnnxSession
 from hios.frontends.program_interface import TensorType, dtype_name, type_text
 
 #: Largest protobuf message, and so the largest ONNX file that holds its weights.
@@ -29,7 +29,7 @@ _SATURATING = ("Sigmoid", "HardSigmoid", "Softmax", "Tanh")
 #: What hands on their results, reshaped or averaged.
 _PASSED_ON = ("Identity", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "Transpose", "ReduceMean")
 #: Element types of inputs and outputs, by ONNX's numbers for them.
-_DTYPES: dict[int, torch.dtype] = {
+DTYPES: dict[int, torch.dtype] = {
     TensorProto.BOOL: torch.bool,
     TensorProto.UINT8: torch.uint8,
     TensorProto.INT8: torch.int8,
@@ -139,7 +139,7 @@ def inputs_of(graph: GraphProto) -> list[ValueInfoProto]:
 def tensor_type(value: ValueInfoProto) -> TensorType:
     """Shape and dtype of an input or output whose shape is fixed."""
     kind = value.type.tensor_type
-    return tuple(int(size.dim_value) for size in kind.shape.dim), _DTYPES[kind.elem_type]
+    return tuple(int(size.dim_value) for size in kind.shape.dim), DTYPES[kind.elem_type]
 
 
 def interface(graph: GraphProto, session: OnnxSession) -> tuple[list[TensorType], list[TensorType]]:
@@ -196,9 +196,9 @@ def _forget_defaults(graph: GraphProto) -> None:
 
 def _require_dtypes(graph: GraphProto, path: Path) -> None:
     for kind, value in [*(("input", value) for value in graph.input), *(("output", value) for value in graph.output)]:
-        if value.type.tensor_type.elem_type not in _DTYPES:
+        if value.type.tensor_type.elem_type not in DTYPES:
             dtype = TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
-            allowed = ", ".join(map(dtype_name, _DTYPES.values()))
+            allowed = ", ".join(map(dtype_name, DTYPES.values()))
             raise UnsupportedError(
                 f"{path}: {kind} {value.name}: found elements of type {dtype}; allowed: tensors of {allowed}"
             )

@@ -7,23 +7,31 @@ import contextlib
 import io
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
+import torch
 import tvm
-from onnx import GraphProto, ModelProto, NodeProto
-from onnx.numpy_helper import to_array
+from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+from onnx.helper import make_graph, make_model, make_tensor_value_info
+from onnx.helper import np_dtype_to_tensor_dtype as tensor_dtype
+from onnx.numpy_helper import from_array, to_array
 from torch.utils.dlpack import from_dlpack
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from hios.errors import HiosError, UnsupportedError, first_line
-from hios.frontends.onnx_file import nodes
+from hios.formats.onnx_session import OnnxSession
+from hios.frontends.onnx_file import DTYPES, tensor_type
 from hios.frontends.onnx_rewriting import rewritten
-from hios.frontends.relax_calls import Lowered, Weight, canonical, origins, read
+from hios.frontends.program_interface import dtype_name
+from hios.frontends.relax_calls import Lowered, NodeError, OpaqueCall, Weight, canonical, origins, read, type_difference
 from hios.frontends.source_location import Origin
+from hios.kernels.table import onnx_node
+
+Result = TypeVar("Result")
 
 
 class Importer(Protocol):
@@ -41,7 +49,7 @@ def _constant(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str
     for kind, dtype in (("float", "float32"), ("int", "int64")):
         for name in (f"value_{kind}", f"value_{kind}s"):
             if name in attributes:
-                return relax.const(np.asarray(attributes[name], dtype))
+                return relax.const(np.asarray(attributes[name], dtype), dtype)
     raise UnsupportedError("a constant that is neither a tensor nor numbers is not supported")
 
 
@@ -119,42 +127,42 @@ _OPERATOR = re.compile(r'ir\.Op\(span=.*?name="([^"]+)".*?support_level=-?\d+\)'
 _NUMBER = re.compile(r"T\.int(?:32|64)\((-?\d+)\)")
 
 
-def lower(model: ModelProto) -> Lowered:
-    """Import an ONNX model into Relax, canonicalize it, remove dead code and read the result.
+def lower(model: ModelProto, use: Callable[[Lowered], Result]) -> Result:
+    """Import an ONNX model into Relax, canonicalize it, remove dead code, read it and return what ``use`` makes of it.
 
-    An `UnsupportedError` says that Relax lacks an operator, or cannot take the model.
+    Nodes that Relax cannot import, or of whose import ``use`` says in a `NodeError` that hios has no kernel for it,
+    become opaque calls.
+
+    An `UnsupportedError` says that a node cannot be such a call either, or that Relax cannot take the model.
     """
-    importer = _OnnxImporter()
+    opaque: dict[str, str] = {}
     try:
         model = rewritten(model)
-        _require_converters(model.graph)
-        module = _imported(importer, model)
-        places = origins(module, importer.made)
-        _refuse_kernels(module, places)
-        return read(canonical(module), importer.weights, places)
+        _require_no_branches(model.graph)
+        while True:
+            try:
+                return use(_imported(_OnnxImporter(model, opaque), model))
+            except NodeError as error:
+                if not error.reasons.keys() - opaque:
+                    raise
+                opaque |= error.reasons
     except HiosError:
         raise
     except Exception as error:  # the libraries raise many types; all mean the same to the user
         raise UnsupportedError(f"Relax cannot import the model: {_reason(error)}") from error
 
 
-def _require_converters(graph: GraphProto) -> None:
-    known = {*onnx_frontend._get_convert_map(), *CONVERTERS}
-    for node in nodes(graph):
+def _require_no_branches(graph: GraphProto) -> None:
+    for node in graph.node:
         if node.op_type == "If":
             raise UnsupportedError(
                 f"{_origin(node).place}: which branch is taken depends on the values of inputs; allowed: branches that "
                 "are known from shapes, or from an input that is a number whose value is given (hios export --input "
                 "NAME=VALUE)"
             )
-        if node.op_type not in known:
-            raise UnsupportedError(
-                f"Relax cannot import {_origin(node).place}: it has no converter for this operator; write the model "
-                "with other operators there, or add a converter to hios/frontends/onnx_lowering.py"
-            )
 
 
-def _imported(importer: _OnnxImporter, model: ModelProto) -> tvm.IRModule:
+def _imported(importer: _OnnxImporter, model: ModelProto) -> Lowered:
     """The model in Relax; errors name the node being imported."""
     opset = next(entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"})
     try:
@@ -166,18 +174,22 @@ def _imported(importer: _OnnxImporter, model: ModelProto) -> tvm.IRModule:
         place = _origin(importer.node).place if importer.node is not None else "the model"
         raise UnsupportedError(f"Relax cannot import {place}: {_reason(error)}") from error
     module, _ = relax.frontend.detach_params(module)
-    return module
+    places = origins(module, importer.made)
+    _refuse_kernels(module, places)
+    return read(canonical(module), importer.weights, places, importer.opaque_calls)
 
 
 def _refuse_kernels(module: tvm.IRModule, places: Mapping[str, Origin]) -> None:
-    for block in module["main"].body.blocks:
-        for binding in block.bindings:
-            if isinstance(binding.value, tvm.ir.Call) and binding.value.op.name == "relax.call_tir":
-                raise UnsupportedError(
-                    f"Relax cannot import {places[binding.var.name].place} as operators, only as a kernel of its own; "
-                    "write the model with other operators there, or add a converter to "
-                    "hios/frontends/onnx_lowering.py"
-                )
+    """Refuse nodes that Relax imports as kernels of its own."""
+    calls = [binding for block in module["main"].body.blocks for binding in block.bindings]
+    kernels = [
+        places[binding.var.name]
+        for binding in calls
+        if isinstance(binding.value, tvm.ir.Call) and binding.value.op.name == "relax.call_tir"
+    ]
+    if kernels:
+        reason = f"Relax cannot import {kernels[0].place} as operators, only as a kernel of its own"
+        raise NodeError(reason, {origin.node: reason for origin in kernels})
 
 
 def _reason(error: Exception) -> str:
@@ -186,13 +198,25 @@ def _reason(error: Exception) -> str:
 
 
 class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
-    """Relax's importer, extended to track the current node and the names of weights in the file."""
+    """Relax's importer, extended to track the current node and the names of weights, and to make opaque calls.
 
-    def __init__(self) -> None:
+    ``opaque`` are nodes, by their first outputs, that become such calls in any case, with the reason.
+    """
+
+    def __init__(self, model: ModelProto, opaque: Mapping[str, str]) -> None:
         super().__init__(shape_dict={}, dtype_dict={}, keep_params_in_input=True)
         self.node: NodeProto | None = None
         self.weights: dict[str, Weight] = {}
         self.made: list[tuple[Origin, list[Any]]] = []
+        self.opaque_calls: dict[str, OpaqueCall] = {}
+        self._model = model
+        self._opaque = opaque
+        self._types = {
+            value.name: tensor_type(value)
+            for value in [*model.graph.value_info, *model.graph.output]
+            if value.type.tensor_type.elem_type in DTYPES and _is_fixed(value)
+        }
+        self._read = {value.name for value in model.graph.output}.union(*(_inputs(node) for node in model.graph.node))
 
     def _parse_graph_initializers(self, graph: GraphProto) -> None:
         for tensor in graph.initializer:
@@ -206,12 +230,32 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
     def _construct_nodes(self, graph: GraphProto) -> None:
         for node in graph.node:
             self.node = node
-            super()._construct_nodes(SimpleNamespace(node=[node]))
+            reason = self._opaque.get(node.output[0]) or _known_as_wrong(node)
+            if reason is None:
+                try:
+                    super()._construct_nodes(SimpleNamespace(node=[node]))
+                    reason = self._difference(node)
+                except Exception as error:  # the importer raises many types; all mean the same to the user
+                    reason = _reason(error)
+            if reason is not None:
+                self._opaque_call(node, reason)
             for name in node.output:
                 value = self._nodes.get(name)
                 if isinstance(value, tvm.ir.Call) and isinstance(value.ty, relax.TensorType):
                     self._nodes[name] = self.bb.emit(value)  # now, so that its node is known
             self.made.append((_origin(node), [self._nodes.get(name) for name in node.output]))
+
+    def _check_for_unsupported_ops(self, graph: GraphProto) -> None:
+        """Operators that Relax lacks become opaque calls."""
+
+    def _difference(self, node: NodeProto) -> str | None:
+        """In what the types of what Relax made of a node differ from those in the model, in words."""
+        for name in node.output:
+            if name in self._read and name in self._types:
+                shape, dtype = self._types[name]
+                if difference := type_difference(self._nodes[name], shape, dtype_name(dtype)):
+                    return difference
+        return None
 
     def _convert_operator(self, op_name: str, inputs: Sequence[Any], attrs: dict[str, Any], opset: int) -> Any:
         if op_name in CONVERTERS:
@@ -220,8 +264,82 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
 
     def constant(self, value: Any) -> np.ndarray | None:
         """The value of an input that is a weight or constant; None if it is computed."""
+        if isinstance(value, relax.ShapeExpr):
+            return np.asarray([int(size) for size in value.values], "int64")
         known = onnx_frontend.get_constant(value, [self._nodes, self._params])
         return known.value.numpy() if isinstance(known, tvm.ir.GenericConst) else None
+
+    def _opaque_call(self, node: NodeProto, reason: str) -> None:
+        """Bind the outputs of a node that others read to those of an opaque call."""
+        inputs, constants, tensors = [], [], []
+        for name in _inputs(node):
+            value = self._nodes[name]
+            if (known := self.constant(value)) is not None and known.size <= _MOST_CONSTANT:
+                constants.append(from_array(known, name))
+                continue
+            kind = tensor_dtype(np.dtype(str(value.ty.dtype)))
+            inputs.append(make_tensor_value_info(name, kind, [int(size) for size in value.ty.shape]))
+            tensors.append(value)
+        names = [name for name in node.output if name in self._read]
+        graph = make_graph([node], node.op_type, inputs, [ValueInfoProto(name=name) for name in names], constants)
+        model = make_model(graph, opset_imports=self._model.opset_import, ir_version=self._model.ir_version)
+        try:
+            session = OnnxSession(node.op_type, model.SerializeToString())
+            if not (session.has_fixed_shapes or _has_fixed_trips(node, {constant.name for constant in constants})):
+                raise UnsupportedError("the shape of its result depends on values; allowed: fixed shapes")
+            made = session(*(torch.zeros(shape, dtype=dtype) for shape, dtype in map(tensor_type, inputs)))
+        except Exception as error:  # it raises many types; all mean the same to the user
+            raise UnsupportedError(f"{reason}; as an operator of its own: {first_line(error)}") from error
+        call = OpaqueCall(
+            f"{onnx_node.PREFIX}{node.op_type}",
+            onnx_node.attributes_of(model),
+            [tuple(value.shape) for value in made],
+            [dtype_name(value.dtype) for value in made],
+        )
+        symbol = f"opaque_{len(self.opaque_calls)}"
+        self.opaque_calls[symbol] = call
+        self._nodes.update(zip(names, call.emit(self.bb, symbol, tensors), strict=True))
+
+
+def _is_fixed(value: ValueInfoProto) -> bool:
+    kind = value.type.tensor_type
+    return kind.HasField("shape") and all(size.HasField("dim_value") for size in kind.shape.dim)
+
+
+def _has_fixed_trips(node: NodeProto, constants: Container[str]) -> bool:
+    """Whether a loop runs a number of times that is known: its count is a constant, and its condition never changes."""
+    if node.op_type != "Loop" or any(name and name not in constants for name in node.input[:2]):
+        return False
+    (body,) = (attribute.g for attribute in node.attribute if attribute.name == "body")
+    kept = {body.input[1].name}
+    kept.update(inner.output[0] for inner in body.node if inner.op_type == "Identity" and inner.input[0] in kept)
+    return bool(node.input[0]) and body.output[0].name in kept
+
+
+def _known_as_wrong(node: NodeProto) -> str | None:
+    """Why Relax would import a node wrongly; None if nothing is known."""
+    chosen = {attribute.name for attribute in node.attribute if attribute.i}
+    if node.op_type == "Hardmax" or (node.op_type == "Resize" and chosen & {"antialias", "exclude_outside"}):
+        return "Relax would import it wrongly"
+    return None
+
+
+#: Elements of a constant, such as a scale or sizes, up to which it is part of the model of an opaque call: ONNX Runtime
+#: infers shapes from them, and some operators take nothing else. Others are weights.
+_MOST_CONSTANT = 64
+
+
+def _inputs(node: NodeProto) -> list[str]:
+    """The values that a node reads, each once, including those that its branches and loops take from around them."""
+    names = dict.fromkeys(filter(None, node.input))
+    for attribute in node.attribute:
+        for graph in [attribute.g, *attribute.graphs]:
+            own = {value.name for value in [*graph.input, *graph.initializer]}
+            for inner in graph.node:
+                names.update(dict.fromkeys(name for name in _inputs(inner) if name not in own))
+                own.update(inner.output)
+            names.update(dict.fromkeys(value.name for value in graph.output if value.name not in own))
+    return list(names)
 
 
 def _origin(node: NodeProto) -> Origin:
@@ -233,4 +351,4 @@ def _origin(node: NodeProto) -> Origin:
     except (ValueError, SyntaxError):
         path = []
     module = path[-2] if isinstance(path, list) and len(path) > 1 and isinstance(path[-2], str) else ""
-    return Origin(module, f"{node.op_type} (node {name})")
+    return Origin(module, f"{node.op_type} (node {name})", node.output[0] if node.output else None)

@@ -36,8 +36,7 @@ _X, _W, _R, _B, _LENGTHS, _H, _C, _PEEPHOLES = range(8)
 def unroll(graph: GraphProto, sizes: Mapping[str, Sequence[int]]) -> None:
     """Unroll every recurrent layer of a graph of fixed shapes, in place; ``sizes`` are shapes of its values by name.
 
-    Raises:
-        UnsupportedError: weights that are computed, an activation, or another option that is not supported.
+    One with weights that are computed, or with an activation or another option that is not supported, stays as it is.
     """
     if not any(node.op_type in _GATES for node in graph.node):
         return
@@ -53,8 +52,12 @@ def unroll(graph: GraphProto, sizes: Mapping[str, Sequence[int]]) -> None:
             for name in filter(None, [*node.input, *[""] * 4][_W : _B + 1]):
                 if name not in constants and (value := _computed(name, before, constants)) is not None:
                     constants[name] = value
-            layer = _Layer(node, sizes, constants)
-            layer.write()
+            try:
+                layer = _Layer(node, sizes, constants)
+                layer.write()
+            except UnsupportedError:  # it stays one operator
+                graph.node.append(node)
+                continue
             graph.node.extend(layer.nodes)
             graph.initializer.extend(layer.weights)
         else:

@@ -23,10 +23,11 @@ from torch.export import ExportedProgram
 
 from hios.errors import ArtifactError, HiosError, UnsupportedError, first_line, place
 from hios.files.artifacts import replacing
+from hios.formats.aten_operators import is_harmless
 from hios.frontends.export_check import apart, require_faithful
 from hios.frontends.model_declarations import Declarations
 from hios.frontends.program_interface import TensorType, plain
-from hios.frontends.pt2_archive import is_harmless, without_code
+from hios.frontends.pt2_archive import without_code
 from hios.frontends.source_location import of_node
 
 #: File within program.pt2 that holds the declarations of the model.
@@ -81,6 +82,11 @@ def export(module: nn.Module, inputs: tuple[Tensor, ...], model: nn.Module | Non
     for node in program.graph.nodes:
         if node.op != "call_function" or node.target is operator.getitem:  # of an operator with several outputs
             continue
+        if torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ()) and not _is_static(node.meta["val"]):
+            raise UnsupportedError(
+                f"{name}: found {of_node(node).place}: the shape of its result depends on the values of its input; "
+                "allowed: fixed shapes; write the model with a mask there"
+            )
         if not is_harmless(f"torch.ops.{node.target}"):
             raise UnsupportedError(
                 f"{name}: found {of_node(node).place}; allowed: ATen operators on tensors, as Relax has no "
@@ -257,3 +263,9 @@ def _replace(program: ExportedProgram, old: fx.Node, new: fx.Node) -> None:
             if getattr(argument, "name", None) == old.name:
                 argument.name = new.name
     program.graph.erase_node(old)
+
+
+def _is_static(made: Any) -> bool:
+    """Whether the shapes of the results of a node are known."""
+    parts = made if isinstance(made, list | tuple) else [made]
+    return all(isinstance(size, int) for part in parts if isinstance(part, Tensor) for size in part.shape)

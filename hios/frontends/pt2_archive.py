@@ -9,7 +9,6 @@ reader, checks it, and writes a new archive from the checked parts; anything els
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import re
@@ -22,6 +21,7 @@ import torch
 from torch.export.pt2_archive import PT2ArchiveReader, PT2ArchiveWriter
 
 from hios.errors import ArtifactError, first_line
+from hios.formats.aten_operators import is_harmless
 
 _PROGRAM = "models/model.json"
 _EXAMPLES = "data/sample_inputs/model.pt"
@@ -77,14 +77,6 @@ _REASONS = {
 }
 #: Metadata of a node that is kept: where in the model it comes from.
 _METADATA = ("stack_trace", "nn_module_stack", "torch_fn")
-
-_OPERATOR = re.compile(r"torch\.ops\.aten\.(\w+)\.(\w+)", re.ASCII)
-_ARGUMENT = re.compile(r"((Optional|List)\[)*(Tensor|int|float|bool|number|complex|Device|Generator)\]*")
-#: Arguments of ATen operators that are words, not names of files or text to work on.
-_WORDS = re.compile(
-    "approximate|assert_msg|equation|indexing|interpolation|mode|norm|ord|pad_mode|padding|padding_side|reduce|"
-    "rounding_mode|side"
-)
 
 #: Containers in which inputs and outputs may be nested.
 PLAIN_TREES = (tuple, list, dict, OrderedDict)
@@ -254,23 +246,6 @@ class _Checked:
 def _is_comment(text: Any) -> bool:
     """Whether metadata of a node is safe in generated code, where torch puts it between triple quotes."""
     return isinstance(text, str) and '"""' not in text and "'''" not in text
-
-
-@functools.cache
-def is_harmless(target: str) -> bool:
-    """Whether a target is an ATen operator on tensors and numbers: no files, no other objects."""
-    parts = _OPERATOR.fullmatch(target)
-    if parts is None:
-        return False
-    name, overload = parts.groups()
-    try:
-        schema = torch._C._get_schema(f"aten::{name}", "" if overload == "default" else overload)
-    except RuntimeError:
-        return False  # unknown; also attributes of torch's own objects, which its loader would take
-    return "..." not in str(schema) and all(
-        _ARGUMENT.fullmatch(str(argument.type)) or (_WORDS.fullmatch(argument.name) and "str" in str(argument.type))
-        for argument in schema.arguments
-    )
 
 
 def _shown(value: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,14 @@ from hios.frontends.source_location import Origin
 
 #: Arguments of Relax operators that are tuples of numbers, in order, by the names that they get as attributes.
 _TUPLES = {"relax.strided_slice": ("axes", "begin", "end", "strides")}
+#: Relax's call of a function that it does not know.
+_EXTERNAL = "relax.call_dps_packed"
+_RELAX_DTYPES = {
+    *("bool", "float16", "bfloat16", "float32", "float64"),
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+}
+#: What stands in Relax for dtypes that it lacks, such as complex numbers; only opaque calls take or make them.
+STAND_IN = "uint8"
 
 
 @dataclass(eq=False)
@@ -37,6 +45,48 @@ class RelaxCall:
     constant: bool = field(default=False)
     #: Where in the model it comes from; None where the frontend does not say.
     origin: Origin | None = field(default=None)
+
+
+@dataclass(frozen=True)
+class OpaqueCall:
+    """What a call of an external function in Relax stands for: one operator that Relax does not know.
+
+    ``function`` and ``attributes`` are those of graph.json, ``shapes`` and ``dtypes`` those of its outputs.
+    """
+
+    function: str
+    attributes: dict[str, Any]
+    shapes: list[tuple[int, ...]]
+    dtypes: list[str]
+
+    def emit(self, builder: relax.BlockBuilder, name: str, tensors: Sequence[Any]) -> list[relax.Var]:
+        """Bind the outputs of a call of the external function of a name; dtypes that Relax lacks are replaced."""
+        known = [dtype if dtype in _RELAX_DTYPES else STAND_IN for dtype in self.dtypes]
+        types = [relax.TensorType(shape, dtype) for shape, dtype in zip(self.shapes, known, strict=True)]
+        made = builder.emit(relax.op.call_dps_packed(name, relax.Tuple(tensors), types if len(types) > 1 else types[0]))
+        if len(types) == 1:
+            return [made]
+        return [builder.emit(relax.TupleGetItem(made, item)) for item in range(len(types))]
+
+    def with_arguments(self, arguments: list[Any]) -> RelaxCall:
+        """The call on values as `read` has them."""
+        return RelaxCall(self.function, arguments, self.attributes, self.shapes, self.dtypes)
+
+
+class NodeError(UnsupportedError):
+    """A graph cannot hold what Relax made of some nodes of the model, or hios cannot run it.
+
+    ``reasons`` has them by node, as far as they are known.
+    """
+
+    def __init__(self, message: str, reasons: Mapping[Any, str]) -> None:
+        super().__init__(message)
+        self.reasons = reasons
+
+    @classmethod
+    def at(cls, origin: Origin | None, message: str) -> NodeError:
+        """The error for one node, if it is known."""
+        return cls(message, {} if origin is None or origin.node is None else {origin.node: message})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +129,18 @@ def canonical(module: tvm.IRModule) -> relax.Function:
     return relax.transform.DeadCodeElimination()(module)["main"]
 
 
-def read(function: relax.Function, parameters: Mapping[str, Weight], origins: Mapping[str, Origin]) -> Lowered:
+def read(
+    function: relax.Function,
+    parameters: Mapping[str, Weight],
+    origins: Mapping[str, Origin],
+    opaque: Mapping[str, OpaqueCall],
+) -> Lowered:
     """Read a canonical Relax function into calls; its parameters without a weight are inputs.
 
     Raises:
-        UnsupportedError: an expression or argument that a graph cannot hold, or a shape that is not fixed.
+        NodeError: an expression or argument that a graph cannot hold, or a shape that is not fixed.
     """
-    return _FunctionReader(function, parameters, origins).read()
+    return _FunctionReader(function, parameters, origins, opaque).read()
 
 
 def origins(module: tvm.IRModule, made: Iterable[tuple[Origin, Any]]) -> dict[str, Origin]:
@@ -94,7 +149,8 @@ def origins(module: tvm.IRModule, made: Iterable[tuple[Origin, Any]]) -> dict[st
     An importer visits the nodes of a model in order. The last variable that it binds for a node is the value of the
     node, unless that is not a variable, or one that was bound before.
     """
-    names = [binding.var.name for block in module["main"].body.blocks for binding in block.bindings]
+    bindings = [binding for block in module["main"].body.blocks for binding in block.bindings]
+    names = [binding.var.name for binding in bindings]
     position = {name: number for number, name in enumerate(names)}
     origin_of: dict[str, Origin] = {}
     done = 0
@@ -104,6 +160,9 @@ def origins(module: tvm.IRModule, made: Iterable[tuple[Origin, Any]]) -> dict[st
         if end >= done:
             origin_of.update(dict.fromkeys(names[done : end + 1], origin))
             done = end + 1
+    for binding in bindings:
+        if getattr(binding.value, "name", None) in origin_of:  # another name of a value, such as an output's
+            origin_of[binding.var.name] = origin_of[binding.value.name]
     return origin_of
 
 
@@ -111,11 +170,16 @@ class _FunctionReader:
     """Reads a Relax function into calls."""
 
     def __init__(
-        self, function: relax.Function, parameters: Mapping[str, Weight], origins: Mapping[str, Origin]
+        self,
+        function: relax.Function,
+        parameters: Mapping[str, Weight],
+        origins: Mapping[str, Origin],
+        opaque: Mapping[str, OpaqueCall],
     ) -> None:
         self._function = function
         self._parameters = parameters
         self._origins = origins
+        self._opaque = opaque
         self._values: dict[Any, Any] = {}
         self._call_of: dict[Any, RelaxCall] = {}
         self._calls: list[RelaxCall] = []
@@ -132,7 +196,10 @@ class _FunctionReader:
                 self._values[variable] = inputs[-1]
         for block in self._function.body.blocks:
             for binding in block.bindings:
-                self._values[binding.var] = self._value(binding.value, binding.var)
+                try:
+                    self._values[binding.var] = self._value(binding.value, binding.var)
+                except UnsupportedError as error:
+                    raise NodeError.at(self._origins.get(_text(binding.var.name)), str(error)) from error
         result = self._values[self._function.body.body]
         outputs = tuple(result) if isinstance(result, list) else (result,)
         return Lowered(self._function, tuple(inputs), tuple(self._calls), self._call_of, self._values, outputs)
@@ -176,6 +243,25 @@ class _FunctionReader:
         return Weight(f"constant_{self._constants}", tensor)
 
     def _call(self, expression: Any, variable: Any) -> RelaxCall:
+        origin = self._origins.get(_text(variable.name))
+        if expression.op.name == _EXTERNAL:
+            symbol, given = expression.args
+            call = self._opaque[_text(symbol.global_symbol)].with_arguments(list(map(self._tensor, given.fields)))
+        else:
+            call = self._operator_call(expression, variable, origin)
+        call.constant = all(is_constant(argument) for argument in call.arguments)
+        call.origin = origin
+        self._calls.append(call)
+        self._call_of[expression] = call
+        return call
+
+    def _tensor(self, expression: Any) -> Any:
+        """An argument that stays a tensor even if it is a single number."""
+        if isinstance(expression, tvm.ir.GenericConst):
+            return self._weight(from_dlpack(expression.value))
+        return self._argument(expression, _EXTERNAL)
+
+    def _operator_call(self, expression: Any, variable: Any, origin: Origin | None) -> RelaxCall:
         name = _text(expression.op.name)
         attributes = _attributes(expression.attrs)
         arguments: list[Any] = []
@@ -198,18 +284,12 @@ class _FunctionReader:
             # torch casts a number to the dtype of the tensors it is combined with; a weight keeps its own dtype.
             if dtype_name(number.dtype) not in dtypes:
                 arguments[place] = self._weight(number)
-        origin = self._origins.get(_text(variable.name))
         where = name if origin is None else origin.place
         types = variable.ty.fields if isinstance(variable.ty, relax.TupleType) else [variable.ty]
         made = [_tensor_type(part, where) for part in types]
         if name == "relax.nn.batch_norm":
             made = made[:1]
-        call = RelaxCall(name, arguments, attributes, [shape for shape, _ in made], [dtype for _, dtype in made])
-        call.constant = all(is_constant(argument) for argument in arguments)
-        call.origin = origin
-        self._calls.append(call)
-        self._call_of[expression] = call
-        return call
+        return RelaxCall(name, arguments, attributes, [shape for shape, _ in made], [dtype for _, dtype in made])
 
 
 def _name_of_tuple(function: str, value: list[Any], names: Iterator[str]) -> str:
@@ -221,6 +301,19 @@ def _name_of_tuple(function: str, value: list[Any], names: Iterator[str]) -> str
             "hios/kernels/table"
         )
     return name
+
+
+def type_difference(value: Any, shape: tuple[int, ...], dtype: str) -> str | None:
+    """In what the type of a Relax value differs from that of the model's, in words; None if in nothing."""
+    if value is None:
+        return "Relax does not make all its results"
+    own = getattr(value, "ty", None)
+    if not isinstance(own, relax.TensorType):
+        return None
+    sizes = None if own.shape is None else tuple(getattr(size, "value", size) for size in own.shape)
+    if str(own.dtype) != dtype or sizes != shape:
+        return f"Relax makes {own} of {dtype} {list(shape)}"
+    return None
 
 
 def is_constant(value: Any) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from torch import fx
 
@@ -16,11 +17,13 @@ _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 class Origin:
     """The location in the model that a call comes from.
 
-    ``module`` is the path of the submodule that computes it ("" for the model itself), ``place`` the location in words.
+    ``module`` is the path of the submodule that computes it ("" for the model itself), ``place`` the location in words,
+    ``node`` the node of the model as the frontend has it.
     """
 
     module: str
     place: str
+    node: Any = field(default=None, compare=False, repr=False)
 
 
 def of_node(node: fx.Node) -> Origin:
@@ -29,4 +32,4 @@ def of_node(node: fx.Node) -> Origin:
     module = [path for path, _ in stack.values()][-1] if stack else ""
     frames = list(_FRAME.finditer(node.meta.get("stack_trace") or ""))
     line = f" ({Path(frames[-1]['file']).name}:{frames[-1]['line']})" if frames else ""
-    return Origin(module, f"{node.target}{f' in {module}' if module else ''}{line}")
+    return Origin(module, f"{node.target}{f' in {module}' if module else ''}{line}", node)

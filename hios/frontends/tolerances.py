@@ -44,7 +44,7 @@ def compared(actual: Tensor, expected: Tensor, tolerance: float) -> tuple[float,
     A value that is not a number on one side only differs infinitely; values expected that are not finite must be the
     same. The tolerance is absolute plus relative.
     """
-    ours, theirs = actual.double(), expected.double()
+    ours, theirs = _real(actual).double(), _real(expected).double()
     same, off = _apart(ours, theirs)
     within = same | (off <= tolerance * (1 + theirs.abs())) & torch.isfinite(theirs)
     return (off.max().item() if off.numel() else 0.0), bool(within.all())
@@ -56,6 +56,7 @@ def scaled(actual: Tensor, expected: Tensor, tolerance: float) -> tuple[float, b
     As `compared`, but the tolerance is a share of the largest finite value of the output, or of 1 where that is less:
     rounding of the sums behind an output shows in its small values too.
     """
+    actual, expected = _real(actual), _real(expected)
     if not expected.is_floating_point():
         return compared(actual, expected, tolerance)
     size = max(1.0, _size(expected))
@@ -90,7 +91,7 @@ def beyond(actual: Sequence[Tensor], expected: Sequence[Tensor], tolerance: floa
     the model's outputs, and the tolerance is absolute plus relative.
     """
     largest, right = 0.0, True
-    for ours, theirs in zip(actual, expected, strict=True):
+    for ours, theirs in zip(map(_real, actual), map(_real, expected), strict=True):
         size = _size(theirs) or 1.0
         off, within = compared(ours.double() / size, theirs.double() / size, _allowed(theirs.dtype, tolerance))
         if within and _is_whole(theirs) and not torch.equal(ours, theirs):
@@ -137,6 +138,7 @@ def difference(actual: Tensor, expected: Tensor) -> tuple[float, float]:
 
     Values that are not finite must be equal; otherwise the difference is infinite.
     """
+    actual, expected = _real(actual), _real(expected)
     _, off = _apart(actual.double(), expected.double())
     finite = torch.isfinite(expected)
     if off[~finite].any():
@@ -146,6 +148,11 @@ def difference(actual: Tensor, expected: Tensor) -> tuple[float, float]:
         return 0.0, 0.0
     spread = values.std(correction=0) + _SIZE_SHARE * values.abs().max()
     return off[finite].max().item(), TOLERANCE_BY_DTYPE.get(expected.dtype, 0.0) * spread.item()
+
+
+def _real(values: Tensor) -> Tensor:
+    """Complex numbers as pairs of real ones; others as they are."""
+    return torch.view_as_real(values.resolve_conj()) if values.is_complex() else values
 
 
 def _apart(ours: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,7 @@
-"""ATen operators that Relax's importer lacks or imports incorrectly.
+"""ATen operators that Relax's importer lacks or imports incorrectly, as operators of Relax.
+
+Others become opaque calls (``torch_lowering``). A converter is for operators that schedulers should see as Relax has
+them: that fuse, are counted, or are in the networks of the papers.
 
 A converter takes the node of a program's graph (a ``torch.fx.Node``) and the importer (an ``ExportedProgramImporter``),
 whose ``env`` holds the Relax values of nodes, and emits Relax operators.
@@ -162,14 +165,6 @@ def _comparison(operator: Callable[..., Any]) -> _Converter:
     return convert
 
 
-def _rounded_division(node: Any, importer: Any) -> relax.Var:
-    mode = arguments_of(node).get("rounding_mode", "floor")
-    divide = _arithmetic(relax.op.floor_divide if mode == "floor" else relax.op.divide)(node, importer)
-    if mode == "trunc" and node.meta["val"].dtype.is_floating_point:
-        return importer.block_builder.emit(relax.op.trunc(divide))
-    return divide
-
-
 def _extremum(operator: Callable[..., Any]) -> _Converter:
     def convert(node: Any, importer: Any) -> relax.Var:
         given = arguments_of(node)
@@ -179,14 +174,6 @@ def _extremum(operator: Callable[..., Any]) -> _Converter:
     return convert
 
 
-def _largest_with_index(node: Any, importer: Any) -> tuple[relax.Var, relax.Var]:
-    """Maximum and its index, the first one of equals and of NaN; Relax's importer takes any of these."""
-    given, emit = arguments_of(node), importer.block_builder.emit
-    value = importer.env[given["self"]]
-    options = (given["dim"], given["keepdim"])
-    return emit(relax.op.max(value, *options)), emit(relax.op.argmax(value, *options))
-
-
 def _hardswish(node: Any, importer: Any) -> relax.Var:
     """In the order of torch, which multiplies first: large numbers become infinite."""
     value, dtype, emit = importer.env[node.args[0]], _dtype(node), importer.block_builder.emit
@@ -194,74 +181,14 @@ def _hardswish(node: Any, importer: Any) -> relax.Var:
     return emit(relax.op.divide(relax.op.multiply(value, factor), relax.const(6, dtype)))
 
 
-def _any(node: Any, importer: Any) -> relax.Var:
-    """Whether any element is nonzero, as a maximum over integers: Relax has none for booleans."""
-    given, emit = arguments_of(node), importer.block_builder.emit
-    value, dtype = importer.env[given["self"]], _dtype(given["self"])
-    if dtype != "bool":
-        value = emit(relax.op.not_equal(value, relax.const(0, dtype)))
-    largest = emit(relax.op.max(_cast(value, "int8", importer), given.get("dim"), keepdims=given.get("keepdim", False)))
-    return _cast(largest, "bool", importer)
-
-
-def _exp2(node: Any, importer: Any) -> relax.Var:
-    dtype = _dtype(node)
-    exponent = _cast(importer.env[node.args[0]], dtype, importer)
-    return importer.block_builder.emit(relax.op.power(relax.const(2, dtype), exponent))
-
-
-def _adaptive_max_pool2d(node: Any, importer: Any) -> tuple[relax.Var, None]:
-    """Only for images that the windows divide evenly; indices are not computed."""
-    image, size = importer.env[node.args[0]], list(node.args[1])
-    height, width = node.args[0].meta["val"].shape[-2:]
-    if height % size[0] or width % size[1]:
-        raise UnsupportedError(f"output size {size} is not supported, only one that divides the image's")
-    window = (height // size[0], width // size[1])
-    return importer.block_builder.emit(relax.op.nn.max_pool2d(image, window, strides=window)), None
-
-
-def _cumsum(node: Any, importer: Any) -> relax.Var:
-    """Integers for non-floating input, as in torch; Relax keeps the dtype."""
-    values = importer.block_builder.emit(relax.op.astype(importer.env[node.args[0]], _dtype(node)))
-    return importer.block_builder.emit(relax.op.cumsum(values, axis=int(node.args[1])))
-
-
-def _index(node: Any, importer: Any) -> relax.Var:
-    """Indices of several axes that belong together; Relax's importer mixes them with the axes between or beside."""
-    data, indices = importer.retrieve_args(node)
-    emit, axes = importer.block_builder.emit, [axis for axis, index in enumerate(indices) if index is not None]
-    if len(axes) == 1:
-        return emit(relax.op.take(data, indices[axes[0]], axis=axes[0]))
-    rest = [axis for axis in range(data.ty.ndim) if axis not in axes]
-    if (order := [*axes, *rest]) != sorted(order):
-        data = emit(relax.op.permute_dims(data, order))
-    result = emit(relax.op.index_tensor(data, [indices[axis] for axis in axes]))
-    before = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0  # as torch: apart, they come first
-    if before == 0:
-        return result
-    made = result.ty.ndim - len(rest)
-    return emit(
-        relax.op.permute_dims(
-            result, [*range(made, made + before), *range(made), *range(made + before, result.ty.ndim)]
-        )
-    )
-
-
-#: By the name of an operator in a program's graph; add missing ones here.
+#: By the name of an operator in a program's graph.
 CONVERTERS: dict[str, _Converter] = {
-    "adaptive_max_pool2d.default": _adaptive_max_pool2d,
     "addmm.default": _addmm,
     "amax.default": _extremum(relax.op.max),
     "amin.default": _extremum(relax.op.min),
-    **dict.fromkeys(("any.default", "any.dim", "any.dims"), _any),
     "convolution.default": _convolution,
-    "cumsum.default": _cumsum,
-    **dict.fromkeys(("div.Tensor_mode", "div.Scalar_mode", "floor_divide.default"), _rounded_division),
-    "exp2.default": _exp2,
     **dict.fromkeys(("hardswish.default", "hardswish_.default"), _hardswish),
-    "index.Tensor": _index,
     "linear.default": _linear,
-    "max.dim": _largest_with_index,
     **dict.fromkeys(("matmul.default", "mm.default", "bmm.default"), _matmul),
     "scaled_dot_product_attention.default": _attention,
     **{

@@ -216,6 +216,8 @@ def group(lowered: Lowered, kind: str) -> list[Unit]:
 
 
 def _type(call: RelaxCall) -> str:
+    if not call.function.startswith("relax."):
+        return call.function.split(".")[1]  # of an opaque call, such as aten.scatter_add.default
     return call.function.removeprefix("relax.").removeprefix("nn.")
 
 

@@ -11,13 +11,16 @@ Shape = Sequence[int]
 _Count = Callable[[Mapping[str, Any], Sequence[Shape], Shape], int]
 
 
-def flops(function: str, attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape) -> int:
-    """Operations of one call, by the shapes of its tensor arguments and of its (first) output.
+def flops(function: str, attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape) -> int | None:
+    """Operations of one call, by the shapes of its tensor arguments and of its (first) output; None if unknown.
 
     Convolutions, matrix products and attention are counted exactly (of attention the two products, without
     softmax, as torch does), pooling one per element of the window, reductions one per element of the input,
     operators that only create, move or convert data as none, and everything else as one per element of the output.
+    Of opaque calls only look-ups are known.
     """
+    if not function.startswith("relax."):
+        return 0 if function in LOOKUPS else None
     name = function.removeprefix("relax.")
     if name in _MOVES:
         return 0
@@ -37,7 +40,10 @@ _MOVES = frozenset(
 )
 #: Operators that read only the part of their first argument that they return.
 LOOKUPS = frozenset(
-    f"relax.{name}" for name in ("take", "index_tensor", "gather_elements", "gather_nd", "strided_slice")
+    {
+        *(f"relax.{name}" for name in ("take", "index_tensor", "gather_elements", "gather_nd", "strided_slice")),
+        *("aten.embedding.default", "aten.index.Tensor", "aten.index_select.default"),
+    }
 )
 _REDUCTIONS = frozenset(
     {

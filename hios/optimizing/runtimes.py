@@ -105,7 +105,7 @@ def load(kind: str, path: Path, threads: int, strides: Sequence[Sequence[int]]) 
         session = openvino.OpenVinoSession(openvino.load(path), threads=threads)
         return _guarded(kind, lambda inputs: session(*inputs))
     if kind == "onnxruntime":
-        from hios.frontends.onnx_session import OnnxSession
+        from hios.formats.onnx_session import OnnxSession
 
         runtime = OnnxSession(path, threads=threads)
         return _guarded(kind, lambda inputs: runtime(*(value.detach().contiguous() for value in inputs)))

@@ -214,8 +214,8 @@ _Types = tuple[list[TensorType], list[TensorType]]
 
 
 def _onnx(program: str, parallel: bool) -> tuple[Callable[..., Any], _Types]:
+    from hios.formats.onnx_session import OnnxSession
     from hios.frontends import onnx_file
-    from hios.frontends.onnx_session import OnnxSession
 
     graph = onnx_file.load(program).graph
     session = OnnxSession(program, threads=_threads(), parallel=parallel)
@@ -224,7 +224,7 @@ def _onnx(program: str, parallel: bool) -> tuple[Callable[..., Any], _Types]:
 
 def _exported(program: str, loaded: ExportedProgram, parallel: bool) -> Callable[..., Any]:
     """A program of torch.export in ONNX Runtime."""
-    from hios.frontends.onnx_session import OnnxSession
+    from hios.formats.onnx_session import OnnxSession
 
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     try:

@@ -99,7 +99,7 @@ def _kind(graph: Graph, inputs: dict[str, TensorSpec], value: External) -> tuple
 
 def _random(shape: Sequence[int], dtype: str, generator: torch.Generator) -> Tensor:
     kind = torch_dtype(dtype)
-    if kind.is_floating_point:
+    if kind.is_floating_point or kind.is_complex:
         return torch.randn(tuple(shape), generator=generator, dtype=kind, device=generator.device)
     return torch.randint(0, 2, tuple(shape), generator=generator, dtype=kind, device=generator.device)
 

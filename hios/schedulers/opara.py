@@ -97,14 +97,15 @@ def demands(problem: Problem) -> Demands:
     operator's bytes and FLOPs, each relative to the largest in the graph. Else, where the graph does not state both,
     the time.
 
-    Classes: memory-intensive below 12.54 FLOPs per byte, where an A100 is bound by its memory. Else below the median
-    time. The paper classes them by a table of operator names that was collected beforehand.
+    Classes: memory-intensive below 12.54 FLOPs per byte, where an A100 is bound by its memory; so are operators of an
+    extracted graph whose FLOPs are unknown. Else below the median time. The paper classes them by a table of operator
+    names that was collected beforehand.
     """
     profiled = [resources for resources in problem.resources if resources is not None]
     work = [
-        (operator.flops, operator.bytes)
+        (operator.flops or 0, operator.bytes)
         for operator in problem.graph.operators
-        if operator.flops is not None and operator.bytes is not None
+        if operator.bytes is not None and (operator.flops is not None or operator.calls)
     ]
     if len(work) == len(problem):
         memory_intensive = [flops < RIDGE * size for flops, size in work]

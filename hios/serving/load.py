@@ -215,6 +215,6 @@ def _module(program: Path, trusted: bool) -> Callable[..., Any]:
     if runtime(program) == "eager":
         return flat_module(programs.load(program, trusted=trusted))
     require_onnx()
-    from hios.frontends.onnx_session import OnnxSession  # its package is an extra of its own
+    from hios.formats.onnx_session import OnnxSession  # its package is an extra of its own
 
     return OnnxSession(str(program), threads=1)

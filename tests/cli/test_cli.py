@@ -504,7 +504,7 @@ def test_missing_files_are_named(folder: Path, tmp_path: Path, command: str) -> 
     [
         ("torch", "squeezenet", ["hios.frontends.export", "hios.frontends.program"]),
         ("onnx", "model.onnx", ["hios.frontends.onnx_file"]),
-        ("onnxruntime", "model.onnx", ["hios.frontends.onnx_file", "hios.frontends.onnx_session"]),
+        ("onnxruntime", "model.onnx", ["hios.frontends.onnx_file", "hios.formats.onnx_session"]),
     ],
 )
 def test_missing_extras_are_named(

@@ -245,13 +245,18 @@ CASES = [
         ["pad", "max_pool2d"],
         [(0, 1)],
     ),
-    Case("a maximum over the whole image", lambda: Model(lambda m, x: F.adaptive_max_pool2d(x, 1)), ["max_pool2d"], []),
-    Case("a maximum over thirds", lambda: Model(lambda m, x: F.adaptive_max_pool2d(x, 3)), ["max_pool2d"], []),
+    Case(
+        "a maximum over the whole image",
+        lambda: Model(lambda m, x: F.adaptive_max_pool2d(x, 1)),
+        ["adaptive_max_pool2d"],
+        [],
+    ),
+    Case("a maximum over thirds", lambda: Model(lambda m, x: F.adaptive_max_pool2d(x, 3)), ["adaptive_max_pool2d"], []),
     Case(
         "sums of truth values are whole numbers",
         lambda: Model(lambda m, x: torch.cumsum(x > 0, 1) + torch.sum(x > 0, 1, keepdim=True)),
-        ["greater", "astype", "cumsum", "greater", "astype", "sum", "add"],
-        [(0, 1), (1, 2), (3, 4), (4, 5), (2, 6), (5, 6)],
+        ["greater", "cumsum", "greater", "astype", "sum", "add"],
+        [(0, 1), (2, 3), (3, 4), (1, 5), (4, 5)],
     ),
     Case(
         "means and pools",
@@ -309,25 +314,8 @@ def test_dead_weights_are_dropped() -> None:
     ("function", "message"),
     [
         (
-            lambda m, x: torch.median(F.relu(x), 1).values,
-            r"operator aten\.median\.dim .*: the kernel table has no entry for relax\.median; add a builder to hios",
-        ),
-        (
-            lambda m, x: F.adaptive_max_pool2d(x, 2),
-            r"Relax cannot import aten\.adaptive_max_pool2d\.default \(small_networks\.py:\d+\): output size "
-            r"\[2, 2\] is not",
-        ),
-        (
-            lambda m, x: torch.special.erfinv(x),
-            r"Relax cannot import aten\.erfinv\.default \(small_networks\.py:\d+\): .* add a converter to CONVERTERS",
-        ),
-        (
-            lambda m, x: x + torch.median(m.weight),
-            r"aten\.median\.default .*the kernel table has no entry for relax\.median",
-        ),
-        (
-            lambda m, x: F.avg_pool2d(x, 3, divisor_override=2),
-            r"aten\.avg_pool2d\.default .*: divisor_override is 2; allowed: None",
+            lambda m, x: (torch._assert_async((x < 9).all(), "large"), F.relu(x))[1],
+            r"Relax cannot import aten\._assert_async\.msg \(small_networks\.py:\d+\)",
         ),
         (lambda m, x: x * m.buffer.add_(1.0), "the model changes its buffer buffer in every inference"),
     ],
@@ -413,5 +401,5 @@ def test_bytes_of_look_ups() -> None:
     """Of a table the rows looked up count, and a weight that a unit reads twice counts once."""
     module = Model(lambda m, x: m.table(x), table=nn.Embedding(1000, 8)).eval()
     operators = extracted(module, (torch.tensor([[1, 5, 7]]),)).graph.operators
-    (size,) = [operator.bytes for operator in operators if operator.type == "take"]
-    assert size == 3 * 4 + 2 * 3 * 8 * 4  # the ids as int32, rows read and written
+    (size,) = [operator.bytes for operator in operators if operator.type == "embedding"]
+    assert size == 3 * 8 + 2 * 3 * 8 * 4  # the ids, rows read and written

@@ -24,13 +24,13 @@ from hios import Graph
 from hios.cli import main
 from hios.cli.files import export, extract
 from hios.errors import ArtifactError, HiosError, UnsupportedError
+from hios.formats.onnx_session import OnnxSession
 from hios.frontends import onnx_file, onnx_lowering
 from hios.frontends import program as programs
 from hios.frontends.example_inputs import example_inputs
 from hios.frontends.extract import extract_program
 from hios.frontends.extraction_check import flat, run_graph
 from hios.frontends.model_registry import build_model
-from hios.frontends.onnx_session import OnnxSession
 from hios.kernels.table import IN_PLACE, KERNELS
 from tests.frontends.small_networks import Model
 from tests.refusals import refused
@@ -392,26 +392,16 @@ def test_damaged_files(tmp_path: Path, data: bytes) -> None:
         onnx_file.load(path)
 
 
-def test_operators_that_relax_lacks(tmp_path: Path) -> None:
-    """The message names operator and node, and says how to add it."""
-    path = _saved(_model([helper.make_node("Det", ["x"], ["y"], name="determinant")], [2, 2]), tmp_path / "net.onnx")
+def test_nodes_that_nothing_runs(tmp_path: Path) -> None:
+    """The message names operator and node, and says why neither Relax nor ONNX Runtime takes it."""
+    node = helper.make_node("Tile", ["x", "r"], ["y"], name="repeated")
+    model = _made([helper.make_node("Cast", ["x"], ["r"], to=TensorProto.INT64), node], {"x": [2]}, [None])
     with pytest.raises(UnsupportedError) as caught:
-        _extracted(path)
+        _extracted(_saved(model, tmp_path / "net.onnx"))
     assert str(caught.value) == (
-        "Relax cannot import Det (node determinant): it has no converter for this operator; write the model with other "
-        "operators there, or add a converter to hios/frontends/onnx_lowering.py"
+        "Relax cannot import Tile (node repeated): the number of repeats is computed in the model; allowed: a "
+        "constant; as an operator of its own: the shape of its result depends on values; allowed: fixed shapes"
     )
-
-
-def test_kernels_of_relax_are_refused(tmp_path: Path) -> None:
-    """An operator that Relax only has a kernel for is named, as hios runs operators."""
-    nodes = [
-        helper.make_node("Constant", [], ["s"], value_floats=[1.0, 1.0, 2.0]),
-        helper.make_node("Resize", ["x", "", "s"], ["y"], name="enlarged", mode="linear"),
-    ]
-    path = _saved(_model(nodes, [1, 3, 4]), tmp_path / "net.onnx")
-    with pytest.raises(UnsupportedError, match=r"^Relax cannot import Resize \(node enlarged\)"):
-        _extracted(path)
 
 
 def test_errors_of_tvm_are_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.export.pt2_archive import PT2ArchiveReader, PT2ArchiveWriter
 
 from hios.errors import ArtifactError
+from hios.formats.aten_operators import is_harmless
 from hios.frontends import program as programs
-from hios.frontends.pt2_archive import is_harmless
 from tests.refusals import refused
 
 Records = dict[str, bytes]

@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from hios.errors import UnsupportedError
 from hios.frontends.extraction_check import run_graph
 from hios.frontends.tolerances import difference
 from tests.frontends.small_networks import Model, batch_norm, extracted
@@ -129,13 +128,6 @@ def test_attention_of_groups() -> None:
 
     query, (_, key, value) = _random(2, 6, 3, 4), _heads(2, 2, 3, 4)
     _require_equal(Model(attention), (query, key, value), (query + 1, value, key))
-
-
-def test_convolutions_that_are_missing() -> None:
-    """A transposed convolution of three dimensions is refused with the place in the model."""
-    message = r"^Relax cannot import aten.convolution.default \(\w+\.py:\d+\): a transposed convolution of 3 dimensions"
-    with pytest.raises(UnsupportedError, match=message):
-        extracted(nn.ConvTranspose3d(2, 2, 2), (_random(1, 2, 3, 3, 3),))
 
 
 _ROWS, _COLUMNS = torch.tensor([[0], [2]]), torch.tensor([[1, 0, 2]])

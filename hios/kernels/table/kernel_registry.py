@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from hios.errors import UnsupportedError, shown
+from hios.kernels.table import aten, onnx_node
 
 Attributes = Mapping[str, Any]
 Kernel = Callable[..., Any]
@@ -58,22 +59,23 @@ def always(function: Kernel) -> Builder:
 
 
 def build(function: str, attributes: Attributes, place: str) -> Kernel:
-    """The torch call of a Relax operator; ``place`` is the operator of the graph that needs it, for the message.
+    """The torch call of an operator; ``place`` is the operator of the graph that needs it, for the message.
 
     Raises:
         UnsupportedError: the table has no entry, or not for these attributes, or one that it needs is missing.
     """
-    if function not in KERNELS:
+    opaque = next((kind.build for kind in (aten, onnx_node) if function.startswith(kind.PREFIX)), None)
+    if opaque is None and function not in KERNELS:
         raise UnsupportedError(
             f"operator {place}: the kernel table has no entry for {function}; add a builder to hios/kernels/table"
         )
     try:
-        return KERNELS[function](attributes)
+        return KERNELS[function](attributes) if opaque is None else opaque(function, attributes)
     except UnsupportedError as error:
         raise UnsupportedError(f"operator {place}: {function}: {error}") from None
     except KeyError as error:
         raise UnsupportedError(f"operator {place}: {function}: the attribute {error.args[0]} is missing") from None
-    except (TypeError, ValueError, AttributeError) as error:  # attributes of other types than Relax writes
+    except (TypeError, ValueError, AttributeError) as error:  # attributes of other types than extraction writes
         raise UnsupportedError(f"operator {place}: {function}: its attributes cannot be read: {error}") from None
 
 

@@ -35,6 +35,11 @@ class OnnxSession:
             raise UnsupportedError(f"{path}: ONNX Runtime cannot load it: {first_line(error)}") from error
         self._names = [value.name for value in self._session.get_inputs()]
 
+    @property
+    def has_fixed_shapes(self) -> bool:
+        """Whether the shapes of all outputs are known before a run."""
+        return all(isinstance(size, int) for value in self._session.get_outputs() for size in value.shape)
+
     def __call__(self, *inputs: Tensor) -> list[Tensor]:
         """Outputs for inputs in the order of the file."""
         given = {name: value.numpy() for name, value in zip(self._names, inputs, strict=True)}

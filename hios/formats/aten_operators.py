@@ -1,0 +1,33 @@
+"""Which operators of ATen the files of strangers may name: program.pt2 and graph.json."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import torch
+
+_OPERATOR = re.compile(r"torch\.ops\.aten\.(\w+)\.(\w+)", re.ASCII)
+_ARGUMENT = re.compile(r"((Optional|List)\[)*(Tensor|int|float|bool|number|complex|Device|Generator)\]*")
+#: Arguments of ATen operators that are words, not names of files or text to work on.
+_WORDS = re.compile(
+    "UPLO|approximate|assert_msg|driver|equation|indexing|interpolation|mode|norm|ord|pad_mode|padding|padding_side|reduce|"
+    "rounding_mode|side"
+)
+
+
+@functools.cache
+def is_harmless(target: str) -> bool:
+    """Whether a target is an ATen operator on tensors and numbers: no files, no other objects."""
+    parts = _OPERATOR.fullmatch(target)
+    if parts is None:
+        return False
+    name, overload = parts.groups()
+    try:
+        schema = torch._C._get_schema(f"aten::{name}", "" if overload == "default" else overload)
+    except RuntimeError:
+        return False  # unknown; also attributes of torch's own objects, which its loader would take
+    return "..." not in str(schema) and all(
+        _ARGUMENT.fullmatch(str(argument.type)) or (_WORDS.fullmatch(argument.name) and "str" in str(argument.type))
+        for argument in schema.arguments
+    )

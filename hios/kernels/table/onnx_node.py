@@ -1,0 +1,77 @@
+"""Nodes of ONNX files that Relax cannot import: ONNX Runtime runs each as a model of one node, on the CPU.
+
+A call in graph.json names the operator as ``onnx.NAME``; its attribute ``model`` is that model, in base64, with the
+types of its tensors and with small constants. The file may come from strangers: the model has one node, of ONNX's own
+operators, and no data in other files.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hios.errors import UnsupportedError, shown
+
+#: What the names of such operators start with in graph.json.
+PREFIX = "onnx."
+
+
+def attributes_of(model: Any) -> dict[str, Any]:
+    """The attributes of a call from a model (``onnx.ModelProto``) of one node."""
+    return {"model": base64.b64encode(model.SerializeToString()).decode()}
+
+
+def build(function: str, attributes: Mapping[str, Any]) -> Callable[..., Any]:
+    """The function of a node: from its tensors, in order, to its result, or a tuple of its results.
+
+    Raises:
+        UnsupportedError: it is no model of one node of this operator, or ONNX Runtime cannot load it.
+    """
+    from hios.formats.onnx_session import OnnxSession  # its package is an extra of its own
+
+    try:
+        content = base64.b64decode(attributes["model"], validate=True)
+    except (binascii.Error, TypeError) as error:
+        raise UnsupportedError(f"its model is not in base64: {error}") from None
+    _require_one_node(content, function.removeprefix(PREFIX))
+    session = OnnxSession(function, content, threads=torch.get_num_threads())
+
+    def run(*tensors: Tensor) -> Any:
+        made = session(*tensors)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    return run
+
+
+def _require_one_node(content: bytes, name: str) -> None:
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        model = onnx.load_model_from_string(content)
+    except DecodeError as error:
+        raise UnsupportedError(f"its model is damaged: {error}") from None
+    found = [node.op_type for node in model.graph.node]
+    if found != [name] or model.functions:
+        raise UnsupportedError(f"its model has the nodes {shown(found)}; allowed: one {name}")
+    for graph in _graphs(model.graph):
+        if foreign := [node.domain for node in graph.node if node.domain not in ("", "ai.onnx")]:
+            raise UnsupportedError(f"its model has an operator of {shown(foreign[0])}; allowed: those of ONNX itself")
+        tensors = [*graph.initializer, *(part.t for node in graph.node for part in node.attribute)]
+        if any(onnx.external_data_helper.uses_external_data(tensor) for tensor in tensors):
+            raise UnsupportedError("its model has data in other files; allowed: in the model")
+
+
+def _graphs(graph: Any) -> Iterator[Any]:
+    """A graph and those in its branches and loops."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for part in [attribute.g, *attribute.graphs]:
+                if part.node:
+                    yield from _graphs(part)
