@@ -10,9 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
+import hios
+from hios import HiosError, HiosWarning
+from hios.optimizing import optimize
 from hios.optimizing import race as module
+from hios.optimizing.autotune import Autotune
 from hios.optimizing.candidates import Candidate, in_runtime, itself
 from hios.optimizing.race import OnlineRace, Race
+from hios.optimizing.report import Budget
+from tests.optimizing.optimized_models import pretend_busy
 
 #: Milliseconds on idle cores that docs/optimize.md has of the networks of the papers, in the order of the ways.
 _NETWORKS = {
@@ -155,3 +161,27 @@ def test_a_choice_is_settled_within_a_minute(monkeypatch: pytest.MonkeyPatch, ne
     way, reason = settled[0].chosen()
     assert quiet[way] == min(quiet.values())
     assert "times as fast as the model itself, 2 threads" in reason
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.0, 2), (0.5, 1)])
+def test_threads_that_wait_for_cores_do_not_count(monkeypatch: pytest.MonkeyPatch, share: float, expected: int) -> None:
+    """Beside other work predictions and comparisons are by calls of the model with one thread if that is faster."""
+    asked: list[tuple[float, int]] = []
+
+    def raced(autotune: Autotune, budget: Budget, latency_ms: float, outputs: list[Tensor], threads: int) -> None:
+        asked.append((budget.call_s, threads))
+        raise HiosError("this is all that is tested")
+
+    monkeypatch.setattr(Autotune, "raced", raced)
+    monkeypatch.setattr(optimize, "timed", lambda call: (call(), 1e-3))
+    pretend_busy(monkeypatch, share)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.warns(HiosWarning, match="this is all that is tested"):
+            hios.optimize(torch.nn.Linear(4, 4), torch.ones(1, 4), least_ms=0.0, cache=False)
+    finally:
+        torch.set_num_threads(before)
+    ((call_s, threads),) = asked
+    assert threads == expected
+    assert (call_s == 1e-6) == (expected == 1)
