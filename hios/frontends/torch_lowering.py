@@ -231,9 +231,19 @@ def _difference(value: Any, node: fx.Node) -> str | None:
     return None
 
 
+def _user_inputs(program: ExportedProgram) -> list[fx.Node]:
+    given = set(program.graph_signature.user_inputs)
+    return [node for node in program.graph.nodes if node.op == "placeholder" and node.name in given]
+
+
 def _imported(program: ExportedProgram, parameters: Mapping[str, Weight], opaque: Mapping[fx.Node, str]) -> Lowered:
     """The program as calls, some nodes as opaque ones."""
     importer = _TorchImporter(opaque)
+    for value in _user_inputs(program):
+        if _TorchImporter._convert_data_type(value.meta["val"].dtype) != (dtype := dtype_name(value.meta["val"].dtype)):
+            raise UnsupportedError(
+                f"input {value.name}: found {dtype}; allowed: dtypes of Relax; let the model make it"
+            )
     names = {node.target.__name__ for node in program.graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
     converters = {**dict.fromkeys(names - importer.convert_map.keys(), _missing), **CONVERTERS}
     try:
