@@ -6,7 +6,7 @@ import operator
 import warnings
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -19,19 +19,18 @@ from hios.frontends.program_interface import arguments_of, dtype_name
 from hios.frontends.relax_calls import (
     STAND_IN,
     Lowered,
-    NodeError,
     OpaqueCall,
+    Result,
     Weight,
     canonical,
     origins,
     read,
     type_difference,
+    with_opaque_calls,
 )
 from hios.frontends.source_location import of_node
 from hios.frontends.torch_converters import CONVERTERS
 from hios.kernels.table import aten
-
-Result = TypeVar("Result")
 
 #: ATen operators, without overload, that stay one: patterns would not match their parts, or these check values.
 _KEPT_WHOLE = {
@@ -84,14 +83,7 @@ def lower(program: ExportedProgram, use: Callable[[Lowered], Result]) -> Result:
     """
     decomposed = _decomposed(program)
     parameters = _parameters(decomposed)
-    opaque: dict[fx.Node, str] = {}
-    while True:
-        try:
-            return use(_imported(decomposed, parameters, opaque))
-        except NodeError as error:
-            if not error.reasons.keys() - opaque:
-                raise
-            opaque |= error.reasons
+    return with_opaque_calls(lambda opaque: use(_imported(decomposed, parameters, opaque)))
 
 
 def _decomposed(program: ExportedProgram) -> ExportedProgram:
