@@ -70,14 +70,17 @@ class Value(Record, frozen=True):
 
 
 class Call(Record, frozen=True, omit_defaults=False):
-    """One Relax operator inside a scheduling unit."""
+    """One operator of Relax, or one that Relax cannot import, inside a scheduling unit."""
 
     function: Text
-    """Name of the Relax operator, such as relax.nn.conv2d."""
+    """Name of the Relax operator, such as relax.nn.conv2d; of an operator that Relax cannot import, aten.NAME.OVERLOAD,
+    which PyTorch runs, such as aten.scatter_add.default, or onnx.NAME, which ONNX Runtime runs."""
     arguments: tuple[Value, ...]
     """Its tensor arguments, in order."""
     attributes: dict[str, Any] = msgspec.field(default_factory=dict)
-    """Its attributes by their Relax names: strides, padding and so on."""
+    """Its attributes by their Relax names: strides, padding and so on. Of aten.NAME.OVERLOAD: arguments, by name those
+    that are not the default, with {"tensor": 0} for the first tensor argument; outputs, the positions of the results
+    that are used. Of onnx.NAME: model, an ONNX model of this one node in base64."""
 
 
 class TensorSpec(Record, frozen=True):
@@ -116,13 +119,14 @@ class Operator(Record, frozen=True):
     type: Text
     """Kind of the unit, such as conv2d-relu, max_pool2d, concat."""
     calls: tuple[Call, ...] = ()
-    """The Relax operators that it consists of, in order; the last one produces its output."""
+    """The operators that it consists of, in order; the last one produces its output."""
     shapes: OrAbsent[Shapes] = None
     dtype: OrAbsent[DType] = None
     dtypes: OrAbsent[tuple[DType, ...]] = None
     """Element type of each output, if they differ; dtype is that of the first."""
     flops: OrAbsent[Amount] = None
-    """Floating-point operations (a multiply-add counts two)."""
+    """Floating-point operations (a multiply-add counts two); left out where unknown, as of operators that Relax cannot
+    import."""
     bytes: OrAbsent[Count] = None
     """Bytes read and written: inputs, weights (only the rows looked up, for a table) and outputs, each once. Operators
     that only return a view of a value count as if they copied it."""

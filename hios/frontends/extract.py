@@ -25,7 +25,7 @@ from hios.frontends.model_declarations import Declarations
 from hios.frontends.program import Program
 from hios.frontends.program_interface import dtype_name, flat_module
 from hios.frontends.relax_calls import Input, Lowered, NodeError, RelaxCall, Weight, described, is_constant
-from hios.frontends.rounding import rounding_errors
+from hios.frontends.rounding import graph_rounding_errors, rounding_errors
 from hios.frontends.torch_lowering import lower
 from hios.frontends.units import DEFAULT_UNITS, Unit, group
 from hios.kernels import build
@@ -87,7 +87,7 @@ def _extract_onnx(
     graph = _with_limits(graph, below)
     with _advising(graph):
         try:
-            require_equal(graph, tensors, OnnxSession(path))
+            require_equal(graph, tensors, OnnxSession(path), functools.partial(graph_rounding_errors, graph, tensors))
         except OutputsDifferError:
             if (before := onnx_file.before_activations(model)) is None:
                 raise

@@ -9,7 +9,7 @@ import re
 import warnings
 from collections.abc import Callable, Container, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -27,11 +27,20 @@ from hios.formats.onnx_session import OnnxSession
 from hios.frontends.onnx_file import DTYPES, tensor_type
 from hios.frontends.onnx_rewriting import rewritten
 from hios.frontends.program_interface import dtype_name
-from hios.frontends.relax_calls import Lowered, NodeError, OpaqueCall, Weight, canonical, origins, read, type_difference
+from hios.frontends.relax_calls import (
+    Lowered,
+    NodeError,
+    OpaqueCall,
+    Result,
+    Weight,
+    canonical,
+    origins,
+    read,
+    type_difference,
+    with_opaque_calls,
+)
 from hios.frontends.source_location import Origin
 from hios.kernels.table import onnx_node
-
-Result = TypeVar("Result")
 
 
 class Importer(Protocol):
@@ -135,17 +144,10 @@ def lower(model: ModelProto, use: Callable[[Lowered], Result]) -> Result:
 
     An `UnsupportedError` says that a node cannot be such a call either, or that Relax cannot take the model.
     """
-    opaque: dict[str, str] = {}
     try:
         model = rewritten(model)
         _require_no_branches(model.graph)
-        while True:
-            try:
-                return use(_imported(_OnnxImporter(model, opaque), model))
-            except NodeError as error:
-                if not error.reasons.keys() - opaque:
-                    raise
-                opaque |= error.reasons
+        return with_opaque_calls(lambda opaque: use(_imported(_OnnxImporter(model, opaque), model)))
     except HiosError:
         raise
     except Exception as error:  # the libraries raise many types; all mean the same to the user

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import tvm
@@ -87,6 +87,26 @@ class NodeError(UnsupportedError):
     def at(cls, origin: Origin | None, message: str) -> NodeError:
         """The error for one node, if it is known."""
         return cls(message, {} if origin is None or origin.node is None else {origin.node: message})
+
+
+#: What a frontend's caller makes of a program in Relax.
+Result = TypeVar("Result")
+
+
+def with_opaque_calls(make: Callable[[Mapping[Any, str]], Result]) -> Result:
+    """What ``make`` makes with some nodes as opaque calls, which it takes with the reasons: as many as it needs.
+
+    Raises:
+        NodeError: what it says remains so if the nodes are opaque calls, or the nodes are not known.
+    """
+    opaque: dict[Any, str] = {}
+    while True:
+        try:
+            return make(opaque)
+        except NodeError as error:
+            if not error.reasons.keys() - opaque:
+                raise
+            opaque |= error.reasons
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import torch
+from msgspec.structs import replace
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx.node import map_aggregate
 
-from hios.frontends.extraction_check import flat
+from hios.core.graph import Graph
+from hios.errors import UnsupportedError
+from hios.frontends.extraction_check import flat, run_graph
 from hios.frontends.program_interface import flat_module
 
 
@@ -30,6 +35,34 @@ def rounding_errors(program: ExportedProgram, inputs: Sequence[Tensor]) -> list[
             exact = flat(_in_float64(program)(*[_doubled(value) for value in inputs]))
         except RuntimeError:  # an operator that has no kernel for float64, or types that no longer fit
             return None
+    return _errors(rounded, exact)
+
+
+def graph_rounding_errors(graph: Graph, weights: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> list[float] | None:
+    """The same of an extracted graph, where there is no program of torch: how far it is from itself in float64."""
+    precise = {name: _doubled(tensor) for name, tensor in weights.items()}
+    try:
+        exact = run_graph(_graph_in_float64(graph), precise, tuple(map(_doubled, inputs)))
+    except UnsupportedError:  # an operator that has no kernel for float64, or types that no longer fit
+        return None
+    return _errors(run_graph(graph, weights, tuple(inputs)), exact)
+
+
+def _graph_in_float64(graph: Graph) -> Graph:
+    """A copy of a graph whose calls convert to float64 where they convert to float32."""
+    text = msgspec.json.encode([[call.attributes for call in operator.calls] for operator in graph.operators])
+    attributes = msgspec.json.decode(text.replace(b'"float32"', b'"float64"'))
+    operators = tuple(
+        replace(
+            operator,
+            calls=tuple(replace(call, attributes=own) for call, own in zip(operator.calls, given, strict=True)),
+        )
+        for operator, given in zip(graph.operators, attributes, strict=True)
+    )
+    return dataclasses.replace(graph, operators=operators)
+
+
+def _errors(rounded: Sequence[Tensor], exact: Sequence[Tensor]) -> list[float]:
     return [
         (ours.double() - theirs.double()).abs().max().item() if ours.is_floating_point() and ours.numel() else 0.0
         for ours, theirs in zip(rounded, exact, strict=True)

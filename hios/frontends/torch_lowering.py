@@ -6,7 +6,7 @@ import operator
 import warnings
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -19,19 +19,18 @@ from hios.frontends.program_interface import arguments_of, dtype_name
 from hios.frontends.relax_calls import (
     STAND_IN,
     Lowered,
-    NodeError,
     OpaqueCall,
+    Result,
     Weight,
     canonical,
     origins,
     read,
     type_difference,
+    with_opaque_calls,
 )
 from hios.frontends.source_location import of_node
 from hios.frontends.torch_converters import CONVERTERS
 from hios.kernels.table import aten
-
-Result = TypeVar("Result")
 
 #: ATen operators, without overload, that stay one: patterns would not match their parts, or these check values.
 _KEPT_WHOLE = {
@@ -84,14 +83,7 @@ def lower(program: ExportedProgram, use: Callable[[Lowered], Result]) -> Result:
     """
     decomposed = _decomposed(program)
     parameters = _parameters(decomposed)
-    opaque: dict[fx.Node, str] = {}
-    while True:
-        try:
-            return use(_imported(decomposed, parameters, opaque))
-        except NodeError as error:
-            if not error.reasons.keys() - opaque:
-                raise
-            opaque |= error.reasons
+    return with_opaque_calls(lambda opaque: use(_imported(decomposed, parameters, opaque)))
 
 
 def _decomposed(program: ExportedProgram) -> ExportedProgram:
@@ -231,9 +223,19 @@ def _difference(value: Any, node: fx.Node) -> str | None:
     return None
 
 
+def _user_inputs(program: ExportedProgram) -> list[fx.Node]:
+    given = set(program.graph_signature.user_inputs)
+    return [node for node in program.graph.nodes if node.op == "placeholder" and node.name in given]
+
+
 def _imported(program: ExportedProgram, parameters: Mapping[str, Weight], opaque: Mapping[fx.Node, str]) -> Lowered:
     """The program as calls, some nodes as opaque ones."""
     importer = _TorchImporter(opaque)
+    for value in _user_inputs(program):
+        if _TorchImporter._convert_data_type(value.meta["val"].dtype) != (dtype := dtype_name(value.meta["val"].dtype)):
+            raise UnsupportedError(
+                f"input {value.name}: found {dtype}; allowed: dtypes of Relax; let the model make it"
+            )
     names = {node.target.__name__ for node in program.graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
     converters = {**dict.fromkeys(names - importer.convert_map.keys(), _missing), **CONVERTERS}
     try:

@@ -89,6 +89,8 @@ def operator_tooltip(operator: Operator) -> str:
     work = []
     if operator.flops is not None:
         work.append(f"{operator.flops / 1e9:.3g} GFLOP")
+    elif operator.calls:
+        work.append("FLOPs unknown")
     if operator.bytes is not None:
         work.append(f"{operator.bytes / 1e6:.3g} MB read and written")
     return "\n".join([*lines, *([", ".join(work)] if work else [])])

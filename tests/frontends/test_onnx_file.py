@@ -564,6 +564,23 @@ def test_saturating_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ave
         _extracted(path)
 
 
+def test_rounding_is_told_from_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that amplifies rounding may differ by what rounding explains; one that is computed wrongly may not."""
+    large = 1e4
+    weights = {"w": np.random.default_rng(0).standard_normal((4096, 8)) + large, "c": [large]}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("ReduceSum", ["x"], ["s"], keepdims=1),
+        helper.make_node("Mul", ["s", "c"], ["m"]),
+        helper.make_node("Sub", ["p", "m"], ["y"]),
+    ]
+    path = _saved(_model(nodes, [1, 4096], weights), tmp_path / "net.onnx")
+    _extracted(path)
+    monkeypatch.setitem(KERNELS, "relax.subtract", lambda attributes: lambda x, y: (x - y) * 1.05)
+    with pytest.raises(UnsupportedError, match="output 0 of the extracted graph differs from the program's by up to"):
+        _extracted(path)
+
+
 def test_limits_of_inputs(tmp_path: Path) -> None:
     """Limits of whole numbers are in graph.json, and random inputs keep them; of other inputs they are refused."""
     cast = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)

@@ -250,6 +250,14 @@ def test_what_stays_refused(function: Callable[[Tensor], Tensor], message: str) 
         extracted(Model(lambda model, x: function(x)), (_TABLE,))
 
 
+def test_complex_inputs_are_refused() -> None:
+    """Inputs are of dtypes that Relax has; complex weights are taken, as only opaque calls read them."""
+    turned = Model(lambda model, x: torch.view_as_real(torch.fft.fft(x) * model.turn), turn=nn.Parameter(_TABLE + 1j))
+    _require_equal(turned, _TABLE, _TABLE + 1)
+    with pytest.raises(UnsupportedError, match="found complex64; allowed: dtypes of Relax"):
+        extracted(Model(lambda model, x: x.abs()), (_TABLE + 1j,))
+
+
 _ONE = {"self": {"tensor": 0}}
 
 

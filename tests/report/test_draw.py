@@ -273,6 +273,8 @@ def test_tooltip_says_what_the_graph_states() -> None:
         "stem.conv\nconv2d\noutput 1×64×54×54, one number\n1.39 GFLOP, 6.13 MB read and written"  # noqa: RUF001
     )
     assert operator_tooltip(Operator("a", "conv")) == "a\nconv"
+    opaque = {"calls": [{"function": "aten.erfc.default", "arguments": [], "attributes": {}}], "bytes": 2_000_000}
+    assert operator_tooltip(operator_from("a", "erfc", opaque)) == "a\nerfc\nFLOPs unknown, 2 MB read and written"
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,15 @@ def _detailed(
     return Problem(graph, Costs(times, {}, resources=resources or {}))
 
 
+def test_opaque_operators_count_as_bound_by_memory() -> None:
+    """Operators whose FLOPs are unknown do not keep the others from being classed by theirs."""
+    opaque = {"calls": [{"function": "aten.erfc.default", "arguments": [], "attributes": {}}], "bytes": 100}
+    busy = {"calls": [], "flops": 100_000, "bytes": 100}
+    graph = Graph("test", (operator_from("a", "erfc", opaque), operator_from("b", "conv2d", busy)), ())
+    given = demands(synthetic_problem(graph))
+    assert (given.memory_intensive, given.class_from) == ([True, False], "arithmetic intensity")
+
+
 def test_demands_from_a_profile() -> None:
     """Profiled operators ask for the largest of their shares of a block's shared memory, registers and threads."""
     demand = demands(
