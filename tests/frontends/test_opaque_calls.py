@@ -104,7 +104,7 @@ _FUNCTIONS: dict[str, tuple[Callable[[Tensor], Any], Tensor, set[str]]] = {
         {"adaptive_max_pool3d.default"},
     ),
     "pooling with indices": (
-        lambda x: (F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2), F.max_pool2d(x, 2)),
+        lambda x: (F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), (2, 2)), F.max_pool2d(x, 2)),
         _IMAGE,
         {"max_pool2d_with_indices.default", "index_put.default"},
     ),

@@ -33,7 +33,7 @@ def _whole(*shape: int) -> Any:
     return _RANDOM.integers(-127, 127, shape).astype(np.int8)
 
 
-def _one(value: float, dtype: Any = np.float32) -> Any:
+def _one(value: Any, dtype: Any = np.float32) -> Any:
     return np.asarray(value, dtype)
 
 
