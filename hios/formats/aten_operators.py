@@ -14,15 +14,22 @@ _WORDS = re.compile(
     "UPLO|approximate|assert_msg|driver|equation|indexing|interpolation|mode|norm|ord|pad_mode|padding|padding_side|reduce|"
     "rounding_mode|side"
 )
+#: Names of operators that rely on indices or sizes that they do not check, so that wrong ones reach other memory.
+_UNCHECKED = re.compile(
+    r"sparse|nested|backward|segment_reduce|_convert_indices|_copy_from|"
+    r"unsafe_(index|masked)|(?:^|_)(?:coo|csr|csc|bsr|bsc)(?:_|$)"
+)
 
 
 @functools.cache
 def is_harmless(target: str) -> bool:
-    """Whether a target is an ATen operator on tensors and numbers: no files, no other objects."""
+    """Whether a target is an ATen operator on tensors and numbers: no files, no other objects, no unchecked memory."""
     parts = _OPERATOR.fullmatch(target)
     if parts is None:
         return False
     name, overload = parts.groups()
+    if _UNCHECKED.search(name):
+        return False
     try:
         schema = torch._C._get_schema(f"aten::{name}", "" if overload == "default" else overload)
     except RuntimeError:

@@ -46,7 +46,7 @@ class Folder:
                 result = run(*tensors)
             except Exception as error:  # torch's kernels raise many types; all mean the same to the user
                 raise UnsupportedError(f"{place}: {call.function} on weights: {first_line(error)}") from error
-        name = names[0] if names else call.function.rsplit(".", 1)[1]
+        name = names[0] if names else call.function.removesuffix(".default").rsplit(".", 1)[1]
         return [Weight(name, part) for part in (result if isinstance(result, tuple | list) else [result])]
 
     def fold(self, unit: Unit) -> Unit:

@@ -273,6 +273,8 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
 
     def _opaque_call(self, node: NodeProto, reason: str) -> None:
         """Bind the outputs of a node that others read to those of an opaque call."""
+        if onnx_node.is_random(node):
+            raise UnsupportedError(f"{node.op_type} draws random numbers; allowed: the same outputs in every run")
         inputs, constants, tensors = [], [], []
         for name in _inputs(node):
             value = self._nodes[name]

@@ -7,6 +7,7 @@ same, but also sends usage statistics over the network; the frontend itself does
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import logging
 import os
@@ -36,7 +37,10 @@ def _core(process: int) -> openvino.Core:
     instance goes while a later one is there, its stack is freed, and yet the thread gets it back when the later one
     goes: the next signal that is caught, such as Ctrl-C, would crash the process (OpenVINO 2026.4).
     """
-    return openvino.Core()
+    core = openvino.Core()
+    # Not even when the interpreter ends: in a forked process it would wait for threads that are not there.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(core))
+    return core
 
 
 def converted(program: ExportedProgram, name: str) -> openvino.Model:

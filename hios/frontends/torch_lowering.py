@@ -44,8 +44,16 @@ def _resizes_otherwise(node: fx.Node) -> bool:
     """Whether a factor of a resizing is not the ratio of the sizes, such as 1.3: Relax knows sizes only."""
     given = arguments_of(node)
     factors = () if given.get("align_corners") else given.get("scale_factors") or ()
-    sizes = zip(given["input"].meta["val"].shape[2:], node.meta["val"].shape[2:], strict=True)
+    image = given["input"] if "input" in given else given["self"]
+    sizes = zip(image.meta["val"].shape[2:], node.meta["val"].shape[2:], strict=True)
     return any(own * factor != made for (own, made), factor in zip(sizes, factors, strict=False))
+
+
+#: Parts of decomposed operators that trust their indices, and the operators that check them.
+_CHECKED: Mapping[Any, Any] = {
+    torch.ops.aten._unsafe_index.Tensor: torch.ops.aten.index.Tensor,
+    torch.ops.aten._unsafe_index_put.default: torch.ops.aten.index_put.default,
+}
 
 
 def _always(node: fx.Node) -> bool:
@@ -151,16 +159,17 @@ class _TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
 
     def _opaque_call(self, node: fx.Node, reason: str) -> Any:
         """The outputs of a node as those of an opaque call; None for those that are not used."""
-        if refusal := aten.refusal(node.target):
+        own = _CHECKED.get(node.target, node.target)
+        if refusal := aten.refusal(own):
             raise UnsupportedError(f"{reason}, and PyTorch cannot run it as it is: {refusal}")
         made = node.meta["val"]
         parts = made if isinstance(made, list | tuple) else [made]
         used = _used(node)
         if any(not isinstance(size, int) for item in used for size in parts[item].shape):
             raise UnsupportedError(f"the shape of its result depends on values; allowed: fixed shapes ({reason})")
-        tensors, arguments = aten.described(node.target, arguments_of(node), _is_tensor)
+        tensors, arguments = aten.described(own, arguments_of(node), _is_tensor)
         call = OpaqueCall(
-            str(node.target),
+            str(own),
             {"arguments": arguments} | ({} if len(used) == len(parts) else {"outputs": used}),
             [tuple(parts[item].shape) for item in used],
             [dtype_name(parts[item].dtype) for item in used],

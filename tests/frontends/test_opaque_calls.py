@@ -279,6 +279,12 @@ _ONE = {"self": {"tensor": 0}}
         ("aten.erfc.default", {"arguments": {"self": {"tensor": -1}}}, 'found {"tensor": -1}; allowed'),
         ("aten.erfc.default", {"arguments": {"self": {"call": "os.system"}}}, 'found {"call": "os.system"}'),
         ("aten.median.dim", {"arguments": {**_ONE, "dim": 0}, "outputs": ["x"]}, "its attributes cannot be read"),
+        ("aten.full_like.default", {"arguments": {**_ONE, "fill_value": {"complex": [{"tensor": 0}, 0]}}}, "allowed"),
+        ("aten._sparse_coo_tensor_unsafe.default", {"arguments": {}}, "allowed: ATen operators on tensors and"),
+        ("aten._unsafe_index.Tensor", {"arguments": {}}, "allowed: ATen operators on tensors and numbers"),
+        ("aten.max_pool2d_with_indices_backward.default", {"arguments": {}}, "allowed: ATen operators on tensors"),
+        ("aten._convert_indices_from_coo_to_csr.default", {"arguments": {}}, "allowed: ATen operators on tensors"),
+        ("aten.native_batch_norm.default", {"arguments": {}}, "it writes to its arguments"),
     ],
 )
 def test_files_of_strangers(function: str, attributes: dict[str, Any], message: str) -> None:

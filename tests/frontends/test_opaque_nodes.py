@@ -307,6 +307,28 @@ def _elsewhere() -> ModelProto:
     return model
 
 
+def _in_a_branch() -> ModelProto:
+    """Branches without nodes, each with a constant in another file."""
+    held = numpy_helper.from_array(_real(2), "y")
+    onnx.external_data_helper.set_external_data(held, "other", 0, 8)
+    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    branch = helper.make_graph([], "branch", [], [made], [held])
+    chosen = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    graph = helper.make_graph([node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)], "g", [chosen], [made])
+    return helper.make_model(graph, ir_version=10)
+
+
+def _sparse() -> ModelProto:
+    model = _elsewhere()
+    held = model.graph.sparse_initializer.add()
+    held.values.CopyFrom(model.graph.initializer.pop())
+    return model
+
+
+def _noise() -> ModelProto:
+    return _model([node("RandomUniformLike", ["x"], ["y"], seed=1.0)], {"x": [2]})
+
+
 def _foreign() -> ModelProto:
     model = _MODELS["Det"][0]
     copy = ModelProto()
@@ -325,6 +347,13 @@ def _foreign() -> ModelProto:
         ("onnx.Relu", _coded(_MODELS["Det"][0]), 'its model has the nodes ["Det"]; allowed: one Relu'),
         ("onnx.Det", _coded(_foreign()), 'an operator of "com.example"; allowed: those of ONNX itself'),
         ("onnx.PRelu", _coded(_elsewhere()), "its model has data in other files; allowed: in the model"),
+        ("onnx.If", _coded(_in_a_branch()), "its model has data in other files; allowed: in the model"),
+        ("onnx.PRelu", _coded(_sparse()), "its model has data in other files; allowed: in the model"),
+        (
+            "onnx.RandomUniformLike",
+            _coded(_noise()),
+            "RandomUniformLike draws random numbers; allowed: the same outputs",
+        ),
     ],
 )
 def test_files_of_strangers(function: str, attributes: dict[str, Any], message: str) -> None:
@@ -333,6 +362,27 @@ def test_files_of_strangers(function: str, attributes: dict[str, Any], message: 
         build(function, attributes, "place")
     assert str(caught.value).startswith(f"operator place: {function}: ")
     assert message in str(caught.value)
+
+
+def test_first_bytes_do_not_choose_the_format() -> None:
+    """A model whose name of a producer makes it look like ONNX Runtime's own format is read as ONNX."""
+    model = ModelProto()
+    model.CopyFrom(_MODELS["Det"][0])
+    model.producer_name = "ORTM"
+    assert model.SerializeToString()[4:8] == b"ORTM"
+    value = torch.eye(3).expand(*(size.dim_value for size in model.graph.input[0].type.tensor_type.shape.dim))
+    assert build("onnx.Det", _coded(model), "place")(value.contiguous()).numel() > 0
+
+
+@pytest.mark.parametrize("operator", ["RandomNormal", "RandomUniformLike"])
+def test_random_numbers_are_refused(operator: str, tmp_path: Path) -> None:
+    """Noise is neither drawn in every run nor kept as a weight, even with a seed."""
+    made = node(operator, ["x"] if operator.endswith("Like") else [], ["n"], seed=1.0, shape=[2])
+    if operator.endswith("Like"):
+        del made.attribute[1]
+    path = _saved(_model([made, node("Add", ["x", "n"], ["y"])], {"x": [2]}), tmp_path / "noise.onnx")
+    with pytest.raises(UnsupportedError, match=f"{operator} draws random numbers; allowed: the same outputs"):
+        extract(path, "noise")
 
 
 @pytest.mark.slow

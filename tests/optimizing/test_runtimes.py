@@ -37,7 +37,7 @@ def test_forked_processes_have_no_runtime(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 _SIGNALLED = """
-import signal, sys, torch
+import os, signal, sys, torch
 from pathlib import Path
 from hios.frontends import openvino
 
@@ -48,11 +48,18 @@ while sessions:
     sessions.pop(0)
 signal.signal(signal.SIGUSR1, lambda *_: print("handled"))
 signal.raise_signal(signal.SIGUSR1)
+if (child := os.fork()) == 0:
+    signal.alarm(120)
+    sys.exit(0)
+sys.exit(os.waitpid(child, 0)[1])
 """
 
 
-def test_signals_are_handled_after_openvino(tmp_path: Path) -> None:
-    """Sessions that are released in the order in which they were made leave a stack for signals (needs AMX to fail)."""
+def test_signals_and_forks_after_openvino(tmp_path: Path) -> None:
+    """Sessions that are released in the order in which they were made leave a stack for signals (needs AMX to fail).
+
+    A forked process ends, without waiting for threads that it does not have.
+    """
     pytest.importorskip("openvino", reason="no OpenVINO")
     done = subprocess.run(
         [sys.executable, "-c", _SIGNALLED, str(tmp_path / "relu.xml")], check=False, capture_output=True, text=True

@@ -23,6 +23,8 @@ from hios.formats.aten_operators import is_harmless
 #: What the names of such operators start with in graph.json.
 PREFIX = "aten."
 
+#: Operators that update running statistics in training without saying so in their schema.
+_UPDATES = {"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm", "aten::instance_norm"}
 #: Arguments that say where and how a result is stored, which the engine decides.
 _STORAGE = ("device", "layout", "memory_format", "pin_memory", "non_blocking")
 
@@ -33,7 +35,7 @@ def refusal(operator: Any) -> str | None:
         return "allowed: ATen operators on tensors and numbers"
     if torch.Tag.nondeterministic_seeded in operator.tags:
         return "it draws random numbers"
-    if operator._schema.is_mutable:
+    if operator._schema.is_mutable or operator._schema.name in _UPDATES:
         return "it writes to its arguments"
     made = {str(result.type) for result in operator._schema.returns}
     if not made or made - {"Tensor", "List[Tensor]"}:
@@ -146,7 +148,9 @@ def _filler(value: Any) -> _Filler:
             return _constant(float(number))
         case [("dtype", str(name))] if isinstance(dtype := getattr(torch, name, None), torch.dtype):
             return _constant(dtype)
-        case [("complex", [real, imaginary])]:
+        case [("complex", [real, imaginary])] if not any(
+            "tensor" in part for part in (real, imaginary) if isinstance(part, dict)
+        ):
             return _constant(complex(_filler(real)(()), _filler(imaginary)(())))
     raise UnsupportedError(f"found {shown(value)}; allowed: numbers, words, lists, tensor, number, dtype and complex")
 

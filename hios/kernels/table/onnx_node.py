@@ -2,7 +2,7 @@
 
 A call in graph.json names the operator as ``onnx.NAME``; its attribute ``model`` is that model, in base64, with the
 types of its tensors and with small constants. The file may come from strangers: the model has one node, of ONNX's own
-operators, and no data in other files.
+operators, draws no random numbers and has no data in other files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import binascii
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from hios.errors import UnsupportedError, shown
@@ -39,7 +38,7 @@ def build(function: str, attributes: Mapping[str, Any]) -> Callable[..., Any]:
     except (binascii.Error, TypeError) as error:
         raise UnsupportedError(f"its model is not in base64: {error}") from None
     _require_one_node(content, function.removeprefix(PREFIX))
-    session = OnnxSession(function, content, threads=torch.get_num_threads())
+    session = OnnxSession(function, content)  # one thread: each session has its own, and graphs have many such nodes
 
     def run(*tensors: Tensor) -> Any:
         made = session(*tensors)
@@ -59,19 +58,31 @@ def _require_one_node(content: bytes, name: str) -> None:
     found = [node.op_type for node in model.graph.node]
     if found != [name] or model.functions:
         raise UnsupportedError(f"its model has the nodes {shown(found)}; allowed: one {name}")
-    for graph in _graphs(model.graph):
-        if foreign := [node.domain for node in graph.node if node.domain not in ("", "ai.onnx")]:
-            raise UnsupportedError(f"its model has an operator of {shown(foreign[0])}; allowed: those of ONNX itself")
-        tensors = [*graph.initializer, *(part.t for node in graph.node for part in node.attribute)]
-        if any(onnx.external_data_helper.uses_external_data(tensor) for tensor in tensors):
+    for part in _parts(model):
+        if isinstance(part, onnx.NodeProto):
+            if part.domain not in ("", "ai.onnx"):
+                raise UnsupportedError(
+                    f"its model has an operator of {shown(part.domain)}; allowed: those of ONNX itself"
+                )
+            if is_random(part):
+                raise UnsupportedError(f"{part.op_type} draws random numbers; allowed: the same outputs in every run")
+        elif isinstance(part, onnx.TensorProto) and (part.data_location or part.external_data):
             raise UnsupportedError("its model has data in other files; allowed: in the model")
 
 
-def _graphs(graph: Any) -> Iterator[Any]:
-    """A graph and those in its branches and loops."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            for part in [attribute.g, *attribute.graphs]:
-                if part.node:
-                    yield from _graphs(part)
+def is_random(node: Any) -> bool:
+    """Whether a node (``onnx.NodeProto``) draws random numbers; Dropout does if an input says so."""
+    return (
+        node.op_type.startswith("Random")
+        or node.op_type in ("Bernoulli", "Multinomial")
+        or (node.op_type == "Dropout" and len(node.input) > 2 and bool(node.input[2]))
+    )
+
+
+def _parts(message: Any) -> Iterator[Any]:
+    """A message of protobuf, and all that it consists of."""
+    yield message
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for part in [value] if hasattr(value, "ListFields") else value:
+                yield from _parts(part)
