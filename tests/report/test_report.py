@@ -645,6 +645,30 @@ def test_summary_begins_with_what_to_do(tmp_path: Path, fastest: str, kind: str,
     assert "a chain" not in summary
 
 
+@pytest.mark.parametrize(
+    ("reference", "run"),
+    [
+        ({"kind": "onnxruntime", "name": "ONNX Runtime, parallel, 2 threads", "threads": 2}, {}),
+        ({"kind": "onnxruntime", "name": "ONNX Runtime, 1 thread"}, {"checked_against": "onnxruntime"}),
+        ({"kind": "engine", "name": "2 cores"}, {"checked_against": "onnxruntime"}),
+        ({"name": "PyTorch"}, {}),
+    ],
+    ids=["parallel", "onnx-runtime", "onnx-schedule", "old"],
+)
+def test_without_a_line_the_summary_says_only_what_is_fastest(
+    tmp_path: Path, reference: dict[str, Any], run: dict[str, Any]
+) -> None:
+    """ONNX files, parallel sessions of ONNX Runtime, and references of old files that do not say what they are."""
+    model = make_results(tmp_path / "m", "net")
+    labels = [f"{algorithm} <{devices}>" for algorithm, devices in COMPETITORS]
+    with_runs(model, {**{name: [2.0] * 21 for name in labels}, "eager PyTorch": [1.0] * 21})
+    edited(model, "run", lambda document: (document.update(run), document["references"][0].update(reference)))
+    summary = html.unescape(page_of(tmp_path, model).split('<dl class="advice">')[1].split("</dl>")[0])
+    assert f"<dd>{reference['name']}" in summary
+    assert "hios.optimize" not in summary
+    assert "Nothing to do." not in summary
+
+
 def test_chains_and_virtual_devices_are_told(tmp_path: Path) -> None:
     """No schedule of a chain gains; times on virtual devices are no ground for advice."""
     units = tuple(operator_from(f"op{number}", "conv2d", {}) for number in range(4))
