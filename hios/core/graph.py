@@ -182,6 +182,14 @@ class GraphFile(Record, frozen=True):
 #: Kinds of scheduling units that extraction knows (``hios.frontends.units`` has what each of them groups).
 UNITS = ("conv-relu", "relu-sepconv", "operator")
 
+#: Calls that read only the part of their first argument that they return.
+LOOKUPS = frozenset(
+    {
+        *(f"relax.{name}" for name in ("take", "index_tensor", "gather_elements", "gather_nd", "strided_slice")),
+        *("aten.embedding.default", "aten.index.Tensor", "aten.index_select.default"),
+    }
+)
+
 
 @dataclass(frozen=True)
 class Graph:

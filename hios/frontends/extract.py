@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from hios.core.blocks import declared_blocks, found_blocks
-from hios.core.graph import Call, Edge, Graph, Operator, Shapes, TensorSpec, Value
+from hios.core.graph import LOOKUPS, Call, Edge, Graph, Operator, Shapes, TensorSpec, Value
 from hios.errors import HiosError, UnsupportedError, shown
 from hios.frontends.extraction_check import OutputsDifferError, require_close, require_equal
 from hios.frontends.folding import Folder
@@ -29,7 +29,7 @@ from hios.frontends.rounding import graph_rounding_errors, rounding_errors
 from hios.frontends.torch_lowering import lower
 from hios.frontends.units import DEFAULT_UNITS, Unit, group
 from hios.kernels import build
-from hios.kernels.flops import LOOKUPS, flops
+from hios.kernels.flops import flops
 from hios.kernels.merged import nbytes
 
 

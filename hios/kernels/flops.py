@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from hios.core.graph import LOOKUPS
+
 Shape = Sequence[int]
 #: Operations from attributes, shapes of the arguments and shape of the output.
 _Count = Callable[[Mapping[str, Any], Sequence[Shape], Shape], int]
@@ -36,13 +38,6 @@ _MOVES = frozenset(
         *("permute_dims", "broadcast_to", "meshgrid", "tile", "repeat", "flip", "nn.pad", "nn.pixel_shuffle"),
         *("strided_slice", "take", "index_tensor", "index_put", "gather_elements", "gather_nd", "slice_scatter"),
         *("astype", "where", "one_hot", "nn.dropout"),
-    }
-)
-#: Operators that read only the part of their first argument that they return.
-LOOKUPS = frozenset(
-    {
-        *(f"relax.{name}" for name in ("take", "index_tensor", "gather_elements", "gather_nd", "strided_slice")),
-        *("aten.embedding.default", "aten.index.Tensor", "aten.index_select.default"),
     }
 )
 _REDUCTIONS = frozenset(

@@ -28,11 +28,11 @@ from hios.errors import ArtifactError
 from hios.files import artifacts
 from hios.report.results import (
     NOT_RECORDED,
-    PAPERS_PAGE,
     ModelPredictions,
     ModelResults,
     Provenance,
     is_predicted,
+    papers_page,
     read_predictions,
     read_results,
 )
@@ -76,8 +76,8 @@ def write_report(
             ``latency.tex`` and ``operators.tex``, rounded, as LaTeX documents.
         schedules: labels of the predicted schedules to show, the names of their files; all of the folder if none.
         provenance: the command and the configuration behind the page, which shows them.
-        papers: what ``papers.html`` beside the page shows of the papers' figures, see `hios.study.page_part`; None for
-            no such page.
+        papers: what a page beside this one, papers.html or NAME-papers.html, shows of the papers' figures, see
+            `hios.study.page_part`; None for no such page.
         serving: folder of serving results, as the pipeline writes them, for the page to show; None for none.
         processes: the most that may draw at once, where there are many networks.
 
@@ -87,8 +87,10 @@ def write_report(
     """
     places = {name: Path(tables) / name for name in TABLES}
     beside = dict.fromkeys(places.values(), "a table")
+    second = papers_page(output)
     if papers is not None:
-        beside[Path(output).with_name(PAPERS_PAGE)] = "the page of the papers"
+        papers = {**papers, "address": second.name}
+        beside[second] = "the page of the papers"
     for path in (output, *beside):
         artifacts.require_writable(path)
     for path, what in beside.items():
@@ -100,7 +102,7 @@ def write_report(
     if papers is not None:
         from hios.report.page import render_papers
 
-        _write(Path(output).with_name(PAPERS_PAGE), render_papers(papers, Path(output).name))
+        _write(second, render_papers(papers, Path(output).name))
     made.write(output)
     for name, text in made.files().items():
         _write(places[name], text)

@@ -23,7 +23,7 @@ from hios.formats.archive import ArchivedFile, ArchivedPage, ArchiveFile, Machin
 from hios.formats.archive_reader import MANIFEST, SUMS, sums, unpacked
 from hios.machine import description
 from hios.report import write_report
-from hios.report.results import ORIGIN, PAPERS_PAGE, Provenance, read_configuration
+from hios.report.results import ORIGIN, Provenance, papers_page, read_configuration
 from hios.report.tables import View
 
 #: Patterns of files in a folder of results, beside those of the networks on the page.
@@ -171,7 +171,7 @@ def _chosen(root: Path, page: ArchivedPage) -> set[str]:
         patterns += [f"{page.serving}/**/*.json", f"{page.serving}/**/*.yaml"]
     named = {page.path, *([page.config] if page.config is not None else [])}
     if page.figures is not None:
-        named.add(PAPERS_PAGE)
+        named.add(papers_page(page.path).name)
     matched = (file.relative_to(root).as_posix() for pattern in patterns for file in root.glob(pattern))
     return {name for name in (*named, *matched) if (root / name).is_file() and not (root / name).is_symlink()}
 

@@ -27,7 +27,6 @@ from hios.report.cost_summary import cost_summary
 from hios.report.graph_layout import lay_out
 from hios.report.graph_svg import svg, type_counts, words
 from hios.report.results import (
-    PAPERS_PAGE,
     ModelPredictions,
     ModelResults,
     Provenance,
@@ -201,7 +200,7 @@ def _beside_models(provenance: Provenance, papers: View | None, serving: Sequenc
         "configuration": provenance.configuration,
         "page_origin": provenance.origin,
         "verdicts": [] if papers is None else papers["verdicts"],
-        "papers_page": PAPERS_PAGE,
+        "papers_page": "" if papers is None else papers["address"],
         "all_marks": explanation(),
         "serving": serving_views(serving),
     }

@@ -210,10 +210,14 @@ _UNKNOWN = "not recorded"
 _LAST = "Software"
 #: Name of the metadata of a page that says how it was made.
 ORIGIN = "hios-origin"
-#: Name of the page of the papers, beside that of the report.
-PAPERS_PAGE = "papers.html"
 #: Batch, channels, height, width.
 _IMAGE_DIMENSIONS = 4
+
+
+def papers_page(page: str | Path) -> Path:
+    """The page of the papers beside that of a report, by its name: report.html has papers.html."""
+    page = Path(page)
+    return page.with_name("papers.html" if page.name == "report.html" else f"{page.stem}-papers.html")
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,21 +158,34 @@ def _fastest(timed: Mapping[str, _Timed]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to do with a model after a run: what is fastest, and the line of Python that gives it, if there is one."""
+    """What to do with a model after a run: what is fastest, and the line of Python that gives it, if there is one.
+
+    ``is_done`` says that PyTorch itself is fastest.
+    """
 
     anchor: str
     name: str
     sentence: str
     line: str
+    is_done: bool
 
 
 def advice(models: Sequence[ModelResults]) -> list[Advice]:
     """What to do with each model that was run on cores of its own; others are left out."""
     return [
-        Advice(f"model-{number}", model.name, _over_eager(model), _line(_ways(model)[_fastest(_ways(model))]))
+        _advice(f"model-{number}", model)
         for number, model in enumerate(models, start=1)
         if model.run.results and model.run.platform.name == "cpu" and not model.run.platform.virtual
     ]
+
+
+def _advice(anchor: str, model: ModelResults) -> Advice:
+    timed = _ways(model)
+    way = timed[_fastest(timed)]
+    # An ONNX file is checked against ONNX Runtime; hios.optimize takes only torch modules.
+    line = "" if model.run.checked_against == "onnxruntime" else _line(way)
+    is_done = isinstance(way, ReferenceResult) and way.kind == "eager"
+    return Advice(anchor, model.name, _over_eager(model), line, is_done)
 
 
 def _over_eager(model: ModelResults) -> str:
@@ -198,11 +211,12 @@ def _is_chain(graph: Graph) -> bool:
 
 
 def _line(way: _Timed) -> str:
-    """What runs a model in that way; empty where PyTorch itself does."""
+    """What runs a model in that way; empty where PyTorch itself does, or `hios.optimize` lacks the way."""
     if isinstance(way, ScheduleResult) and (way.algorithm, way.devices) != ("sequential", 1):
         return f'fast = hios.optimize(model, inputs, algorithm="{way.algorithm}", devices={way.devices})'
     kind = way.kind if isinstance(way, ReferenceResult) else "engine"
-    if kind in _WAYS:
+    is_parallel = isinstance(way, ReferenceResult) and ", parallel, " in way.name  # operators of ONNX Runtime
+    if kind in _WAYS and not is_parallel:
         return f'fast = hios.optimize(model, inputs, way="{_WAYS[kind]}")'
     return ""
 

@@ -14,6 +14,8 @@ from hios.errors import ArtifactError
 from hios.files import artifacts
 from hios.formats.study import FigureFile
 from hios.report import write_report
+from hios.report.archive import origin_text, write_archive, write_archived_page
+from hios.report.results import Provenance
 from hios.study import registry
 from hios.study.figure_data import FigureData
 from hios.study.page_part import papers_part
@@ -173,6 +175,23 @@ def test_changed_data_change_the_page(results: Path, tmp_path: Path) -> None:
     assert {entry.found for entry in one.comparisons}.isdisjoint(
         entry.found for entry in new.comparisons if entry.by == "hios" and "sequential" in entry.key
     )
+
+
+def test_pages_under_other_names_have_papers_of_their_own(results: Path, tmp_path: Path) -> None:
+    """Beside report.html, by hand and from an archive, which has the page's own; those of report.html stay."""
+    folder = tmp_path / "results"
+    shutil.copytree(results, folder)
+    (folder / "papers.html").write_text("of report.html")
+    networks, figures, page = [folder / "squeezenet"], folder / "figures", folder / "again.html"
+    made = Provenance(origin=origin_text("hios report", networks, figures=figures, shown=DRAWN))
+    write_report(networks, page, folder / "tables", provenance=made, papers=papers_part(figures, page, shown=DRAWN))
+    manifest = write_archive(page, tmp_path / "archive.zip")
+    assert {name for name in manifest.files if name.endswith(".html")} == {"again.html", "again-papers.html"}
+    write_archived_page(tmp_path / "archive.zip", folder / "third.html", folder / "tables", papers_part)
+    for name in ("again", "third"):
+        assert f'<a href="{name}-papers.html">' in (folder / f"{name}.html").read_text()
+        assert f'<a href="{name}.html">' in (folder / f"{name}-papers.html").read_text()
+    assert (folder / "papers.html").read_text() == "of report.html"
 
 
 def test_without_figures_the_page_says_nothing_of_papers(results: Path, tmp_path: Path) -> None:

@@ -645,6 +645,30 @@ def test_summary_begins_with_what_to_do(tmp_path: Path, fastest: str, kind: str,
     assert "a chain" not in summary
 
 
+@pytest.mark.parametrize(
+    ("reference", "run"),
+    [
+        ({"kind": "onnxruntime", "name": "ONNX Runtime, parallel, 2 threads", "threads": 2}, {}),
+        ({"kind": "onnxruntime", "name": "ONNX Runtime, 1 thread"}, {"checked_against": "onnxruntime"}),
+        ({"kind": "engine", "name": "2 cores"}, {"checked_against": "onnxruntime"}),
+        ({"name": "PyTorch"}, {}),
+    ],
+    ids=["parallel", "onnx-runtime", "onnx-schedule", "old"],
+)
+def test_without_a_line_the_summary_says_only_what_is_fastest(
+    tmp_path: Path, reference: dict[str, Any], run: dict[str, Any]
+) -> None:
+    """ONNX files, parallel sessions of ONNX Runtime, and references of old files that do not say what they are."""
+    model = make_results(tmp_path / "m", "net")
+    labels = [f"{algorithm} <{devices}>" for algorithm, devices in COMPETITORS]
+    with_runs(model, {**{name: [2.0] * 21 for name in labels}, "eager PyTorch": [1.0] * 21})
+    edited(model, "run", lambda document: (document.update(run), document["references"][0].update(reference)))
+    summary = html.unescape(page_of(tmp_path, model).split('<dl class="advice">')[1].split("</dl>")[0])
+    assert f"<dd>{reference['name']}" in summary
+    assert "hios.optimize" not in summary
+    assert "Nothing to do." not in summary
+
+
 def test_chains_and_virtual_devices_are_told(tmp_path: Path) -> None:
     """No schedule of a chain gains; times on virtual devices are no ground for advice."""
     units = tuple(operator_from(f"op{number}", "conv2d", {}) for number in range(4))
@@ -674,14 +698,26 @@ def test_tables_that_cannot_be_written_write_nothing(tmp_path: Path, tables: str
 
 
 def test_page_in_the_place_of_a_table_is_an_error(tmp_path: Path) -> None:
-    """A page named like one of the tables, or like the page of the papers, would be overwritten by it."""
+    """A page named like one of the tables would be overwritten by it."""
     model = make_results(tmp_path / "m", "net")
     with pytest.raises(ArtifactError, match="named for the page, and it is the place of a table"):
         write_report([model], tmp_path / "latency.csv", tmp_path)
     assert not (tmp_path / "latency.csv").exists()
-    with pytest.raises(ArtifactError, match="named for the page, and it is the place of the page of the papers"):
-        write_report([model], tmp_path / "papers.html", tmp_path, papers={"papers": [], "verdicts": []})
-    assert not (tmp_path / "papers.html").exists()
+
+
+def test_two_reports_in_a_folder_have_papers_of_their_own(tmp_path: Path) -> None:
+    """report.html has papers.html, another one NAME-papers.html; each of the two pages leads to the other."""
+    model = make_results(tmp_path / "m", "net")
+    pairs = {"report": "papers.html", "again": "again-papers.html"}
+    for name in pairs:
+        papers = {"papers": [], "verdicts": [f"Verdict of {name}."]}
+        write_report([model], tmp_path / f"{name}.html", tmp_path, papers=papers)
+    assert {path.name for path in tmp_path.glob("*papers.html")} == {*pairs.values()}
+    for name, other in pairs.items():
+        page, beside = ((tmp_path / file).read_text() for file in (f"{name}.html", other))
+        assert set(re.findall(r'href="([\w-]*papers\.html)"', page)) == {other}
+        assert set(re.findall(r'href="(\w+\.html)"', beside)) == {f"{name}.html"}
+        assert f"Verdict of {name}." in beside
 
 
 def test_no_folder_is_an_error(tmp_path: Path) -> None:

@@ -99,8 +99,8 @@ def test_figures_drawn_later_are_not_on_the_page(project: Path, tmp_path: Path) 
         patch.chdir(moved)
         _run("figures", "ios_fig13", "--output", "results/figures")
         _run("archive", "results/report.html", "--output", "results/archive.zip")
-        _run("report", "results/archive.zip", "--output", "again.html", "--tables", "tables")
-    assert (moved / "again.html").read_bytes() == (results / "report.html").read_bytes()
+        _run("report", "results/archive.zip", "--output", "again/report.html", "--tables", "tables")
+    assert (moved / "again" / "report.html").read_bytes() == (results / "report.html").read_bytes()
     with unpacked(results / "archive.zip") as (folder, manifest):
         assert "figures/ios_fig13.json" in manifest.files
         assert (folder / "figures" / "ios_fig13.svg").is_file()

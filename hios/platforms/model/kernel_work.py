@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hios.core.graph import Call, Graph, Operator, Value
+from hios.core.graph import LOOKUPS, Call, Graph, Operator, Value
 from hios.errors import UnsupportedError
 
 Shape = tuple[int, ...]
@@ -123,6 +123,15 @@ class _Reader:
         self._outputs = {
             operator.id: operator.shapes.outputs for operator in graph.operators if operator.shapes is not None
         }
+        self._dtypes = {
+            **{("weight", entry.name, 0): entry.dtype for entry in graph.weights},
+            **{("input", entry.name, 0): entry.dtype for entry in graph.inputs},
+            **{
+                ("operator", operator.id, item): dtype
+                for operator in graph.operators
+                for item, (_, dtype) in enumerate(operator.output_types)
+            },
+        }
 
     def kernels(self, operator: Operator) -> tuple[Kernel, ...]:
         """The kernels of an operator."""
@@ -157,11 +166,24 @@ class _Reader:
             made.append(outputs if last else [_output(call, arguments, outputs[0])])
             if call.function in VIEWS:
                 continue
-            if kernels and call.function in _ELEMENTWISE and any(value.call is not None for value in call.arguments):
+            if call.function in LOOKUPS:
+                kernels.append(self._lookup(call, arguments, made[-1], dtype))
+            elif kernels and call.function in _ELEMENTWISE and any(value.call is not None for value in call.arguments):
                 kernels[-1] = _joined(kernels[-1], call, arguments, dtype)
             else:
                 kernels.append(_kernel(call, arguments, made[-1], dtype))
         return kernels
+
+    def _lookup(self, call: Call, arguments: Sequence[Shape], outputs: Sequence[Shape], dtype: str) -> Streaming:
+        """Of a table it reads what it looks up, each row once, and the indices."""
+        made = sum(map(math.prod, outputs))
+        read = min(made, math.prod(arguments[0]))
+        indices = 0
+        for shape, argument in zip(arguments[1:], call.arguments[1:], strict=True):
+            place = ("weight", argument.weight, 0) if argument.weight is not None else argument.external
+            index_type = "int64" if place is None else self._dtypes.get(place, "int64")
+            indices += math.prod(shape) * ELEMENT_BYTES.get(index_type, 8)
+        return Streaming(made, 0, (read + made) * ELEMENT_BYTES.get(dtype, 4) + indices)
 
     def _shape(self, argument: Value, made: Sequence[Sequence[Shape]]) -> Shape:
         if argument.call is not None:
@@ -230,8 +252,6 @@ def _kernel(call: Call, arguments: Sequence[Shape], outputs: Sequence[Shape], dt
         return contracted(call.attributes, arguments, outputs[0], moved, dtype)
     read = max((math.prod(shape) for shape in arguments), default=0)
     window = math.prod(call.attributes.get("pool_size", (1,)))
-    if function.rpartition(".")[2] in ("take", "index_tensor", "gather_elements", "gather_nd"):
-        return Streaming(made, 0, 2 * size * made)  # of a table it reads the rows that it looks up
     passes = _PASSES.get(function, 1)
     return Streaming(max(made, read if window == 1 else made), passes * max(made * window, read), passes * moved)
 

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+import torch
+from torch import Tensor, nn
 
 from hios import Graph, Operator
 from hios.errors import UnsupportedError
 from hios.platforms.model.kernel_work import Contraction, Streaming, kernels
+from tests.frontends.small_networks import extracted
 from tests.platforms.model.gpu_graphs import convolution, one_operator
+
+
+class _Rows(nn.Module):
+    """Some rows of a table of weights."""
+
+    def __init__(self, look_up: Callable[[Tensor, int, Tensor], Tensor], rows: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(rows, 16))
+        self.look_up = look_up
+
+    def forward(self, indices: Tensor) -> Tensor:
+        return self.look_up(self.table, 0, indices)
 
 
 def test_convolution_is_a_product_of_matrices() -> None:
@@ -97,7 +114,27 @@ def test_views_launch_nothing() -> None:
 def test_lookup_reads_what_it_looks_up() -> None:
     """Of a table, the rows that are asked for."""
     (kernel,) = kernels(one_operator("relax.take", [[30000, 64], [10]], [10, 64]))["v"]
-    assert kernel == Streaming(640, 0, 4 * 2 * 640)
+    assert kernel == Streaming(640, 0, 4 * 2 * 640 + 4 * 10)
+
+
+@pytest.mark.parametrize(
+    ("table", "indices"),
+    [
+        (nn.Embedding(30522, 768), torch.arange(8)),
+        (_Rows(torch.index_select, 1000), torch.tensor([3, 1], dtype=torch.int32)),
+        (_Rows(lambda table, _, rows: table[rows], 1000), torch.tensor([[3], [1]])),
+        (nn.Embedding(4, 16), torch.zeros(3, 5, dtype=torch.int64)),
+    ],
+)
+def test_extracted_lookup_reads_what_graph_json_says(table: nn.Module, indices: Tensor) -> None:
+    """Embeddings and indexing, which PyTorch runs, read the rows and the indices, not the whole table."""
+    graph = extracted(table, (indices,)).graph
+    (operator,) = graph.operators
+    (kernel,) = kernels(graph)[operator.id]
+    assert isinstance(kernel, Streaming)
+    assert (kernel.bytes, kernel.operations) == (operator.bytes, 0)
+    weight = next(table.parameters())
+    assert kernel.bytes == min(weight.nbytes, 4 * kernel.elements) + 4 * kernel.elements + indices.nbytes
 
 
 def test_operator_without_calls_is_one_kernel() -> None:
