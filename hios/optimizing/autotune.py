@@ -340,6 +340,8 @@ def raced_again(ways: tuple[WayReport, ...], race: Race) -> tuple[WayReport, ...
                 way.label, way.kind, memory_mb=way.memory_mb, prepare_s=way.prepare_s, special=way.special
             )
             again.append(_measured(fresh, reported[way.label], base))
+        elif way.label in race.failed:
+            again.append(WayReport(way.label, way.kind, "refused", race.failed[way.label], prepare_s=way.prepare_s))
         elif way.outcome in {"raced", "slower"}:
             why = "left the race as clearly slower"
             again.append(replace(way, outcome="slower", why=why, speedup=None, low=0.0, high=None))
