@@ -20,7 +20,7 @@ from hios.optimizing import choice_cache, runtimes
 from hios.optimizing.candidates import EAGER, SCHEDULE, Candidate
 from hios.optimizing.choice_cache import ChoiceCache, ModelStore, model_key, state_digest
 from hios.optimizing.module import warn
-from hios.optimizing.other_inputs import Difference, InputsComparison
+from hios.optimizing.other_inputs import Difference, InputsComparison, are_flags
 from hios.optimizing.preparation import Preparation, ReadyCandidate, Subject
 from hios.optimizing.race import FEWEST_ROUNDS, Race
 from hios.optimizing.report import Budget, Report, WayReport
@@ -86,6 +86,7 @@ class Autotune:
             "model": model_key(subject.model, subject.tensors),
             "class": subject.name,
             "inputs": subject.inputs.described,
+            "flags": [are_flags(value) for value in subject.tensors],
             "settings": [surroundings(own) for own in subject.divisions],
             "cores": [subject.divisions, subject.everything],
             "threads": subject.threads,
@@ -339,6 +340,8 @@ def raced_again(ways: tuple[WayReport, ...], race: Race) -> tuple[WayReport, ...
                 way.label, way.kind, memory_mb=way.memory_mb, prepare_s=way.prepare_s, special=way.special
             )
             again.append(_measured(fresh, reported[way.label], base))
+        elif way.label in race.failed:
+            again.append(WayReport(way.label, way.kind, "refused", race.failed[way.label], prepare_s=way.prepare_s))
         elif way.outcome in {"raced", "slower"}:
             why = "left the race as clearly slower"
             again.append(replace(way, outcome="slower", why=why, speedup=None, low=0.0, high=None))

@@ -1,7 +1,8 @@
 """The module that ``optimize`` returns: called like the model, which runs itself if the chosen way fails.
 
 A call that fails in the chosen way fails alone: the model itself runs, which raises what it raises, and the next call
-is run in the chosen way again. Only what cannot run any more, such as workers of which one died, is given up.
+is run in the chosen way again. Only what cannot run any more, such as workers of which one died, is given up, and a way
+that fails in three calls in a row which the model itself computes: each of them takes the time of both.
 
 Guards: whether a model has changed since it was optimized, as the graph holds copies of its weights.
 
@@ -51,6 +52,8 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _LIBRARIES = ("purelib", "platlib")
 #: Hooks of torch that every module calls.
 _EVERYWHERE = (torch_modules._global_forward_hooks, torch_modules._global_forward_pre_hooks)
+#: Calls in a row that fail, while the model itself computes them, before the chosen way is given up.
+_FAILURES = 3
 
 
 def has_hooks(model: nn.Module) -> bool:
@@ -224,7 +227,7 @@ class OptimizedModule(nn.Module):
     where inputs are not of the example's structure, shapes and dtypes, require a gradient or are transformed by
     torch.func, or have whole numbers beyond those that the model was found to take; under autocast; when the model has
     changed since (`hios.optimizing.module` says what is detected); in a forked process, there with one thread; for a
-    call that fails in the chosen way; and once a worker has died.
+    call that fails in the chosen way; and once a worker has died, or three calls in a row have failed.
 
     Args:
         model: the model.
@@ -247,6 +250,8 @@ class OptimizedModule(nn.Module):
         self.runner = runner
         self.threads = threads
         self._warned: set[str] = set()
+        #: Calls in a row that failed in the chosen way and not in the model.
+        self._failures = 0
         self.__dict__["_model"] = model  # from here on all other attributes belong to the model
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -274,10 +279,16 @@ class OptimizedModule(nn.Module):
         try:
             results = runner.run(tensors)
         except FailedCallError as error:
-            return self._unless_it_raises("call", f"a call failed: {error}", args, kwargs)
+            outputs = self._unless_it_raises("call", f"a call failed: {error}", args, kwargs)
+            self._failures += 1
+            if self._failures >= _FAILURES and self.runner is runner:
+                self.runner = None
+                self._warn("given up", f"{_FAILURES} calls in a row failed, so no more are tried: {error}")
+            return outputs
         except HiosError as error:
             self.runner = None
             return self._instead("failed", str(error), args, kwargs)
+        self._failures = 0
         return runner.outputs.rebuilt(results, tensors)
 
     def _itself(self, threads: int, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -313,6 +324,7 @@ class OptimizedModule(nn.Module):
     def settle(self, final: OptimizedModule) -> None:
         """Switch to the final choice that another module of the same model runs."""
         self.report, self.runner, self.threads = final.report, final.runner, final.threads
+        self._failures = 0
 
     def close(self) -> None:
         """Stop the workers; afterwards the model itself runs."""

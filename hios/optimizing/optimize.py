@@ -20,7 +20,7 @@ from hios.optimizing.candidates import EAGER, Candidate, itself
 from hios.optimizing.choice_cache import is_in_files
 from hios.optimizing.module import Guards, OptimizedModule, TracedRunner, has_hooks, warn
 from hios.optimizing.options import Options
-from hios.optimizing.other_inputs import difference
+from hios.optimizing.other_inputs import difference, outside
 from hios.optimizing.preparation import Subject
 from hios.optimizing.race import OnlineRace, outruns, timed
 from hios.optimizing.report import Budget, Report
@@ -221,7 +221,9 @@ class _Optimizer:
         require_pure(self.subject.model, self.subject.args, self.subject.kwargs)
 
     def _restored(self, report: Report, candidate: Candidate) -> OptimizedModule | None:
-        """The cached choice, if it is still correct and faster than the model; otherwise None."""
+        """The cached choice, if it takes the example and is still right and faster than the model; otherwise None."""
+        if outside(self.subject.tensors, report.limits):
+            return None
         expected = self.subject.run_once()
         tuned = self.autotune.restored(report, candidate)
         try:

@@ -4,8 +4,9 @@ Runtimes may agree on one example and answer differently to other values of the 
 are compared on a set of inputs that is made from the example: other numbers, signs and sizes, zeros, masks with empty
 and with full rows, whole numbers at their limits, and NaN and infinities.
 
-Whole numbers that the example shows to be flags (0 and 1), or that the model refuses to have beyond their range, such
-as indices, stay below the ``below`` of graph.json, the largest of the example. Others go to the limits of their dtype.
+Whole numbers that the example shows to be flags (both 0 and 1), or that the model refuses to have beyond their range,
+such as indices, stay below the ``below`` of graph.json, the largest of the example. Others go to the limits of their
+dtype.
 
 Runtimes answer with some numbers to indices outside of a table, where the model raises. So the range of indices that
 the model takes is found; calls with indices outside of it, or with other flags than 0 and 1, run the model itself.
@@ -190,6 +191,22 @@ def _finite(tensors: Sequence[Tensor]) -> bool:
     return all(bool(torch.isfinite(value).all()) for value in tensors)
 
 
+def are_flags(value: Tensor) -> bool:
+    """Whether whole numbers are flags: booleans, or integers among which are 0 and 1, and no others.
+
+    So are tables of nothing but 1 in 32 or 64 bits, the mask of sentences without padding. Other inputs of nothing but
+    0 or 1, such as a black image or a first step, may be anything.
+    """
+    if value.dtype is torch.bool:
+        return True
+    if value.is_floating_point() or value.is_complex() or not value.numel():
+        return False
+    least, most = (end.item() for end in torch.aminmax(value))
+    if least == most == 1:
+        return value.ndim > 1 and value.dtype in {torch.int32, torch.int64}
+    return (least, most) == (0, 1)
+
+
 class InputVariations:
     """An input of the example: what it holds, and others like it.
 
@@ -204,8 +221,8 @@ class InputVariations:
         if real:
             of_two = self._least < self._most and bool(((value == self._least) | (value == self._most)).all())
         #: Whether it holds booleans, flags, or two numbers such as 0 and minus infinity.
-        self.is_mask = of_two and value.numel() > 2 if real else 0 <= self._least <= self._most <= 1
-        self.is_real, self.is_whole = real and not self.is_mask, not real and not self.is_mask
+        self.is_mask = of_two and value.numel() > 2 if real else are_flags(value)
+        self.is_real = real and not self.is_mask
         if not real:
             self._least, self._most = min(self._least, 0), 1 if value.dtype is torch.bool else (below or 1) - 1
         #: Whether it holds numbers of an integer dtype, flags among them.
@@ -233,6 +250,11 @@ class InputVariations:
         ends = [most, *sorted(end for end in larger if most < end <= self.all_numbers[1])]
         refused = bisect.bisect_left(ends, True, lo=1, key=lambda end: not takes(torch.full_like(self._value, end)))
         return least, ends[refused - 1]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it holds whole numbers, such as indices that the example shows to be 0 and 1 only."""
+        return self.is_integer and (not self.is_mask or self.limits not in (None, (0, 1)))
 
     @property
     def is_free(self) -> bool:

@@ -386,6 +386,8 @@ def wrong_outputs(label: str, differs: Difference, tolerance: float) -> HiosErro
 
 #: Seconds between two checks whether other processes keep the cores busy.
 LOOK_S = 5.0
+#: Calls in a row that fail before a candidate drops out.
+_FAILURES = 3
 #: Rounds after which clearly slower candidates drop out: those whose median is this many times the shortest one.
 _QUALIFYING_CALLS, _SLOWER = 4, 1.3
 
@@ -397,6 +399,9 @@ class OnlineRace:
     The candidates give equal outputs; the model as it runs today is the first. Until the cores are idle, but for the
     workers of this process, the provisional one runs all calls. ``settled`` is called with the race once it is over,
     from the call that ends it.
+
+    A call may fail because of its inputs. The next one is then run by the model, and the round goes on with another
+    candidate; one that fails three times in a row drops out.
     """
 
     candidates: Sequence[Candidate]
@@ -411,6 +416,9 @@ class OnlineRace:
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
+        #: Calls in a row that failed, by label; whether the last call of the race did; and why candidates dropped out.
+        self._failures, self._has_failed = dict.fromkeys(self.runs, 0), False
+        self._dropped: dict[str, str] = {}
         self._shuffle = random.Random(0).shuffle
         self._look()
 
@@ -444,21 +452,43 @@ class OnlineRace:
 
     def _among(self, racing: Sequence[Candidate]) -> Race:
         """A race without rounds, of some of the candidates."""
-        race = Race(self.candidates, lambda candidate: [], [], 0.0)
-        race.latencies = {candidate.label: [] for candidate in racing}
+        race = Race(self.candidates, lambda candidate: [], [], 0.0, failed=self._dropped)
+        race.latencies = {candidate.label: [] for candidate in racing if candidate.label not in self._dropped}
         return race
 
     def _timed(self, tensors: list[Tensor], race: Race) -> list[Tensor]:
+        if self._has_failed:
+            self._has_failed = False
+            return self.runs[self.candidates[0].label](tensors)
         if not self._turns:
             self._turns = [candidate for candidate in self.candidates if candidate.label in race.latencies]
             self._shuffle(self._turns)
-        candidate = self._turns[-1]
-        outputs, took_ms = timed(functools.partial(self.runs[candidate.label], tensors))
-        self._turns.pop()  # not if it fails, as a round has one call of each
+        candidate = self._turns.pop()
+        try:
+            outputs, took_ms = timed(functools.partial(self.runs[candidate.label], tensors))
+        except Exception as error:
+            self._failed(candidate, race, error)
+            raise
+        self._failures[candidate.label] = 0
         race.latencies[candidate.label].append(took_ms)
         if not self._turns:
             self._end_round(race)
         return outputs
+
+    def _failed(self, candidate: Candidate, race: Race, error: Exception) -> None:
+        """Have a candidate run a later call of the round, which has one of each; or none any more."""
+        self._has_failed = True
+        if candidate is not self.candidates[0]:
+            self._failures[candidate.label] += 1
+        if self._failures[candidate.label] < _FAILURES:
+            self._turns.insert(0, candidate)
+            return
+        self._dropped[candidate.label] = f"{_FAILURES} calls in a row failed: {first_line(error)}"
+        if candidate.label == self.provisional:
+            self.provisional = self.candidates[0].label
+        del race.latencies[candidate.label]
+        if not self._turns:
+            self._end_round(race)
 
     def _end_round(self, race: Race) -> None:
         count = len(race.latencies[self.candidates[0].label])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,12 @@ import torch
 from torch import Tensor, nn
 
 import hios
+from hios import HiosWarning
 from hios.optimizing import autotune, choice_cache, race
 from hios.optimizing.choice_cache import ModelStore, model_key, state_digest
 from hios.optimizing.module import OptimizedModule
+from hios.optimizing.options import Options
+from hios.optimizing.preparation import Subject
 from tests.optimizing.optimized_models import image, require_equal
 from tests.runtime.small import Branches
 
@@ -160,3 +164,44 @@ def test_a_start_from_the_cache_imports_little(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _START, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "True []"
+
+
+@torch.no_grad()
+def test_a_choice_for_other_numbers_is_made_again(tmp_path: Path) -> None:
+    """A kept choice that does not take the numbers of the example is no choice for it."""
+
+    class Sum(nn.Module):
+        """A lookup by the sum of two inputs, so that each has the largest number of the example as its limit."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(50, 4)
+
+        def forward(self, a: Tensor, b: Tensor) -> Tensor:
+            """Rows of the table."""
+            return self.table(a + b)
+
+    def optimized(largest: int) -> OptimizedModule:
+        torch.manual_seed(0)
+        inputs = torch.tensor([[0, 1, largest] * 20]), torch.tensor([[2, 3, largest] * 20])
+        fast = hios.optimize(Sum(), inputs, cache=tmp_path, way="schedule", devices=1, least_ms=0.0, budget_s=0.1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", HiosWarning)  # as there is if the model itself runs
+            fast(*inputs)
+        fast.close()
+        return fast
+
+    assert optimized(8).report.limits == ((0, 8), (0, 8))
+    assert optimized(5).report.cached
+    larger = optimized(20).report
+    assert (larger.limits, larger.cached) == (((0, 20), (0, 20)), False)
+    assert optimized(20).report.cached
+
+
+def test_flags_have_a_choice_of_their_own(tmp_path: Path) -> None:
+    """An input that has both 0 and 1 in the example is a mask, for which another choice is made than for numbers."""
+    keys = [
+        autotune.Autotune(Subject(nn.Identity(), (example,), {}, Options(cache=tmp_path), [[[0]]]))._choice_key()
+        for example in (torch.tensor([0, 1]), torch.tensor([1, 0]), torch.tensor([0, 0]), torch.tensor([3, 4]))
+    ]
+    assert keys[0] == keys[1] != keys[2] == keys[3]

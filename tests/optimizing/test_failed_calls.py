@@ -63,6 +63,44 @@ def test_a_failed_call_fails_alone() -> None:
     assert len(ran) == 5
 
 
+class _Positive(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        """Twice the numbers, none of which may be negative."""
+        if x.min() < 0:
+            raise ValueError("negative")
+        return x * 2
+
+
+@torch.no_grad()
+def test_a_way_that_fails_again_and_again_is_given_up() -> None:
+    """Three calls in a row that only the model computes end it, with one warning; a success in between prevents it."""
+    ran: list[Tensor] = []
+
+    def way(tensors: list[Tensor]) -> list[Tensor]:
+        ran.append(tensors[0])
+        if tensors[0].max() <= 0:
+            raise FailedCallError("ONNX Runtime: nothing positive")
+        return [tensors[0] * 2]
+
+    zeros, ones = torch.zeros(2), torch.ones(2)
+    fast = as_optimized(_Positive(), (ones,), way)
+    with pytest.warns(HiosWarning, match="this concerns only such calls"):
+        fast(zeros)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HiosWarning)
+        for x in (zeros, ones, zeros, zeros):
+            assert torch.equal(fast(x), x * 2)
+        for _ in range(4):
+            with pytest.raises(ValueError, match="negative"):  # the model's own refusal does not count
+                fast(-ones)
+    with pytest.warns(HiosWarning, match="3 calls in a row failed, so no more are tried: ONNX Runtime: nothing posit"):
+        assert not fast(zeros).any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HiosWarning)
+        assert torch.equal(fast(ones), ones * 2)
+    assert (fast.runner, len(ran)) == (None, 10)
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("way", ["openvino", "onnxruntime", "schedule"])
 def test_one_bad_request_ends_nothing(way: str) -> None:

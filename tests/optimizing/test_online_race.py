@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,12 @@ from torch import Tensor
 
 import hios
 from hios import HiosWarning
+from hios.errors import FailedCallError
 from hios.optimizing import race as online_race
+from hios.optimizing.autotune import raced_again
 from hios.optimizing.candidates import Candidate, in_runtime, itself
 from hios.optimizing.race import FEWEST_ROUNDS, OnlineRace, Race
+from hios.optimizing.report import WayReport
 from tests.optimizing.optimized_models import image, pretend_busy, require_equal
 from tests.runtime.small import Branches
 from tests.workers.processes import children
@@ -93,6 +97,48 @@ def test_work_that_begins_meanwhile_ends_the_race(monkeypatch: pytest.MonkeyPatc
     session.call(2 * FEWEST_ROUNDS)
     assert session.races == []
     assert set(session.call(3)) == {SLOW.label}
+
+
+def test_candidates_that_fail_drop_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed call moves on in the round; one candidate that fails three times in a row is out, another is not."""
+    session = _Session(monkeypatch)
+    failed = list[str]()
+
+    def failing(label: str, *, always: bool) -> Any:
+        works = session.race.runs[label]
+
+        def call(tensors: list[Tensor]) -> list[Tensor]:
+            if always or failed.count(label) < 2:
+                failed.append(label)
+                raise FailedCallError(f"{label} fails")
+            return works(tensors)
+
+        return call
+
+    session.race.runs = {
+        **session.race.runs,
+        OTHER.label: failing(OTHER.label, always=False),
+        SLOW.label: failing(SLOW.label, always=True),
+    }
+    session.busy = 0.0
+    session.wait()
+    outcomes: list[bool] = []
+    while not session.races and len(outcomes) < 4 * FEWEST_ROUNDS:
+        try:
+            session.race.run([torch.ones(1)])
+        except FailedCallError:
+            outcomes.append(False)
+        else:
+            outcomes.append(True)
+    assert (failed.count(OTHER.label), failed.count(SLOW.label)) == (2, 3)
+    assert all(one or other for one, other in itertools.pairwise(outcomes))
+    assert session.race.provisional == TODAY.label  # no longer the one that fails
+    (settled,) = session.races
+    assert settled.chosen()[0] is OTHER
+    assert len(settled.latencies[OTHER.label]) == len(settled.latencies[TODAY.label]) == FEWEST_ROUNDS
+    assert settled.failed == {SLOW.label: f"3 calls in a row failed: {SLOW.label} fails"}
+    way = WayReport(SLOW.label, SLOW.kind, median_ms=1.0)
+    assert raced_again((way,), settled) == (WayReport(SLOW.label, SLOW.kind, "refused", settled.failed[SLOW.label]),)
 
 
 @pytest.mark.slow

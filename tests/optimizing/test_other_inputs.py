@@ -72,7 +72,8 @@ def test_the_whole_numbers_that_a_model_takes_are_found() -> None:
     assert _limits(looked, ids[0, :3].int(), ids[0, :1], torch.ones(1), torch.ones(1) > 0, sizes=(700,)) == [
         (0, 699), None, None, None,
     ]  # fmt: skip
-    assert _limits(looked, ids, flags[..., None], sizes=(700,)) == [(0, 699), (0, 1)]
+    assert _limits(looked, ids, flags[..., None], sizes=(700,)) == [(0, 699), None]
+    assert _limits(looked, ids, torch.tensor([[[0], [1], [1]]]), sizes=(700,)) == [(0, 699), (0, 1)]
     assert _limits(lambda a, b: looked(a + b), ids, ids, sizes=(700,)) == [(0, 8), (0, 8)]  # not both at their largest
 
 
@@ -91,7 +92,7 @@ def test_numbers_outside_of_the_limits_are_named() -> None:
         (torch.ones(2, 1, 4, 4, dtype=torch.bool), 0, 1),
         (torch.ones(2, 4, dtype=torch.int64), 0, 1),
         (torch.tensor([[0.0, -torch.inf, 0.0]]), -torch.inf, 0.0),
-        (torch.zeros(2, 4, dtype=torch.int64), 0, 0),
+        (torch.tensor([[0, 1, 0, 0], [0, 0, 0, 0]]), 0, 1),
     ],
 )
 def test_masks_have_empty_and_full_rows(mask: Tensor, empty: float, full: float) -> None:
@@ -114,6 +115,27 @@ def test_what_the_model_refuses_is_left_out() -> None:
     assert list(_made(IMAGE.abs() + 5, model=model)) == [
         "other numbers", "1000 times larger numbers", "1000 times smaller numbers", "NaN", "infinities",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "example", [torch.zeros(1, 3, 4, 4, dtype=torch.uint8), torch.ones(1, 4, dtype=torch.uint8), torch.tensor([1])]
+)
+def test_numbers_that_are_all_0_or_1_are_no_flags(example: Tensor) -> None:
+    """A black image and a first step may be followed by others, on which ways are compared too."""
+    assert _limits(lambda x: x * 2, example) == [None]
+    made = _made(torch.cat([example] * 8))
+    assert {torch.iinfo(example.dtype).max} <= set(made["whole numbers at their limits"][0].flatten().tolist())
+    assert "empty rows in masks" not in made
+
+
+@pytest.mark.parametrize("example", [torch.zeros(2, 9, dtype=torch.int64), torch.tensor([[0, 1] * 9])])
+def test_ways_are_compared_at_the_ends_of_a_table(example: Tensor) -> None:
+    """Also if the example has only its first rows."""
+    table = torch.randn(700, 4)
+    inputs = varied([example], lambda tensors: [F.embedding(tensors[0], table)], [700])
+    made = {made.kind: made.tensors[0] for made in other_inputs(inputs, lambda tensors: tensors)}
+    assert inputs[0].limits == (0, 699)
+    assert made["whole numbers at their limits"].max() == 699
 
 
 def _compared(run: Callable[[Tensor], Tensor], **more: Any) -> tuple[Difference | None, InputsComparison]:
