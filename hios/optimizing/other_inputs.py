@@ -15,7 +15,9 @@ the model takes is found; calls with indices outside of it, or with other flags 
 from __future__ import annotations
 
 import bisect
+import contextlib
 import functools
+import io
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -77,9 +79,10 @@ def varied(example: Sequence[Tensor], model: _Model, sizes: Collection[int] = ()
 
 
 def _computed(model: _Model, tensors: list[Tensor]) -> list[Tensor]:
-    """What the model computes; empty if it raises."""
+    """What the model computes; empty if it raises, of which modules of torch.fx print a traceback of their own."""
     try:
-        return model(tensors)
+        with contextlib.redirect_stderr(io.StringIO()):
+            return model(tensors)
     except Exception:  # whatever a model raises that does not take such numbers
         return []
 

@@ -84,8 +84,9 @@ class Unsupported(nn.Module):
         self.body = Branches()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Singular values of every channel."""
-        return torch.linalg.svdvals(self.body(x))
+        """Sums of two parts of the columns; the operator does not check where they end."""
+        rows = self.body(x).flatten(1).T
+        return torch.segment_reduce(rows, "sum", lengths=torch.tensor([3, len(rows) - 3]))
 
 
 class Broken(nn.Module):
