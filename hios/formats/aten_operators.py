@@ -1,4 +1,4 @@
-"""Which operators of ATen the files of strangers may name: program.pt2 and graph.json."""
+"""What schemas of ATen operators do not say, and which of them the files of strangers may name."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ _WORDS = re.compile(
     "UPLO|approximate|assert_msg|driver|equation|indexing|interpolation|mode|norm|ord|pad_mode|padding|padding_side|reduce|"
     "rounding_mode|side"
 )
+#: Operators that update running statistics, their fourth and fifth argument, if the one at this position is true.
+UPDATES_STATISTICS = {
+    f"aten::{name}": 5 for name in ("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "instance_norm")
+}
 #: Names of operators that rely on indices or sizes that they do not check, so that wrong ones reach other memory.
 _UNCHECKED = re.compile(
     r"sparse|nested|backward|segment_reduce|_convert_indices|_copy_from|"

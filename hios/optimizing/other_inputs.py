@@ -19,6 +19,7 @@ import contextlib
 import functools
 import io
 import math
+import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -70,9 +71,8 @@ def varied(example: Sequence[Tensor], model: _Model, sizes: Collection[int] = ()
 
         if own.is_integer:
             own.limits = own.found_limits(takes, sizes)
-    if not _computed(
-        model, [own.at_ends() if own.limits else own.drawn() for own in inputs]
-    ):  # such as an index that is a sum of two
+    together = [own.at_ends() if own.limits else own.drawn() for own in inputs]
+    if not _computed(model, together):  # such as an index that is a sum of two
         for own in inputs:
             own.limits = own.limits and own.in_example
     return inputs
@@ -80,11 +80,14 @@ def varied(example: Sequence[Tensor], model: _Model, sizes: Collection[int] = ()
 
 def _computed(model: _Model, tensors: list[Tensor]) -> list[Tensor]:
     """What the model computes; empty if it raises, of which modules of torch.fx print a traceback of their own."""
+    printed = io.StringIO()
     try:
-        with contextlib.redirect_stderr(io.StringIO()):
-            return model(tensors)
+        with contextlib.redirect_stderr(printed):
+            outputs = model(tensors)
     except Exception:  # whatever a model raises that does not take such numbers
         return []
+    sys.stderr.write(printed.getvalue())
+    return outputs
 
 
 def other_inputs(inputs: Sequence[InputVariations], model: _Model) -> Iterator[OtherInputs]:

@@ -35,17 +35,16 @@ _STOPPING_S = 1.0
 
 
 #: Operators of a graph for a step of a layer that torch.export keeps as one operator: about so many.
-_A_STEP = {"lstm": 16, "gru": 16, "rnn_tanh": 6, "rnn_relu": 6}
+_A_STEP = {"aten.lstm.input": 16, "aten.gru.input": 16, "aten.rnn_tanh.input": 6, "aten.rnn_relu.input": 6}
 
 
 def _operators(node: torch.fx.Node) -> int:
     """About how many operators a graph has for a node of a program."""
-    a_step = _A_STEP.get(str(node.target).split(".")[1], 0) if str(node.target).startswith("aten.") else 0
-    if not a_step:
+    if (a_step := _A_STEP.get(str(node.target))) is None:
         return 1
     value, state = (pytree.tree_leaves(argument)[0].meta["val"] for argument in node.args[:2])
     layers, batch, _ = state.shape
-    return a_step * int(layers * value.shape[0] * value.shape[1] // batch)
+    return a_step * int(layers * value.shape[0] * value.shape[1] // max(batch, 1))
 
 
 @dataclass

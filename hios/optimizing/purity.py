@@ -29,6 +29,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hios.errors import ExampleInputsError, UnsupportedError, first_line
+from hios.formats.aten_operators import UPDATES_STATISTICS
 from hios.optimizing.tracing import ModelOutputs
 
 #: Files of torch that check shapes and dtypes of operators, and the errors they raise.
@@ -49,8 +50,6 @@ _TABLES = ("_parameters", "_buffers", "_modules")
 _DERIVED = frozenset({"_flat_weights", "_flat_weight_refs"})
 #: Types of attributes that may be assigned again if the value stays equal.
 _VALUES = (int, float, str, torch.Size)
-#: Operators that update running statistics in training without saying so in their schema, and the argument they update.
-_TRAINING = {"aten::native_batch_norm": 5, "aten::cudnn_batch_norm": 5, "aten::miopen_batch_norm": 5}
 
 
 def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -193,7 +192,7 @@ class _Writes(TorchDispatchMode):
         for place, argument in enumerate(schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 self._note(args[place] if place < len(args) else kwargs.get(argument.name))
-        training = _TRAINING.get(schema.name)
+        training = UPDATES_STATISTICS.get(schema.name)
         if training is not None and args[training]:
             self._note(args[3:5])
         try:

@@ -137,8 +137,7 @@ def fastest_way_sentence(model: ModelResults) -> str | None:
     label = _fastest(timed)
     best = timed[label]
     sentence = f"Fastest of all {len(timed)} ways: {label}, {best.latency_ms.median:.{model.decimals}f} ms"
-    tied = [name for name, own in timed.items() if name != label and _tied(own, best)]
-    return f"{sentence}; statistically tied: {', '.join(tied)}." if tied else f"{sentence}."
+    return f"{sentence}{_ties(timed, label)}."
 
 
 def _ways(model: ModelResults) -> dict[str, _Timed]:
@@ -152,22 +151,24 @@ def _ways(model: ModelResults) -> dict[str, _Timed]:
     }
 
 
+def _ties(timed: Mapping[str, _Timed], label: str) -> str:
+    """What is statistically tied with a way, as it follows in a sentence on that."""
+    tied = [name for name, own in timed.items() if name != label and _tied(own, timed[label])]
+    return f"; statistically tied: {', '.join(tied)}" if tied else ""
+
+
 def _fastest(timed: Mapping[str, _Timed]) -> str:
     return min(timed, key=lambda name: timed[name].latency_ms.median)
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to do with a model after a run: what is fastest, and the line of Python that gives it, if there is one.
-
-    ``is_done`` says that PyTorch itself is fastest.
-    """
+    """What to do with a model after a run: what is fastest, and the line of Python that gives it, if there is one."""
 
     anchor: str
     name: str
     sentence: str
     line: str
-    is_done: bool
 
 
 def advice(models: Sequence[ModelResults]) -> list[Advice]:
@@ -180,28 +181,21 @@ def advice(models: Sequence[ModelResults]) -> list[Advice]:
 
 
 def _advice(anchor: str, model: ModelResults) -> Advice:
-    timed = _ways(model)
-    way = timed[_fastest(timed)]
-    # An ONNX file is checked against ONNX Runtime; hios.optimize takes only torch modules.
-    line = "" if model.run.checked_against == "onnxruntime" else _line(way)
-    is_done = isinstance(way, ReferenceResult) and way.kind == "eager"
-    return Advice(anchor, model.name, _over_eager(model), line, is_done)
-
-
-def _over_eager(model: ModelResults) -> str:
     """The fastest way, compared with PyTorch as it is, and whether branches could make a schedule faster."""
-    timed, decimals = _ways(model), model.decimals
+    timed = _ways(model)
     label = _fastest(timed)
-    sentence = f"{label}, {timed[label].latency_ms.median:.{decimals}f} ms"
+    way = timed[label]
+    sentence = f"{label}, {way.latency_ms.median:.{model.decimals}f} ms"
     eager = {name: own for name, own in timed.items() if isinstance(own, ReferenceResult) and own.kind == "eager"}
     if eager and label not in eager:
         other = _fastest(eager)
-        ratio = eager[other].latency_ms.median / timed[label].latency_ms.median
-        sentence += f", {ratio:.2f} times as fast as {other}{_in_words(_interval(eager[other], timed[label]), 2)}"
-    tied = [name for name, own in timed.items() if name != label and _tied(own, timed[label])]
-    if tied:
-        sentence += f"; statistically tied: {', '.join(tied)}"
-    return f"{sentence}; a chain: no schedule gains" if _is_chain(model.graph) else sentence
+        ratio = eager[other].latency_ms.median / way.latency_ms.median
+        sentence += f", {ratio:.2f} times as fast as {other}{_in_words(_interval(eager[other], way), 2)}"
+    sentence += _ties(timed, label)
+    sentence += "; a chain: no schedule gains." if _is_chain(model.graph) else "."
+    # An ONNX file is checked against ONNX Runtime; hios.optimize takes only torch modules.
+    line = "" if model.run.checked_against == "onnxruntime" else _line(way)
+    return Advice(anchor, model.name, f"{sentence} Nothing to do." if label in eager else sentence, line)
 
 
 def _is_chain(graph: Graph) -> bool:

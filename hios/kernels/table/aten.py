@@ -18,13 +18,11 @@ import torch
 from torch import Tensor
 
 from hios.errors import UnsupportedError, shown
-from hios.formats.aten_operators import is_harmless
+from hios.formats.aten_operators import UPDATES_STATISTICS, is_harmless
 
 #: What the names of such operators start with in graph.json.
 PREFIX = "aten."
 
-#: Operators that update running statistics in training without saying so in their schema.
-_UPDATES = {"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm", "aten::instance_norm"}
 #: Arguments that say where and how a result is stored, which the engine decides.
 _STORAGE = ("device", "layout", "memory_format", "pin_memory", "non_blocking")
 
@@ -35,7 +33,7 @@ def refusal(operator: Any) -> str | None:
         return "allowed: ATen operators on tensors and numbers"
     if torch.Tag.nondeterministic_seeded in operator.tags:
         return "it draws random numbers"
-    if operator._schema.is_mutable or operator._schema.name in _UPDATES:
+    if operator._schema.is_mutable or operator._schema.name in UPDATES_STATISTICS:
         return "it writes to its arguments"
     made = {str(result.type) for result in operator._schema.returns}
     if not made or made - {"Tensor", "List[Tensor]"}:
