@@ -1,6 +1,7 @@
 """The errors that hios raises for users; the command line prints only their message."""
 
 import json
+import re
 import sys
 import traceback
 import warnings
@@ -11,6 +12,8 @@ from typing import Any
 _LONGEST_VALUE_SHOWN = 60
 #: Characters of a message.
 _LONGEST_MESSAGE = 4000
+_LINE_BREAK = re.compile(r"\s*[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]\s*")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 #: Extras of the package that provide optional dependencies of commands and functions.
 _EXTRAS = {
     "torch": "torch",
@@ -66,6 +69,12 @@ def without_middle(message: str) -> str:
     return f"{message[:half]} ... {message[-half:]}"
 
 
+def one_line(message: str) -> str:
+    """A message without line breaks, and without characters that a terminal would obey."""
+    text = _LINE_BREAK.sub(" ", message.strip())
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
 def first_line(error: BaseException) -> str:
     """The first line of another library's error message; the name of its type where it has none."""
     lines = str(error).strip().splitlines()
@@ -83,7 +92,8 @@ def place(error: BaseException, file: str | Path) -> str:
 class HiosError(Exception):
     """An error that the user can fix: the message says where, what was found and what is allowed.
 
-    The middle of a very long message is left out, as names and values in a file may be arbitrarily long.
+    It is one line. The middle of a very long message is left out, as names and values in a file may be arbitrarily
+    long.
 
     Examples:
         >>> import hios
@@ -97,7 +107,7 @@ class HiosError(Exception):
     """
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(without_middle(message))
+        super().__init__(one_line(without_middle(message)))
 
 
 class ArtifactError(HiosError):

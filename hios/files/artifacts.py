@@ -17,6 +17,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from hios.errors import ArtifactError, first_line, shown
+from hios.files import bounds
 from hios.files.base import Record
 from hios.files.validation import field_name, schema_errors
 
@@ -140,12 +141,12 @@ def read_json(path: str | Path, report: Callable[[str], None] | None = None) -> 
         report: called with each duplicate key and each number that is not finite; without it, these are errors.
 
     Raises:
-        ArtifactError: missing, unreadable, damaged, nested too deeply, with a lone surrogate, a duplicate key, or a
-            number that is not finite.
+        ArtifactError: missing, unreadable, damaged, too large for the memory, nested too deeply, with a lone surrogate,
+            a duplicate key, or a number that is not finite.
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = bounds.read_json_text(path)
         data = json.loads(text, object_pairs_hook=functools.partial(_object, report or _refuse))
         if "\\ud" in text.lower():  # an escaped lone surrogate, which could not be written again
             json.dumps(data, ensure_ascii=False).encode()
@@ -198,10 +199,11 @@ def replacing(path: str | Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(0o666 & ~_umask())
-        try:
-            temporary.replace(path)
-        except OSError as error:
-            raise ArtifactError(f"{path}: cannot be written: {error.strerror}") from error
+        temporary.replace(path)
+    except OSError as error:  # a full disk names no file
+        if error.filename not in (None, str(temporary)):
+            raise
+        raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from hios.errors import ArtifactError, HiosError
-from hios.files import artifacts
+from hios.files import artifacts, bounds
 
 _Entry = TypeVar("_Entry")
 
@@ -51,7 +51,7 @@ class JsonCache:
         """
         key = _as_read(key)
         try:
-            entry = json.loads(self._file(key).read_text(encoding="utf-8"))
+            entry = json.loads(bounds.read_json_text(self._file(key)))
             return convert(entry) if entry["key"] == key else None
         except (OSError, ValueError, TypeError, KeyError, RecursionError, HiosError, msgspec.MsgspecError):
             return None
@@ -64,8 +64,8 @@ class JsonCache:
         try:
             with artifacts.replacing(file) as temporary:
                 temporary.write_text(text + "\n", encoding="utf-8")
-        except OSError as error:
-            raise ArtifactError(f"{file}: cannot be written: {error.strerror}; {self._advice}") from error
+        except ArtifactError as error:
+            raise ArtifactError(f"{error}; {self._advice}") from error
 
     def _file(self, key: Any) -> Path:
         name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()

@@ -6,10 +6,12 @@ Reading goes by the classes of ``hios.formats``; this is for what they refuse, a
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hios.errors import shown, suggestion
+from hios.files.bounds import MOST_PROBLEMS
 
 #: Keys named in one message at most.
 _MOST_KEYS = 8
@@ -18,13 +20,13 @@ _NO_LINE_BREAK = r"(?!\n)"
 
 
 def schema_errors(data: Any, schema: Mapping[str, Any]) -> list[str]:
-    """All violations of a schema, one line each: field, value, allowed values.
+    """All violations of a schema, one line each: field, value, allowed values; the first ones if there are too many.
 
     Those nearest to the top come first: what is wrong with the whole says more than what is wrong with a part. Of an
     object unknown keys come before missing ones: one may be the misspelling of the other.
     """
     errors = sorted(
-        _validator_class()(schema).iter_errors(data),
+        itertools.islice(_validator_class()(schema).iter_errors(data), MOST_PROBLEMS),
         key=lambda error: (len(error.absolute_path), error.validator == "required"),
     )
     return [_explained(error) for error in errors]

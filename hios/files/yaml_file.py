@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from hios.errors import ArtifactError, HiosError, first_line
+from hios.files import bounds
 
 # YAML 1.1, which PyYAML reads, takes 1e-4 for text; people and YAML 1.2 take it for a number.
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
@@ -29,7 +30,7 @@ def read_yaml(path: str | Path) -> Any:
     refuse_repeated_keys(path)
     with _refusing_bad_yaml(path):
         try:
-            return yaml.safe_load(path.read_text(encoding="utf-8"))
+            return yaml.safe_load(bounds.read_text(path, bounds.MOST_BYTES_OF_YAML))
         except (ValueError, LookupError, AttributeError) as error:
             # What PyYAML's constructors raise for text that does not fit its tag: 2020-99-99, !!bool maybe
             raise yaml.YAMLError(f"a value does not fit its type: {first_line(error)}") from error
@@ -39,13 +40,13 @@ def refuse_repeated_keys(path: str | Path) -> None:
     """Refuse a YAML file with a duplicate key, of which YAML readers silently take the last.
 
     Raises:
-        ArtifactError: unreadable, not YAML, nested too deeply, a key given twice, or a value that contains itself; one
-            line with file and line.
+        ArtifactError: unreadable, not YAML, too large, nested too deeply, a key given twice, or a value that contains
+            itself; one line with file and line.
     """
     path = Path(path)
     with _refusing_bad_yaml(path):
-        tree = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-        for first, second in _repeated(tree, set(), set()):
+        tree = yaml.compose(bounds.read_text(path, bounds.MOST_BYTES_OF_YAML), Loader=yaml.SafeLoader)
+        for first, second in _repeated(tree, {}, set()):
             raise ArtifactError(
                 f"{path}: line {second.start_mark.line + 1}: key {second.value} is given again; "
                 f"allowed: once (it is on line {first.start_mark.line + 1})"
@@ -70,26 +71,35 @@ def _refusing_bad_yaml(path: Path) -> Iterator[None]:
         raise ArtifactError(f"{path}: nested too deeply; allowed: at most {_DEEPEST} levels") from error
 
 
-def _repeated(node: Any, visited: set[int], around: set[int]) -> Iterator[tuple[Any, Any]]:
-    """Keys given twice, each with the first one; ``around`` are the nodes that this one lies in."""
+def _repeated(node: Any, counted: dict[int, int], around: set[int]) -> Iterator[tuple[Any, Any]]:
+    """Keys given twice, each with the first one; ``around`` are the nodes that this one lies in.
+
+    ``counted`` gets the values in each node, with what aliases stand for: readers and checkers meet each of them again.
+    """
     if id(node) in around:
         raise yaml.MarkedYAMLError(problem="an anchor is used within its own value", problem_mark=node.start_mark)
-    if id(node) in visited:  # an anchor may be used many times
+    if id(node) in counted:  # an anchor may be used many times
         return
-    visited.add(id(node))
     around = around | {id(node)}
+    inner: list[Any] = []
     if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            yield from _repeated(item, visited, around)
+        inner = node.value
     elif isinstance(node, yaml.MappingNode):
+        inner = [part for pair in node.value for part in pair]
         seen: dict[Hashable, Any] = {}
-        for key, value in node.value:
+        for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
                     yield seen[key.value], key
                 seen[key.value] = key
-            yield from _repeated(key, visited, around)
-            yield from _repeated(value, visited, around)
+    for part in inner:
+        yield from _repeated(part, counted, around)
+    counted[id(node)] = 1 + sum(counted[id(part)] for part in inner)
+    if counted[id(node)] > bounds.MOST_VALUES_OF_YAML:
+        raise yaml.MarkedYAMLError(
+            problem=f"more than {bounds.MOST_VALUES_OF_YAML:,} values, those that aliases stand for included",
+            problem_mark=node.start_mark,
+        )
 
 
 def plain(value: Any, source: str, place: tuple[str | int, ...]) -> Any:

@@ -8,18 +8,20 @@ import re
 import stat
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from hios.errors import ArtifactError
-from hios.files import artifacts
+from hios.files import artifacts, bounds
 from hios.formats.archive import ArchivedFile, ArchiveFile
 
 #: What an archive has beside the files that it lists.
 MANIFEST, SUMS = "archive.json", "SHA256SUMS"
 #: More than any study has; a file made to fill the disk is refused before anything of it is unpacked.
-_MOST_FILES, _MOST_BYTES, _MOST_BYTES_OF_A_FILE = 20_000, 4_000_000_000, 500_000_000
+_MOST_FILES, _MOST_BYTES, _MOST_BYTES_OF_A_FILE, _MOST_BYTES_OF_A_LIST = 20_000, 4_000_000_000, 500_000_000, 20_000_000
+#: How many times smaller a zip file may be than its files; results shrink to a tenth or so.
+_MOST_GROWTH = 100
+_REQUIRED = "a zip file by `hios archive`"
 _READ_AT_ONCE = 1 << 20
 _DRIVE = re.compile(r"[A-Za-z]:")
 
@@ -43,27 +45,22 @@ def unpacked(archive: Path) -> Iterator[tuple[Path, ArchiveFile]]:
     with tempfile.TemporaryDirectory(prefix="hios-archive-") as name:
         folder = Path(name).resolve()
         try:
-            with zipfile.ZipFile(archive) as opened:
-                yield folder, _unpack(opened, folder, archive)
+            with bounds.opened_zip(archive, archive, _MOST_GROWTH, _REQUIRED) as opened:
+                manifest = _unpack(opened, folder, archive)
+            yield folder, manifest
         except ArtifactError as error:  # what people know is the archive, not where it was unpacked
             raise ArtifactError(str(error).replace(f"{folder}/", f"{archive}: ")) from None
         except OSError as error:
-            if error.filename != str(archive):
+            if error.filename is not None:
                 raise
-            raise ArtifactError(
-                f"{archive}: cannot be read: {error.strerror}; required: a zip file by `hios archive`"
-            ) from None
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-            raise ArtifactError(
-                f"{archive}: found {str(error) or type(error).__name__}; required: a zip file by `hios archive`"
-            ) from None
+            raise ArtifactError(f"{archive}: cannot be unpacked in {folder.parent}: {error.strerror}") from None
 
 
 def _unpack(opened: zipfile.ZipFile, folder: Path, archive: Path) -> ArchiveFile:
     entries = _entries(opened, archive)
     for name in (MANIFEST, SUMS):
         if name not in entries:
-            raise ArtifactError(f"{archive}: found no {name}; required: a zip file by `hios archive`")
+            raise ArtifactError(f"{archive}: found no {name}; required: {_REQUIRED}")
     listed = _contents(opened, entries[MANIFEST], archive)
     (folder / MANIFEST).write_bytes(listed)
     try:
@@ -115,10 +112,8 @@ def _entries(opened: zipfile.ZipFile, archive: Path) -> Mapping[str, zipfile.Zip
             raise ArtifactError(f"{archive}: {name}: found no plain file; allowed: plain files, no links and folders")
         if name in entries:
             raise ArtifactError(f"{archive}: found {name} twice; allowed: once")
-        if info.file_size > _MOST_BYTES_OF_A_FILE:
-            raise ArtifactError(
-                f"{archive}: {name}: found {info.file_size} bytes; allowed: at most {_MOST_BYTES_OF_A_FILE}"
-            )
+        if info.file_size > (most := _MOST_BYTES_OF_A_LIST if name in (MANIFEST, SUMS) else _MOST_BYTES_OF_A_FILE):
+            raise ArtifactError(f"{archive}: {name}: found {info.file_size} bytes; allowed: at most {most}")
         entries[name] = info
     if (total := sum(info.file_size for info in infos)) > _MOST_BYTES:
         raise ArtifactError(f"{archive}: found {total} bytes in all; allowed: at most {_MOST_BYTES}")

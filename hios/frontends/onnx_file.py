@@ -13,10 +13,11 @@ from pathlib import Path
 import onnx
 import torch
 from google.protobuf.message import DecodeError
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, inliner
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, inliner
 from onnx.external_data_helper import load_external_data_for_model, uses_external_data
 
 from hios.errors import ArtifactError, UnsupportedError, first_line
+from hios.files import bounds
 from hios.formats.onnx_session import OnnxSession
 from hios.frontends.onnx_rewriting import Shapes, fix_shapes, fix_values, folded
 from hios.frontends.program_interface import TensorType, dtype_name, type_text
@@ -65,11 +66,23 @@ def load(path: str | Path, batch_size: int | None = None, shapes: Shapes | None 
     """
     path = Path(path)
     try:
-        model = onnx.load(path, load_external_data=False)
+        return _checked(_read(path), path, batch_size, shapes)
+    except UnicodeDecodeError as error:  # when a name is asked for
+        raise ArtifactError(f"{path}: found text that is not UTF-8: {error.object[:40]!r}; export it again") from error
+
+
+def _read(path: Path) -> ModelProto:
+    try:
+        if path.is_file():  # no device, which might have no end
+            bounds.require_memory(path, "its contents", path.stat().st_size)
+        return onnx.load(path, load_external_data=False)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (DecodeError, ValueError) as error:
         raise ArtifactError(f"{path}: not an ONNX file, or cut off; export it again") from error
+
+
+def _checked(model: ModelProto, path: Path, batch_size: int | None, shapes: Shapes | None) -> ModelProto:
     _load_weights(model, path)
     if model.functions:
         model = inliner.inline_local_functions(model)
@@ -85,16 +98,33 @@ def load(path: str | Path, batch_size: int | None = None, shapes: Shapes | None 
     fix_shapes(model, inputs_of(model.graph), path, left, batch_size)
     if shapes is not None and len(left) < len(shapes):
         # What depends on the values is computed now: ONNX Runtime fails on some branches within branches.
+        _require_memory(_inferred(model, path), path)
         model = folded(model)
+    model = _inferred(model, path)
+    _require_dtypes(model.graph, path)
+    _require_memory(model, path)
+    return model
+
+
+def _inferred(model: ModelProto, path: Path) -> ModelProto:
+    """A valid model with the shapes of its values."""
     try:
         onnx.checker.check_model(model, full_check=True)
+        # Also of outputs, which state dimensions by names where the file left the batch open.
+        return onnx.shape_inference.infer_shapes(model, data_prop=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         reason = first_line(error).rstrip(".")
         raise ArtifactError(f"{path}: not a valid ONNX model: {reason}; export it again") from error
-    # Also of outputs, which state dimensions by names where the file left the batch open.
-    model = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    _require_dtypes(model.graph, path)
-    return model
+
+
+def _require_memory(model: ModelProto, path: Path) -> None:
+    """Refuse a model with a value that does not fit into memory, however short its file is."""
+    graph = model.graph
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        kind = value.type.tensor_type
+        if kind.elem_type in DTYPES:
+            shape, dtype = tensor_type(value)
+            bounds.require_memory(path, f"the value {value.name}", math.prod(shape) * dtype.itemsize)
 
 
 def nodes(graph: GraphProto) -> Iterator[NodeProto]:
@@ -156,17 +186,23 @@ def _load_weights(model: ModelProto, path: Path) -> None:
     folder = path.resolve().parent
     total = model.ByteSize()
     for tensor in _tensors(model):
-        if not uses_external_data(tensor):
+        apart = uses_external_data(tensor)
+        if tensor.data_type not in helper.get_all_tensor_dtypes() and (tensor.data_type or apart):
+            raise ArtifactError(
+                f"{path}: the weight {tensor.name}: found elements of type {tensor.data_type}, which ONNX does not "
+                "have; export it again"
+            )
+        if not apart:
             continue
         location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
-        file = (folder / location).resolve()
-        if not location or not file.is_relative_to(folder):
+        file = (folder / location.replace("\0", "\\0")).resolve()
+        if not file.is_relative_to(folder) or file == folder:
             raise ArtifactError(
                 f"{path}: the weight {tensor.name} lies in {location or 'no file'}; allowed: a file in {folder}"
             )
         if not file.is_file():
             raise ArtifactError(f"{path}: the weight {tensor.name} lies in {location}, which is missing in {folder}")
-        total += math.prod(tensor.dims) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+        total += math.prod(tensor.dims) * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
     if total > _LARGEST_BYTES:
         raise UnsupportedError(f"{path}: found {total / 1e9:.1f} GB of model and weights; allowed: less than 2.1 GB")
     try:

@@ -22,12 +22,13 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
 from hios.errors import ArtifactError, HiosError, UnsupportedError, first_line, place
+from hios.files import bounds
 from hios.files.artifacts import replacing
 from hios.formats.aten_operators import is_harmless
 from hios.frontends.export_check import apart, require_faithful
 from hios.frontends.model_declarations import Declarations
 from hios.frontends.program_interface import TensorType, plain
-from hios.frontends.pt2_archive import without_code
+from hios.frontends.pt2_archive import MOST_GROWTH, without_code
 from hios.frontends.source_location import of_node
 
 #: File within program.pt2 that holds the declarations of the model.
@@ -126,10 +127,12 @@ def load(path: str | Path, *, trusted: bool = False) -> ExportedProgram:
         UnsupportedError: it has other inputs or outputs than tensors.
     """
     path = Path(path)
-    _require_whole(path)
+    with _opened(path):
+        pass
     try:
         with _quiet(), path.open("rb") as stream:
             program = torch.export.load(stream if trusted else without_code(stream, path))
+        _require_memory(program, path)
         if any(node.name == "self" for node in program.graph.nodes):
             raise ArtifactError(f"{path}: found a value named self, which torch's own code hides; export it again")
         return plain(program, str(path))
@@ -144,8 +147,7 @@ def load(path: str | Path, *, trusted: bool = False) -> ExportedProgram:
 def declarations(path: str | Path) -> Declarations:
     """The declarations in a program.pt2, none if `hios export` did not write it; if damaged, an `ArtifactError`."""
     path = Path(path)
-    _require_whole(path)
-    with zipfile.ZipFile(path) as archive:
+    with _opened(path) as archive:
         names = [name for name in archive.namelist() if name.partition("/")[2] == f"extra/{_DECLARATIONS}"]
         if not names:
             return Declarations()
@@ -169,18 +171,31 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _require_whole(path: Path) -> None:
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """A program.pt2 that is whole, and that fits into memory."""
     if not path.is_file():
         raise ArtifactError(f"{path}: cannot be read: no such file")
     if not zipfile.is_zipfile(path):
         raise ArtifactError(f"{path}: not a program written by torch.export (.pt2), or cut off; export it again")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            broken = archive.testzip()  # torch does not verify the checksums of weights
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, ValueError) as error:
-        raise ArtifactError(f"{path}: damaged ({first_line(error)}); export it again") from error
-    if broken is not None:
-        raise ArtifactError(f"{path}: damaged at {broken}; export it again")
+    with bounds.opened_zip(path, path, MOST_GROWTH, "a program by torch.export, undamaged; export it again") as archive:
+        # The copy without code, what is read from it, and the tensors.
+        bounds.require_memory(
+            path, "its contents, three times", 3 * sum(entry.file_size for entry in archive.infolist())
+        )
+        if (broken := archive.testzip()) is not None:  # torch does not verify the checksums of weights
+            raise ArtifactError(f"{path}: damaged at {broken}; export it again")
+        yield archive
+
+
+def _require_memory(program: ExportedProgram, path: Path) -> None:
+    """Refuse a program with a tensor that does not fit into memory, however few bytes it is stored in."""
+    values = [(f"the value {node.name}", node.meta.get("val")) for node in program.graph.nodes]
+    weights = {**program.state_dict, **program.constants}
+    for what, value in [*values, *((f"the weight {name}", weight) for name, weight in weights.items())]:
+        for tensor in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(tensor, Tensor) and all(isinstance(size, int) for size in tensor.shape):
+                bounds.require_memory(path, what, tensor.numel() * tensor.dtype.itemsize)
 
 
 def tensor_types(program: ExportedProgram) -> tuple[list[TensorType], list[TensorType]]:

@@ -21,8 +21,11 @@ import torch
 from torch.export.pt2_archive import PT2ArchiveReader, PT2ArchiveWriter
 
 from hios.errors import ArtifactError, first_line
+from hios.files import bounds
 from hios.formats.aten_operators import is_harmless
 
+#: How many times smaller a file may be than its contents: torch compresses none of them, and weights hardly shrink.
+MOST_GROWTH = 4
 _PROGRAM = "models/model.json"
 _EXAMPLES = "data/sample_inputs/model.pt"
 #: Folders of tensors, with the file that describes them, and the names of tensors.
@@ -132,7 +135,8 @@ class _Checked:
         """Example inputs if they are plain tensors; otherwise none."""
         data = self._read(_EXAMPLES) if _EXAMPLES in self._names else b""
         try:
-            loaded = torch.load(io.BytesIO(data), weights_only=True) if data else None
+            with bounds.opened_zip(io.BytesIO(data), self._path, MOST_GROWTH, "plain tensors"):
+                loaded = torch.load(io.BytesIO(data), weights_only=True)
         except Exception:  # any other pickled object: nothing depends on it
             return b""
         return data if isinstance(loaded, tuple) and len(loaded) == 2 else b""
@@ -154,7 +158,9 @@ class _Checked:
         if name not in self._names:
             raise ArtifactError(f"{self._path}: {name} is missing; export it again")
         try:
-            data = json.loads(self._read(name))
+            text = self._read(name)
+            bounds.require_memory(self._path, f"{name} in memory", bounds.JSON_GROWTH * len(text))
+            data = json.loads(text)
             return json.dumps(self._clean(data, "", name)).encode()
         except (ValueError, RecursionError) as error:
             raise ArtifactError(f"{self._path}: {name}: {first_line(error)}; export it again") from error

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from hios.errors import ArtifactError
 from hios.files.artifacts import replacing
 from hios.files.text_tables import aligned
 from hios.machine.description import BUSY, usable_cores
@@ -315,7 +316,7 @@ class Budget:
 
     def _save(self) -> None:
         if self._file is not None:
-            with contextlib.suppress(OSError), replacing(self._file) as temporary:
+            with contextlib.suppress(OSError, ArtifactError), replacing(self._file) as temporary:
                 temporary.write_text(json.dumps(self._ratios) + "\n", encoding="utf-8")
 
 

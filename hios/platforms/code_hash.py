@@ -18,6 +18,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hios.errors import ArtifactError
 from hios.files import artifacts
 from hios.files.json_cache import cache_folder
 from hios.frontends import models
@@ -282,7 +283,7 @@ class CodeCache:
         if len(self._kept) > _MOST:
             self._kept = dict(self._used)
         # A folder that is not writable is not an error: parsing again is only slower.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ArtifactError):
             self.file.parent.mkdir(parents=True, exist_ok=True)
             with artifacts.replacing(self.file) as temporary:
                 temporary.write_text(json.dumps(self._kept), encoding="utf-8")

@@ -9,6 +9,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from glob import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -156,8 +157,7 @@ class _Origin(HTMLParser):
 
 def _inside(path: str, root: Path, page: Path) -> str:
     """A file or folder that a page was made from, relative to the page's folder."""
-    place = Path(path).resolve()
-    if not place.exists():
+    if "\0" in path or not (place := Path(path).resolve()).exists():
         raise ArtifactError(f"{page}: made from {path}, which is not there; run hios archive where hios report was run")
     if not place.is_relative_to(root) or place == root:
         raise ArtifactError(f"{page}: made from {path}; allowed in an archive: what lies in folders beside the page")
@@ -166,12 +166,13 @@ def _inside(path: str, root: Path, page: Path) -> str:
 
 def _chosen(root: Path, page: ArchivedPage) -> set[str]:
     """The files that belong to an archive."""
-    patterns = [*_RESULTS, *(f"{folder}/{name}" for folder in page.directories for name in _NETWORK)]
+    patterns = [*_RESULTS, *(f"{escape(folder)}/{name}" for folder in page.directories for name in _NETWORK)]
     if page.serving is not None:
-        patterns += [f"{page.serving}/**/*.json", f"{page.serving}/**/*.yaml"]
+        patterns += [f"{escape(page.serving)}/**/*.json", f"{escape(page.serving)}/**/*.yaml"]
     named = {page.path, *([page.config] if page.config is not None else [])}
     if page.figures is not None:
         named.add(papers_page(page.path).name)
+        patterns.append(f"{escape(page.figures)}/*.*")
     matched = (file.relative_to(root).as_posix() for pattern in patterns for file in root.glob(pattern))
     return {name for name in (*named, *matched) if (root / name).is_file() and not (root / name).is_symlink()}
 

@@ -20,6 +20,8 @@ _FOLDER = Path(__file__).resolve().parent
 _ENDINGS = (".yaml", ".yml")
 #: Ratio above which tensor cores count as faster than FP32 cores, as data sheets round their rates.
 _FASTER = 1.1
+#: Threads of a block of a streaming kernel, each for one element, and 32 registers of each.
+BLOCK_THREADS, BLOCK_REGISTERS = 256, 256 * 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def gpu(text: str) -> Gpu:
 
     Raises:
         PlatformError: no such name or file.
-        ArtifactError: the file breaks its schema, or names a source that it does not list.
+        ArtifactError: the file breaks its schema, names a source that it does not list, or no thread block fits on an SM.
         HiosError: the file contains values that JSON cannot represent, such as a date.
     """
     if not text.endswith(_ENDINGS) and text not in gpu_names():
@@ -107,6 +109,11 @@ def gpu(text: str) -> Gpu:
         word: str(path.parent / entry) if entry.endswith(_ENDINGS) else entry for word, entry in file.links.items()
     }
     numbers: dict[str, Any] = {name: number.value for name, number in _numbers(file).items()}
+    for field, least in (("threads_per_sm", BLOCK_THREADS), ("registers_per_sm", BLOCK_REGISTERS)):
+        if numbers[field] < least:
+            raise ArtifactError(
+                f"{path}: {field}.value: found {numbers[field]}; required: at least {least}, those of one thread block"
+            )
     return Gpu(path, text, file.name, file.compute_capability, links=links, **numbers)
 
 

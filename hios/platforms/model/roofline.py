@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hios.core.costs import BlockResources
-from hios.platforms.model.descriptions import Gpu
+from hios.platforms.model.descriptions import BLOCK_REGISTERS, BLOCK_THREADS, Gpu
 from hios.platforms.model.kernel_work import Contraction, Kernel, Streaming
 
 
@@ -108,8 +108,6 @@ class Efficiency:
 DEFAULT_EFFICIENCY = Efficiency()
 
 
-#: Threads of a block of a streaming kernel, each for one element, and registers of each.
-_THREADS, _REGISTERS = 256, 32
 #: Shared memory that the system keeps of every block (compute capability 8.0 and later; CUDA C++ programming guide).
 _RESERVED_BYTES = 1024
 #: Products in Winograd's algorithm F(2x2, 3x3) over those in the plain sum (Lavin, Gray: arXiv:1509.09308, 4.1).
@@ -141,8 +139,8 @@ def predict(kernel: Kernel, gpu: Gpu, efficiency: Efficiency) -> Prediction:
 
 
 def _streaming(kernel: Streaming, gpu: Gpu, efficiency: Efficiency) -> Prediction:
-    blocks = math.ceil(kernel.elements / _THREADS)
-    held = gpu.sms * _resident(gpu, _THREADS, _REGISTERS, 0)
+    blocks = math.ceil(kernel.elements / BLOCK_THREADS)
+    held = gpu.sms * _resident(gpu, BLOCK_THREADS, BLOCK_REGISTERS // BLOCK_THREADS, 0)
     busy = min(1.0, blocks / gpu.sms)
     rate = gpu.fp32_tflops * 1e6 * efficiency.streaming_share * busy
     waiting = math.ceil(blocks / held) * efficiency.memory_latency_us
@@ -150,7 +148,7 @@ def _streaming(kernel: Streaming, gpu: Gpu, efficiency: Efficiency) -> Predictio
     return Prediction(
         efficiency.start_us + waiting + work,
         min(1.0, blocks / held),
-        BlockResources(0, _REGISTERS * _THREADS, _THREADS),
+        BlockResources(0, BLOCK_REGISTERS, BLOCK_THREADS),
     )
 
 
