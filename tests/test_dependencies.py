@@ -6,12 +6,13 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -21,6 +22,9 @@ LOCKED = {
     str(canonicalize_name(name)): locked
     for name, locked in re.findall(r"^([\w.-]+)==(\S+)$", (REPOSITORY / "constraints.txt").read_text(), re.MULTILINE)
 }
+
+#: Versions of Python that pyproject.toml names.
+PYTHONS = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
 
 #: Extras of pyproject.toml that each environment holds beside the dependencies of hios itself.
 ENVIRONMENTS = {
@@ -72,8 +76,23 @@ def test_all_has_every_extra_for_users() -> None:
     assert Requirement(PROJECT["optional-dependencies"]["all"][0]).extras == extras
 
 
-def test_lock_is_complete() -> None:
+def test_lock_admits_the_lowest_python() -> None:
+    """Every version of the lock installs on the lowest Python that pyproject.toml admits, as it says itself."""
+    lowest = PROJECT["requires-python"].removeprefix(">=") + ".0"
+    known = [name for name, locked in LOCKED.items() if _installed(name) == locked]
+    refusing = {
+        f"{name}=={LOCKED[name]} wants Python {wanted}"
+        for name in known
+        if lowest not in SpecifierSet(wanted := metadata(name).get("Requires-Python", ""))
+    }
+    assert refusing == set()
+    assert len(known) > len(EVERYTHING) / 2
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_lock_is_complete(python: str) -> None:
     """The lock has everything that the dependencies bring, and theirs, as far as they are installed."""
+    version_of = {"python_version": python, "python_full_version": f"{python}.0"}
     others = [name for name in map(_name, EVERYTHING) if _installed(name) not in (None, LOCKED[name])]
     if others:
         pytest.skip(f"not the environment of `make setup`: other versions of {', '.join(others)}")
@@ -86,7 +105,7 @@ def test_lock_is_complete() -> None:
         waiting += [
             (need.name, need.extras)
             for need in needs
-            if not need.marker or any(need.marker.evaluate({"extra": extra}) for extra in ("", *extras))
+            if not need.marker or any(need.marker.evaluate({**version_of, "extra": extra}) for extra in ("", *extras))
         ]
     brought_by_cuda = {name for name in reached if re.match(r"nvidia-|cuda-|triton", name)}  # torch pins its own
     assert reached - brought_by_cuda - set(LOCKED) == set()

@@ -22,6 +22,12 @@ def test_long_messages_lose_their_middle(kind: type[HiosError]) -> None:
     assert str(kind("short")) == "short"
 
 
+def test_messages_are_one_line() -> None:
+    """Names in files and errors of other libraries may hold line breaks, and what terminals obey."""
+    assert str(HiosError("a:\n  b\r\nc\u2028d\n")) == "a: b c d"
+    assert str(HiosError("\x1b[2Jé\0\t\x9b")) == r"\x1b[2Jé\x00\t\x9b"
+
+
 @pytest.mark.parametrize(
     ("name", "similar"),
     [

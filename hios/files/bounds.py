@@ -27,18 +27,43 @@ MOST_PROBLEMS = 1000
 #: A zip file may unpack to this many bytes whatever its own size is.
 _SMALL = 64_000_000
 _READ_AT_ONCE = 1 << 20
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_OWN = Path("/proc/self/statm")
 _CGROUPS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def memory_bytes() -> int:
-    """What this process may take: the memory of the machine, or what its container or ``ulimit -v`` allows."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    """What this process may take: the memory of the machine or of its container, or what ``ulimit -v`` leaves it."""
+    limits = [_PAGE * os.sysconf("SC_PHYS_PAGES")]
     if (soft := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
-        limits.append(soft)
+        limits.append(max(0, soft - _taken()))
     for file in _CGROUPS:
         with contextlib.suppress(OSError, ValueError):  # the other version of cgroups, or "max"
             limits.append(int(file.read_text(encoding="utf-8")))
     return min(limits)
+
+
+def _taken() -> int:
+    """The address space of this process."""
+    return _PAGE * int(_OWN.read_text(encoding="utf-8").split()[0])
+
+
+@contextlib.contextmanager
+def limited(source: Path) -> Iterator[None]:
+    """A context in which a library that allocates what a file asks for gets half of the memory at most.
+
+    Raises:
+        ArtifactError: it asked for more.
+    """
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    most = memory_bytes() // 2
+    resource.setrlimit(resource.RLIMIT_AS, (_taken() + most, limits[1]))
+    try:
+        yield
+    except MemoryError as error:
+        raise ArtifactError(f"{source}: reading it takes more than {most / 1e9:.1f} GB, half of the memory") from error
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 def require_memory(source: str | Path, what: str, needed: int) -> None:

@@ -66,15 +66,16 @@ def load(path: str | Path, batch_size: int | None = None, shapes: Shapes | None 
     """
     path = Path(path)
     try:
-        return _checked(_read(path), path, batch_size, shapes)
+        with bounds.limited(path):  # values that shapes depend on are computed
+            return _checked(_read(path), path, batch_size, shapes)
     except UnicodeDecodeError as error:  # when a name is asked for
         raise ArtifactError(f"{path}: found text that is not UTF-8: {error.object[:40]!r}; export it again") from error
 
 
 def _read(path: Path) -> ModelProto:
     try:
-        if path.is_file():  # no device, which might have no end
-            bounds.require_memory(path, "its contents", path.stat().st_size)
+        if path.exists() and not path.is_file():  # a device might have no end
+            raise ArtifactError(f"{path}: cannot be read: no regular file")
         return onnx.load(path, load_external_data=False)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror or error}") from error

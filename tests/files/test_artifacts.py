@@ -264,6 +264,21 @@ def test_write_reports_what_cannot_be_written(tmp_path: Path) -> None:
         artifacts.write(tmp_path / "file" / "folder" / "graph.json", "graph", GRAPH)
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the device is one of Linux")
+def test_full_disk_names_the_file(tmp_path: Path) -> None:
+    """What could not be written is named, not the temporary file, and nothing is left."""
+
+    def written() -> None:
+        with artifacts.replacing(tmp_path / "graph.json") as temporary:
+            temporary.unlink()
+            temporary.symlink_to("/dev/full")
+            temporary.write_text("x")
+
+    with pytest.raises(ArtifactError, match=r"^/\S+/graph\.json: cannot be written: No space left on device$"):
+        written()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_graph_round_trip(tmp_path: Path) -> None:
     """A graph that was written reads as it was."""
     graph = Graph.from_json({**GRAPH, "blocks": [["a", "b"], ["c", "d"]]})

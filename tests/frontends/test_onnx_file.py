@@ -392,6 +392,24 @@ def test_damaged_files(tmp_path: Path, data: bytes) -> None:
         onnx_file.load(path)
 
 
+def test_damage_that_onnx_does_not_see(tmp_path: Path) -> None:
+    """Types that there are not, names that are no text, and files with names that no file has."""
+    path = tmp_path / "net.onnx"
+    model = _made([helper.make_node("Add", ["x", "w"], ["y"])], {"x": [2]}, [2])
+    weight = numpy_helper.from_array(np.ones(2, np.float32), "w")
+    model.graph.initializer.append(weight)
+    path.write_bytes(model.SerializeToString().replace(b"Add", b"A\xffd"))
+    with refused(f"{path}: found text that is not UTF-8: ", "; export it again", kind=ArtifactError):
+        onnx_file.load(path)
+    weight.data_type = -1
+    model.graph.initializer[0].CopyFrom(weight)
+    with refused(f"{path}: the weight w: found elements of type -1, which", kind=ArtifactError):
+        onnx_file.load(_saved(model, path))
+    _with_external_data(path, "a\0b")
+    with refused(f"{path}: the weight ", r"lies in a\x00b, which is missing", kind=ArtifactError):
+        onnx_file.load(path)
+
+
 def test_nodes_that_nothing_runs(tmp_path: Path) -> None:
     """The message names operator and node, and says why neither Relax nor ONNX Runtime takes it."""
     node = helper.make_node("Tile", ["x", "r"], ["y"], name="repeated")

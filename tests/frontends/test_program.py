@@ -25,6 +25,7 @@ from hios.frontends.extract import extract_program
 from hios.frontends.extraction_check import run_graph
 from hios.frontends.program_interface import flat_module
 from tests.frontends.small_networks import Model, extracted
+from tests.refusals import refused
 
 _X, _Y = torch.arange(4.0), torch.arange(4.0, 8.0)
 
@@ -131,6 +132,21 @@ def test_weights_of_other_shapes(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"edited\.pt2: the weight weight: found 4,503,599\.6 GB; allowed: at most"):
         extract(edited, tmp_path / "graph.json", tmp_path / "weights.safetensors", "test")
     assert not (tmp_path / "graph.json").exists()
+
+
+@pytest.mark.parametrize("place", range(60, 600, 60))
+def test_damaged_after_it_was_compressed(tmp_path: Path, place: int) -> None:
+    """Whatever byte of a compressed entry is wrong, the file is refused in one line."""
+    given, path = tmp_path / "given.pt2", tmp_path / "damaged.pt2"
+    torch.export.save(torch.export.export(nn.Linear(2, 2).eval(), (torch.ones(1, 2),)), given)
+    with zipfile.ZipFile(given) as old, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in sorted(old.namelist(), key=lambda name: "model.json" not in name):
+            new.writestr(name, old.read(name))
+    data = bytearray(path.read_bytes())
+    data[place] ^= 255
+    path.write_bytes(data)
+    with refused(f"{path}: ", "export it again", kind=ArtifactError):
+        programs.load(path)
 
 
 @pytest.mark.parametrize(

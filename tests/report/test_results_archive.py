@@ -106,6 +106,19 @@ def test_figures_drawn_later_are_not_on_the_page(project: Path, tmp_path: Path) 
         assert (folder / "figures" / "ios_fig13.svg").is_file()
 
 
+def test_figures_in_a_folder_of_another_name(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page whose figures lie in a folder that is not called figures is made again, too."""
+    shutil.copytree(project, tmp_path / "project")
+    monkeypatch.chdir(tmp_path / "project")
+    Path("results/figures").rename("results/drawn [new]")
+    networks = ("results/squeezenet", "results/inception_v3")
+    page = ("--output", "results/report.html", "--tables", "results/tables")
+    _run("report", *networks, *page, "--figures", "results/drawn [new]")
+    _run("archive", "results/report.html", "--output", "results/archive.zip")
+    _run("report", "results/archive.zip", "--output", "again/report.html", "--tables", "tables")
+    assert Path("again/report.html").read_bytes() == Path("results/report.html").read_bytes()
+
+
 def test_pages_that_cannot_be_archived(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that does not say how it was made, or was made from what is elsewhere."""
     monkeypatch.chdir(tmp_path)
@@ -120,6 +133,10 @@ def test_pages_that_cannot_be_archived(project: Path, tmp_path: Path, monkeypatc
     _run("report", network, "--output", "pages/report.html", "--tables", "pages")
     with pytest.raises(ArtifactError, match="net; allowed in an archive: what lies in folders beside the page"):
         write_archive(tmp_path / "pages" / "report.html", tmp_path / "x.zip")
+    page = (tmp_path / "report.html").read_text()
+    (tmp_path / "report.html").write_text(page.replace("results/squeezenet&#34;", "results/\\u0000&#34;"))
+    with pytest.raises(ArtifactError, match=r"made from results/\\x00, which is not there"):
+        write_archive(tmp_path / "report.html", tmp_path / "x.zip")
     assert not (tmp_path / "x.zip").exists()
     answer = invoke("report", "report.html", "--output", "y", "--tables", "t", "--schedule", "z")
     assert (answer.exit_code, "allowed with an archive: --output, --tables" in answer.output) == (2, True)
@@ -220,7 +237,7 @@ def test_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         pass
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive.json", b"0" * 1_000_000)
-    monkeypatch.setattr(archive_reader, "_MOST_BYTES_OF_A_FILE", 999_999)
+    monkeypatch.setattr(archive_reader, "_MOST_BYTES_OF_A_LIST", 999_999)
     with pytest.raises(ArtifactError, match=r"archive\.json: found 1000000 bytes; allowed: at m"), unpacked(path):
         pass
     monkeypatch.undo()

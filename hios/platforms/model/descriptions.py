@@ -97,7 +97,7 @@ def gpu(text: str) -> Gpu:
 
     Raises:
         PlatformError: no such name or file.
-        ArtifactError: the file breaks its schema, names a source that it does not list, or no thread block fits on an SM.
+        ArtifactError: the file breaks its schema, names a source that it does not list, or an SM holds no thread block.
         HiosError: the file contains values that JSON cannot represent, such as a date.
     """
     if not text.endswith(_ENDINGS) and text not in gpu_names():

@@ -89,6 +89,14 @@ def test_gpu_of_the_user(tmp_path: Path) -> None:
         ({"sms": 84}, r"mine\.yaml: sms: found 84; allowed: object"),
         ({"sms": {"value": 84}}, r"mine\.yaml: sms: source is missing"),
         ({"sms": {"value": 0, "source": "guide"}}, r"mine\.yaml: sms\.value: found 0; allowed: at least 1"),
+        (
+            {"registers_per_sm": {"value": 696, "source": "guide"}},
+            r"mine\.yaml: registers_per_sm\.value: found 696; requi",
+        ),
+        (
+            {"threads_per_sm": {"value": 255, "source": "guide"}},
+            r"threads_per_sm\.value: found 255; required: at least 256",
+        ),
         ({"sms": {"value": 8, "source": "rumour"}}, r"mine\.yaml: sms\.source: found rumour; allowed: .*guide"),
         ({"links": {"nvlink": "nvlink9"}}, r"mine\.yaml: links\.nvlink: found nvlink9; allowed: nvlink2, .*pcie5"),
     ],
