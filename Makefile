@@ -45,8 +45,10 @@ setup: .venv/installed
 
 .venv/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hios needs Python 3.11 or later; found " + sys.version.split()[0] + ". Name another: make PYTHON=python3.11 setup")'
+	@$(PYTHON) -c 'import ensurepip' 2> /dev/null || { echo "$(PYTHON) cannot make environments: its module ensurepip is missing; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,slurm,dev]'
+	@echo "pip installs 2.5 GB into .venv, which takes some minutes; .venv/install.log says what it does"
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --constraint constraints.txt --editable '.[all,slurm,dev]' > .venv/install.log 2>&1 || { tail -n 30 .venv/install.log >&2; exit 1; }
 	@touch $@
 
 check: setup

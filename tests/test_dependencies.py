@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -134,3 +136,39 @@ def test_minimum_versions() -> None:
     for requirement in users:
         assert oldest[requirement.name] in requirement.specifier
         assert Version(oldest[requirement.name]) <= Version(LOCKED[_name(requirement)])
+
+
+def _made(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What `make setup` says in a folder with the Makefile and the lock."""
+    for name in ("Makefile", "constraints.txt", "pyproject.toml"):
+        shutil.copy(REPOSITORY / name, folder)
+    base = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
+    return subprocess.run(
+        ["make", f"PYTHON={base}", "setup"],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_setup_names_what_debian_lacks(tmp_path: Path) -> None:
+    """The package without which Debian's Python makes no environments, before anything is made."""
+    (tmp_path / "as_on_debian").mkdir()
+    (tmp_path / "as_on_debian" / "ensurepip.py").write_text("raise ModuleNotFoundError('ensurepip')")
+    done = _made(tmp_path, PYTHONPATH=str(tmp_path / "as_on_debian"))
+    assert done.returncode != 0
+    assert "apt-get install python3-venv" in done.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_setup_says_why_pip_failed(tmp_path: Path) -> None:
+    """What pip said last is printed, and the next call tries again."""
+    done = _made(tmp_path, PYTHONPATH="", PIP_NO_INDEX="1", PIP_FIND_LINKS="")
+    assert done.returncode != 0
+    assert "No matching distribution found for hatchling" in done.stderr
+    assert not (tmp_path / ".venv" / "installed").exists()
