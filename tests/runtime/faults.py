@@ -63,7 +63,7 @@ def load_hanging_at_the_end(worker: Worker, **arguments: Any) -> None:
 
 
 def spoil(worker: Worker, operator: str, how: str) -> None:
-    """Have an operator fail, hang, make nothing, or end its process, in programs that are prepared from now on."""
+    """Have an operator fail, hang, make nothing, or stop or end its process, in programs prepared from now on."""
     operators = worker.state["operators"]
 
     def run(*_: Any) -> Any:
@@ -73,6 +73,8 @@ def spoil(worker: Worker, operator: str, how: str) -> None:
             os._exit(3)
         elif how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        elif how == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
         elif how == "memory":
             raise MemoryError
         elif how == "empty":

@@ -27,6 +27,7 @@ from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.errors import PlatformError
 from hios.files import artifacts
 from hios.runtime.distributed.control_channel import ProgressState, RankPlace, shared
+from hios.runtime.distributed.monitor import longest_silent
 from hios.runtime.distributed.rank_runner import Peers, Tags
 from tests.frontends.small_networks import Files, Model, write_files
 from tests.gpu_marker import needs_two_gpus, requires_gpu
@@ -271,12 +272,12 @@ def alternating(graph: Graph, tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("transport", "how"),
-    _each("raise", "die", "hang"),
+    [*_each("raise", "die", "hang"), _over("gloo", "stop")],
 )
 def test_a_failing_rank_ends_all(files: Files, graph: Graph, alternating: Path, transport: str, how: str) -> None:
     """One line names rank, host, schedule, operator and stage; nobody is left over and nothing is written."""
     operator = graph.operators[graph.order[5]].id
-    timeout_s = SHORT_TIMEOUT_S if how == "hang" else TIMEOUT_S
+    timeout_s = SHORT_TIMEOUT_S if how in ("hang", "stop") else TIMEOUT_S
     command = _command(transport, 2, files, alternating, "--timeout", timeout_s, spoilt=(1, operator, how))
     line = _failed(command, alternating)
     place = re.escape(f"operator {operator}, stage 2")
@@ -284,6 +285,7 @@ def test_a_failing_rank_ends_all(files: Files, graph: Graph, alternating: Path, 
         {
             "raise": rf"Error: rank 1 on \S+: random: {place}: no such kernel$",
             "hang": rf"Error: rank 1 on \S+ did not go on within the time-out: random: {place}$",
+            "stop": r"Error: rank 1 on \S+ has been silent for \d+ s; last seen: random",
             "die": r"Error: rank 1 on \S+ died; last seen: random.*; rank 0 on \S+: random: waiting for the output of "
             r"operator \S+, stage \d+$",
         }[how],
@@ -400,6 +402,13 @@ def test_tags_differ_within_two_epochs() -> None:
         assert max(tags_drawn) < 57
     with pytest.raises(PlatformError, match=r"transfers 10 values; allowed: 9 with the tags of this MPI$"):
         Tags(10, 19)
+
+
+def test_the_silent_rank_is_found() -> None:
+    """A rank is silent when it missed many of its messages; of several, the first one that fell silent is to blame."""
+    assert longest_silent({0: 99.9, 1: 98.0, 2: 99.8}, 100.0) is None
+    assert longest_silent({0: 99.9, 1: 70.0, 2: 69.5}, 100.0) == 2
+    assert longest_silent({}, 100.0) is None
 
 
 def test_shared_cores_are_noticed() -> None:

@@ -107,25 +107,29 @@ class ProgressState:
 
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
+_NETWORK = Path("/proc/self/ns/net")
 
 
 @dataclass(frozen=True, slots=True)
 class RankPlace:
     """The host of a rank, and the cores that the launcher lets it run on.
 
-    ``boot`` is the ID of the running kernel; ranks with the same one share clock and cores.
+    ``boot`` is the ID of the running kernel; ranks with the same one share clock and cores. ``network`` is that of its
+    network namespace: containers of one host may have a network each.
     """
 
     host: str
     boot: str
     cores: tuple[int, ...]
+    network: str = ""
 
     @classmethod
     def here(cls) -> RankPlace:
         """The host and cores of this process."""
         host = socket.gethostname()
         boot = _BOOT.read_text(encoding="utf-8").strip() if _BOOT.exists() else host
-        return cls(host, boot, tuple(sorted(os.sched_getaffinity(0))))
+        network = str(_NETWORK.readlink()) if _NETWORK.is_symlink() else ""
+        return cls(host, boot, tuple(sorted(os.sched_getaffinity(0))), network)
 
 
 def pin(places: Sequence[RankPlace], rank: int, size: int = 1) -> list[int]:

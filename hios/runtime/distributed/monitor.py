@@ -36,6 +36,14 @@ _ENDING_S = 2.0
 #: Seconds to wait after a rank died or went missing, as a more precise reason may still arrive.
 _GRACE_S = 0.4
 _LOOK_S = 0.1
+#: Seconds without a message after which a rank counts as silent: it sends several a second.
+_SILENT_S = 3.0
+
+
+def longest_silent(heard: Mapping[int, float], now: float) -> int | None:
+    """The rank that has been silent for longest, by the times of their last messages; None if none is silent."""
+    rank = min(heard, key=lambda rank: heard[rank], default=None)
+    return rank if rank is not None and now - heard[rank] > _SILENT_S else None
 
 
 class RankMonitor:
@@ -43,7 +51,7 @@ class RankMonitor:
 
     def __init__(self, places: Sequence[RankPlace]) -> None:
         self._places = places
-        alone = len({place.boot for place in places}) == 1
+        alone = len({(place.boot, place.network) for place in places}) == 1
         # Ranks of other hosts connect over any network; a connection without the key is refused.
         self._server = socket.create_server(("127.0.0.1" if alone else "", 0), backlog=len(places))
         host = "127.0.0.1" if alone else os.environ.get("MASTER_ADDR") or socket.gethostname()
@@ -51,6 +59,7 @@ class RankMonitor:
         self.key = secrets.token_bytes(_KEY_BYTES)
         self._lines: dict[int, Connection] = {}
         self._at: dict[int, tuple[str, int | None]] = {}
+        self._heard: dict[int, float] = {}
         self._done: set[int] = set()
         self._dead: list[int] = []
         self._reports: SimpleQueue[tuple[int, int, Any]] = SimpleQueue()
@@ -120,7 +129,8 @@ class RankMonitor:
             hello = line.recv(_KEY_BYTES + 4, socket.MSG_WAITALL)
             if hmac.compare_digest(hello[:_KEY_BYTES], self.key):
                 line.settimeout(None)
-                self._lines[int.from_bytes(hello[_KEY_BYTES:], "big")] = Connection(line.detach())
+                rank = int.from_bytes(hello[_KEY_BYTES:], "big")
+                self._lines[rank], self._heard[rank] = Connection(line.detach()), time.monotonic()
                 return
         line.close()
 
@@ -130,6 +140,7 @@ class RankMonitor:
         except (EOFError, OSError):
             self._bury(rank)
             return
+        self._heard[rank] = time.monotonic()
         if message["is"] == "beat":
             self._at[rank] = message["at"], message["for"]
             if rank != 0 and 0 in self._at:
@@ -148,8 +159,18 @@ class RankMonitor:
         self._suspicion = time.monotonic() + _GRACE_S, ""
 
     def _reason(self) -> str:
-        """The suspected error, or which rank died."""
-        return (self._suspicion and self._suspicion[1]) or self._last_words()
+        """Which rank is silent, the suspected error, or which rank died."""
+        text = self._suspicion and self._suspicion[1]
+        return (self._silent() or text) if text else self._last_words()
+
+    def _silent(self) -> str | None:
+        """Which rank was stopped or is out of reach: what it said last may be long past."""
+        heard = {rank: self._heard[rank] for rank, line in self._lines.items() if not line.poll()}
+        rank = longest_silent(heard, now := time.monotonic())
+        if rank is None:
+            return None
+        doing = self._at.get(rank, ("starting", None))[0]
+        return f"{who(self._places, rank)} has been silent for {now - heard[rank]:.0f} s; last seen: {doing}"
 
     def _last_words(self) -> str:
         """The message about the rank that died first, and about one that waits for it."""
@@ -163,7 +184,7 @@ class RankMonitor:
         if kind == FAILED:
             self._end(text)
         elif kind == LATE:
-            self._end(self._slowest(rank) or text)
+            self._end(self._silent() or self._slowest(rank) or text)
         elif kind == ENDED:  # the launcher may end this rank before the delay for a dead rank is over
             self._end(text if self._suspicion is None else self._reason())
         elif self._suspicion is None:
