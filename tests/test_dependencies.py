@@ -82,12 +82,9 @@ def test_lock_admits_the_lowest_python() -> None:
     """Every version of the lock installs on the lowest Python that pyproject.toml admits, as it says itself."""
     lowest = PROJECT["requires-python"].removeprefix(">=") + ".0"
     known = [name for name, locked in LOCKED.items() if _installed(name) == locked]
-    refusing = {
-        f"{name}=={LOCKED[name]} wants Python {wanted}"
-        for name in known
-        if lowest not in SpecifierSet(wanted := metadata(name).get("Requires-Python", ""))
-    }
-    assert refusing == set()
+    described = {name: metadata(name) for name in known}
+    wanting = {name: own["Requires-Python"] for name, own in described.items() if "Requires-Python" in own}
+    assert {name: pythons for name, pythons in wanting.items() if lowest not in SpecifierSet(pythons)} == {}
     assert len(known) > len(EVERYTHING) / 2
 
 

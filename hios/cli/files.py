@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hios.core.graph import Graph
-from hios.errors import HiosError
+from hios.errors import ArtifactError, HiosError
 from hios.files import artifacts
 from hios.files.artifacts import replacing, require_writable, write
 from hios.formats.config import ModelOptions
@@ -74,6 +74,7 @@ def extract(
     trusted: bool = False,
 ) -> Graph:
     """Extract a program as `hios.extract` does, with its errors, and write graph.json and weights.safetensors."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     from hios.frontends.extract import extract as run
@@ -84,7 +85,10 @@ def extract(
         require_writable(path)
     graph, tensors = run(program, name, units=units, below=below, trusted=trusted)
     with replacing(weights) as temporary:
-        save_file(tensors, temporary)
+        try:
+            save_file(tensors, temporary)
+        except SafetensorError as error:  # as where the disk is full
+            raise ArtifactError(f"{weights}: cannot be written: {error}") from error
         graph.write(output)  # inside: without a graph there are no weights either
     return graph
 

@@ -104,8 +104,11 @@ def save(program: ExportedProgram, path: str | Path, declared: Declarations | No
     torch would embed the example inputs; they are left out, but the ranges of integers that they show are kept.
     """
     # Given a path, torch names the folder inside the archive after it; given a stream, equal programs give equal files.
-    with replacing(path) as temporary, temporary.open("wb") as stream:
-        _write(program, stream, declared or Declarations())
+    # Its writer ends the process where a stream has no room.
+    stream = io.BytesIO()
+    _write(program, stream, declared or Declarations())
+    with replacing(path) as temporary:
+        temporary.write_bytes(stream.getbuffer())
 
 
 def _write(program: ExportedProgram, stream: IO[bytes], declared: Declarations) -> None:

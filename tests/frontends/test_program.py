@@ -6,6 +6,7 @@ Regions under autocast or without gradients within a model: their operators join
 from __future__ import annotations
 
 import json
+import resource
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
@@ -132,6 +133,19 @@ def test_weights_of_other_shapes(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"edited\.pt2: the weight weight: found 4,503,599\.6 GB; allowed: at most"):
         extract(edited, tmp_path / "graph.json", tmp_path / "weights.safetensors", "test")
     assert not (tmp_path / "graph.json").exists()
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    """A program that has no room is not written, in one line; torch's own writer would end the process."""
+    program = programs.export(nn.Linear(20, 20).eval(), (torch.ones(1, 20),))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with refused(f"{tmp_path / 'program.pt2'}: cannot be written: File too large", kind=ArtifactError):
+            programs.save(program, tmp_path / "program.pt2")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("place", range(60, 600, 60))
