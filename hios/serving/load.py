@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from hios.errors import HiosError, PlatformError, warn
-from hios.files import defaults
+from hios.files import option_defaults
 from hios.files.versions import versions
 from hios.formats.serving_result import LateSends, ResultFile
 from hios.frontends import program as programs
@@ -61,8 +61,8 @@ def load(
     *,
     launcher: str | None = None,
     virtual: bool = False,
-    tolerance: float = defaults.TOLERANCE,
-    timeout_s: float = defaults.TIMEOUT_S,
+    tolerance: float = option_defaults.TOLERANCE,
+    timeout_s: float = option_defaults.TIMEOUT_S,
     trusted: bool = False,
     show: Callable[[Server, Progress], None] | None = None,
     trace: str | Path | None = None,

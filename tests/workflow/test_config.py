@@ -16,7 +16,7 @@ import yaml
 from hios import optimize
 from hios.cli import main
 from hios.errors import ArtifactError, HiosError
-from hios.files import artifacts, defaults
+from hios.files import artifacts, option_defaults
 from hios.files.yaml_file import read_yaml, refuse_repeated_keys
 from hios.formats.settings import Measuring
 from hios.frontends.models import RUNTIMES
@@ -48,16 +48,16 @@ def test_defaults_are_those_of_the_library() -> None:
     """The schema, the command line and the functions of the library take their defaults from one table."""
     schema = artifacts.schema("config")
     execute, profile = (schema["properties"][part]["properties"] for part in ("execute", "profile"))
-    assert schema["properties"]["seed"]["default"] == defaults.SEED
+    assert schema["properties"]["seed"]["default"] == option_defaults.SEED
     assert [execute[key]["default"] for key in ("runs", "warmup", "tolerance")] == [
         Measuring().runs,
         Measuring().warmup,
-        defaults.TOLERANCE,
+        option_defaults.TOLERANCE,
     ]
     assert [profile[key]["default"] for key in ("stages_of", "repeats", "budget")] == [
-        list(defaults.STAGES_OF),
-        defaults.REPEATS,
-        defaults.PROFILE_BUDGET_S,
+        list(option_defaults.STAGES_OF),
+        option_defaults.REPEATS,
+        option_defaults.PROFILE_BUDGET_S,
     ]
     options = {
         (name, option.name): option.default
@@ -69,20 +69,20 @@ def test_defaults_are_those_of_the_library() -> None:
         assert given == [
             Measuring().runs,
             Measuring().warmup,
-            defaults.TOLERANCE,
-            defaults.SEED,
-            defaults.TIMEOUT_S,
+            option_defaults.TOLERANCE,
+            option_defaults.SEED,
+            option_defaults.TIMEOUT_S,
         ]
     assert [options["profile", key] for key in ("repeats", "budget", "stages_of")] == [
-        defaults.REPEATS,
-        defaults.PROFILE_BUDGET_S,
-        defaults.STAGES_OF,
+        option_defaults.REPEATS,
+        option_defaults.PROFILE_BUDGET_S,
+        option_defaults.STAGES_OF,
     ]
     optimized = inspect.signature(optimize).parameters
     assert [optimized[key].default for key in ("tolerance", "budget_s", "timeout_s")] == [
-        defaults.TOLERANCE,
-        defaults.OPTIMIZE_BUDGET_S,
-        defaults.TIMEOUT_S,
+        option_defaults.TOLERANCE,
+        option_defaults.OPTIMIZE_BUDGET_S,
+        option_defaults.TIMEOUT_S,
     ]
 
 
