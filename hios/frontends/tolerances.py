@@ -106,7 +106,7 @@ def allows_rounding(tolerance: float) -> bool:
 
 
 def explained(errors: Sequence[float], outputs: Sequence[Tensor]) -> list[float]:
-    """The difference of each float32 output that its rounding error (`hios.frontends.rounding`) explains."""
+    """The difference of each float32 output that its rounding error (`hios.frontends.extraction_check`) explains."""
     return [
         min(_ROUNDINGS * error, _MOST_ROUNDING * _size(output)) for error, output in zip(errors, outputs, strict=True)
     ]

@@ -7,7 +7,7 @@
     charts                    Gantt charts and the chart of latencies, by Altair in the look of `hios.charts`
     page                      HTML from the templates beside it, drawn by several processes; what a large one leaves out
     archive                   all that a page was made from as one file, and the page made again from it
-    graph_layout, graph_boxes, layered_layout, graph_svg    the picture of a graph; names that fit boxes and bars
+    graph_layout, graph_boxes, graph_svg    the picture of a graph; names that fit boxes and bars
     terminal                  one schedule as text
     algorithm_listing         the registry of algorithms in words
 

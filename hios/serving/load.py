@@ -19,9 +19,8 @@ from hios.files.versions import versions
 from hios.formats.serving_result import LateSends, ResultFile
 from hios.frontends import program as programs
 from hios.frontends.example_inputs import example_inputs
-from hios.frontends.extraction_check import flat
+from hios.frontends.extraction_check import flat, rounding_errors
 from hios.frontends.program_interface import flat_module
-from hios.frontends.rounding import rounding_errors
 from hios.frontends.tolerances import allows_rounding, compared, explained
 from hios.platforms.cpu.devices import describe
 from hios.platforms.reference import require_onnx, runtime

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from hios.frontends import program as programs
-from hios.frontends.rounding import rounding_errors
+from hios.frontends.extraction_check import rounding_errors
 from hios.frontends.tolerances import explained, explained_share
 from tests.frontends.small_networks import Model
 

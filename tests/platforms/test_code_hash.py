@@ -79,7 +79,7 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
         ("schedulers/heft.py", {"schedule"}),
         ("schedulers/hios_lp.py", {"profile", "simulation"}),
         ("schedulers/hios_mr.py", {"simulation"}),
-        ("frontends/model_registry.py", {"export"}),
+        ("frontends/export.py", {"export"}),
         ("frontends/pt2_archive.py", {"distribute", "execute", "export", "extract", "load", "partition"}),
         ("frontends/onnx_file.py", {"distribute", "execute", "export", "extract", "load", "partition"}),
         ("frontends/onnx_lowering.py", {"extract", "partition"}),

@@ -11,8 +11,8 @@ from hios.core.schedule import Placement
 from hios.files import artifacts
 from hios.platforms.competitor import Competitor
 from hios.platforms.program import ArenaPlan
-from hios.runtime.auto import LEAST_RUNS, choose
 from hios.runtime.competitors import BASELINE, ScheduleEntry, competitors
+from hios.runtime.session import LEAST_RUNS, choose
 from hios.schedulers import find
 from tests.frontends.small_networks import Files
 from tests.runtime.conftest import DEVICES

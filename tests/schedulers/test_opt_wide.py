@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from hios import ALGORITHMS, Costs, Edge, Graph, Operator, Problem, Schedule, evaluate, schedule, violations
 from hios.core.evaluate import latency_ms
 from hios.schedulers.hios_wide import WEIGHTS, list_schedule
-from hios.schedulers.opt import lower_bounds, wide_search
+from hios.schedulers.opt import annealing, lower_bounds
+from hios.schedulers.opt.annealing import WideChain, fastest_in_sequence
 from hios.schedulers.opt.lower_bounds import interval_bound_ms, proven_bound_ms, trade_off_bound_ms
-from hios.schedulers.opt.wide_search import WideChain, fastest_in_sequence
 from hios.verify.consistency import bound_problems
 from tests.problems import problem, wide_problems
 from tests.wide_plans import least_latency
@@ -141,7 +141,7 @@ def test_times_of_the_search_are_those_of_the_evaluator(seed: int, devices: int,
 
 def test_more_devices_than_sets_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """With more than 64 devices, the search gives every operator one device; hios-wide may still give it several."""
-    monkeypatch.setattr(wide_search, "MOST_DEVICES", 1)
+    monkeypatch.setattr(annealing, "MOST_DEVICES", 1)
     instance = _random(1)
     scheduled = _opt(instance, 4, moves=500)
     assert violations(instance, scheduled) == []
