@@ -8,6 +8,7 @@ runs would flatter it.
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,8 +23,9 @@ from torch import Tensor
 
 from hios import platforms
 from hios.core.graph import Graph
-from hios.core.schedule import Schedule
+from hios.core.schedule import Placement, Schedule, merged_rows
 from hios.errors import PlatformError
+from hios.files.artifacts import replacing
 from hios.files.versions import versions
 from hios.formats.run import Chosen, Run, RunPlatform
 from hios.formats.settings import Settings
@@ -400,3 +402,39 @@ class PoolRunner:
                 "else a kernel is wrong"
             )
         return "the schedule is wrong, or the engine in running it"
+
+
+def write_trace(path: str | Path, title: str, graph: Graph, placements: Sequence[Placement]) -> None:
+    """Write a process per device, a thread per stream, and a slice per operator on each of its devices.
+
+    Operators of a stream that ran merged into one have one slice. Times of placements are measured milliseconds from
+    the start of the run.
+    """
+    type_of = {operator.id: operator.type for operator in graph.operators}
+    lanes = sorted({(device, row.stream) for row in placements for device in row.held_devices})
+    events: list[dict[str, object]] = [
+        {"ph": "M", "name": "process_name", "pid": device, "tid": 0, "args": {"name": f"device {device}"}}
+        for device in sorted({device for device, _ in lanes})
+    ]
+    events += [
+        {"ph": "M", "name": "thread_name", "pid": device, "tid": stream, "args": {"name": f"stream {stream}"}}
+        for device, stream in lanes
+    ]
+    events += [
+        {
+            "ph": "X",
+            "name": " + ".join(member.operator for member in group),
+            "cat": type_of[row.operator],
+            "pid": device,
+            "tid": row.stream,
+            "ts": row.start_ms * 1e3,
+            "dur": (row.finish_ms - row.start_ms) * 1e3,
+            "args": {"stage": row.stage, "type": type_of[row.operator], "width": len(row.held_devices)},
+        }
+        for group in merged_rows(placements)
+        for row in group[:1]
+        for device in row.held_devices
+    ]
+    document = {"displayTimeUnit": "ms", "otherData": {"title": title}, "traceEvents": events}
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(document) + "\n", encoding="utf-8")

@@ -95,7 +95,7 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
         ("platforms/protocol.py", {"distribute"}),
         ("platforms/cpu/distributing.py", {"distribute"}),
         ("runtime/distributed/transports.py", {"distribute"}),
-        ("runtime/chrome_trace.py", {"execute"}),
+        ("runtime/session.py", {"execute"}),
         ("report/charts.py", {"report"}),
         ("serving/simulator.py", SERVING),
         ("serving/dispatcher.py", {"calibrate", "load"}),
