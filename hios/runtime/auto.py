@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hios.core.graph import Graph
-from hios.core.schedule import Schedule
+from hios.core.schedule import Placement, Schedule
 from hios.formats.run import Chosen
 from hios.machine.statistics import LEAST_ROUNDS, best
 from hios.platforms.competitor import Competitor
@@ -70,8 +70,15 @@ class AutoChoice:
             note += f"; it ran on one device of {self.cores} cores, with a thread on each inside every operator"
         if self.entry is not None:
             return replace(self.entry.schedule, notes={**self.entry.schedule.notes, "auto": note})
-        rows = tuple(self.competitor.typical())
-        notes = {"auto": note, "times": "measured; no cost model predicted them"}
+        rows, times = tuple(self.competitor.typical()), "measured; no cost model predicted them"
+        if not rows:
+            each = result.latency_ms.median / len(graph.order)
+            times = "equal shares of the measured latency, as those of operators could not be recorded"
+            rows = tuple(
+                Placement(graph.operators[operator].id, 0, 0, stage, stage * each, (stage + 1) * each)
+                for stage, operator in enumerate(graph.order)
+            )
+        notes = {"auto": note, "times": times}
         end = max(row.finish_ms for row in rows)
         return Schedule(
             "sequential", {}, 1, end, 0.0, 0.0, rows, graph.name, notes=notes, graph_fingerprint=graph.fingerprint
