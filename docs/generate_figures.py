@@ -119,9 +119,7 @@ def record_results(results: Path, path: Path = RECORD) -> Record:
         scale=_scale(results),
         code=" and ".join(sorted({file.origin.code for file in files if file.origin and file.origin.code})),
         recorded=f"{datetime.now(UTC):%Y-%m-%d}",
-        figures={
-            name: tuple(_found(figure(name), depending[name])) for name in ids() if name in depending
-        },
+        figures={name: tuple(_found(figure(name), depending[name])) for name in ids() if name in depending},
     )
     with artifacts.replacing(path) as temporary:
         temporary.write_text(_HEAD + _as_yaml(record), encoding="utf-8")

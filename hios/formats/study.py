@@ -326,8 +326,8 @@ class PublishedNumber(Record, frozen=True):
     cases: OrAbsent[Annotated[dict[Text, _Number], Meta(min_length=1)]] = None
     """Values by case, in their order."""
     neutral: OrAbsent[float] = None
-    """Value that means no effect, such as 1 for a speedup; it decides which direction a number points in. Absent for a bound
-    that states none."""
+    """Value that means no effect, such as 1 for a speedup; it decides which direction a number points in. A bound
+    without it states none."""
     by_construction: OrAbsent[Text] = None
     """Why a number found here has to agree, where it does."""
     source: OrAbsent[Source] = None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, get_args
 
 from hios.charts import marks
+from hios.core.graph import Graph
 from hios.core.schedule import Placement
 from hios.formats.run import Latency, ReferenceKind, Run, ScheduleResult
 from hios.study.figure_data import ExecutedNetwork, FigureData, PredictedNetwork
@@ -129,6 +130,11 @@ def geometric_means(numbers: Mapping[str, Mapping[str, float]]) -> dict[str, flo
     }
 
 
+def size_rows(graphs: Iterable[Graph]) -> Rows:
+    """A row for every network: its blocks and operators."""
+    return [{"network": graph.name, "blocks": len(graph.blocks), "operators": len(graph.operators)} for graph in graphs]
+
+
 def of_network(network: str, values: Mapping[str, float]) -> dict[str, float]:
     """The value of a network; none where it has none."""
     return {name: value for name, value in values.items() if name == network}
@@ -169,7 +175,10 @@ def columns_compared(figure: str, rows: Rows) -> list[Comparison]:
     """Published statements beside the columns of their names, by network; cells without a number are left out."""
     return comparisons(
         figure,
-        {name: {row["network"]: float(row[name]) for row in rows if row[name] is not None} for name in published(figure)},
+        {
+            name: {row["network"]: float(row[name]) for row in rows if row[name] is not None}
+            for name in published(figure)
+        },
     )
 
 

@@ -324,18 +324,20 @@ def test_the_command(given: dict[str, Path], tmp_path: Path) -> None:
     assert "--label: found a, b; required: a label of its own for each scenario" in done.stderr
 
 
-def test_every_number_of_sub_blocks_is_compared(tmp_path: Path) -> None:
-    """Where GPG is not ten times as fast with one sub-block, figure 13 does not agree, however fast it is with two."""
+def test_the_largest_combination_is_compared(tmp_path: Path) -> None:
+    """Where GPG is not ten times as fast with the most sub-blocks, figure 13 differs; one alone does not decide."""
     (path,) = write_experiments(tmp_path)["top/gpg"]
     figure = registry.figure("top_fig13")
     rows = figure.rows(FigureData.read([path]))
-    slower = [
-        row | {"search ms": 10.0} if (row["system"], row["sub-blocks"]) == (GPG_ONE_PASS, 1) else row for row in rows
-    ]
-    (agrees,), (differs,) = figure.compare(rows), figure.compare(slower)
-    assert agrees.verdict is Verdict.AGREES
-    assert differs.found == {"1 sub-block": 5.0, "2 sub-blocks": 50.0}
-    assert differs.verdict is Verdict.DIRECTION
+    for size, verdict in ((1, Verdict.AGREES), (2, Verdict.DIFFERS)):
+        slower = [
+            row | {"search ms": 10 * row["search ms"]}
+            if (row["system"], row["sub-blocks"]) == (GPG_ONE_PASS, size)
+            else row
+            for row in rows
+        ]
+        (compared,) = figure.compare(slower)
+        assert compared.verdict is verdict
 
 
 @pytest.mark.parametrize(("name", "key"), [("top_fig21", "steps"), ("top_fig22", "launcher_steps")])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from itertools import pairwise
 
 from hios.charts import marks
@@ -54,12 +53,9 @@ def convolutions_of(operator: Operator) -> int:
 
 def fig1_comparisons(rows: Rows) -> list[Comparison]:
     """Operations of a convolution of NASNet, with images of its own size."""
-    found = {
-        "NASNet": row["MFLOP a convolution"]
-        for row in rows
-        if (row["network"], row["image size"]) == ("nasnet_large", _NASNET_SIZE)
-    }
-    return comparisons("ios_fig1", {"flops_per_kernel": found})
+    sizes = {(row["network"], row["image size"]): row["MFLOP a convolution"] for row in rows}
+    found = sizes.get(("nasnet_large", _NASNET_SIZE))
+    return comparisons("ios_fig1", {"flops_per_kernel": {} if found is None else {"NASNet": found}})
 
 
 def fig1_finding(rows: Rows) -> str:
@@ -130,6 +126,7 @@ register(
     finding=machines.findings(runs.speedups),
     explain=machines.hardware,
 )
+
 
 # Figures 7 and 15: the sequential schedule, IOS and every framework that ran, on this machine and on several.
 def fig7_comparisons(rows: Rows) -> list[Comparison]:
@@ -416,7 +413,9 @@ def fig16_comparisons(rows: Rows) -> list[Comparison]:
     blocks = [row for row in rows if row["network"] == "inception_v3"]
     sequential, of_ios = (sum(row[f"{name} ms"] for row in blocks) for name in ("sequential", "ios"))
     numbers = {"block": max(row["speedup"] for row in blocks), "whole": sequential / of_ios} if blocks else {}
-    return runs.measured_comparisons("ios_fig16", rows, {name: runs.of_network(name, numbers) for name in ("block", "whole")})
+    return runs.measured_comparisons(
+        "ios_fig16", rows, {name: runs.of_network(name, numbers) for name in ("block", "whole")}
+    )
 
 
 _block_bars = runs.bar_chart("block", "speedup", "sequential over IOS")
@@ -483,21 +482,18 @@ register("ios_tab1", rows=tab1_rows, compare=tab1_comparisons)
 
 
 # Table 2: the networks.
-def tab2_rows(data: FigureData) -> Rows:
-    """A row for every network."""
-    return [
-        {"network": graph.name, "blocks": len(graph.blocks), "operators": len(graph.operators)}
-        for graph in benchmark()
-    ]
-
-
 def tab2_why(rows: Rows) -> str:
     """Why blocks are counted otherwise."""
     counts = ", ".join(f"{row['blocks']} of {row['network']}" for row in rows)
     return f"hios makes a block of every layer that stands alone, so it counts {counts}; operators are the same."
 
 
-register("ios_tab2", rows=tab2_rows, compare=lambda rows: runs.columns_compared("ios_tab2", rows), explain=tab2_why)
+register(
+    "ios_tab2",
+    rows=lambda data: runs.size_rows(benchmark()),
+    compare=lambda rows: runs.columns_compared("ios_tab2", rows),
+    explain=tab2_why,
+)
 
 
 # Table 3: schedules of other batch sizes and other GPUs.

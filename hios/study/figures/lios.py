@@ -154,8 +154,7 @@ register("lios_tab3", rows=tab3_rows, compare=tab3_comparisons)
 def tab4_rows(data: FigureData) -> Rows:
     """A row for every network."""
     return [
-        {"network": graph.name, "operators": len(graph.operators), "edges": len(graph.edges)}
-        for graph in benchmark()
+        {"network": graph.name, "operators": len(graph.operators), "edges": len(graph.edges)} for graph in benchmark()
     ]
 
 

@@ -7,9 +7,11 @@ from functools import partial
 
 from hios.charts import marks
 from hios.formats.study import BATCH_THAT_FITS, COPIES_THAT_FIT, CURVE, DP, GPG_ONE_PASS, LAST_ENDING, RANDOM_SEARCH
+from hios.study import run_rows as runs
 from hios.study import serving_rows as serving
 from hios.study.figure_data import FigureData
 from hios.study.published import Comparison, Published, comparisons, number, published
+from hios.study.reference_networks import inception_v3, resnet50, squeezenet
 from hios.study.registry import register
 from hios.study.rows import Row, Rows, grouped, predicted
 
@@ -433,9 +435,7 @@ def fig27_rows(data: FigureData) -> Rows:
 
 def fig27_comparisons(rows: Rows) -> list[Comparison]:
     """Where throughput saturates, of the model that does so last."""
-    return comparisons(
-        "top_fig27", {"saturation": saturation(rows, _BATCH, _INPUTS, number("top_fig27.saturation"))}
-    )
+    return comparisons("top_fig27", {"saturation": saturation(rows, _BATCH, _INPUTS, number("top_fig27.saturation"))})
 
 
 def fig27_finding(rows: Rows) -> str:
@@ -459,4 +459,11 @@ register(
     ),
     compare=fig27_comparisons,
     finding=fig27_finding,
+)
+
+# Table II: the networks.
+register(
+    "top_tab2",
+    rows=lambda data: runs.size_rows((inception_v3(), resnet50(pooled=True), squeezenet())),
+    compare=lambda rows: runs.columns_compared("top_tab2", rows),
 )
