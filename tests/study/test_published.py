@@ -56,7 +56,10 @@ def test_words() -> None:
         ),
         ("{what: w, unit: ms, value: 1, least: 1}", "found 2 of value"),
         ("{what: w, unit: ms, value: one}", 'figures.f.numbers.n.value: found "one"; allowed: number'),
-        ("{what: w, unit: ms, value: 1, vendor: x}", "figures.f.numbers.n: unknown key vendor; allowed: cases, "),
+        (
+            "{what: w, unit: ms, value: 1, vendor: x}",
+            "figures.f.numbers.n: unknown key vendor; allowed: by_construction, ",
+        ),
     ],
 )
 def test_bad_entries_are_refused(tmp_path: Path, entry: str, message: str) -> None:
