@@ -52,9 +52,9 @@ OPERATOR = np.dtype(
 MEASURED = np.dtype([("key", np.uint64), ("time", np.float64)])
 #: A stage with its operators.
 STAGE = np.dtype([*ITEM, ("size", np.int64), ("members", np.int64, (MOST_MEMBERS,))])
-#: Share of serialization (negative without contention), time of a barrier (`Problem.barrier_ms`), how many stages are in
-#: the list and how many spare, and the move: its kind, the operator and the stages it leaves and joins, its device, and
-#: how many stages were in the list.
+#: Share of serialization (negative without contention), time of a barrier (`Problem.barrier_ms`), how many stages are
+#: in the list and how many spare, and the move: its kind, the operator and the stages it leaves and joins, its device,
+#: and how many stages were in the list.
 STATE = np.dtype(
     [
         *SEARCH,
