@@ -10,6 +10,7 @@ what it leaves of others stays unused. So an operator that is launched after oth
 
 from __future__ import annotations
 
+import functools
 from bisect import insort
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -63,6 +64,12 @@ def _fair_share(asked: Iterable[float]) -> float:
     return ascending[-1]
 
 
+@functools.lru_cache(maxsize=1 << 16)
+def _known_rates(demands: tuple[DemandShares, ...]) -> tuple[float, ...]:
+    """`rates`, once for the same operators: searches ask for many stages that have operators in common."""
+    return tuple(rates(demands))
+
+
 class SharedDevice:
     """The operators that run on a device, each at the rate that `rates` leaves it.
 
@@ -79,31 +86,36 @@ class SharedDevice:
         self._running: list[tuple[float, int, int]] = []
         self._left: dict[int, float] = {}
         self._least: dict[int, float] = {}
-        self._rates: list[float] = []
+        self._rates: tuple[float, ...] = ()
         self._since = 0.0
 
     def _advance(self, now: float) -> None:
-        for (_, _, operator), rate in zip(self._running, self._rates, strict=True):
+        if now == self._since:
+            return
+        for (_, _, operator), rate in zip(self._running, self._shared(), strict=True):
             left = self._left[operator] - (now - self._since) * rate
             self._left[operator] = left if left > self._least[operator] else 0.0
         self._since = now
 
-    def _share(self) -> None:
-        self._rates = rates([self._demand[operator] for _, _, operator in self._running])
+    def _shared(self) -> tuple[float, ...]:
+        """The rates of what runs, worked out when they are asked for: often several operators start together."""
+        if len(self._rates) != len(self._running):
+            self._rates = _known_rates(tuple(self._demand[operator] for _, _, operator in self._running))
+        return self._rates
 
     def start(self, operator: int, now: float, time: float) -> None:
         """An operator that takes ``time`` alone begins."""
         self._advance(now)
         self._left[operator], self._least[operator] = time, _ROUNDING * time
         insort(self._running, (now, self._rank[operator], operator))
-        self._share()
+        self._rates = ()
 
     def finish(self, operator: int, now: float) -> None:
         """An operator ends."""
         self._advance(now)
         del self._left[operator]
         self._running = [entry for entry in self._running if entry[2] != operator]
-        self._share()
+        self._rates = ()
 
     def next_finish(self) -> tuple[float, int] | None:
         """When the first of the running operators ends, and which; None if nothing runs."""
@@ -111,7 +123,7 @@ class SharedDevice:
             return None
         return min(
             (self._since + (left / rate if left else 0.0), operator)
-            for (_, _, operator), rate in zip(self._running, self._rates, strict=True)
+            for (_, _, operator), rate in zip(self._running, self._shared(), strict=True)
             if (left := self._left[operator]) == 0.0 or rate > 0.0
         )
 
