@@ -214,6 +214,18 @@ def _print_hios(graphs: Graphs) -> None:
             print(text)
 
 
+def _print_apart(graphs: Graphs) -> None:
+    """What algorithms come to on Inception-v3 on an RTX 3080, which blend hardly tells apart."""
+    graph, known = graphs.graph("inception_v3", 1), gpu("rtx3080")
+    print("\nInception-v3 on an RTX 3080, ms by blend and by resources")
+    problems = [
+        Problem(graph, predicted_costs(graph, known, link(None, known), 1, shared=shared)) for shared in (False, True)
+    ]
+    for algorithm in ("sequential", "greedy", "ios", "lios", "lios-rand1", "lios-rand2", "nimble", "opara"):
+        found = [schedule(problem, algorithm, 1).latency_ms for problem in problems]
+        print(f"{algorithm:<11} {found[0]:>6.3f} {found[1]:>6.3f}")
+
+
 def summary(rows: Sequence[Row], found: Iterable[float]) -> str:
     """Median error, share on the right side of 1, share of pairs in the right order."""
     rated = list(zip(rows, found, strict=True))
@@ -260,6 +272,7 @@ def print_concurrent(graphs: Graphs) -> None:
             f"{old:>6.2f} {new:>9.2f} {without:>13.2f}" + ("" if row.fitted else "  never fitted")
         )
     _print_hios(graphs)
+    _print_apart(graphs)
     print(f"\n{len(every)} rows")
     for what, found in (("blend", blend), ("resources", shipped), ("resources without the row's paper", held_out)):
         print(f"{what}: {summary(every, found)}")
