@@ -190,7 +190,7 @@ def fit(speedups: Speedups, rows: Sequence[Row], start: Efficiency = DEFAULT_EFF
 
 def without_own_paper(speedups: Speedups, rows: Sequence[Row]) -> list[float]:
     """The speedup of every row, by parameters fitted to the rows of other papers."""
-    found = {}
+    found: dict[int, float] = {}
     for paper in dict.fromkeys(row.paper for row in rows):
         own = [row for row in rows if row.paper == paper]
         fitted = fit(speedups, [row for row in rows if row.paper != paper and row.fitted])
