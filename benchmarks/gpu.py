@@ -72,7 +72,7 @@ class Facts:
 
 def prepare(networks: Sequence[str], folder: Path = PREPARED, **options: Any) -> None:
     """Write the graphs of networks, and the recipes of their weights."""
-    from hios.frontends.model_registry import build_model
+    from hios.frontends.export import build_model
 
     for name in networks:
         own = folder / name
@@ -87,7 +87,7 @@ def prepare(networks: Sequence[str], folder: Path = PREPARED, **options: Any) ->
 
 def loaded(name: str, folder: Path = PREPARED) -> tuple[hios.Graph, dict[str, torch.Tensor], Any]:
     """Graph, weights and program of a prepared network, without TVM."""
-    from hios.frontends.model_registry import build_model
+    from hios.frontends.export import build_model
 
     if not (folder / name / "recipe.json").exists():
         sys.exit(f"{folder / name}: found no recipe.json; required: what `gpu.py prepare {name}` writes")

@@ -493,7 +493,22 @@ def _stages(costs: CostsFile) -> Iterator[CostEntry]:
 
 
 def _contention(costs: CostsFile) -> Iterator[CostEntry]:
-    contention = costs.contention
+    contention, overheads = costs.contention, costs.overheads
+    if overheads is not None:
+        yield CostEntry(
+            "Overheads",
+            f"{1e3 * overheads.launch_ms:.3g} µs a launch, {1e3 * overheads.sync_ms:.3g} µs a synchronization, "
+            f"{1e3 * overheads.stage_ms:.3g} µs a further group of a stage",
+            "beyond the times of operators: for each of them, each value that another stream or device made, and each "
+            "group of a stage but one",
+        )
+    if contention is not None and contention.kind == "resources":
+        yield CostEntry(
+            "Contention",
+            "operators share slots, arithmetic and memory bandwidth",
+            "stages that were not measured, and streams: each operator gets its max-min fair share of what is scarce; "
+            "where slots are full, earlier launches come first",
+        )
     if contention is None or contention.kind != "blend":
         return
     error = contention.error

@@ -72,6 +72,9 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
     ``hios-wide`` the best, one of these chains starts from it and keeps its merges, each of which it moves as a single
     operator; the other one has none. See `hios.schedulers.opt.annealing`.
 
+    If operators share resources, chains estimate stages from each operator's largest share
+    (`hios.schedulers.opt.annealing.StagedChain`); what they find is evaluated like every other plan.
+
     It ends early when the gap between latency and the bound for staged schedules is closed. With ``time_limit`` the
     machine's speed decides how many moves are made; with ``moves`` a seed gives the same schedule everywhere, as
     long as neither the time limit nor CP-SAT interferes. Compiling the search takes some seconds on first use and is

@@ -15,7 +15,7 @@ import torch
 
 import benchmarks.networks
 from hios.cli.files import extract
-from hios.frontends.model_registry import build_model
+from hios.frontends.export import build_model
 from hios.frontends.program import export
 
 NETWORK = "squeezenet"

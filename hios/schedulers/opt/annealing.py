@@ -92,7 +92,11 @@ def _ends(rows: Sequence[Sequence[Any]]) -> Any:
 
 
 class StagedChain(Chain):
-    """A chain over stages that starts from a plan; `fits` says whether the stages of one can be represented."""
+    """A chain over stages that starts from a plan; `fits` says whether the stages of one can be represented.
+
+    If operators share resources, latencies inside the chain are estimates: t(S) is the longest group, or the sum of
+    each operator's time and largest share. The plan that it ends with must be evaluated.
+    """
 
     def __init__(self, problem: Problem, devices: int, plan: StagedPlan, seed: int) -> None:
         n = len(problem)
@@ -117,6 +121,7 @@ class StagedChain(Chain):
         )
         super().__init__(problem, self._search.states[0], seed)
         self._state["alpha"] = -1.0 if problem.alpha is None else problem.alpha
+        self._state["barrier"] = problem.barrier_ms
         self._start(plan)
 
     def _start(self, plan: StagedPlan) -> None:
@@ -199,7 +204,9 @@ def fits(problem: Problem, plan: StagedPlan) -> bool:
 def _operators(problem: Problem) -> Any:
     records = np.zeros(len(problem) + 1, OPERATOR)
     records["time"][:-1] = problem.time
-    records["work"][:-1] = records["time"][:-1] * problem.utilization
+    # If operators share resources, those that need the most of any are the ones that a stage waits for.
+    shares = [max(demand) for demand in problem.demand] or problem.utilization
+    records["work"][:-1] = records["time"][:-1] * shares
     records["place"][:-1] = positions(problem.order)
     if not problem.measured:  # a measured stage may be shorter than its operators, so there is no bound
         tail = records["tail"]

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from hios.core.costs import Costs
+from hios.core.costs import Costs, Demand
 from hios.core.graph import Call, Edge, Graph, Operator, Value
 from hios.core.problem import Group, Problem, Stage
 from hios.errors import HiosError
@@ -65,7 +65,7 @@ def combined_problem(blocks: Sequence[ModelBlock], *, one_block: bool = True) ->
     Raises:
         HiosError: their costs have different contention models.
     """
-    if len({block.problem.alpha for block in blocks}) > 1:
+    if len({(block.problem.alpha, bool(block.problem.demand)) for block in blocks}) > 1:
         raise HiosError(
             "costs of several models: found different contention models; allowed: the same contention in all of them, "
             "as their operators share a device"
@@ -92,18 +92,23 @@ def combined_problem(blocks: Sequence[ModelBlock], *, one_block: bool = True) ->
         blocks=(tuple(name for row in names for name in row),) if one_block else tuple(tuple(row) for row in names),
         source="combined blocks",
     )
-    return Problem(graph, _costs(blocks, transfers))
+    combined, first = Problem(graph, _costs(blocks, transfers)), blocks[0].problem
+    # Launches and synchronization are in the times already.
+    combined.launch_ms, combined.sync_ms, combined.barrier_ms = first.launch_ms, first.sync_ms, first.barrier_ms
+    return combined
 
 
 def _costs(blocks: Sequence[ModelBlock], transfers: dict[tuple[str, str], float]) -> Costs:
     time: dict[str, float] = {}
     utilization: dict[str, float] = {}
+    demand: dict[str, Demand] = {}
     stages: dict[frozenset[tuple[str, ...]], float] = {}
     merges: dict[frozenset[str], float] = {}
     for label, problem, operators in blocks:
         name = {v: f"{label}/{problem.ids[v]}" for v in operators}
         time |= {name[v]: problem.time[v] for v in operators}
         utilization |= {name[v]: problem.utilization[v] for v in operators}
+        demand |= {name[v]: Demand(*problem.demand[v]) for v in operators if problem.demand}
         for stage, measured in problem.measured.items():
             if all(v in name for group in stage for v in group):
                 stages[frozenset(tuple(name[v] for v in group) for group in stage)] = measured
@@ -111,7 +116,9 @@ def _costs(blocks: Sequence[ModelBlock], transfers: dict[tuple[str, str], float]
             if all(v in name for v in merge):
                 merges[frozenset(name[v] for v in merge)] = measured
     alpha = blocks[0].problem.alpha
-    model = {"contention": "none"} if alpha is None else {"contention": "blend", "alpha": alpha}
+    model: dict[str, Any] = {"contention": "none"} if alpha is None else {"contention": "blend", "alpha": alpha}
+    if demand:
+        model = {"contention": "resources", "demand": demand}
     predicted_for = next((b.problem.predicted_for for b in blocks if b.problem.predicted_for), "")
     return Costs(time, transfers, utilization, stages, merges=merges, predicted_for=predicted_for, **model)
 
