@@ -357,6 +357,11 @@ def _number(text: str) -> float:
         return math.nan
 
 
+def slos_ms(scenario: Scenario) -> list[float]:
+    """By model, the latency up to which a task counts as goodput; infinite without an SLO."""
+    return [math.inf if model.settings.slo_ms is None else model.settings.slo_ms for model in scenario.models]
+
+
 def settings_of(scenario: Scenario) -> artifacts.Json:
     """What result.json repeats of a scenario."""
     file = scenario.file
@@ -368,6 +373,7 @@ def settings_of(scenario: Scenario) -> artifacts.Json:
         "repeats": file.repeats,
         "arrivals": file.arrivals,
         "load": scenario.load,
+        "objective": file.objective,
     }
 
 

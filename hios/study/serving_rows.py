@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SINGLE, ROUNDS = ("sequential", "ios"), ("pos-strict", "pos-relaxed")
 #: TOP as published: combined blocks one at a time.
 TOP = "top"
+#: A column.
+JAIN = "Jain's index"
 #: Share of the best throughput from which on it counts as saturated.
 SATURATED = 0.95
 #: The same of a learning curve: as far above or below the best value.
@@ -52,13 +54,17 @@ def _row(scenario: str, result: ResultFile) -> Row:
         "mark": marks.PREDICTED.name if result.simulated else marks.MEASURED.name,
         "offered per s": result.total.offered / (result.duration_s * result.repeats),
         "tasks per s": done,
+        "tasks per s by model": ", ".join(
+            f"{label} {served.completed / (result.duration_s * result.repeats):.4g}"
+            for label, served in result.models.items()
+        ),
         "bound per s": result.bound_per_s,
         "work done %": 100 * result.work_share,
         "device busy %": 100 * result.utilisation,
         "queue variance": result.queue_variance,
         "queue limit": max(served.queue or 0 for served in result.models.values()) or None,
         "p99 ms": result.total.p99_ms,
-        "Jain's index": result.jain,
+        JAIN: result.jain,
     }
 
 
@@ -100,7 +106,18 @@ def gain_finding(rows: Rows, column: str, over: Sequence[str]) -> str:
         return f"No scenario has top and {' or '.join(over)} at one load."
     what = "predicted for a GPU" if on_gpu(rows) else "predicted on lanes, so not compared with the paper's GPUs"
     texts = [f"{min(values):+.1f} to {max(values):+.1f} % at load {load:g}" for load, values in by_load.items()]
-    return f"top over {' and '.join(over)} in {column}, {what}: {'; '.join(texts)}."
+    return f"top over {' and '.join(over)} in {column}, {what}: {'; '.join(texts)}.{_served(rows, over)}"
+
+
+def _served(rows: Rows, over: Sequence[str]) -> str:
+    """What the models of several get behind a gain, with Jain's index and the variance of the queues."""
+    shown = [
+        f"{row['scenario']}, load {row['load']:g}, {row['policy']}: {row['tasks per s by model']} tasks/s, Jain's index "
+        f"{row[JAIN]:.3f}, variance {row['queue variance']:.3g}"
+        for row in predicted(rows)
+        if row["models"] > 1 and row["policy"] in (TOP, *over)
+    ]
+    return f" By model: {'; '.join(shown)}." if shown else ""
 
 
 def why(rows: Rows) -> str:

@@ -203,10 +203,10 @@ def _learned(label: str, scenario: Scenario, seeds: Sequence[LauncherSettings]) 
         for step, goodput in trained.curve:
             curve.setdefault(step, []).append(goodput)
         ends: dict[str, float] = {}
-        for system, _, goodput, _ in trained.facts["candidates"]:  # best first, if there are several launchers
-            ends.setdefault(system, goodput)
+        for entry in trained.facts["candidates"]:  # best first, if there are several launchers
+            ends.setdefault(entry["policy"], entry["goodput_per_s"])
         drawn, _ = random_search(scenario, settings, Judge(scenario, settings))
-        ends[RANDOM_SEARCH] = Judge(scenario, settings, HELD_OUT).static(drawn)[0]
+        ends[RANDOM_SEARCH] = Judge(scenario, settings, HELD_OUT).static(drawn).goodput_per_s
         for system, goodput in ends.items():
             goodputs.setdefault(system, []).append(goodput)
     models, steps = len(scenario.models), float(seeds[0].steps)
