@@ -27,6 +27,7 @@ from hios.core.problem import Problem
 from hios.errors import HiosError, warn
 from hios.files.artifacts import require_writable, write
 from hios.formats.settings import Measuring, Settings, TrainingSettings
+from hios.schedulers.policy import deviations
 from hios.serving.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ def _tell(text: str) -> None:
     click.echo(text, err=True)
 
 
-@click.command("train")
+@click.command("train", epilog="Deviations from TOP:\n\n" + "\n\n".join(deviations.TRAINING))
 @click.argument("files", metavar="SCENARIO | GRAPH COSTS [GRAPH COSTS]...", type=PATH, nargs=-1, required=True)
 @output_option("policy.safetensors")
 @click.option(

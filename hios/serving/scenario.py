@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -116,11 +117,15 @@ class Scenario:
         """How long tasks arrive and run, seconds."""
         return self.file.duration_s
 
+    def with_top(self, **settings: Any) -> Scenario:
+        """The same with other settings of TOP."""
+        file = msgspec.structs.replace(self.file, top=msgspec.structs.replace(self.file.top, **settings))
+        planned = None if self.planned is None else self.planned.with_top(**settings)
+        return dataclasses.replace(self, file=file, planned=planned)
+
     def with_launcher(self, path: Path) -> Scenario:
         """The same with a trained launcher, whose file the policies learned and learned-static use."""
-        top = msgspec.structs.replace(self.file.top, weights=str(path.absolute()))
-        planned = None if self.planned is None else self.planned.with_launcher(path)
-        return dataclasses.replace(self, file=msgspec.structs.replace(self.file, top=top), planned=planned)
+        return self.with_top(weights=str(path.absolute()))
 
     @classmethod
     def read(cls, path: str | Path, *, load: float = 1.0) -> Scenario:

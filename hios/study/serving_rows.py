@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hios.charts import marks
 from hios.formats.serving_result import ResultFile
+from hios.formats.study import TOP as TOP
 from hios.formats.study import Experiment
 from hios.study.figure_data import FigureData
 from hios.study.published import Comparison, published
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 #: What one task at a time is served by, and synchronous rounds: the paper's baselines.
 SINGLE, ROUNDS = ("sequential", "ios"), ("pos-strict", "pos-relaxed")
-#: TOP as published: combined blocks one at a time.
-TOP = "top"
 #: A column.
 JAIN = "Jain's index"
 #: Share of the best throughput from which on it counts as saturated.
@@ -34,12 +33,31 @@ _CONVERGED = 0.01
 
 
 def policy_rows(data: FigureData, *, several: bool) -> Rows:
-    """A row for every result of scenarios of one model, or of several."""
-    return [
+    """A row for every result of scenarios of one model, or of several.
+
+    Where the experiment `systems` trained TOP, its rows are of that; the policy top is among its ablations.
+    """
+    learned = [row for row in _top_rows(data) if (row["models"] > 1) is several]
+    return learned + [
         _row(label, result)
         for label, results in data.serving.items()
         for result in sorted(results, key=lambda result: (result.load, result.simulated))
-        if (len(result.models) > 1) is several
+        if (len(result.models) > 1) is several and not (learned and result.policy == TOP)
+    ]
+
+
+def _top_rows(data: FigureData) -> Rows:
+    """Rows of TOP and its ablations as those of policies."""
+    begin = "tasks per s of "
+    return [
+        {
+            **{"policy": row["system"], "p99 ms": None},
+            **{name: value for name, value in row.items() if not name.startswith(begin)},
+            "tasks per s by model": ", ".join(
+                f"{name.removeprefix(begin)} {value:.4g}" for name, value in row.items() if name.startswith(begin)
+            ),
+        }
+        for row in point_rows(data, "systems", "load")
     ]
 
 
@@ -112,7 +130,7 @@ def gain_finding(rows: Rows, column: str, over: Sequence[str]) -> str:
 def _served(rows: Rows, over: Sequence[str]) -> str:
     """What the models of several get behind a gain, with Jain's index and the variance of the queues."""
     shown = [
-        f"{row['scenario']}, load {row['load']:g}, {row['policy']}: {row['tasks per s by model']} tasks/s, Jain's index "
+        f"{row['scenario']}, load {row['load']:g}, {row['policy']}: {row['tasks per s by model']} tasks/s, {JAIN} "
         f"{row[JAIN]:.3f}, variance {row['queue variance']:.3g}"
         for row in predicted(rows)
         if row["models"] > 1 and row["policy"] in (TOP, *over)

@@ -16,14 +16,21 @@ from hios.serving.stage_times import fair_rates
 from tests.serving.scenarios import scenario, served
 
 
-def _candidate(name: str, *shares: float, work: float = 0.5, **more: float) -> Candidate:
+def _candidate(name: str, *shares: float, work: float = 0.5, utilisation: float = 0.5) -> Candidate:
     models = {
         f"m{number}": ModelOfCandidate(goodput_per_s=100 * share, fair_share=share, mean_ms=10.0)
         for number, share in enumerate(shares)
     }
     goodput = sum(own.goodput_per_s for own in models.values())
-    values = {"goodput_per_s": goodput, "p99_ms": 20.0, "good_work_share": work, "utilisation": 0.5, **more}
-    return Candidate(policy=name, models=models, queue_variance=values.pop("queue_variance", 1.0), **values)
+    return Candidate(
+        policy=name,
+        goodput_per_s=goodput,
+        p99_ms=20.0,
+        models=models,
+        good_work_share=work,
+        queue_variance=1.0,
+        utilisation=utilisation,
+    )
 
 
 def _best(objective: Objective | None, *candidates: Candidate) -> str:

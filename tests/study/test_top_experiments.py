@@ -43,7 +43,15 @@ from tests.serving.served import networks
 from tests.study.top_points import write_experiments
 
 _SMALL = TopStudy(
-    most=2, copies=2, batches=(1, 8), gpus=("rtx3080", "h100-sxm"), steps=3, samples=2, transitions=10_000
+    most=2,
+    copies=2,
+    batches=(1, 8),
+    gpus=("rtx3080", "h100-sxm"),
+    steps=3,
+    samples=2,
+    transitions=10_000,
+    loads=(1.0,),
+    launcher_steps=5,
 )
 _GPU = "a100-pcie-40gb"
 #: Two fire modules, an Inception A and an E block.
@@ -91,9 +99,7 @@ def test_sizes_and_copies(given: dict[str, Path]) -> None:
     """Larger combined blocks and more copies never complete less than a tenth less, and copies are of single models."""
     sizes = _run("sizes", given)
     assert {point.system for point in sizes.points if point.scenario == "mix"} == {
-        "top",
-        "top with GPG",
-        "top across models",
+        *("top", "top, launcher off", "top, GPG off", "top, both off", "top across models"),
     }
     assert {(point.scenario, point.x) for point in sizes.points} == {(name, x) for name in given for x in (1.0, 2.0)}
     assert sizes.device == "gpu"

@@ -28,6 +28,8 @@ class Decisions:
     """Pipelines and queues that follow from the decisions of a launcher, whose settings say how the device runs."""
 
     def __init__(self, scenario: Scenario, settings: LauncherSettings) -> None:
+        if settings.stages == "gpg":
+            scenario = scenario.with_top(stages="gpg", stage_passes=1)
         self.scenario, self._limited = scenario, settings.admission == "deadline"
         device = settings.device
         self._pipelines = TopPipelines(scenario, shared=device == "top-open" or (device == "any" and not scenario.gpu))

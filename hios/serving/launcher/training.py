@@ -76,8 +76,12 @@ class Judge:
         return candidate_of(result(self._scenario, policy, LEARNED, outcomes, simulated=True))
 
 
-def train_launcher(scenario: Scenario, settings: LauncherSettings, progress: Progress | None = None) -> Launcher:
+def train_launcher(
+    scenario: Scenario, settings: LauncherSettings, progress: Progress | None = None, *, compared: bool = True
+) -> Launcher:
     """Train a launcher on a scenario, in the simulator; ``progress`` is told how it goes.
+
+    ``compared``: whether it is then compared with all policies.
 
     Torch uses one thread meanwhile: sums are added up in the same order on every number of cores, so the same seed
     gives the same launcher.
@@ -95,7 +99,7 @@ def train_launcher(scenario: Scenario, settings: LauncherSettings, progress: Pro
         launcher = _Training(scenario, settings).run(progress)
     finally:
         torch.set_num_threads(threads)
-    return replace(launcher, facts={**launcher.facts, **comparison(scenario, launcher)})
+    return replace(launcher, facts={**launcher.facts, **comparison(scenario, launcher)}) if compared else launcher
 
 
 def comparison(scenario: Scenario, launcher: Launcher) -> Json:
