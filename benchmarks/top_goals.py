@@ -6,10 +6,12 @@
 FOLDER holds MODEL/graph.json of Inception-v3, ResNet-50 and SqueezeNet, as `hios extract` writes them. Their tasks
 arrive periodically in the proportions 1 to 2 to 4 and together need ``--load`` times the GPU's time by work. With every
 seed TOP is trained anew (launcher and stages), for each objective that the training keeps the best by; the other
-policies, and its ablations with the first seed and objective, stand beside it, without a launcher of their own. Printed are means over the seeds: completed tasks a
-second of all and of each model, work done, Jain's index and the variance of the queues; of TOP also the least and the
-most. Then the goals: more tasks a second than every policy for one model at a time, a margin over strict rounds beyond
-their limit, a variance below T = 2e5, and a Jain's index of 0.95.
+policies, and its ablations with the first seed and objective, stand beside it, without a launcher of their own.
+
+Printed are means over the seeds: completed tasks a second of all and of each model, work done, Jain's index and the
+variance of the queues; of TOP also the least and the most. Then the goals: more tasks a second than every policy for
+one model at a time, a margin over strict rounds beyond their limit, a variance below T = 2e5, and a Jain's index of
+0.95.
 """
 
 from __future__ import annotations

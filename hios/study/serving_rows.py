@@ -1,9 +1,9 @@
 """What figures of TOP have in common: rows of policies and of experiments, comparisons and charts.
 
 Rows of policies are results of serving; rows of experiments are points of simulations. The paper's systems by their
-policies here: `sequential` stands for frameworks that run one operator after another, `ios` for IOS, `pos-strict` and
-`pos-relaxed` for POS, of which no code is public. Numbers of the paper are of a GPU: only simulations with costs of a
-GPU are compared with them.
+policies here: `sequential` stands for frameworks that run one operator after another, `ios` for IOS; `pos-strict` and
+`pos-relaxed` are POS-like, as POS's code is not public. Numbers of the paper are of a GPU: only simulations with costs
+of a GPU are compared with them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """TOP itself on a scenario: a launcher of MADDPG and stages of GPG, both trained for it; and TOP without one of them.
 
-Without the launcher, neighboring blocks of a model are combined, and tasks leave their queues as soon as there is room;
+GPG chooses stages in one pass, as published. Without the launcher, neighboring blocks of a model are combined, and tasks leave their queues as soon as there is room;
 without GPG, stages are those of IOS beside each other.
 """
 
@@ -86,7 +86,7 @@ class TopItself:
             path = str(Path(self._folder.name) / f"stages-{len(self._policies)}.safetensors")
             write_policy(path, trained.weights, trained.facts)
             self._policies[costs] = path
-        return scenario.with_top(stages="gpg", stage_policy=self._policies[costs])
+        return scenario.with_top(stages="gpg", stage_policy=self._policies[costs], stage_passes=1)
 
     def _launcher(self, scenario: Scenario) -> Launcher:
         from hios.serving.launcher.launcher_settings import settings_of

@@ -14,6 +14,7 @@ from hios import Schedule
 from hios.files import artifacts
 from hios.formats.scenario import Overheads
 from hios.formats.serving_result import CalibrationFile
+from hios.schedulers.policy.deviations import TRAINING
 from tests.cli.commands import invoke, succeed
 from tests.problems import problem
 
@@ -29,6 +30,13 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     transfers = [{"source": source, "target": target, "time_ms": 0.0} for source, target in edges]
     costs.write_text(json.dumps({"operators": operators, "transfers": transfers}), encoding="utf-8")
     return graph, costs
+
+
+def test_deviations_are_listed_alike() -> None:
+    """`hios train --help` and `hios algorithms gpg` say the same of the training."""
+    said = [" ".join(succeed(*arguments).stdout.split()) for arguments in (("train", "--help"), ("algorithms", "gpg"))]
+    for text in TRAINING:
+        assert all(text in own for own in said)
 
 
 def test_trained_policies_schedule(files: tuple[Path, Path], tmp_path: Path) -> None:

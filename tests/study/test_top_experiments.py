@@ -36,6 +36,7 @@ from hios.study.top_experiments import (
     overloaded,
     synchronous_per_s,
 )
+from hios.study.top_itself import TopItself
 from hios.study.top_learning import R, S, run, transitions
 from tests.cli.commands import invoke, succeed
 from tests.serving.scenarios import scenario, served
@@ -107,6 +108,23 @@ def test_sizes_and_copies(given: dict[str, Path]) -> None:
     assert {point.scenario for point in copies.points} == {"blocks"}
     by_count = {point.x: point.values["tasks per s"] for point in copies.points if point.system == "top"}
     assert by_count[2.0] > 0.9 * by_count[1.0] > 0
+
+
+def test_top_is_trained(given: dict[str, Path]) -> None:
+    """TOP learns launcher and stages, and its ablations stand beside it; both off is the policy top."""
+    study = _run("systems", given)
+    by_system = {point.system: point.values for point in study.points if point.scenario == "mix"}
+    assert list(by_system) == ["top", "top, launcher off", "top, GPG off", "top, both off"]
+    fixed = simulate(Scenario.read(given["mix"]), "top")
+    assert by_system["top, both off"]["tasks per s"] == fixed.done_per_s
+    assert all(0 < values["tasks per s"] <= values["bound per s"] for values in by_system.values())
+    data = FigureData(top={"systems": study}, serving={"mix": (fixed,)})
+    rows = registry.figure("top_fig15").rows(data)
+    assert [row["policy"] for row in rows] == list(by_system)
+    assert {row["tasks per s by model"].count(",") for row in rows} == {len(networks()) - 1}
+    with TopItself(_SMALL) as itself:
+        (held,) = itself.combined(overloaded(Scenario.read(given["blocks"]))).file.top.combined[:1]
+    assert 1 <= sum(map(len, held.values())) <= 2
 
 
 def test_blocks_of_all_models_are_combined_by_their_time() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hios.serving.launcher.actions import ActionSpace, Launcher, LauncherDecision
-from hios.serving.launcher.environment import EPISODE, LauncherEnvironment
+from hios.serving.launcher.environment import EPISODE, Decisions, LauncherEnvironment
 from hios.serving.launcher.launcher_settings import AS_PRINTED, LauncherSettings, settings_of
 from hios.serving.launcher.online_launcher import OnlineLauncher
 from hios.serving.launcher.training import Judge, _Training, best_static, random_search, train_launcher
@@ -97,6 +97,17 @@ def test_superblocks_change_nothing() -> None:
         again, measures = environment.step(alone)
     assert measures is not None
     assert (again != state).any()
+
+
+def test_as_printed_chooses_stages_by_gpg() -> None:
+    """Line 11 of Algorithm 1 is Algorithm 2, in one pass, whatever stages the scenario has."""
+    given, settings, _, alone = _begun()
+    printed = Decisions(given, dataclasses.replace(settings, stages=AS_PRINTED["stages"]))
+    one_pass = Decisions(given.with_top(stages="gpg", stage_passes=1), settings)
+    for decision in (alone, dataclasses.replace(alone, combined=(((0, 0), (1, 1)), ((0, 1), (1, 0))))):
+        assert printed.pipeline(decision).stages == one_pass.pipeline(decision).stages
+    assert printed.scenario.file.top.stages == "gpg"
+    assert Decisions(given, settings).scenario.file.top.stages == "ios"
 
 
 def test_no_step_links_two_episodes() -> None:
