@@ -33,8 +33,6 @@ from hios.study.top_itself import TopItself
 
 #: Systems of figures that compare them: one operator after another, stages of IOS, synchronous rounds, TOP.
 SINGLE, ROUNDS = ("sequential", "ios"), "pos-relaxed"
-#: The policy top with combined blocks of several models.
-TOP_ACROSS = "top across models"
 #: How many times the device's time the tasks of an overloaded scenario need, so that no system keeps up.
 _OVERLOAD = 2.0
 #: Tasks of a simulation in which a device is overloaded, and of one that asks whether a system keeps up.
@@ -44,18 +42,12 @@ _HALVINGS, _LEFT = 8, 2
 
 
 def sizes(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
-    """Figure 18: throughput over the largest number of sub-blocks, under TOP and without its parts.
-
-    With several models also with fixed combined blocks of any models that take about equally long.
-    """
+    """Figure 18: throughput over the largest number of sub-blocks, under TOP and without its parts."""
     with TopItself(study) as itself:
         for label, scenario in scenarios.items():
             given = overloaded(scenario)
             for size in range(1, study.most + 1):
                 results = itself.results(given.with_top(combined=(), most=size))
-                if len(scenario.models) > 1:
-                    across = given.with_top(combined=across_models(given, size), most=None)
-                    results[TOP_ACROSS] = simulate(across, TOP)
                 for system, found in results.items():
                     yield _point(label, given, system, size, _served(found))
 
@@ -81,24 +73,6 @@ def systems(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Ite
                         **by_model,
                     }
                     yield _point(label, given, system, load, values)
-
-
-def across_models(scenario: Scenario, size: int) -> tuple[dict[str, tuple[int, ...]], ...]:
-    """Combined blocks of so many blocks of any models, those of about equal time together."""
-    every = [
-        (sum(model.problem.time[v] for v in operators), number, block)
-        for number, model in enumerate(scenario.models)
-        for block, operators in enumerate(model.blocks)
-    ]
-    groups = []
-    for first in range(0, len(every), size):
-        chosen = sorted(every)[first : first + size]
-        combined: dict[str, tuple[int, ...]] = {}
-        for _, number, block in sorted(chosen, key=lambda entry: entry[1:]):
-            label = scenario.models[number].label
-            combined[label] = (*combined.get(label, ()), block)
-        groups.append(combined)
-    return tuple(groups)
 
 
 def copies(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:

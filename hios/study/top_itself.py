@@ -1,7 +1,7 @@
 """TOP itself on a scenario: a launcher of MADDPG and stages of GPG, both trained for it; and TOP without one of them.
 
-GPG chooses stages in one pass, as published. Without the launcher, neighboring blocks of a model are combined, and tasks leave their queues as soon as there is room;
-without GPG, stages are those of IOS beside each other.
+GPG chooses stages in one pass, as published. Without the launcher, neighboring blocks of a model are combined, and
+tasks leave their queues as soon as there is room; without GPG, stages are those of IOS beside each other.
 """
 
 from __future__ import annotations

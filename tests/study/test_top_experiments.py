@@ -29,7 +29,6 @@ from hios.study.figure_data import FigureData
 from hios.study.published import Verdict
 from hios.study.top_experiments import (
     ModelMemory,
-    across_models,
     batched,
     copied,
     memory_of,
@@ -100,7 +99,7 @@ def test_sizes_and_copies(given: dict[str, Path]) -> None:
     """Larger combined blocks and more copies never complete less than a tenth less, and copies are of single models."""
     sizes = _run("sizes", given)
     assert {point.system for point in sizes.points if point.scenario == "mix"} == {
-        *("top", "top, launcher off", "top, GPG off", "top, both off", "top across models"),
+        *("top", "top, launcher off", "top, GPG off", "top, both off"),
     }
     assert {(point.scenario, point.x) for point in sizes.points} == {(name, x) for name in given for x in (1.0, 2.0)}
     assert sizes.device == "gpu"
@@ -125,13 +124,6 @@ def test_top_is_trained(given: dict[str, Path]) -> None:
     with TopItself(_SMALL) as itself:
         (held,) = itself.combined(overloaded(Scenario.read(given["blocks"]))).file.top.combined[:1]
     assert 1 <= sum(map(len, held.values())) <= 2
-
-
-def test_blocks_of_all_models_are_combined_by_their_time() -> None:
-    """Every block is in one combined block; short ones of any models come together, then longer ones."""
-    given = scenario(served("one", [[1.0], [5.0], [2.0]], 10.0), served("two", [[4.0], [1.5]], 10.0), gpu=True, lanes=1)
-    assert across_models(given, 2) == ({"one": (0,), "two": (1,)}, {"one": (2,), "two": (0,)}, {"one": (1,)})
-    assert across_models(given, 3)[0] == {"one": (0, 2), "two": (1,)}
 
 
 def test_copies_share_the_tasks() -> None:
