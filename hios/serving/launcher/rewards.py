@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hios.schedulers.policy.network import Array
+if TYPE_CHECKING:
+    from hios.schedulers.policy.network import Array
 
 #: Weights a, b and c of utilisation, latency and variance (TOP, section VI-B).
 WEIGHTS = (0.4, 0.4, 0.2)
