@@ -102,7 +102,8 @@ def test_superblocks_change_nothing() -> None:
 def test_as_printed_chooses_stages_by_gpg() -> None:
     """Line 11 of Algorithm 1 is Algorithm 2, in one pass, whatever stages the scenario has."""
     given, settings, _, alone = _begun()
-    printed = Decisions(given, dataclasses.replace(settings, stages=AS_PRINTED["stages"]))
+    assert AS_PRINTED["stages"] == "gpg"
+    printed = Decisions(given, dataclasses.replace(settings, stages="gpg"))
     one_pass = Decisions(given.with_top(stages="gpg", stage_passes=1), settings)
     for decision in (alone, dataclasses.replace(alone, combined=(((0, 0), (1, 1)), ((0, 1), (1, 0))))):
         assert printed.pipeline(decision).stages == one_pass.pipeline(decision).stages
