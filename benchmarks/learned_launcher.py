@@ -2,6 +2,7 @@
 
     python benchmarks/learned_launcher.py [--scenario FILE] [--models 2|3] [--size small|default|paper] [--seeds N]
                                           [--loads SHARE ...] [--duration S] [--set NAME=VALUE ...] [--as-printed]
+                                          [--objective fair|throughput|reward]
 
 Without a scenario: SqueezeNet and Inception-v3 (and ResNet-50) at 4 to 1 (to 2) tasks, with 12, 13 (and 5) blocks, on
 two lanes, Poisson arrivals. Times of operators are made up (`synthetic_costs`), so only the seconds depend
@@ -23,6 +24,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, get_args
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -30,7 +32,7 @@ import msgspec
 from networks import inception_v3, resnet50, squeezenet, synthetic_costs
 
 from hios import Problem
-from hios.formats.scenario import ModelOfScenario, ScenarioFile
+from hios.formats.scenario import ModelOfScenario, Objective, ScenarioFile
 from hios.serving.launcher.launcher_settings import AS_PRINTED, SIZES, LauncherSettings, settings_of
 from hios.serving.launcher.training import JUDGING, Judge, random_search, train_launcher
 from hios.serving.policies import LEARNED, LEARNED_STATIC
@@ -64,11 +66,10 @@ def made_up(models: int, load: float, duration_s: float) -> Scenario:
     return Scenario(file, tuple(served), load=load, source="made up")
 
 
-def with_duration(scenario: Scenario, duration_s: float | None) -> Scenario:
-    """The scenario with another duration, if one is given."""
-    if duration_s is None:
-        return scenario
-    return replace(scenario, file=msgspec.structs.replace(scenario.file, duration_s=duration_s))
+def changed(scenario: Scenario, **values: Any) -> Scenario:
+    """The scenario with other values in its file, those that are given."""
+    given = {name: value for name, value in values.items() if value is not None}
+    return replace(scenario, file=msgspec.structs.replace(scenario.file, **given))
 
 
 def curves(
@@ -80,17 +81,17 @@ def curves(
         began = time.perf_counter()
         launcher = train_launcher(scenario, own)
         took = time.perf_counter() - began
-        _, (goodput, _) = random_search(scenario, own, Judge(scenario, own))
+        _, drawn = random_search(scenario, own, Judge(scenario, own))
         points = " ".join(f"{step}:{value:.2f}" for step, value in launcher.curve)
         judged = launcher.facts["judged"]
         print(
-            f"  seed {own.seed}: {points} | kept {judged['learned'][0]:.2f}, static {judged['static'][0]:.2f}, random "
-            f"search {goodput:.2f} | superblocks {launcher.facts['superblocks']:.0%}, {took:.0f} s",
+            f"  seed {own.seed}: {points} | kept {judged['learned']:.2f}, static {judged['static']:.2f}, random search "
+            f"{drawn.goodput_per_s:.2f} | superblocks {launcher.facts['superblocks']:.0%}, {took:.0f} s",
             flush=True,
         )
         candidates: dict[str, tuple[float, float]] = {}
-        for name, _, good, mean in launcher.facts["candidates"]:  # best first, if there are several launchers
-            candidates.setdefault(name, (good, mean))
+        for entry in launcher.facts["candidates"]:  # best first, if there are several launchers
+            candidates.setdefault(entry["policy"], (entry["goodput_per_s"], entry.get("mean_ms")))
         rows.append((launcher.facts["deployed"], candidates))
     ranking = compare(scenario, lambda name, by, _: outcomes_of(scenario, name, by, JUDGING))
     print(f"  best policy without learning: {ranking[0].policy} {ranking[0].goodput_per_s:.2f}")
@@ -127,6 +128,7 @@ def main() -> None:
     parser.add_argument("--duration", type=float)
     parser.add_argument("--set", dest="changes", action="append", default=[])
     parser.add_argument("--as-printed", action="store_true")
+    parser.add_argument("--objective", choices=get_args(Objective))
     options = parser.parse_args()
     changes = dict(text.split("=", 1) for text in options.changes)
     printed = AS_PRINTED if options.as_printed else {}
@@ -135,7 +137,8 @@ def main() -> None:
         if options.scenario is None:
             scenario = made_up(options.models, load, options.duration or 60.0)
         else:
-            scenario = with_duration(Scenario.read(options.scenario, load=load), options.duration)
+            scenario = changed(Scenario.read(options.scenario, load=load), duration_s=options.duration)
+        scenario = changed(scenario, objective=options.objective)
         rates = ", ".join(f"{model.label} {model.rate:.3g}/s" for model in scenario.models)
         print(f"load {load:g}: {rates}", flush=True)
         table(curves(scenario, settings))

@@ -71,9 +71,9 @@ def capacity(scenario: Scenario, calibration: CalibrationFile) -> float:
 
 
 def at(path: Path, factor: float, duration_s: float, seed: int) -> Scenario:
-    """The scenario with other rates, duration and seed."""
+    """The scenario with other rates, duration and seed; what is best is goodput, as in the goals."""
     scenario = Scenario.read(path, load=factor)
-    file = msgspec.structs.replace(scenario.file, duration_s=duration_s, seed=seed, repeats=1)
+    file = msgspec.structs.replace(scenario.file, duration_s=duration_s, seed=seed, repeats=1, objective="throughput")
     return dataclasses.replace(scenario, file=file)
 
 

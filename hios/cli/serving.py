@@ -27,6 +27,7 @@ from hios.core.problem import Problem
 from hios.errors import HiosError, warn
 from hios.files.artifacts import require_writable, write
 from hios.formats.settings import Measuring, Settings, TrainingSettings
+from hios.schedulers.policy import deviations
 from hios.serving.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ def _tell(text: str) -> None:
     click.echo(text, err=True)
 
 
-@click.command("train")
+@click.command("train", epilog="Deviations from TOP:\n\n" + "\n\n".join(deviations.TRAINING))
 @click.argument("files", metavar="SCENARIO | GRAPH COSTS [GRAPH COSTS]...", type=PATH, nargs=-1, required=True)
 @output_option("policy.safetensors")
 @click.option(
@@ -340,7 +341,11 @@ def _changes(texts: Sequence[str]) -> dict[str, str]:
 
 def _train_launcher(scenario: Scenario, output: Path, settings: LauncherSettings) -> None:
     """Train a launcher on a scenario, and say what it is good for."""
+    from msgspec import convert
+
+    from hios.formats.serving_result import Candidate
     from hios.serving.launcher.training import train_launcher
+    from hios.serving.tables import candidates_table
 
     def progress(step: int, goodput: float | None) -> None:
         if goodput is not None:
@@ -348,9 +353,7 @@ def _train_launcher(scenario: Scenario, output: Path, settings: LauncherSettings
 
     launcher = train_launcher(scenario, settings, progress)
     launcher.write(output)
-    for policy, by, goodput, mean_ms in launcher.facts["candidates"]:
-        mean = "-" if mean_ms is None else f"{mean_ms:.4g}"
-        click.echo(f"{policy}, launcher {by}: goodput {goodput:.4g} tasks/s, mean latency {mean} ms")
+    click.echo("\n".join(candidates_table([convert(entry, Candidate) for entry in launcher.facts["candidates"]])))
     click.echo(f"{output}: on held-out traces the best policy is {launcher.facts['deployed']}")
 
 

@@ -161,7 +161,7 @@ def convolutions(output: Path, sizes: tuple[int, ...], channels: int, repeats: i
 @settings_options(
     TopStudy,
     texts={**dict.fromkeys(TopStudy.__struct_fields__, ""), "steps": "Training steps of GPG."},
-    spelled={"batches": "--batch", "gpus": "--stages-gpu"},
+    spelled={"batches": "--batch", "gpus": "--stages-gpu", "loads": "--top-load"},
     ranges=True,
 )
 def top(

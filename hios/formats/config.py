@@ -196,7 +196,7 @@ class ConvolutionStudy(Record, frozen=True):
 
 
 class TopStudy(Record, frozen=True):
-    """Experiments of TOP on the serving scenarios, simulated (TOP, figures 13, 18, 20 to 24, 26 and 27)."""
+    """Experiments of TOP on the serving scenarios, simulated (TOP, figures 13 to 18, 20 to 24, 26 and 27)."""
 
     most: Annotated[int, Meta(ge=1, le=MOST_SUB_BLOCKS)] = 6
     """Largest number of sub-blocks of a combined block (figure 18)."""
@@ -218,7 +218,11 @@ class TopStudy(Record, frozen=True):
     transitions: Positive = 100_000
     """Combinations of blocks with more transitions (S, S') than this are skipped (figure 13), as they take minutes."""
     launcher_steps: Positive = 600
-    """Training steps of the launcher, in its smallest size (figure 22; the paper: 8000)."""
+    """Training steps of the launcher (the paper: 8000)."""
+    loads: Several[Annotated[AboveZero, doc("Factor for the rates of a scenario.")]] = (1.0, 4.0, 8.0)
+    """Loads of TOP (figures 14 to 17), those of the policies under `serving:` that it is compared with."""
+    launcher_size: Literal["small", "default", "paper"] = "small"
+    """Amount of training of the launcher of TOP in all figures, as hios train --size takes it."""
     launcher_seeds: Positive = 1
     """Trainings of the launcher, each with another seed (figure 22)."""
 

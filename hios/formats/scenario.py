@@ -28,6 +28,8 @@ from hios.formats.config import Label
 Overflow = Literal["reject", "drop-oldest"]
 #: What the rates of the models are: tasks per second, or proportions of tasks that together take the whole device.
 Rates = Literal["per-second", "of-capacity"]
+#: What makes a policy better than another.
+Objective = Literal["fair", "throughput", "reward"]
 #: How fast tasks leave the queues.
 LauncherKind = Literal["open", "deadline", "fixed", "water-filling", "auto"]
 
@@ -166,6 +168,11 @@ class ScenarioFile(Record, frozen=True):
     can take them, the one that is due first (deadline_ms, or else slo_ms) before others; fixed: one every interval_s;
     water-filling: at rates that share the device evenly, up to each model's own rate; auto: whichever of them is best
     on other traces, simulated."""
+    objective: Objective = "fair"
+    """What `auto` looks for, and what a training keeps. fair: first the worst-served model, by its goodput over the
+    smaller of what it offered and its fair share of the device's time, then total goodput weighted by work; throughput:
+    tasks within their SLO; reward: utilisation, latency and variance of the queues, as the reward (2) of TOP weighs
+    them. Of equals the one with the lowest 99th percentile."""
     top: TopSettings = field(default_factory=TopSettings)
     overheads: Overheads = field(default_factory=Overheads)
     format_version: Literal[1] = 1

@@ -28,7 +28,7 @@ from hios.files.base import (
     doc,
 )
 from hios.formats.config import Label
-from hios.formats.scenario import Overheads
+from hios.formats.scenario import Objective, Overheads
 
 _Bound = Annotated[NonNegative, doc("Lower, then upper bound.")]
 _Interval = Annotated[
@@ -76,6 +76,9 @@ class ServedResult(Record, frozen=True, kw_only=True):
     """Mean number of tasks in the queue or in flight over time."""
     queue: OrAbsent[Positive] = None
     """Tasks that may wait in the model's queue; absent of all models and in older files."""
+    fair_share: OrAbsent[Share] = None
+    """Goodput over the smaller of the tasks offered and the model's fair share of the device's time, at most 1; absent
+    of all models and in older files."""
 
 
 class LateSends(Record, frozen=True):
@@ -93,6 +96,16 @@ _Reference = Literal["program", "single inference"]
 _Launcher = Literal["open", "deadline", "fixed", "water-filling", "learned"]
 
 
+class ModelOfCandidate(Record, frozen=True, kw_only=True):
+    """How a compared policy served one model."""
+
+    goodput_per_s: NonNegative
+    """Completed tasks within their SLO per second."""
+    fair_share: Share
+    """Goodput over the smaller of what was offered and the model's fair share, as in `models`."""
+    mean_ms: OrAbsent[_Milliseconds] = None
+
+
 class Candidate(Record, frozen=True, kw_only=True):
     """A policy under a launcher that auto compared, on traces other than those of the result."""
 
@@ -103,6 +116,17 @@ class Candidate(Record, frozen=True, kw_only=True):
     goodput_per_s: NonNegative
     """Goodput: completed tasks within their SLO per second."""
     mean_ms: OrAbsent[_Milliseconds] = None
+    p99_ms: OrAbsent[_Milliseconds] = None
+    models: OrAbsent[dict[Label, ModelOfCandidate]] = None
+    """By model; this and what follows are absent in older files."""
+    good_work_share: OrAbsent[NonNegative] = None
+    """Minimum device time of the tasks within their SLO, over the time of all lanes."""
+    jain: OrAbsent[Share] = None
+    """Jain's fairness index, as in the result."""
+    queue_variance: OrAbsent[NonNegative] = None
+    """Mean variance of the queues' lengths."""
+    utilisation: OrAbsent[Share] = None
+    """Share of the time that lanes were busy."""
     left_out: OrAbsent[Text] = None
     """Why the policy could not be compared."""
 
@@ -116,6 +140,8 @@ class ResultFile(Record, frozen=True, kw_only=True):
     """The policy that auto chose."""
     candidates: tuple[Candidate, ...] = ()
     """The policies that auto compared, best first."""
+    objective: OrAbsent[Objective] = None
+    """What was best, as the scenario states it; absent in older files, whose objective was throughput."""
     simulated: bool
     """Whether times were simulated; otherwise they were measured."""
     calibrated: bool = False
@@ -148,6 +174,8 @@ class ResultFile(Record, frozen=True, kw_only=True):
     """Jain's fairness index of the completed shares of the models' offered tasks; 1 where all are equal."""
     work_share: NonNegative
     """Minimum device time of the completed tasks, over the time of all lanes: throughput weighted by work."""
+    good_work_share: OrAbsent[NonNegative] = None
+    """The same of the tasks within their SLO; absent in older files."""
     bound_per_s: NonNegative
     """Upper bound on the tasks per second that any policy can complete, from their minimum device times (linear
     program)."""

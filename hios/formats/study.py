@@ -174,10 +174,12 @@ class ConvolutionsFile(Record, frozen=True):
     format_version: FormatVersion = 1
 
 
-#: The experiments by the figures that they feed: 18, 24, 23, 26 and 27, 20, 13 and 21, 22.
-Experiment = Literal["sizes", "copies", "together", "batches", "stages", "gpg", "launcher"]
+#: The experiments by the figures that they feed: 14 to 17, 18, 24, 23, 26 and 27, 20, 13 and 21, 22.
+Experiment = Literal["systems", "sizes", "copies", "together", "batches", "stages", "gpg", "launcher"]
 
 
+#: TOP, and what is left of it without the launcher, without GPG, and without both, which is the policy top.
+TOP, NO_LAUNCHER, NO_GPG, NEITHER = "top", "top, launcher off", "top, GPG off", "top, both off"
 #: Systems of points that are no policies: ways to find stages, and curves of learning.
 DP, GPG, GPG_ONE_PASS, CURVE = "dynamic programming", "GPG", "GPG, one pass", "learning"
 #: Random decisions in place of learning, as many as it has steps.

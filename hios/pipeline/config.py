@@ -353,11 +353,18 @@ def alone_options(settings: Config, algorithm: str) -> str:
     return profile_options(msgspec.structs.replace(settings, profile=alone))
 
 
+#: Training as in the paper, with scale full.
+_PAPER = {"steps": 6000, "launcher_size": "paper", "launcher_steps": 8000}
+
+
 def top_options(settings: Config, labels: Sequence[str]) -> str:
     """Settings of ``hios study top`` for scenarios with these labels."""
     given = msgspec.structs.asdict(settings.study.top)
-    batches, gpus = given.pop("batches"), given.pop("gpus")
-    return options({"label": labels, "gpu": settings.gpu, **given, "batch": batches, "stages_gpu": gpus})
+    batches, gpus, loads = (given.pop(name) for name in ("batches", "gpus", "loads"))
+    if settings.study.scale == "full":
+        given |= _PAPER
+    varied = {"batch": batches, "stages_gpu": gpus, "top_load": loads}
+    return options({"label": labels, "gpu": settings.gpu, **given, **varied})
 
 
 def partition_options(settings: Config) -> str:

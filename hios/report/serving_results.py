@@ -13,6 +13,7 @@ from hios.errors import ArtifactError
 from hios.files import artifacts
 from hios.formats.serving_result import Candidate, ResultFile
 from hios.report.tables import View
+from hios.serving.objective import WORDS, brief, candidate_of, order
 from hios.serving.strict_rounds import rounds_notes
 
 #: Columns that predictions are compared with measurements in, by name.
@@ -156,7 +157,7 @@ def calibration_sentence(scenario: ServedScenario) -> str:
 
 
 def findings(scenario: ServedScenario) -> Iterator[str]:
-    """Of each load: the policy with most tasks within their SLO, what auto chose and why, and what limits rounds."""
+    """Of each load: the best policy by the objective, what auto chose and why, and what limits rounds."""
     for load in dict.fromkeys(served.load for served in scenario.policies):
         own = [served for served in scenario.policies if served.load == load]
         results = _compared(own)
@@ -173,16 +174,15 @@ def _compared(policies: Sequence[ServedPolicy]) -> dict[str, ResultFile]:
 
 
 def _best(results: Mapping[str, ResultFile], load: float) -> str:
-    name, best = max(results.items(), key=lambda entry: (entry[1].total.goodput, -(entry[1].total.p99_ms or 0.0)))
-    tied = sum(result.total.goodput == best.total.goodput for result in results.values())
-    time = best.duration_s * best.repeats
+    candidates = list(map(candidate_of, results.values()))
+    objective = next(iter(results.values())).objective
+    place = order(candidates, objective)[0]
+    name, best = list(results.items())[place]
     how = "predicted" if best.simulated else "measured"
-    rates = f"{best.total.goodput / time:.3g} of {best.total.offered / time:.3g} tasks/s"
-    if tied == 1:
-        return f"At load {load:g}, {name} answers the most tasks within their SLO, {how}: {rates}."
+    offered = best.total.offered / (best.duration_s * best.repeats)
     return (
-        f"At load {load:g}, {tied} policies answer the most tasks within their SLO, {how}: "
-        f"{rates} each. Of these, {name} has the lowest 99th percentile."
+        f"At load {load:g}, {name} serves best, {how}, by {WORDS[objective]}: of {offered:.3g} tasks/s it answers "
+        f"within their SLO {brief(candidates[place])}."
     )
 
 
@@ -198,7 +198,7 @@ def _choice(result: ResultFile, load: float) -> str:
     shown = [_simulated(entry, launchers > 1) for entry in _rivals(candidates)]
     if len(shown) < 2:
         return f"{said}."
-    return f"{said}, by tasks within their SLO, and then by mean latency: {', '.join(shown)}."
+    return f"{said}, by {WORDS[result.objective]}: {'; '.join(shown)}."
 
 
 def _rivals(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -216,8 +216,8 @@ def _way(candidate: Candidate) -> str:
 
 def _simulated(candidate: Candidate, several: bool) -> str:
     by = f", launcher {candidate.launcher}" if several and candidate.launcher != _LEARNED else ""
-    mean = "" if candidate.mean_ms is None else f" and {candidate.mean_ms:.3g} ms"
-    return f"{candidate.policy}{by} {candidate.goodput_per_s:.4g} tasks/s{mean}"
+    p99 = "" if candidate.p99_ms is None else f", p99 {candidate.p99_ms:.3g} ms"
+    return f"{candidate.policy}{by} {brief(candidate)}{p99}"
 
 
 def serving_charts(scenario: ServedScenario, identity: str) -> list[str]:

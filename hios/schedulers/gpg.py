@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import textwrap
 
 from hios.core.problem import Problem, Stage, positions
 from hios.core.schedule import StagedPlan
+from hios.schedulers.policy import deviations
 from hios.schedulers.policy.endings import (
     Action,
     CombinedState,
@@ -52,6 +54,10 @@ def gpg(
     - A learned matrix maps features to the size of an embedding, as (5) adds the two.
     - Blocks are those that the graph states; operators in none are cut after each that all paths lead through.
 
+    Deviations of the training, as ``hios train --help`` has them:
+
+    [training]
+
     A pass takes O(|V|) for the embedding, once, and for each stage O(g^2) for g operators that could head a group.
 
     Raises:
@@ -68,6 +74,9 @@ def gpg(
         sequence = sum(problem.time[v] for v in operators)
         stages += ending if latency < sequence else [((v,),) for v in operators]
     return StagedPlan((tuple(stages),))
+
+
+gpg.__doc__ = (gpg.__doc__ or "").replace("[training]", textwrap.indent(deviations.listed(), "    ").strip())
 
 
 def chooser(problem: Problem, r: int, s: int, weights: str) -> tuple[list[CombinedState], Action]:

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from hios.formats.serving_result import ResultFile, ServedResult
 from hios.machine.statistics import LEAST_ROUNDS, Interval
-from hios.serving.scenario import Scenario, settings_of
-from hios.serving.stage_times import bound_per_s, least_works_s
+from hios.serving.scenario import Scenario, settings_of, slos_ms
+from hios.serving.stage_times import bound_per_s, fair_rates, least_works_s
 
 #: Resamples of the bootstrap, and the share that each end of the interval leaves out.
 _RESAMPLES, _LEFT_OUT = 2000, 0.025
@@ -85,14 +87,14 @@ def result(
     repeats, lanes = len(outcomes), scenario.lanes
     time = scenario.duration_s * repeats
     by_model = [[outcome.tallies[number] for outcome in outcomes] for number in range(len(scenario.models))]
-    slos = [math.inf if model.settings.slo_ms is None else model.settings.slo_ms for model in scenario.models]
-    models = {
-        model.label: _served([[tally] for tally in tallies], [slo], scenario.duration_s, model.settings.queue)
-        for model, tallies, slo in zip(scenario.models, by_model, slos, strict=True)
-    }
-    works = zip(scenario.models, least_works_s(scenario), strict=True)
-    work = sum(least_s * models[model.label].completed for model, least_s in works)
-    offered = [models[model.label].offered / time for model in scenario.models]
+    slos = slos_ms(scenario)
+    offered = [sum(tally.offered for tally in tallies) / time for tallies in by_model]
+    models = {}
+    for model, tallies, slo, fair in zip(scenario.models, by_model, slos, fair_rates(scenario, offered), strict=True):
+        served = _served([[tally] for tally in tallies], [slo], scenario.duration_s, model.settings.queue)
+        share = min(1.0, served.goodput / (fair * time)) if fair else 1.0
+        models[model.label] = msgspec.structs.replace(served, fair_share=share)
+    works = list(zip(least_works_s(scenario), models.values(), strict=True))
     return ResultFile(
         policy=policy,
         launcher=launcher,  # type: ignore[arg-type]
@@ -103,7 +105,8 @@ def result(
         total=_served([outcome.tallies for outcome in outcomes], slos, scenario.duration_s),
         queue_variance=sum(outcome.queue_variance for outcome in outcomes) / repeats,
         jain=jain([row.completed / row.offered for row in models.values() if row.offered]),
-        work_share=work / (lanes * time),
+        work_share=sum(least_s * served.completed for least_s, served in works) / (lanes * time),
+        good_work_share=sum(least_s * served.goodput for least_s, served in works) / (lanes * time),
         bound_per_s=bound_per_s(scenario, offered),
         promoted=sum(outcome.promoted for outcome in outcomes) or None,
         block_runs=sum(outcome.block_runs for outcome in outcomes) or None,

@@ -97,8 +97,9 @@ def _hios_lp(scenario: Scenario) -> Pipeline:
 
 
 def _pos(*, strict: bool, each_on_a_lane: bool = False) -> Callable[[Scenario], Pipeline]:
-    """POS: one round takes a task of every model; strict rounds wait for all of them.
+    """POS-like: one round takes a task of every model; strict rounds wait for all of them.
 
+    POS's four strategies of execution and its search by reinforcement learning are missing: stages are those of IOS.
     Rounds follow one another over all lanes, or every lane has rounds of its own, as in `one-per-lane`.
     """
 
@@ -156,7 +157,7 @@ POLICIES: dict[str, Policy] = {
         Policy("nimble", "one task at a time on streams of Nimble", _streams("nimble")),
         Policy("opara", "one task at a time on streams of Opara", _streams("opara")),
         Policy("hios-lp", "one task at a time over the lanes by HIOS-LP", _hios_lp),
-        Policy("pos-strict", "rounds with a task of every model, which wait for all of them (POS)", _pos(strict=True)),
+        Policy("pos-strict", "rounds with a task of every model, which wait for all (POS-like)", _pos(strict=True)),
         Policy("pos-relaxed", "rounds with a task of every model that has one", _pos(strict=False)),
         Policy(
             "pos-strict-per-lane",

@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -116,11 +117,15 @@ class Scenario:
         """How long tasks arrive and run, seconds."""
         return self.file.duration_s
 
+    def with_top(self, **settings: Any) -> Scenario:
+        """The same with other settings of TOP."""
+        file = msgspec.structs.replace(self.file, top=msgspec.structs.replace(self.file.top, **settings))
+        planned = None if self.planned is None else self.planned.with_top(**settings)
+        return dataclasses.replace(self, file=file, planned=planned)
+
     def with_launcher(self, path: Path) -> Scenario:
         """The same with a trained launcher, whose file the policies learned and learned-static use."""
-        top = msgspec.structs.replace(self.file.top, weights=str(path.absolute()))
-        planned = None if self.planned is None else self.planned.with_launcher(path)
-        return dataclasses.replace(self, file=msgspec.structs.replace(self.file, top=top), planned=planned)
+        return self.with_top(weights=str(path.absolute()))
 
     @classmethod
     def read(cls, path: str | Path, *, load: float = 1.0) -> Scenario:
@@ -357,6 +362,11 @@ def _number(text: str) -> float:
         return math.nan
 
 
+def slos_ms(scenario: Scenario) -> list[float]:
+    """By model, the latency up to which a task counts as goodput; infinite without an SLO."""
+    return [math.inf if model.settings.slo_ms is None else model.settings.slo_ms for model in scenario.models]
+
+
 def settings_of(scenario: Scenario) -> artifacts.Json:
     """What result.json repeats of a scenario."""
     file = scenario.file
@@ -368,6 +378,7 @@ def settings_of(scenario: Scenario) -> artifacts.Json:
         "repeats": file.repeats,
         "arrivals": file.arrivals,
         "load": scenario.load,
+        "objective": file.objective,
     }
 
 

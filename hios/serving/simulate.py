@@ -6,15 +6,14 @@ Every policy under every launcher on the same tasks.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
 
 from hios.errors import HiosError
 from hios.formats.serving_result import Candidate, ResultFile
 from hios.serving.calibration import with_interference
 from hios.serving.measures import RepeatOutcome, result
+from hios.serving.objective import brief, candidate_of, order
 from hios.serving.pipeline import Pipeline
 from hios.serving.policies import (
     AUTO,
@@ -31,10 +30,6 @@ from hios.serving.simulator import Simulation, has_numba
 
 #: Repeats that no result is made of, as their numbers are larger than any that a scenario asks for.
 HELD_OUT = range(1_000_000, 1_000_003)
-#: Goodput within this share of the best counts as equal; then the mean latency decides.
-_EQUAL = 1e-3
-
-
 #: Gives what becomes of the tasks of some repeats under a policy and a launcher, both by name.
 Run = Callable[[str, str, Sequence[int]], list[RepeatOutcome]]
 #: Is told how far a long simulation has come, in words.
@@ -52,7 +47,7 @@ def compare(
     launcher: str | None = None,
     tell: Tell = no_one,
 ) -> list[Candidate]:
-    """All policies on held-out traces, best first: by tasks within their SLO, of equals by mean latency.
+    """All policies on held-out traces, best first by the scenario's objective (`hios.serving.objective`).
 
     Arrivals from a file are the same in every repeat: then nothing is held out.
 
@@ -71,35 +66,14 @@ def compare(
         try:
             launchers = launchers_of(policy, launcher or scenario.file.launcher)
             for own in launchers:
-                candidates.append(_candidate(scenario, policy, own, run(policy, own, HELD_OUT)))
-                tell(f"{policy}, launcher {own}, on other traces: goodput {candidates[-1].goodput_per_s:.4g} tasks/s")
+                outcomes = run(policy, own, HELD_OUT)
+                candidates.append(candidate_of(result(scenario, policy, own, outcomes, simulated=True)))
+                tell(f"{policy}, launcher {own}, on other traces: {brief(candidates[-1])}")
         except HiosError as error:
             left_out.append(Candidate(policy=policy, goodput_per_s=0.0, left_out=str(error)))
     if not candidates:
         raise HiosError(f"{scenario.source}: policy auto: no policy can run this; {left_out[0].left_out}")
-    best = max(entry.goodput_per_s for entry in candidates)
-    return sorted(candidates, key=lambda entry: order_key(entry.goodput_per_s, entry.mean_ms, best)) + left_out
-
-
-def order_key(goodput_per_s: float, mean_ms: float | None, best_per_s: float) -> tuple[float, float]:
-    """What policies are sorted by, the best one first."""
-    goodput = best_per_s if goodput_per_s >= best_per_s * (1 - _EQUAL) else goodput_per_s
-    return -goodput, math.inf if mean_ms is None else mean_ms
-
-
-def _candidate(scenario: Scenario, policy: str, launcher: str, outcomes: Sequence[RepeatOutcome]) -> Candidate:
-    slos = [math.inf if model.settings.slo_ms is None else model.settings.slo_ms for model in scenario.models]
-    timed = [
-        (latency, slo)
-        for outcome in outcomes
-        for tally, slo in zip(outcome.tallies, slos, strict=True)
-        for latency in tally.latencies_ms
-    ]
-    good = sum(latency <= slo for latency, slo in timed)
-    mean = sum(latency for latency, _ in timed) / len(timed) if timed else None
-    launcher = cast(Literal["open", "deadline", "fixed", "water-filling", "learned"], launcher)
-    goodput = good / (scenario.duration_s * len(outcomes))
-    return Candidate(policy=policy, launcher=launcher, goodput_per_s=goodput, mean_ms=mean)
+    return [candidates[place] for place in order(candidates, scenario.file.objective)] + left_out
 
 
 #: From so many block runs on, numba compiles the simulator where it is installed; loading it takes a while.

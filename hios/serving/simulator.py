@@ -648,11 +648,18 @@ class StepMeasures:
         latencies_ms: by model, mean of its tasks that were completed in the step and, as far as they have come, of
             those that are still present; 0 without any.
         variance: of the tasks that remain in the queues.
+        good: by model, its tasks that were completed in the step within their SLO.
     """
 
     utilisation: float
     latencies_ms: tuple[float, ...]
     variance: float
+    good: tuple[int, ...] = ()
+
+    @property
+    def row(self) -> list[float]:
+        """What the reward consists of: utilisation, latency of every model, variance."""
+        return [self.utilisation, *self.latencies_ms, self.variance]
 
 
 class Simulation:
@@ -755,11 +762,11 @@ class Simulation:
         rows = (state.task_state, trace.times_s, state.task_launch, state.task_finish, trace.models)
         return tuple(map(np.asarray, rows))
 
-    def measured(self, since_s: float, latency: str = "arrival") -> StepMeasures:
+    def measured(self, since_s: float, latency: str = "arrival", slos_ms: Sequence[float] = ()) -> StepMeasures:
         """What the time since a moment brought; call it once for every step, before the next change.
 
         A run counts as busy in the step in which it starts. Latencies count from the ``arrival`` of a task or from when
-        it left the queue (``inference``).
+        it left the queue (``inference``), those of SLOs always from its arrival.
         """
         runs = self._runs_from(self._counted)
         self._counted += len(runs)
@@ -769,19 +776,15 @@ class Simulation:
         begin = arrived if latency == "arrival" else launched
         done = (state == COMPLETED) & (ended > since_s)
         left = (state == IN_FLIGHT) | ((state == WAITING) & (latency == "arrival"))
-        means = []
+        means, good = [], []
         for model in range(len(self.pipeline.blocks)):
             own = models == model
             completed, present = own & done, own & left
+            if slos_ms:
+                good.append(int((ended[completed] - arrived[completed] <= slos_ms[model] / 1e3).sum()))
             total = float((ended[completed] - begin[completed]).sum() + (self.now - begin[present]).sum())
             means.append(1e3 * total / max(1, int(completed.sum() + present.sum())))
-        return StepMeasures(share, tuple(means), variance(self.lengths()))
-
-    def latencies_ms(self) -> list[Any]:
-        """By model, from arrival, those of the tasks that were completed: an array."""
-        state, arrived, _, ended, models = self._tasks()
-        done = state == COMPLETED
-        return [1e3 * (ended - arrived)[done & (models == model)] for model in range(len(self.pipeline.blocks))]
+        return StepMeasures(share, tuple(means), variance(self.lengths()), tuple(good))
 
     def waits_s(self) -> float:
         """Mean time since the arrival of the tasks that wait in the queues; 0 without any."""

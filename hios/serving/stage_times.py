@@ -297,22 +297,25 @@ def even_intervals_s(scenario: Scenario, work_s: Sequence[float]) -> list[float]
     is divided in proportion, so that bursts are not held back. Intervals are at most 1 s, as TOP has them.
     """
     asked = [model.rate * work for model, work in zip(scenario.models, work_s, strict=True)]
-    lanes = float(scenario.lanes)
-    if sum(asked) <= lanes:
-        share = lanes / sum(asked) if sum(asked) > 0 else math.inf
-        granted = [share * ask for ask in asked]
-    else:
-        level = _level(sorted(asked), lanes)
-        granted = [min(ask, level) for ask in asked]
+    share = scenario.lanes / sum(asked) if sum(asked) > 0 else math.inf
+    level = _level(asked, scenario.lanes)
+    granted = [share * ask if share >= 1 else min(ask, level) for ask in asked]
     return [
         min(1.0, work / grant) if grant > 0 and work > 0 else 0.0 for work, grant in zip(work_s, granted, strict=True)
     ]
 
 
+def fair_rates(scenario: Scenario, offered_per_s: Sequence[float]) -> list[float]:
+    """Tasks per second of each model where the device's time is shared evenly: what it offers, or its fair share."""
+    works = least_works_s(scenario)
+    level = _level([offered * work for offered, work in zip(offered_per_s, works, strict=True)], scenario.lanes)
+    return [min(offered, level / work) if work else offered for offered, work in zip(offered_per_s, works, strict=True)]
+
+
 def _level(asked: Sequence[float], capacity: float) -> float:
-    """The level at which sum(min(asked, level)) is the capacity; ``asked`` is ascending and adds up to more."""
+    """The level at which sum(min(asked, level)) is the capacity; infinite where all together ask for less."""
     left = capacity
-    for place, ask in enumerate(asked):
+    for place, ask in enumerate(sorted(asked)):
         level = left / (len(asked) - place)
         if ask >= level:
             return level

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hios.files.text_tables import aligned
 from hios.formats.serving_result import CalibrationFile, Candidate, ResultFile, ServedResult
+from hios.serving.objective import candidate_of, worst_share
 from hios.serving.simulate import PolicyGrid
 from hios.serving.strict_rounds import rounds_notes
 
@@ -22,7 +25,22 @@ _HEADING = (
     "failed",
     "left",
 )
-_GRID_HEADING = ("policy", "launcher", "done/s", "goodput/s", "p50 ms", "p99 ms", "lost", "left", "work done", "Jain")
+_GRID_HEADING = (
+    "policy",
+    "launcher",
+    "done/s",
+    "goodput/s",
+    "worst-served",
+    "p50 ms",
+    "p99 ms",
+    "lost",
+    "left",
+    "work done",
+    "Jain",
+    "variance",
+)
+#: A worst-served model is named below this share.
+_SERVED = 0.99
 
 
 def result_table(result: ResultFile) -> str:
@@ -77,17 +95,27 @@ def _grid_row(name: str, launcher: str, result: ResultFile) -> tuple[str, ...]:
         launcher,
         f"{result.done_per_s:.4g}",
         f"{result.goodput_per_s:.4g}",
+        f"{worst_share(candidate_of(result)):.1%}",
         _milliseconds(total.p50_ms),
         _milliseconds(total.p99_ms),
         str(total.dropped + total.expired + total.failed),
         str(total.waiting + total.in_flight),
         f"{result.work_share:.1%}",
         f"{result.jain:.3f}",
+        f"{result.queue_variance:.3g}",
     )
 
 
 def _milliseconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+    return _known(value, ".4g")
+
+
+def _share(served: ServedResult) -> float:
+    return 1.0 if served.fair_share is None else served.fair_share
+
+
+def _known(value: float | None, how: str) -> str:
+    return "-" if value is None else format(value, how)
 
 
 def _notes(result: ResultFile) -> list[str]:
@@ -102,6 +130,9 @@ def _notes(result: ResultFile) -> list[str]:
         f"{result.bound_per_s:.4g} tasks/s, Jain's index {result.jain:.3f}, variance of queues "
         f"{result.queue_variance:.4g}",
     ]
+    if (worst := worst_share(candidate_of(result))) < _SERVED:
+        label = min(result.models, key=lambda name: _share(result.models[name]))
+        notes.append(f"worst served: {label}, {worst:.1%} of the smaller of what it offered and its fair share in time")
     if result.late is not None and result.late.share > _LATE:
         notes.append(
             f"{result.late.share:.0%} of the tasks were sent late, by up to {result.late.most_ms:.3g} ms: the machine "
@@ -110,15 +141,33 @@ def _notes(result: ResultFile) -> list[str]:
     if bound is not None:
         notes.append(f"99th percentile at most {bound:.4g} ms, with 99 % (early stopping)")
     if result.candidates:
-        notes += ["compared on other traces:", *_compared(result.candidates)]
+        by = f", best first by {result.objective}" if result.objective else ""
+        notes += [f"compared on other traces{by}:", *(f"  {line}" for line in candidates_table(result.candidates))]
     return notes
 
 
-def _compared(candidates: tuple[Candidate, ...]) -> list[str]:
-    rows = [("  policy", "launcher", "goodput/s", "mean ms")]
-    rows += [
-        (f"  {entry.policy}", entry.launcher or "-", f"{entry.goodput_per_s:.4g}", _milliseconds(entry.mean_ms))
-        for entry in candidates
-        if entry.left_out is None
-    ]
-    return aligned(rows, "<>") + [f"  {entry.policy}: {entry.left_out}" for entry in candidates if entry.left_out]
+def candidates_table(candidates: Sequence[Candidate]) -> list[str]:
+    """A line for each policy that was compared: how it served the models, each with its goodput; then those left out.
+
+    Candidates of older files have no numbers of their models.
+    """
+    shown = [entry for entry in candidates if entry.left_out is None]
+    labels = list(dict.fromkeys(label for entry in shown for label in entry.models or {}))
+    heading = ("policy", "launcher", "worst-served", "good work", "goodput/s", *(f"{own}/s" for own in labels))
+    rows = [(*heading, "p99 ms", "Jain", "variance")]
+    for entry in shown:
+        models = entry.models or {}
+        rows.append(
+            (
+                entry.policy,
+                entry.launcher or "-",
+                _known(worst_share(entry) if models else None, ".1%"),
+                _known(entry.good_work_share, ".1%"),
+                f"{entry.goodput_per_s:.4g}",
+                *(_known(models[label].goodput_per_s if label in models else None, ".4g") for label in labels),
+                _known(entry.p99_ms, ".4g"),
+                _known(entry.jain, ".3f"),
+                _known(entry.queue_variance, ".3g"),
+            )
+        )
+    return aligned(rows, "<>") + [f"{entry.policy}: {entry.left_out}" for entry in candidates if entry.left_out]

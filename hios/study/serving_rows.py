@@ -1,9 +1,9 @@
 """What figures of TOP have in common: rows of policies and of experiments, comparisons and charts.
 
 Rows of policies are results of serving; rows of experiments are points of simulations. The paper's systems by their
-policies here: `sequential` stands for frameworks that run one operator after another, `ios` for IOS, `pos-strict` and
-`pos-relaxed` for POS, of which no code is public. Numbers of the paper are of a GPU: only simulations with costs of a
-GPU are compared with them.
+policies here: `sequential` stands for frameworks that run one operator after another, `ios` for IOS; `pos-strict` and
+`pos-relaxed` are POS-like, as POS's code is not public. Numbers of the paper are of a GPU: only simulations with costs
+of a GPU are compared with them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hios.charts import marks
 from hios.formats.serving_result import ResultFile
+from hios.formats.study import TOP as TOP
 from hios.formats.study import Experiment
 from hios.study.figure_data import FigureData
 from hios.study.published import Comparison, comparisons
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 #: What one task at a time is served by, and synchronous rounds: the paper's baselines.
 SINGLE, ROUNDS = ("sequential", "ios"), ("pos-strict", "pos-relaxed")
-#: TOP as published: combined blocks one at a time.
-TOP = "top"
+#: A column.
+JAIN = "Jain's index"
 #: Share of the best throughput from which on it counts as saturated.
 SATURATED = 0.95
 #: The same of a learning curve: as far above or below the best value.
@@ -32,12 +33,31 @@ _CONVERGED = 0.01
 
 
 def policy_rows(data: FigureData, *, several: bool) -> Rows:
-    """A row for every result of scenarios of one model, or of several."""
-    return [
+    """A row for every result of scenarios of one model, or of several.
+
+    Where the experiment `systems` trained TOP, its rows are of that; the policy top is among its ablations.
+    """
+    learned = [row for row in _top_rows(data) if (row["models"] > 1) is several]
+    return learned + [
         _row(label, result)
         for label, results in data.serving.items()
         for result in sorted(results, key=lambda result: (result.load, result.simulated))
-        if (len(result.models) > 1) is several
+        if (len(result.models) > 1) is several and not (learned and result.policy == TOP)
+    ]
+
+
+def _top_rows(data: FigureData) -> Rows:
+    """Rows of TOP and its ablations as those of policies."""
+    begin = "tasks per s of "
+    return [
+        {
+            **{"policy": row["system"], "p99 ms": None},
+            **{name: value for name, value in row.items() if not name.startswith(begin)},
+            "tasks per s by model": ", ".join(
+                f"{name.removeprefix(begin)} {value:.4g}" for name, value in row.items() if name.startswith(begin)
+            ),
+        }
+        for row in point_rows(data, "systems", "load")
     ]
 
 
@@ -52,13 +72,17 @@ def _row(scenario: str, result: ResultFile) -> Row:
         "mark": marks.PREDICTED.name if result.simulated else marks.MEASURED.name,
         "offered per s": result.total.offered / (result.duration_s * result.repeats),
         "tasks per s": done,
+        "tasks per s by model": ", ".join(
+            f"{label} {served.completed / (result.duration_s * result.repeats):.4g}"
+            for label, served in result.models.items()
+        ),
         "bound per s": result.bound_per_s,
         "work done %": 100 * result.work_share,
         "device busy %": 100 * result.utilisation,
         "queue variance": result.queue_variance,
         "queue limit": max(served.queue or 0 for served in result.models.values()) or None,
         "p99 ms": result.total.p99_ms,
-        "Jain's index": result.jain,
+        JAIN: result.jain,
     }
 
 
@@ -99,7 +123,18 @@ def gain_finding(rows: Rows, column: str, over: Sequence[str]) -> str:
         return f"No scenario has top and {' or '.join(over)} at one load."
     what = "predicted for a GPU" if on_gpu(rows) else "predicted on lanes, so not compared with the paper's GPUs"
     texts = [f"{min(values):+.1f} to {max(values):+.1f} % at load {load:g}" for load, values in by_load.items()]
-    return f"top over {' and '.join(over)} in {column}, {what}: {'; '.join(texts)}."
+    return f"top over {' and '.join(over)} in {column}, {what}: {'; '.join(texts)}.{_served(rows, over)}"
+
+
+def _served(rows: Rows, over: Sequence[str]) -> str:
+    """What the models of several get behind a gain, with Jain's index and the variance of the queues."""
+    shown = [
+        f"{row['scenario']}, load {row['load']:g}, {row['policy']}: {row['tasks per s by model']} tasks/s, {JAIN} "
+        f"{row[JAIN]:.3f}, variance {row['queue variance']:.3g}"
+        for row in predicted(rows)
+        if row["models"] > 1 and row["policy"] in (TOP, *over)
+    ]
+    return f" By model: {'; '.join(shown)}." if shown else ""
 
 
 def why(rows: Rows) -> str:

@@ -1,8 +1,7 @@
-"""Experiments of TOP on scenarios of several models, all simulated: figures 18, 20, 23, 24, 26 and 27.
+"""Experiments of TOP on scenarios of several models, all simulated: figures 14 to 18, 20, 23, 24, 26 and 27.
 
-Times are those of costs.json: predicted for a GPU that is not here, or measured on cores. Combined blocks are those
-that the scenario states, or neighboring blocks; TOP learns them. A folder of graphs is a scenario too, with costs
-predicted for a GPU.
+Times are those of costs.json: predicted for a GPU that is not here, or measured on cores. TOP is trained for every
+scenario (`hios.study.top_itself`). A folder of graphs is a scenario too, with costs predicted for a GPU.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from hios.errors import HiosError, warn
 from hios.formats.config import TopStudy
 from hios.formats.scenario import ModelOfScenario, ScenarioFile
 from hios.formats.serving_result import ResultFile
-from hios.formats.study import BATCH_THAT_FITS, COPIES_THAT_FIT, TopPoint
+from hios.formats.study import BATCH_THAT_FITS, COPIES_THAT_FIT, NEITHER, TOP, TopPoint
 from hios.platforms.model import descriptions
 from hios.platforms.model.descriptions import Gpu
 from hios.platforms.model.devices import predicted_costs
@@ -30,11 +29,10 @@ from hios.serving.policies import pipeline_of
 from hios.serving.scenario import Scenario, ServedModel, pipeline_blocks
 from hios.serving.simulate import simulate
 from hios.serving.stage_times import least_work_s
+from hios.study.top_itself import TopItself
 
 #: Systems of figures that compare them: one operator after another, stages of IOS, synchronous rounds, TOP.
-SINGLE, ROUNDS, TOP = ("sequential", "ios"), "pos-relaxed", "top"
-#: TOP with stages of GPG, and with combined blocks of several models.
-TOP_GPG, TOP_ACROSS = "top with GPG", "top across models"
+SINGLE, ROUNDS = ("sequential", "ios"), "pos-relaxed"
 #: How many times the device's time the tasks of an overloaded scenario need, so that no system keeps up.
 _OVERLOAD = 2.0
 #: Tasks of a simulation in which a device is overloaded, and of one that asks whether a system keeps up.
@@ -44,38 +42,37 @@ _HALVINGS, _LEFT = 8, 2
 
 
 def sizes(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
-    """Figure 18: throughput over the largest number of sub-blocks.
-
-    Neighboring blocks of a model are combined, with stages of IOS and with those of GPG without a policy; with several
-    models also blocks of any models that take about equally long.
-    """
-    for label, scenario in scenarios.items():
-        given = overloaded(scenario)
-        for size in range(1, study.most + 1):
-            neighbors = _with_top(given, combined=(), most=size)
-            ways = {TOP: neighbors, TOP_GPG: _with_top(neighbors, stages="gpg")}
-            if len(scenario.models) > 1:
-                ways[TOP_ACROSS] = _with_top(given, combined=across_models(given, size), most=None)
-            for system, way in ways.items():
-                yield _point(label, given, system, size, _served(simulate(way, TOP)))
+    """Figure 18: throughput over the largest number of sub-blocks, under TOP and without its parts."""
+    with TopItself(study) as itself:
+        for label, scenario in scenarios.items():
+            given = overloaded(scenario)
+            for size in range(1, study.most + 1):
+                results = itself.results(given.with_top(combined=(), most=size))
+                for system, found in results.items():
+                    yield _point(label, given, system, size, _served(found))
 
 
-def across_models(scenario: Scenario, size: int) -> tuple[dict[str, tuple[int, ...]], ...]:
-    """Combined blocks of so many blocks of any models, those of about equal time together."""
-    every = [
-        (sum(model.problem.time[v] for v in operators), number, block)
-        for number, model in enumerate(scenario.models)
-        for block, operators in enumerate(model.blocks)
-    ]
-    groups = []
-    for first in range(0, len(every), size):
-        chosen = sorted(every)[first : first + size]
-        combined: dict[str, tuple[int, ...]] = {}
-        for _, number, block in sorted(chosen, key=lambda entry: entry[1:]):
-            label = scenario.models[number].label
-            combined[label] = (*combined.get(label, ()), block)
-        groups.append(combined)
-    return tuple(groups)
+def systems(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
+    """Figures 14 to 17: TOP and its ablations over the load; other systems are policies of `hios simulate`."""
+    with TopItself(study) as itself:
+        for label, scenario in scenarios.items():
+            for load in study.loads:
+                given = loaded(scenario, load)
+                for system, found in itself.results(given).items():
+                    time = found.duration_s * found.repeats
+                    by_model = {f"tasks per s of {name}": own.completed / time for name, own in found.models.items()}
+                    values = {
+                        "offered per s": found.total.offered / time,
+                        **_served(found),
+                        "bound per s": found.bound_per_s,
+                        "device busy %": 100 * found.utilisation,
+                        "queue variance": found.queue_variance,
+                        "queue limit": float(max(own.queue or 0 for own in found.models.values())),
+                        "Jain's index": found.jain,
+                        **({} if found.total.p99_ms is None else {"p99 ms": found.total.p99_ms}),
+                        **by_model,
+                    }
+                    yield _point(label, given, system, load, values)
 
 
 def copies(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
@@ -96,20 +93,26 @@ def copies(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iter
                 break
             room = {"memory GB": count * memory.total / 1e9, COPIES_THAT_FIT: float(fitting)} if memory else {}
             given = copied(overloaded(scenario), count)
-            for system in ("sequential", TOP):
-                yield _point(label, scenario, system, count, {**_served(simulate(given, system)), **room})
+            with TopItself(study) as itself:
+                results = {"sequential": simulate(given, "sequential"), **itself.results(given, (TOP, NEITHER))}
+            for system, found in results.items():
+                yield _point(label, scenario, system, count, {**_served(found), **room})
 
 
 def together(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
     """Figure 23: synchronous tasks, each of which all models take; the highest frequency that a system keeps up with.
 
-    Tasks arrive periodically for all models at once, and leave their queues at that frequency.
+    Tasks arrive periodically for all models at once, and leave their queues at that frequency. TOP has the combined
+    blocks that it learned for the scenario in overload.
     """
     for label, scenario in scenarios.items():
         if len(scenario.models) == 1:
             continue
-        systems = (*SINGLE, "pos-strict", TOP)
-        frequencies = {system: synchronous_per_s(scenario, system) for system in systems}
+        with TopItself(study) as itself:
+            learned = itself.combined(overloaded(scenario)).file.top
+            given = {TOP: scenario.with_top(**msgspec.structs.asdict(learned)), NEITHER: scenario}
+            frequencies = {system: synchronous_per_s(scenario, system) for system in (*SINGLE, "pos-strict")}
+            frequencies |= {system: synchronous_per_s(own, TOP) for system, own in given.items()}
         for system, frequency in frequencies.items():
             yield _point(label, scenario, system, len(scenario.models), {"synchronous tasks per s": frequency})
 
@@ -123,7 +126,7 @@ def batches(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Ite
     on_gpus = _on_gpus(scenarios, "batches")
     described = descriptions.gpu(gpu)
     for label, scenario in on_gpus.items():
-        systems = (*SINGLE, TOP) if len(scenario.models) == 1 else (*SINGLE, ROUNDS, TOP)
+        systems = SINGLE if len(scenario.models) == 1 else (*SINGLE, ROUNDS)
         one = memory_of(scenario, TOP) if described.memory_gb < math.inf else None
         fitting = one.batch(described.memory_gb) if one else math.inf
         for size in study.batches:
@@ -135,24 +138,27 @@ def batches(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Ite
                 {"memory GB": (one.weights + size * one.values) / 1e9, BATCH_THAT_FITS: float(fitting)} if one else {}
             )
             given = overloaded(_priced(scenario, described, size))
-            for system in systems:
-                result = simulate(given, system)
-                served = _served(result)
+            with TopItself(study) as itself:
+                results = {system: simulate(given, system) for system in systems}
+                results |= itself.results(given, (TOP, NEITHER))
+            for system, found in results.items():
+                served = _served(found)
                 values = {
                     "inputs per s": size * served["tasks per s"],
                     "work done %": served["work done %"],
-                    "filled %": 100 * _filled(given, result),
+                    "filled %": 100 * _filled(given, found),
                     **room,
                 }
                 yield _point(label, given, system, size, values)
 
 
 def stages(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
-    """Figure 20: stages of combined blocks, and groups in each, on several described GPUs by their speed."""
+    """Figure 20: stages of TOP's combined blocks, and groups in each, on several described GPUs by their speed."""
     for label, scenario in _on_gpus(scenarios, "stages").items():
         for name in study.gpus:
             described = descriptions.gpu(name)
-            pipeline = pipeline_of(_priced(scenario, described, 1), TOP)
+            with TopItself(study) as itself:
+                pipeline = pipeline_of(itself.combined(overloaded(_priced(scenario, described, 1))), TOP)
             every = [stage for own in pipeline.stages for stage in own]
             operators = sum(len(group) for stage in every for _, group in stage)
             values = {
@@ -166,8 +172,9 @@ def stages(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iter
 #: Finds the points of an experiment: scenarios by label, what is varied, and the GPU that costs of batches are for.
 Experimenting = Callable[[Mapping[str, Scenario], TopStudy, str], Iterator[TopPoint]]
 
-#: The experiments that need no training, by name.
+#: The experiments that ask what TOP achieves, by name.
 SIMULATED: dict[str, Experimenting] = {
+    "systems": systems,
     "sizes": sizes,
     "copies": copies,
     "together": together,
@@ -188,6 +195,12 @@ def overloaded(scenario: Scenario) -> Scenario:
     factor = _OVERLOAD * scenario.lanes / asked
     duration_s = _TASKS / sum(model.rate * factor for model in scenario.models)
     return at_rates(scenario, [model.rate * factor for model in scenario.models], duration_s, launcher="open")
+
+
+def loaded(scenario: Scenario, load: float) -> Scenario:
+    """The scenario with all rates multiplied."""
+    models = [dataclasses.replace(model, rate=load * model.rate) for model in scenario.models]
+    return dataclasses.replace(scenario, models=tuple(models), load=load * scenario.load)
 
 
 def at_rates(scenario: Scenario, rates: Sequence[float], duration_s: float, *, launcher: str) -> Scenario:
@@ -313,11 +326,6 @@ def _on_gpus(scenarios: Mapping[str, Scenario], experiment: str) -> dict[str, Sc
         if label not in chosen:
             warn(f"{scenario.source}: experiment {experiment} leaves {label} out: costs of cores; required: {needed}")
     return chosen
-
-
-def _with_top(scenario: Scenario, **top: object) -> Scenario:
-    settings = msgspec.structs.replace(scenario.file.top, **top)
-    return dataclasses.replace(scenario, file=msgspec.structs.replace(scenario.file, top=settings))
 
 
 def _served(result: ResultFile) -> dict[str, float]:

@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
 from hios.core.costs import CostsFile
 from hios.core.problem import Problem
 from hios.errors import HiosError, suggestion
@@ -178,7 +180,7 @@ def launcher(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> It
     """
     from hios.serving.launcher.launcher_settings import settings_of
 
-    settings = settings_of("small", {}, steps=study.launcher_steps)
+    settings = settings_of(study.launcher_size, {}, steps=study.launcher_steps)
     for label, scenario in scenarios.items():
         if len(scenario.models) == 1:
             continue
@@ -202,10 +204,10 @@ def _learned(label: str, scenario: Scenario, seeds: Sequence[LauncherSettings]) 
         for step, goodput in trained.curve:
             curve.setdefault(step, []).append(goodput)
         ends: dict[str, float] = {}
-        for system, _, goodput, _ in trained.facts["candidates"]:  # best first, if there are several launchers
-            ends.setdefault(system, goodput)
+        for entry in trained.facts["candidates"]:  # best first, if there are several launchers
+            ends.setdefault(entry["policy"], entry["goodput_per_s"])
         drawn, _ = random_search(scenario, settings, Judge(scenario, settings))
-        ends[RANDOM_SEARCH] = Judge(scenario, settings, HELD_OUT).static(drawn)[0]
+        ends[RANDOM_SEARCH] = Judge(scenario, settings, HELD_OUT).static(drawn).goodput_per_s
         for system, goodput in ends.items():
             goodputs.setdefault(system, []).append(goodput)
     models, steps = len(scenario.models), float(seeds[0].steps)
@@ -250,7 +252,12 @@ def run(
         raise HiosError(f"--train-on: found with experiment {experiment}; allowed: with gpg")
     began = time.process_time()
     carry_out = functools.partial(gpg, train_on=train_on) if experiment == "gpg" else EXPERIMENTS[experiment]
-    points = tuple(carry_out(scenarios, study, gpu))
+    # What the paper trains for.
+    paper = {
+        label: dataclasses.replace(own, file=msgspec.structs.replace(own.file, objective="reward"))
+        for label, own in scenarios.items()
+    }
+    points = tuple(carry_out(paper, study, gpu))
     used = [scenario for scenario in scenarios.values() if scenario.gpu or experiment not in GPU_ONLY]
     device: Literal["gpu", "lanes"] = "gpu" if used and all(scenario.gpu for scenario in used) else "lanes"
     return TopStudyFile(experiment, device, points, time.process_time() - began, _gpu_of(used, gpu))

@@ -14,6 +14,7 @@ from hios import Schedule
 from hios.files import artifacts
 from hios.formats.scenario import Overheads
 from hios.formats.serving_result import CalibrationFile
+from hios.schedulers.policy.deviations import TRAINING
 from tests.cli.commands import invoke, succeed
 from tests.problems import problem
 
@@ -29,6 +30,13 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     transfers = [{"source": source, "target": target, "time_ms": 0.0} for source, target in edges]
     costs.write_text(json.dumps({"operators": operators, "transfers": transfers}), encoding="utf-8")
     return graph, costs
+
+
+def test_deviations_are_listed_alike() -> None:
+    """`hios train --help` and `hios algorithms gpg` say the same of the training."""
+    said = [" ".join(succeed(*arguments).stdout.split()) for arguments in (("train", "--help"), ("algorithms", "gpg"))]
+    for text in TRAINING:
+        assert all(text in own for own in said)
 
 
 def test_trained_policies_schedule(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -117,7 +125,7 @@ def test_launchers_serve_scenarios(files: tuple[Path, Path], tmp_path: Path) -> 
     """Training prints how all policies compare; the launcher then serves the scenario, and auto compares it, too."""
     launcher, scenario = tmp_path / "launcher.safetensors", _scenario(files, tmp_path)
     done = succeed("train", scenario, *_QUICK, "--output", launcher)
-    assert "learned: goodput" in done.stdout
+    assert re.search(r"^learned +learned +\d", done.stdout, re.MULTILINE)
     assert f"{launcher}: on held-out traces the best policy is " in done.stdout
     assert "step 30 of 30: goodput" in done.stderr
     result = tmp_path / "result.json"
@@ -139,13 +147,12 @@ def test_launchers_are_trained_for_a_calibrated_machine(files: tuple[Path, Path]
         lanes=2, models={"one": 3.0, "two": 3.0}, overheads=Overheads(), jitter=(1, 1), seconds=1
     )
     artifacts.write(calibration, "calibration", measured)
-    means = []
+    slowest = []
     for more in ((), ("--calibration", calibration)):
         done = succeed("train", scenario, *_QUICK, "--load", 0.01, *more, "--output", tmp_path / "launcher.safetensors")
-        means.append(
-            float(re.findall(r"^sequential, launcher open: .* mean latency (\S+) ms$", done.stdout, re.MULTILINE)[0])
-        )
-    assert means[1] == pytest.approx(3 * means[0], rel=0.2)  # tasks rarely meet
+        (row,) = re.findall(r"^sequential +open .*$", done.stdout, re.MULTILINE)
+        slowest.append(float(row.split()[-3]))  # the 99th percentile
+    assert slowest[1] == pytest.approx(3 * slowest[0], rel=0.2)  # tasks rarely meet
 
 
 def test_settings_of_launchers_are_checked(files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -29,13 +29,13 @@ from hios.study.figure_data import FigureData
 from hios.study.published import Verdict
 from hios.study.top_experiments import (
     ModelMemory,
-    across_models,
     batched,
     copied,
     memory_of,
     overloaded,
     synchronous_per_s,
 )
+from hios.study.top_itself import TopItself
 from hios.study.top_learning import R, S, run, transitions
 from tests.cli.commands import invoke, succeed
 from tests.serving.scenarios import scenario, served
@@ -43,7 +43,15 @@ from tests.serving.served import networks
 from tests.study.top_points import write_experiments
 
 _SMALL = TopStudy(
-    most=2, copies=2, batches=(1, 8), gpus=("rtx3080", "h100-sxm"), steps=3, samples=2, transitions=10_000
+    most=2,
+    copies=2,
+    batches=(1, 8),
+    gpus=("rtx3080", "h100-sxm"),
+    steps=3,
+    samples=2,
+    transitions=10_000,
+    loads=(1.0,),
+    launcher_steps=5,
 )
 _GPU = "a100-pcie-40gb"
 #: Two fire modules, an Inception A and an E block.
@@ -91,9 +99,7 @@ def test_sizes_and_copies(given: dict[str, Path]) -> None:
     """Larger combined blocks and more copies never complete less than a tenth less, and copies are of single models."""
     sizes = _run("sizes", given)
     assert {point.system for point in sizes.points if point.scenario == "mix"} == {
-        "top",
-        "top with GPG",
-        "top across models",
+        *("top", "top, launcher off", "top, GPG off", "top, both off"),
     }
     assert {(point.scenario, point.x) for point in sizes.points} == {(name, x) for name in given for x in (1.0, 2.0)}
     assert sizes.device == "gpu"
@@ -103,11 +109,21 @@ def test_sizes_and_copies(given: dict[str, Path]) -> None:
     assert by_count[2.0] > 0.9 * by_count[1.0] > 0
 
 
-def test_blocks_of_all_models_are_combined_by_their_time() -> None:
-    """Every block is in one combined block; short ones of any models come together, then longer ones."""
-    given = scenario(served("one", [[1.0], [5.0], [2.0]], 10.0), served("two", [[4.0], [1.5]], 10.0), gpu=True, lanes=1)
-    assert across_models(given, 2) == ({"one": (0,), "two": (1,)}, {"one": (2,), "two": (0,)}, {"one": (1,)})
-    assert across_models(given, 3)[0] == {"one": (0, 2), "two": (1,)}
+def test_top_is_trained(given: dict[str, Path]) -> None:
+    """TOP learns launcher and stages, and its ablations stand beside it; both off is the policy top."""
+    study = _run("systems", given)
+    by_system = {point.system: point.values for point in study.points if point.scenario == "mix"}
+    assert list(by_system) == ["top", "top, launcher off", "top, GPG off", "top, both off"]
+    fixed = simulate(Scenario.read(given["mix"]), "top")
+    assert by_system["top, both off"]["tasks per s"] == fixed.done_per_s
+    assert all(0 < values["tasks per s"] <= values["bound per s"] for values in by_system.values())
+    data = FigureData(top={"systems": study}, serving={"mix": (fixed,)})
+    rows = registry.figure("top_fig15").rows(data)
+    assert [row["policy"] for row in rows] == list(by_system)
+    assert {row["tasks per s by model"].count(",") for row in rows} == {len(networks()) - 1}
+    with TopItself(_SMALL) as itself:
+        (held,) = itself.combined(overloaded(Scenario.read(given["blocks"]))).file.top.combined[:1]
+    assert 1 <= sum(map(len, held.values())) <= 2
 
 
 def test_copies_share_the_tasks() -> None:

@@ -1,13 +1,9 @@
-"""The environment of the agents: a scenario in the simulator, one decision a step.
-
-The rewards (2) of TOP, of measures that are normalized by mean and standard deviation.
-"""
+"""The environment of the agents: a scenario in the simulator, one decision a step."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -18,53 +14,9 @@ from hios.serving.calibration import with_interference
 from hios.serving.launcher.actions import LauncherDecision, Watched, sampled, state_size
 from hios.serving.launcher.launcher_settings import LauncherSettings
 from hios.serving.pipeline import Pipeline, queue_rules
-from hios.serving.scenario import MOST_TASKS, Scenario, Trace, draw
+from hios.serving.scenario import MOST_TASKS, Scenario, Trace, draw, slos_ms
 from hios.serving.simulator import Simulation, StepMeasures
 from hios.serving.top_pipeline import TopPipelines
-
-#: Weights a, b and c of utilisation, latency and variance (TOP, section VI-B).
-WEIGHTS = (0.4, 0.4, 0.2)
-#: A larger exponent counts as this, so that rewards are numbers that single precision has.
-_LARGEST = 80.0
-
-
-def measures_row(measures: StepMeasures) -> list[float]:
-    """Utilisation, latency of every model, variance."""
-    return [measures.utilisation, *measures.latencies_ms, measures.variance]
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Mean and standard deviation of every measure."""
-
-    mean: Array
-    deviation: Array
-
-    @classmethod
-    def of(cls, rows: Array) -> Scores:
-        """Those of steps that were carried out, a row each; a measure that never changes has a deviation of 1."""
-        if not len(rows):
-            return cls(np.zeros(rows.shape[1]), np.ones(rows.shape[1]))
-        deviation = rows.std(axis=0)
-        return cls(rows.mean(axis=0), np.where(deviation > 0, deviation, 1.0))
-
-    def normalized(self, rows: Array, clip: float) -> Array:
-        """Z-scores, of at most ``clip`` in size; 0: no limit."""
-        scores: Array = (rows - self.mean) / self.deviation
-        return np.clip(scores, -clip, clip) if clip else scores
-
-
-def rewards(scores: Array) -> Array:
-    """The rewards of all agents, of z-scores (utilisation, latency of every model, variance) in rows.
-
-    r^0 = exp(a xi - b mean_j l_j - c sigma) for the launcher, r^i = exp(a xi - b l_i - c sigma) for model i.
-    """
-    a, b, c = WEIGHTS
-    utilisation, latencies, variance = scores[:, :1], scores[:, 1:-1], scores[:, -1:]
-    own = np.concatenate([latencies.mean(axis=1, keepdims=True), latencies], axis=1)
-    values: Array = np.exp(np.minimum(a * utilisation - b * own - c * variance, _LARGEST))
-    return values
-
 
 #: Steps after which the device is emptied and other tasks arrive.
 EPISODE = 50
@@ -76,6 +28,8 @@ class Decisions:
     """Pipelines and queues that follow from the decisions of a launcher, whose settings say how the device runs."""
 
     def __init__(self, scenario: Scenario, settings: LauncherSettings) -> None:
+        if settings.stages == "gpg":
+            scenario = scenario.with_top(stages="gpg", stage_passes=1)
         self.scenario, self._limited = scenario, settings.admission == "deadline"
         device = settings.device
         self._pipelines = TopPipelines(scenario, shared=device == "top-open" or (device == "any" and not scenario.gpu))
@@ -113,6 +67,7 @@ class LauncherEnvironment:
         self._chance = random.Random(f"{settings.seed}/samples")
         file = msgspec.structs.replace(scenario.file, duration_s=EPISODE * settings.step_s)
         self._scenario = replace(scenario, file=file)
+        self._slos_ms = slos_ms(scenario)
         self._episodes = 0
         self.state = self._nothing
         self._begin()
@@ -124,7 +79,7 @@ class LauncherEnvironment:
         self._steps = self._decisions.begin(self._decision, trace, self._scenario.duration_s)
         self.state = self._nothing
 
-    def step(self, decision: LauncherDecision) -> tuple[Array, Sequence[float] | None]:
+    def step(self, decision: LauncherDecision) -> tuple[Array, StepMeasures | None]:
         """Lines 6 to 16 of Algorithm 1: the state that follows, and what the step brought.
 
         A superblock brings None: nothing runs, and state, intervals and combined blocks stay. After the last step of an
@@ -137,7 +92,7 @@ class LauncherEnvironment:
         began = self._steps.now
         end = (EPISODE - self._left + 1) * self._settings.step_s
         after = self.state = sampled(self._steps, end, self._settings.samples, self._chance)
-        measures = measures_row(self._steps.measured(began, self._settings.latency))
+        measures = self._steps.measured(began, self._settings.latency, self._slos_ms)
         self._left -= 1
         if not self._left:
             self._begin()

@@ -54,6 +54,8 @@ class LauncherSettings:
         admission: tasks leave their queues at every interval if there is a free slot before the first block: ``slot``
             (paper); or as many as runs can take at once, the one that is due first before others: ``deadline``.
         device: ``top-open``, ``top`` (paper), or ``any``: top-open on lanes, top on a GPU.
+        stages: of combined blocks, as the ``scenario`` says (``top.stages``), or by ``gpg`` in one pass: Algorithm 2,
+            as in line 11 of Algorithm 1 (paper), with the scenario's ``stage_policy``, untrained if it names none.
         variance: the launcher decides anew when the variance of the queues' lengths is above it (T, paper: 2e5, which
             is a backlog of 949 tasks in one of three queues).
         wait_ms: or when tasks have waited longer on average, milliseconds; 0: never (paper).
@@ -88,6 +90,7 @@ class LauncherSettings:
     deviations: Literal["log", "raw"] = "log"
     admission: Literal["deadline", "slot"] = "deadline"
     device: Literal["any", "top-open", "top"] = "any"
+    stages: Literal["scenario", "gpg"] = "scenario"
     variance: float = 25.0
     wait_ms: float = 50.0
     judged_every: int = 100
@@ -167,6 +170,7 @@ AS_PRINTED: dict[str, Value] = {
     "deviations": "raw",
     "admission": "slot",
     "device": "top",
+    "stages": "gpg",
     "variance": 2e5,
     "wait_ms": 0.0,
 }

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor
 
 from hios.files.artifacts import Json
+from hios.formats.serving_result import Candidate
 from hios.schedulers.policy.network import Array
 from hios.serving.launcher.actions import ActionSpace, Launcher, LauncherDecision, blocks_of, squeezed, state_size
-from hios.serving.launcher.environment import Decisions, LauncherEnvironment, Scores, rewards
+from hios.serving.launcher.environment import Decisions, LauncherEnvironment
 from hios.serving.launcher.launcher_settings import LauncherSettings
 from hios.serving.launcher.maddpg import Agents, actor_weights
 from hios.serving.launcher.online_launcher import OnlineLauncher
 from hios.serving.launcher.replay import Batch, Replay
-from hios.serving.measures import RepeatOutcome
+from hios.serving.launcher.rewards import Scores, rewards
+from hios.serving.measures import RepeatOutcome, result
+from hios.serving.objective import candidate_of, order
 from hios.serving.policies import LEARNED, LEARNED_STATIC, POLICIES
 from hios.serving.scenario import Scenario, Trace, draw
-from hios.serving.simulate import HELD_OUT, compare, order_key, outcomes_of
-from hios.serving.simulator import Simulation
+from hios.serving.simulate import HELD_OUT, compare, outcomes_of
+from hios.serving.simulator import Simulation, StepMeasures
+from hios.serving.stage_times import fair_rates, least_works_s
 
 #: Traces on which policies are judged while they learn; those of the comparison at the end are others.
 JUDGING = range(2_000_000, 2_000_002)
@@ -37,49 +41,47 @@ Progress = Callable[[int, float | None], None]
 
 
 class Judge:
-    """Compares decisions and launchers on traces that nothing learns from: by goodput, of equals by mean latency."""
+    """Compares decisions and launchers by the scenario's objective, on traces that nothing learns from."""
 
     def __init__(self, scenario: Scenario, settings: LauncherSettings, repeats: Sequence[int] = JUDGING) -> None:
         self.decisions = Decisions(scenario, settings)
         #: Sub-blocks that a combined block may have (H).
         self.most = settings.most
-        self._scenario = scenario
+        self._scenario, self._repeats = scenario, repeats
         self._traces = [draw(scenario, repeat) for repeat in repeats]
 
-    def static(self, decision: LauncherDecision) -> tuple[float, float]:
-        """Goodput a second and mean latency of a decision that is held throughout."""
-        return self._judged([self._held(decision, trace) for trace in self._traces])
+    def static(self, decision: LauncherDecision) -> Candidate:
+        """How a decision that is held throughout serves the models."""
+        return self._judged(LEARNED_STATIC, self.outcomes(decision))
 
-    def online(self, launcher: Launcher) -> tuple[float, float]:
-        """Goodput a second and mean latency of a launcher."""
+    def online(self, launcher: Launcher) -> Candidate:
+        """How a launcher serves the models."""
         online = OnlineLauncher(self._scenario, launcher, self.decisions)
-        return self._judged([online.run(trace) for trace in self._traces])
+        return self._judged(LEARNED, [online.run(trace).outcome() for trace in self._traces])
 
     def outcomes(self, decision: LauncherDecision) -> list[RepeatOutcome]:
         """What becomes of the tasks under a decision that is held throughout."""
         return [self._held(decision, trace).outcome() for trace in self._traces]
+
+    def best(self, candidates: Sequence[Candidate]) -> int:
+        """Position of the best of them."""
+        return order(candidates, self._scenario.file.objective)[0]
 
     def _held(self, decision: LauncherDecision, trace: Trace) -> Simulation:
         steps = self.decisions.begin(decision, trace, self._scenario.duration_s)
         steps.run_to(self._scenario.duration_s)
         return steps
 
-    def _judged(self, ended: Sequence[Simulation]) -> tuple[float, float]:
-        slos = [model.settings.slo_ms or math.inf for model in self._scenario.models]
-        latencies = [steps.latencies_ms() for steps in ended]
-        good = sum(int((own <= slo).sum()) for row in latencies for own, slo in zip(row, slos, strict=True))
-        every = np.concatenate([own for row in latencies for own in row])
-        return good / (self._scenario.duration_s * len(ended)), float(every.mean()) if len(every) else math.inf
-
-    @staticmethod
-    def better(one: tuple[float, float], other: tuple[float, float]) -> bool:
-        """Whether one is better than another."""
-        best = max(one[0], other[0])
-        return order_key(*one, best) < order_key(*other, best)
+    def _judged(self, policy: str, outcomes: Sequence[RepeatOutcome]) -> Candidate:
+        return candidate_of(result(self._scenario, policy, LEARNED, outcomes, simulated=True))
 
 
-def train_launcher(scenario: Scenario, settings: LauncherSettings, progress: Progress | None = None) -> Launcher:
+def train_launcher(
+    scenario: Scenario, settings: LauncherSettings, progress: Progress | None = None, *, compared: bool = True
+) -> Launcher:
     """Train a launcher on a scenario, in the simulator; ``progress`` is told how it goes.
+
+    ``compared``: whether it is then compared with all policies.
 
     Torch uses one thread meanwhile: sums are added up in the same order on every number of cores, so the same seed
     gives the same launcher.
@@ -97,14 +99,13 @@ def train_launcher(scenario: Scenario, settings: LauncherSettings, progress: Pro
         launcher = _Training(scenario, settings).run(progress)
     finally:
         torch.set_num_threads(threads)
-    return replace(launcher, facts={**launcher.facts, **comparison(scenario, launcher)})
+    return replace(launcher, facts={**launcher.facts, **comparison(scenario, launcher)}) if compared else launcher
 
 
 def comparison(scenario: Scenario, launcher: Launcher) -> Json:
     """All policies and what was learned on held-out traces, under the scenario's launcher or all of them if it is auto.
 
-    ``candidates``, best first, each with policy, launcher, goodput a second and mean latency; and ``deployed``, the
-    policy of the first.
+    ``candidates``, best first, as result.json has them; and ``deployed``, the policy of the first.
     """
     online = OnlineLauncher(scenario, launcher)
 
@@ -117,9 +118,8 @@ def comparison(scenario: Scenario, launcher: Launcher) -> Json:
         return outcomes_of(scenario, name, by, repeats)
 
     candidates = compare(scenario, run, [*POLICIES, LEARNED, LEARNED_STATIC])
-    shown = [entry for entry in candidates if entry.left_out is None]
-    rows = [[entry.policy, entry.launcher, entry.goodput_per_s, entry.mean_ms] for entry in shown]
-    return {"candidates": rows, "deployed": candidates[0].policy, "held_out": list(HELD_OUT)}
+    shown = [msgspec.to_builtins(entry) for entry in candidates if entry.left_out is None]
+    return {"candidates": shown, "deployed": candidates[0].policy, "held_out": list(HELD_OUT)}
 
 
 class _Training:
@@ -135,7 +135,7 @@ class _Training:
         self._replay = Replay(settings.replay, state, space.total, len(space.blocks) + 2)
         self._judge = Judge(scenario, settings)
         self._scores: Scores | None = None
-        self._seen: list[tuple[LauncherDecision, Sequence[float]]] = []
+        self._seen: list[tuple[LauncherDecision, StepMeasures]] = []
         self._random = random.Random(f"{settings.seed}/decisions")
         #: Whether there are parts of [0, 1] enough for all blocks.
         self._distinct = space.parts >= sum(space.blocks)
@@ -144,21 +144,20 @@ class _Training:
     def run(self, progress: Progress | None) -> Launcher:
         """Lines 2 to 24 of Algorithm 1."""
         settings = self._settings
-        best, best_value = self._launcher(self._alone), (-1.0, math.inf)
+        judged: list[tuple[Launcher, Candidate]] = []
         curve: list[tuple[int, float]] = []
         for step in range(settings.steps + 1):
             goodput = None
             if step == settings.steps or (step % settings.judged_every == 0 and (not step or self._replay.full)):
                 launcher = self._launcher(self._alone)
-                value = self._judge.online(launcher)
-                goodput = value[0]
+                judged.append((launcher, self._judge.online(launcher)))
+                goodput = judged[-1][1].goodput_per_s
                 curve.append((step, goodput))
-                if self._judge.better(value, best_value):
-                    best, best_value = launcher, value
             if progress is not None:
                 progress(step, goodput)
             if step < settings.steps:
                 self._step(step / settings.steps)
+        best, value = judged[self._judge.best([own for _, own in judged])]
         static, static_value = self._best_static(best)
         return replace(
             best,
@@ -167,7 +166,7 @@ class _Training:
             facts={
                 "load": self._scenario.load,
                 "superblocks": self._superblocks / settings.steps,
-                "judged": {"learned": list(best_value), "static": list(static_value)},
+                "judged": {"learned": value.goodput_per_s, "static": static_value.goodput_per_s},
             },
         )
 
@@ -192,7 +191,7 @@ class _Training:
             actions = self._noisy(self._agents.act(self._tensor(state[None])).numpy()[0], done)
             decision = self._space.decision(actions)
         after, measures = self._environment.step(decision)
-        self._replay.add(state, actions, None if measures is None else np.array(measures), after)
+        self._replay.add(state, actions, None if measures is None else np.array(measures.row), after)
         if measures is None:
             self._superblocks += 1
         else:
@@ -239,47 +238,54 @@ class _Training:
         values = squeezed(states) if self._settings.deviations == "log" else states
         return torch.from_numpy(np.ascontiguousarray(values, np.float32))
 
-    def _best_static(self, best: Launcher) -> tuple[LauncherDecision, tuple[float, float]]:
-        """The best of the decisions with the largest rewards, those that began, and what the launcher decides first."""
+    def _best_static(self, best: Launcher) -> tuple[LauncherDecision, Candidate]:
+        """The best of the promising decisions, those that began, and what the launcher decides first."""
         online = OnlineLauncher(self._scenario, best, self._judge.decisions)
         return best_static(self._judge, [self._alone, self._searched, online.first(), *self._promising()])
 
     def _promising(self) -> list[LauncherDecision]:
-        return promising(self._seen, self._settings, self._scores)
+        return promising(self._scenario, self._seen, self._settings, self._scores)
 
 
 def promising(
-    seen: Sequence[tuple[LauncherDecision, Sequence[float]]], settings: LauncherSettings, scores: Scores | None = None
+    scenario: Scenario,
+    seen: Sequence[tuple[LauncherDecision, StepMeasures]],
+    settings: LauncherSettings,
+    scores: Scores | None = None,
 ) -> list[LauncherDecision]:
-    """Decisions that were carried out, those with the largest rewards of the launcher.
+    """Decisions that were carried out, those whose step was best by the scenario's objective.
 
-    ``seen`` has each with what it brought; ``scores`` normalize measures: those of what was seen if None.
+    ``seen`` has each with what it brought; ``scores`` normalize the measures of the reward: those of what was seen if
+    None.
     """
     if not seen:
         return []
-    measures = np.array([row for _, row in seen])
-    scores = scores or Scores.of(measures)
-    order = np.argsort(-rewards(scores.normalized(measures, settings.clip))[:, 0], kind="stable")
+    if scenario.file.objective == "reward":
+        measures = np.array([own.row for _, own in seen])
+        scores = scores or Scores.of(measures)
+        order = np.argsort(-rewards(scores.normalized(measures, settings.clip))[:, 0], kind="stable")
+    else:
+        good = np.array([own.good for _, own in seen]) / settings.step_s
+        fair = np.array(fair_rates(scenario, [model.rate for model in scenario.models]))
+        worst = np.divide(good, fair, out=np.ones_like(good), where=fair > 0).min(axis=1)
+        work = (good * least_works_s(scenario)).sum(axis=1)
+        keys = (-work, -np.minimum(worst, 1.0)) if scenario.file.objective == "fair" else (-good.sum(axis=1),)
+        order = np.lexsort(keys)
     return [seen[place][0] for place in order[:_TRIED]]
 
 
-def best_static(judge: Judge, decisions: Sequence[LauncherDecision]) -> tuple[LauncherDecision, tuple[float, float]]:
-    """The best of some decisions on the traces of a judge, and how good it is; superblocks do not count."""
-    first, *others = (decision for decision in decisions if decision.largest <= judge.most)
-    chosen, value = first, judge.static(first)
-    for decision in others:
-        if judge.better(other := judge.static(decision), value):
-            chosen, value = decision, other
-    return chosen, value
+def best_static(judge: Judge, decisions: Sequence[LauncherDecision]) -> tuple[LauncherDecision, Candidate]:
+    """The best of some decisions on the traces of a judge, and how it serves; superblocks do not count."""
+    allowed = [decision for decision in dict.fromkeys(decisions) if decision.largest <= judge.most]
+    judged = [judge.static(decision) for decision in allowed]
+    best = judge.best(judged)
+    return allowed[best], judged[best]
 
 
-def random_search(
-    scenario: Scenario, settings: LauncherSettings, judge: Judge
-) -> tuple[LauncherDecision, tuple[float, float]]:
+def random_search(scenario: Scenario, settings: LauncherSettings, judge: Judge) -> tuple[LauncherDecision, Candidate]:
     """What a search without learning finds with the steps of a training: random decisions, a step each.
 
-    No step is lost on superblocks. The decisions with the largest rewards of the launcher are judged, as many as those
-    of a training.
+    No step is lost on superblocks. The promising decisions are judged, as many as those of a training.
     """
     space = ActionSpace.of(scenario, settings)
     first = space.decision(space.alone())
@@ -291,4 +297,4 @@ def random_search(
         measures = environment.step(decision)[1]
         if measures is not None:
             seen.append((decision, measures))
-    return best_static(judge, [first, *promising(seen, settings)])
+    return best_static(judge, [first, *promising(scenario, seen, settings)])

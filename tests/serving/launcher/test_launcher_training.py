@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hios.serving.launcher.actions import ActionSpace, Launcher, LauncherDecision
-from hios.serving.launcher.environment import EPISODE, LauncherEnvironment
+from hios.serving.launcher.environment import EPISODE, Decisions, LauncherEnvironment
 from hios.serving.launcher.launcher_settings import AS_PRINTED, LauncherSettings, settings_of
 from hios.serving.launcher.online_launcher import OnlineLauncher
 from hios.serving.launcher.training import Judge, _Training, best_static, random_search, train_launcher
@@ -74,10 +74,11 @@ def test_what_is_deployed_is_the_best(tmp_path: Path) -> None:
     assert (read.space, read.settings, read.static) == (launcher.space, launcher.settings, launcher.static)
     assert (read.curve, read.facts) == (launcher.curve, launcher.facts)
     rows = launcher.facts["candidates"]
-    assert {"learned", "learned-static", "one-per-lane", "top"} <= {name for name, _, _, _ in rows}
-    assert launcher.facts["deployed"] == rows[0][0]
-    assert {by for _, by, _, _ in rows} == {"open", "learned"}
-    assert rows[0][2] >= max(goodput for _, _, goodput, _ in rows) * 0.999
+    assert {"learned", "learned-static", "one-per-lane", "top"} <= {row["policy"] for row in rows}
+    assert launcher.facts["deployed"] == rows[0]["policy"]
+    assert {row["launcher"] for row in rows} == {"open", "learned"}
+    worst = [min(model["fair_share"] for model in row["models"].values()) for row in rows]
+    assert worst[0] >= max(worst) * 0.99
     assert 0 <= launcher.facts["superblocks"] < 1
 
 
@@ -87,7 +88,7 @@ def test_superblocks_change_nothing() -> None:
     environment = LauncherEnvironment(given, settings, alone)
     state, measures = environment.step(alone)
     assert measures is not None
-    assert len(measures) == 4
+    assert len(measures.row) == 4
     assert state.shape == (3 * (2 + 4),)
     after, nothing = environment.step(dataclasses.replace(alone, combined=(tuple(space.members),)))
     assert nothing is None
@@ -96,6 +97,18 @@ def test_superblocks_change_nothing() -> None:
         again, measures = environment.step(alone)
     assert measures is not None
     assert (again != state).any()
+
+
+def test_as_printed_chooses_stages_by_gpg() -> None:
+    """Line 11 of Algorithm 1 is Algorithm 2, in one pass, whatever stages the scenario has."""
+    given, settings, _, alone = _begun()
+    assert AS_PRINTED["stages"] == "gpg"
+    printed = Decisions(given, dataclasses.replace(settings, stages="gpg"))
+    one_pass = Decisions(given.with_top(stages="gpg", stage_passes=1), settings)
+    for decision in (alone, dataclasses.replace(alone, combined=(((0, 0), (1, 1)), ((0, 1), (1, 0))))):
+        assert printed.pipeline(decision).stages == one_pass.pipeline(decision).stages
+    assert printed.scenario.file.top.stages == "gpg"
+    assert Decisions(given, settings).scenario.file.top.stages == "ios"
 
 
 def test_no_step_links_two_episodes() -> None:
@@ -124,7 +137,7 @@ def test_superblocks_are_no_candidates() -> None:
     superblock = dataclasses.replace(alone, combined=(tuple(space.members),))
     held_back = dataclasses.replace(alone, intervals_s=(1.0, 1.0))
     judge = Judge(given, settings)
-    assert judge.better(judge.static(superblock), judge.static(held_back))
+    assert judge.best([judge.static(held_back), judge.static(superblock)]) == 1
     assert best_static(judge, [superblock, held_back, superblock])[0] == held_back
 
 
@@ -174,7 +187,7 @@ def test_learning_reaches_the_best_static_policy() -> None:
     """
     left = served("left", [[4.0], [2.0]], 110.0, slo_ms=60.0, deadline_ms=60.0)
     right = served("right", [[2.0], [4.0]], 110.0, slo_ms=60.0, deadline_ms=60.0)
-    given = scenario(left, right, lanes=2, duration_s=10.0)
+    given = scenario(left, right, lanes=2, duration_s=10.0, objective="throughput")
     settings = settings_of("small", {}, device="top")
     space = ActionSpace.of(given, settings)
     judge = Judge(given, settings, HELD_OUT)
@@ -186,14 +199,14 @@ def test_learning_reaches_the_best_static_policy() -> None:
         for combined in partitions
         for intervals in itertools.product(numbers, numbers)
     ]
-    goodputs = [judge.static(decision)[0] for decision in every]
+    goodputs = [judge.static(decision).goodput_per_s for decision in every]
     best = max(goodputs)
-    assert judge.static(space.decision(space.alone()))[0] < 0.6 * best
+    assert judge.static(space.decision(space.alone())).goodput_per_s < 0.6 * best
     assert sum(goodput >= 0.95 * best for goodput in goodputs) < 20
     for seed in range(5):
         launcher = train_launcher(given, settings_of("small", {}, device="top", seed=seed))
-        assert judge.online(launcher)[0] >= 0.95 * best
-        assert judge.static(launcher.static)[0] >= 0.95 * best
+        assert judge.online(launcher).goodput_per_s >= 0.95 * best
+        assert judge.static(launcher.static).goodput_per_s >= 0.95 * best
 
 
 def test_random_search() -> None:
@@ -202,5 +215,5 @@ def test_random_search() -> None:
     judge = Judge(given, settings)
     decision, value = random_search(given, settings, judge)
     assert decision.largest <= settings.most
-    assert not judge.better(judge.static(alone), value)
+    assert judge.best([value, judge.static(alone)]) == 0
     assert judge.static(decision) == value

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from hios.serving.launcher.environment import Scores, measures_row, rewards
+from hios.serving.launcher.rewards import Scores, rewards
 from hios.serving.simulator import StepMeasures
 
 
@@ -21,7 +21,7 @@ def test_by_hand() -> None:
 
 def test_scores() -> None:
     """Z-scores with the mean and deviation of the steps, clipped or not; a value that never changes has the score 0."""
-    rows = np.array([measures_row(StepMeasures(0.5, (10.0, 20.0), variance)) for variance in (0.0, 2.0)])
+    rows = np.array([StepMeasures(0.5, (10.0, 20.0), variance).row for variance in (0.0, 2.0)])
     scores = Scores.of(rows)
     assert scores.normalized(rows, 3.0).tolist() == [[0.0, 0.0, 0.0, -1.0], [0.0, 0.0, 0.0, 1.0]]
     far = np.array([[0.5, 10.0, 20.0, 1e6]])

@@ -1,0 +1,127 @@
+"""What makes a policy better than another: for ``auto``, for what a training keeps, and for reports.
+
+``fair``, the default, looks at the worst-served model first; total goodput alone would let a policy starve a model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hios.formats.scenario import Objective
+from hios.formats.serving_result import Candidate, ModelOfCandidate, ResultFile
+
+#: What is compared, in words.
+WORDS: dict[Objective | None, str] = {
+    "fair": "the worst-served model first, then goodput by work",
+    "throughput": "tasks within their SLO",
+    "reward": "the reward of TOP",
+}
+WORDS[None] = WORDS["throughput"]
+#: A model starves below this part of its fair share, if another policy gives it (nearly) all of that.
+STARVED, _ALL = 0.5, 0.99
+#: The worst-served models of two policies are served equally well within this share; so are all tasks together.
+_EQUALLY_FAIR, _EQUAL = 1e-2, 1e-3
+
+
+def candidate_of(result: ResultFile) -> Candidate:
+    """What is compared of a result; one of older files has no shares of its models."""
+    time = result.duration_s * result.repeats
+    models = {
+        label: ModelOfCandidate(
+            goodput_per_s=served.goodput / time, fair_share=served.fair_share, mean_ms=served.mean_ms
+        )
+        for label, served in result.models.items()
+        if served.fair_share is not None
+    }
+    return Candidate(
+        policy=result.policy,
+        launcher=result.launcher,
+        goodput_per_s=result.goodput_per_s,
+        mean_ms=result.total.mean_ms,
+        p99_ms=result.total.p99_ms,
+        models=models or None,
+        good_work_share=result.good_work_share,
+        jain=result.jain,
+        queue_variance=result.queue_variance,
+        utilisation=result.utilisation,
+    )
+
+
+def worst_share(candidate: Candidate) -> float:
+    """The share of the worst-served model; 1 where the shares are not known."""
+    return min((own.fair_share for own in (candidate.models or {}).values()), default=1.0)
+
+
+def brief(candidate: Candidate) -> str:
+    """How a candidate serves the models, in words: goodput of all and of each, the worst share, Jain's index."""
+    goodput = f"{candidate.goodput_per_s:.4g} tasks/s"
+    if not candidate.models:
+        return goodput
+    own = ", ".join(f"{label} {model.goodput_per_s:.4g}" for label, model in candidate.models.items())
+    return (
+        f"{goodput} ({own}), worst-served model {worst_share(candidate):.1%}, Jain's index {candidate.jain:.3f}, "
+        f"variance {candidate.queue_variance:.3g}"
+    )
+
+
+def order(candidates: Sequence[Candidate], objective: Objective | None) -> list[int]:
+    """Positions of candidates for the same tasks, the best one first; none of them is left out.
+
+    ``fair``: candidates that starve a model come last, then the worst-served model counts, then goodput by work.
+    ``throughput``, or None: goodput. ``reward``: (2) of TOP, with z-scores over the candidates. Of equals, the one with
+    the lowest 99th percentile, then the lowest mean latency, comes first.
+    """
+    last = [False] * len(candidates)
+    second = [0.0] * len(candidates)
+    if objective == "fair":
+        last = _starving(candidates)
+        first, equal = [worst_share(own) for own in candidates], _EQUALLY_FAIR
+        second = [own.good_work_share or own.goodput_per_s for own in candidates]
+    elif objective == "reward":
+        first, equal = _rewards(candidates), 0.0
+    else:
+        first, equal = [own.goodput_per_s for own in candidates], _EQUAL
+    first = _levelled(first, [number for number, late in enumerate(last) if late == min(last)], equal)
+    leading = [number for number, late in enumerate(last) if late == min(last) and first[number] == max(first)]
+    second = _levelled(second, leading or range(len(candidates)), _EQUAL)
+    return sorted(
+        range(len(candidates)),
+        key=lambda n: (last[n], -first[n], -second[n], *_times(candidates[n])),
+    )
+
+
+def _levelled(values: Sequence[float], among: Sequence[int], equal: float) -> list[float]:
+    """Values near the best of some of them, or above, as that best one."""
+    best = max((values[number] for number in among), default=0.0)
+    return [best if value >= best * (1 - equal) else value for value in values]
+
+
+def _times(candidate: Candidate) -> tuple[float, float]:
+    p99_ms, mean_ms = candidate.p99_ms, candidate.mean_ms
+    return math.inf if p99_ms is None else p99_ms, math.inf if mean_ms is None else mean_ms
+
+
+def _starving(candidates: Sequence[Candidate]) -> list[bool]:
+    """Which candidates give a model less than half of the fair share that another one gives it."""
+    shares = [{label: own.fair_share for label, own in (entry.models or {}).items()} for entry in candidates]
+    fed = {label for own in shares for label, share in own.items() if share >= _ALL}
+    return [any(own.get(label, 1.0) < STARVED for label in fed) for own in shares]
+
+
+def _rewards(candidates: Sequence[Candidate]) -> list[float]:
+    """The launcher's reward (2) of TOP for each candidate."""
+    import numpy as np
+
+    from hios.serving.launcher.rewards import Scores, rewards
+
+    latencies = [[model.mean_ms for model in (own.models or {}).values()] for own in candidates]
+    # A model of which nothing is completed counts as slow as the slowest.
+    slowest = max((mean for row in latencies for mean in row if mean is not None), default=0.0)
+    measures = np.array(
+        [
+            [own.utilisation or 0.0, *(slowest if mean is None else mean for mean in row), own.queue_variance or 0.0]
+            for own, row in zip(candidates, latencies, strict=True)
+        ]
+    )
+    return [float(row[0]) for row in rewards(Scores.of(measures).normalized(measures, 0.0))]

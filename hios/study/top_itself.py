@@ -1,0 +1,122 @@
+"""TOP itself on a scenario: a launcher of MADDPG and stages of GPG, both trained for it; and TOP without one of them.
+
+GPG chooses stages in one pass, as published. Without the launcher, neighboring blocks of a model are combined, and
+tasks leave their queues as soon as there is room; without GPG, stages are those of IOS beside each other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hios.formats.config import TopStudy
+from hios.formats.serving_result import ResultFile
+from hios.formats.settings import TrainingSettings
+from hios.formats.study import NEITHER, NO_GPG, NO_LAUNCHER, TOP
+from hios.serving.measures import result
+from hios.serving.pipeline import SubBlock
+from hios.serving.scenario import Scenario, draw
+from hios.serving.simulate import simulate
+from hios.serving.top_pipeline import stages_to_learn
+
+if TYPE_CHECKING:
+    from hios.serving.launcher.actions import Launcher
+
+ABLATIONS = (NO_LAUNCHER, NO_GPG, NEITHER)
+_LEARNS, _GPG = (TOP, NO_GPG), (TOP, NO_LAUNCHER)
+#: Tasks that arrive in a step of training, at most; the longest step is that of the size of the training.
+_STEP_TASKS = 150
+_LEAST_STEP_S = 0.001
+
+
+class TopItself:
+    """TOP and its ablations; what is trained is kept for other scenarios with the same costs and rates.
+
+    The training keeps what is best by ``objective``, the reward (2) in the paper. A context manager, as policies of
+    GPG are files.
+    """
+
+    def __init__(self, study: TopStudy, seed: int = 0) -> None:
+        self._study, self._seed = study, seed
+        self._folder = tempfile.TemporaryDirectory()
+        self._policies: dict[tuple[tuple[float, ...], ...], str] = {}
+
+    def __enter__(self) -> TopItself:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+    def results(self, scenario: Scenario, systems: Iterable[str] = (TOP, *ABLATIONS)) -> dict[str, ResultFile]:
+        """What becomes of the tasks under TOP and its ablations, by system."""
+        results = {}
+        for system in systems:
+            given = self._with_stages(scenario, system)
+            if system in _LEARNS:
+                from hios.serving.launcher.online_launcher import OnlineLauncher
+
+                online = OnlineLauncher(given, self._launcher(given))
+                outcomes = [online.run(draw(given, repeat)).outcome() for repeat in range(given.file.repeats)]
+                results[system] = result(given, TOP, "learned", outcomes, simulated=True)
+            else:
+                results[system] = simulate(given, TOP)
+        return results
+
+    def combined(self, scenario: Scenario) -> Scenario:
+        """The scenario with the combined blocks that a launcher learned for it, held, and stages of GPG."""
+        given = self._with_stages(scenario, TOP)
+        return given.with_top(combined=_stated(given, self._launcher(given).static.combined), most=None)
+
+    def _with_stages(self, scenario: Scenario, system: str) -> Scenario:
+        if system not in _GPG:
+            return scenario.with_top(stages="ios", stage_policy="")
+        from hios.schedulers.policy.network import write_policy
+        from hios.schedulers.policy.training import train
+
+        costs = tuple(tuple(model.problem.time) for model in scenario.models)
+        if costs not in self._policies:
+            problems, stage_time = stages_to_learn(scenario)
+            most = scenario.file.top.most or 2
+            trained = train(
+                problems, TrainingSettings(steps=self._study.steps, most=most, seed=self._seed), None, stage_time
+            )
+            path = str(Path(self._folder.name) / f"stages-{len(self._policies)}.safetensors")
+            write_policy(path, trained.weights, trained.facts)
+            self._policies[costs] = path
+        return scenario.with_top(stages="gpg", stage_policy=self._policies[costs], stage_passes=1)
+
+    def _launcher(self, scenario: Scenario) -> Launcher:
+        from hios.serving.launcher.launcher_settings import settings_of
+        from hios.serving.launcher.training import train_launcher
+
+        settings = settings_of(
+            self._study.launcher_size,
+            {},
+            steps=self._study.launcher_steps,
+            seed=self._seed,
+            device="top",
+            most=max(scenario.file.top.most or 2, *map(_most, scenario.file.top.combined or ({},))),
+        )
+        step_s = min(settings.step_s, _STEP_TASKS / sum(model.rate for model in scenario.models))
+        settings = dataclasses.replace(settings, step_s=max(_LEAST_STEP_S, step_s))
+        return train_launcher(scenario, settings, compared=False)
+
+
+def _most(combined: dict[str, tuple[int, ...]]) -> int:
+    """Sub-blocks of a combined block; 1 at least."""
+    return max(1, sum(map(len, combined.values())))
+
+
+def _stated(scenario: Scenario, combined: Sequence[Sequence[SubBlock]]) -> tuple[dict[str, tuple[int, ...]], ...]:
+    """Combined blocks as a scenario states them."""
+    stated = []
+    for members in combined:
+        by_label: dict[str, tuple[int, ...]] = {}
+        for number, block in sorted(members):
+            label = scenario.models[number].label
+            by_label[label] = (*by_label.get(label, ()), block)
+        stated.append(by_label)
+    return tuple(stated)
