@@ -133,7 +133,7 @@ class Race:
         for number in range(_MOST_ROUNDS):
             order = [candidate for candidate in racing if candidate.label in self.latencies]
             round_s = (time.monotonic() - began) / max(number, 1)
-            if len(order) < 2 or time.monotonic() + round_s > self.deadline:
+            if (number and len(order) < 2) or time.monotonic() + round_s > self.deadline:
                 break
             self.shown(f"{len(order)} ways to run the model take turns beside other work")
             shuffle(order)
