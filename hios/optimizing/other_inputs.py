@@ -257,8 +257,8 @@ class InputVariations:
         if self._is_ones:
             self.limits = (0, _MODEST)
             ones, twos = (computed(torch.full_like(self._value, number)) for number in (1, 2))
-            ends = computed(self.at_ends())
-            if ends and _finite(ends) and difference(twos, ones, defaults.TOLERANCE) is not None:
+            outputs = computed(self.at_ends())
+            if outputs and _finite(outputs) and difference(twos, ones, defaults.TOLERANCE) is not None:
                 self.is_mask = False
                 return self.limits
             self.limits = None
