@@ -60,6 +60,7 @@ def test_another_process_finds_the_way(tmp_path: Path) -> None:
         again.close()
 
 
+@pytest.mark.slow
 def test_a_model_that_changes_meanwhile_runs_itself() -> None:
     """What was found for other weights is not taken, and one warning says so."""
     pytest.importorskip("openvino")
