@@ -1,111 +1,257 @@
-"""What schedules gain on one GPU, beside CUDA graphs of the model itself, torch.compile and eager PyTorch.
+"""What schedules gain on one GPU, in steps: the most valuable facts first, each kept as soon as it is known.
 
-    python benchmarks/gpu.py prepare FOLDER [NETWORK ...]    where TVM is installed: programs, graphs, weights
-    python benchmarks/gpu.py run FOLDER [CSV]                where the GPU is: needs torch, not TVM
-    python benchmarks/gpu.py show CSV                        the ratios of an earlier run, anywhere
+    python benchmarks/gpu.py run FACTS [SECONDS] [NETWORK ...]   where the GPU is: needs torch, not TVM
+    python benchmarks/gpu.py step STEP FACTS [NETWORK]           one step, in this process
+    python benchmarks/gpu.py show FACTS                          the ratios of an earlier run beside the goals, anywhere
+    python benchmarks/gpu.py prepare [NETWORK ...]               where TVM is: graphs and recipes of the weights
 
-``prepare`` writes a folder for every network, with weights from seed 0, to be copied to the machine with the GPU. There
-``run`` profiles, schedules and executes them, batch 1, and writes a row for everything that ran, with device and
-versions. ``show`` prints the ratios beside the goals: the sequential schedule within 3 % of a CUDA graph of the model,
-the best schedule over the sequential one and over torch.compile with max-autotune.
+FACTS is a folder: ``facts.jsonl`` has a line for each fact, written to disk at once. Every step is a process with a
+limit of its own, so that a crash or a time-out costs one step; ``run`` goes on where an earlier one stopped, and begins
+no step for which the seconds (600) do not suffice. Networks are GoogLeNet, Inception-v3, NASNet-large and SqueezeNet,
+batch 1, from ``benchmarks/gpu_networks``; their weights are those of seed 0, made on the machine at hand.
 """
 
 from __future__ import annotations
 
-import csv
+import json
+import os
 import statistics
+import subprocess
 import sys
+import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import torch
+from weight_recipes import recipe_of, weights_of
 
 import hios
 from hios.formats.run import Latency, Run
 from hios.platforms.cuda.devices import RUNTIMES
 
+PREPARED = Path(__file__).with_name("gpu_networks")
 NETWORKS = ("googlenet", "inception_v3", "nasnet_large", "squeezenet")
 #: Algorithms for one device; ios measures the stages it tries, which are too many for NASNet.
 ALGORITHMS = ("sequential", "greedy", "nimble", "lios", "opara", "ios")
 TOO_LARGE = {"nasnet_large": {"ios"}}
-CSV = Path(__file__).with_name("gpu.csv")
 #: Goals: least ratio of the plain CUDA graph over the sequential schedule; of that over the best schedule; and of
 #: torch.compile with max-autotune over it.
 PLAIN, GAIN, COMPILED = 0.97, {"googlenet": 1.4, "inception_v3": 1.4, "nasnet_large": 1.4}, 1.0
 GRAPH, AUTOTUNED = "cudagraph", "compile-max-autotune"
 #: Operators of the graphs by which overheads are measured, and replays.
 CHAIN, REPLAYS = 1000, 50
+#: Shortest time that is left for a step to begin.
+_LEAST_S = 20.0
 
 
-def prepare(folder: Path, networks: Sequence[str]) -> None:
-    """Export and extract networks."""
-    from hios.cli.files import export, extract
+class Facts:
+    """The facts of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._path = folder, folder / "facts.jsonl"
+
+    def add(self, step: str, **facts: object) -> None:
+        """Write a fact, so that it survives whatever comes next."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        line = json.dumps({"step": step, **facts})
+        print(line, flush=True)
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def all(self) -> list[dict[str, Any]]:
+        """All facts, but for a line that was cut off."""
+        if not self._path.exists():
+            return []
+        lines = self._path.read_text(encoding="utf-8").split("\n")
+        return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+def prepare(networks: Sequence[str], folder: Path = PREPARED, **options: Any) -> None:
+    """Write the graphs of networks, and the recipes of their weights."""
+    from hios.frontends.export import build_model
 
     for name in networks:
         own = folder / name
         own.mkdir(parents=True, exist_ok=True)
-        export(name, own / "program.pt2", {})
-        graph = extract(own / "program.pt2", own / "graph.json", own / "weights.safetensors", name)
-        print(f"{own}: {len(graph.operators)} operators")
+        graph, tensors = hios.extract(hios.export(name, options=options), name=name)
+        module, _ = build_model(name, options, 0)
+        graph.write(own / "graph.json")
+        recipe = recipe_of(tensors, module)
+        (own / "recipe.json").write_text(f"{json.dumps({'options': options, 'weights': recipe})}\n", encoding="utf-8")
+        print(f"{own}: {len(graph.operators)} operators, {len(recipe)} weights")
 
 
-def run(folder: Path, output: Path) -> None:
-    """Profile, schedule and execute every prepared network, and write the rows."""
-    folders = sorted(path.parent for path in folder.glob("*/graph.json"))
-    if not folders:
-        sys.exit(f"{folder}: found no NETWORK/graph.json; required: what `gpu.py prepare` wrote")
-    rows: list[dict[str, Any]] = []
-    for own in folders:
-        rows += _executed(own)
-        _write(output, rows)  # what follows may fail
-    rows += [{**_machine(rows), **row} for row in overheads()]
-    _write(output, rows)
-    show(output)
+def loaded(name: str, folder: Path = PREPARED) -> tuple[hios.Graph, dict[str, torch.Tensor], Any]:
+    """Graph, weights and program of a prepared network, without TVM."""
+    from hios.frontends.export import build_model
+
+    if not (folder / name / "recipe.json").exists():
+        sys.exit(f"{folder / name}: found no recipe.json; required: what `gpu.py prepare {name}` writes")
+    recipe = json.loads((folder / name / "recipe.json").read_text(encoding="utf-8"))
+    module, _ = build_model(name, recipe["options"], 0)
+    program = hios.export(name, options=recipe["options"])
+    return hios.Graph.read(folder / name / "graph.json"), weights_of(recipe["weights"], module), program
 
 
-def _write(output: Path, rows: Sequence[dict[str, Any]]) -> None:
-    with output.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+class Steps:
+    """The steps; each adds facts. ``platform`` is another one in tests only."""
+
+    def __init__(self, facts: Facts, platform: str = "cuda", prepared: Path = PREPARED) -> None:
+        self._facts, self._platform, self._prepared = facts, platform, prepared
+
+    def machine(self, _: str) -> None:
+        """Versions, settings of the GPU, and how its clock rate rises from idle."""
+        from hios import platforms
+        from hios.platforms.cuda import environment
+
+        described = platforms.describe("cuda", 1)
+        self._facts.add("machine", torch=torch.__version__, settings=environment.settings(described))
+        value, times = torch.randn(4096, 4096, device="cuda"), list[float]()
+        for _number in range(200):
+            began = time.perf_counter()
+            value @ value
+            torch.cuda.synchronize()
+            times.append((time.perf_counter() - began) * 1e3)
+        self._facts.add("machine", ramp_ms=[round(times[place], 3) for place in (0, 1, 2, 4, 8, 16, 32, 64, 128, 199)])
+
+    def capture(self, _: str) -> None:
+        """Whether a capture that fails spoils the next one."""
+        from hios.platforms.cuda.backend import CudaBackend
+        from hios.platforms.cuda.plan import Lane
+
+        backend, value = CudaBackend([0]), torch.ones(1, device="cuda")
+        try:
+            backend.capture((Lane(0),), lambda: backend.run(Lane(0), lambda x: x.item(), [value], 1))
+        except RuntimeError as error:
+            self._facts.add("capture", failed=str(error).partition("\n")[0])
+        replay, (made,) = backend.capture((Lane(0),), lambda: backend.run(Lane(0), lambda x: x + 1, [value], 1))
+        replay()
+        torch.cuda.synchronize()
+        self._facts.add("capture", after=made.item())
+
+    def overheads(self, _: str) -> None:
+        """What an operator costs: launched, in a graph, and in a graph of two streams with an event between any two."""
+        for name, times in _overheads():
+            self._facts.add("overheads", name=name, us={key: round(1e3 * each, 4) for key, each in times.items()})
+
+    def layouts(self, _: str) -> None:
+        """A convolution with bias and ReLU of Inception: as hios runs it, channels last, and in cuDNN's fused call."""
+        for shape in ((192, 64, 1, 35), (64, 96, 3, 35), (768, 192, 1, 17), (160, 192, 7, 17), (2048, 320, 1, 8)):
+            self._facts.add("layouts", shape=shape, us=_layouts(*shape))
+
+    def sequential(self, network: str) -> None:
+        """Whether a schedule is captured and right, and as fast as one CUDA graph of the model."""
+        self._execute("sequential", network, ["sequential"], ["eager", GRAPH])
+
+    def race(self, network: str) -> None:
+        """All algorithms for one device, with costs that are measured here."""
+        names = [name for name in ALGORITHMS if name not in TOO_LARGE.get(network, ())]
+        self._execute("race", network, names, ["eager", GRAPH])
+
+    def compiled(self, network: str) -> None:
+        """The best schedule of the race beside torch.compile."""
+        self._execute("compiled", network, [self._best(network)], ["eager", "compile", "compile-reduce-overhead"])
+
+    def autotuned(self, network: str) -> None:
+        """The same beside torch.compile with max-autotune, which compiles for minutes."""
+        self._execute("autotuned", network, [self._best(network)], ["eager", AUTOTUNED])
+
+    def _best(self, network: str) -> str:
+        medians = _medians(self._facts.all(), "race").get(network, {})
+        schedules = {name: median for (kind, name), median in medians.items() if kind == "schedule"}
+        return min(schedules, key=schedules.__getitem__, default="sequential")
+
+    def _execute(self, step: str, network: str, algorithms: Sequence[str], baselines: Sequence[str]) -> None:
+        graph, weights, program = loaded(network, self._prepared)
+        problem = self._problem(step, network, graph, algorithms)
+        schedules = {name: hios.schedule(problem, name) for name in algorithms}
+        allowed = [name for name in baselines if self._platform == "cuda" and name in RUNTIMES]
+        run = hios.execute(
+            graph,
+            weights,
+            schedules,
+            program=program,
+            platform=self._platform,
+            devices=1,
+            baselines=allowed,
+            tolerance=1e-3,
+            timeout_s=600.0,
+        )
+        for row in rows_of(run):
+            self._facts.add(step, **{**row, "network": network})
+
+    def _problem(self, step: str, network: str, graph: hios.Graph, algorithms: Sequence[str]) -> hios.Problem:
+        """Measured costs for a race, which later steps read; a sequential schedule needs none."""
+        from hios.cli.files import profile
+
+        prepared, path = self._prepared / network / "graph.json", self._facts.folder / f"{network}.costs.json"
+        if step == "race":
+            options: dict[str, Any] = {
+                "stages_of": [name for name in algorithms if name in {"greedy", "ios"}],
+                "cache": self._facts.folder / "cache",
+            }
+            began = time.monotonic()
+            profile(prepared, path, devices=1, repeats=10, budget_s=60.0, platform=self._platform, **options)
+            seconds, sum_ms = time.monotonic() - began, sum(hios.Costs.read(path).time_ms.values())
+            self._facts.add(step, network=network, profile_s=round(seconds, 1), sum_of_operators_ms=sum_ms)
+        if path.exists():
+            return hios.Problem.read(prepared, path)
+        free = hios.Costs(dict.fromkeys(graph.index, 0.0), {(edge.source, edge.target): 0.0 for edge in graph.edges})
+        return hios.Problem(graph, free)
 
 
-def _executed(folder: Path) -> Iterator[dict[str, Any]]:
-    """Rows of one network."""
-    from hios.cli.files import execute, profile
-    from hios.formats.settings import Settings
+#: Steps of one process each with their limits in seconds, those without networks first.
+MACHINE = (("machine", 60), ("capture", 60), ("overheads", 60), ("layouts", 90))
+NETWORK = (("sequential", 120), ("race", 300), ("compiled", 300), ("autotuned", 590))
 
-    graph, costs = folder / "graph.json", folder / "costs.json"
-    names = [name for name in ALGORITHMS if name not in TOO_LARGE.get(folder.name, ())]
-    staged = [name for name in names if name in {"greedy", "ios"}]
-    profile(graph, costs, devices=1, repeats=20, stages_of=staged, budget_s=120.0, platform="cuda")
-    problem = hios.Problem.read(graph, costs)
-    schedules = []
-    for name in names:
-        schedules.append(folder / f"{name}.json")
-        hios.schedule(problem, name).write(schedules[-1])
-    baselines = tuple(name for name in RUNTIMES if name != "tensorrt")
-    settings = Settings(devices=1, platform="cuda", baselines=baselines, tolerance=1e-3, timeout_s=600.0)
-    run = execute(
-        graph, folder / "weights.safetensors", schedules, folder / "run.json", settings, program=folder / "program.pt2"
-    )
-    yield from rows_of(run)
+
+def run(facts: Facts, seconds: float, networks: Sequence[str], start: Callable[..., Any] = subprocess.run) -> None:
+    """All steps that have not succeeded yet, as far as time is left."""
+    ends = time.monotonic() + seconds
+    done = {tuple(fact["ran"]) for fact in facts.all() if fact["step"] == "run" and fact["status"] == "0"}
+    steps = [(step, "", limit_s) for step, limit_s in MACHINE]
+    steps += [(step, network, limit_s) for step, limit_s in NETWORK for network in networks]
+    for step, network, limit_s in steps:
+        if (step, network) in done:
+            continue
+        left_s = min(limit_s, ends - time.monotonic() - 5)
+        if left_s < _LEAST_S:
+            facts.add("run", ran=[step, network], status="no time")
+            continue
+        command = [sys.executable, __file__, "step", step, str(facts.folder), *([network] if network else [])]
+        began = time.monotonic()
+        try:
+            ended = start(command, timeout=left_s, stderr=subprocess.PIPE, text=True, check=False)
+            status, said = str(ended.returncode), str(ended.stderr)
+        except subprocess.TimeoutExpired as error:
+            status, said = "time-out", str(error.stderr or "")
+        facts.add(
+            "run",
+            ran=[step, network],
+            status=status,
+            seconds=round(time.monotonic() - began, 1),
+            **({} if status == "0" else {"said": said[-1500:]}),
+        )
+    show(facts)
 
 
 def rows_of(run: Run) -> Iterator[dict[str, Any]]:
-    """Rows of a run.json: the schedules, then what else ran the model.
+    """Rows of a run: the schedules, then what else ran the model.
 
     Args:
         run: what run.json holds.
     """
-    platform, versions = run.platform, run.versions
+    platform = run.platform
     told = {
         "gpu": " ".join(dict.fromkeys(platform.gpus or (platform.processor or "",))),
         "driver": platform.driver or "",
         "cuda": platform.cuda or "",
         "cudnn": platform.cudnn or "",
-        "torch": versions.get("torch", ""),
-        "hios": versions.get("hios", ""),
+        "torch": run.versions.get("torch", ""),
         "measured_at": run.measured_at,
         "network": run.graph,
     }
@@ -113,8 +259,7 @@ def rows_of(run: Run) -> Iterator[dict[str, Any]]:
         predicted = {"predicted_ms": round(result.predicted_ms, 5), "launch": result.launch or ""}
         yield {**told, "kind": "schedule", "name": result.label, **_latency(result.latency_ms), **predicted}
     for reference in run.references:
-        unknown = {"predicted_ms": "", "launch": ""}
-        yield {**told, "kind": "runtime", "name": reference.kind, **_latency(reference.latency_ms), **unknown}
+        yield {**told, "kind": "runtime", "name": reference.kind, **_latency(reference.latency_ms)}
 
 
 def _latency(latency: Latency) -> dict[str, float]:
@@ -125,19 +270,36 @@ def _latency(latency: Latency) -> dict[str, float]:
     }
 
 
-def _machine(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """A row's columns with what is the same in all rows, and nothing else."""
-    shared = {"gpu", "driver", "cuda", "cudnn", "torch", "hios", "measured_at"}
-    return {column: value if column in shared else "" for column, value in rows[0].items()}
+def _timed(function: Callable[[], object], count: int) -> list[float]:
+    """Milliseconds of one of ``count`` operators that a function launches, in every repetition."""
+    taken = []
+    for _ in range(REPLAYS):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        begin.record()
+        function()
+        end.record()
+        torch.cuda.synchronize()
+        taken.append(begin.elapsed_time(end) / count)
+    return taken
 
 
-def overheads() -> Iterator[dict[str, Any]]:
-    """Milliseconds an operator of a chain of the smallest operators: launched, in a graph, in a graph on two streams.
+def _captured(function: Callable[[], object]) -> Callable[[], None]:
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        function()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        function()
+    return graph.replay
+
+
+def _overheads() -> Iterator[tuple[str, dict[str, float]]]:
+    """Milliseconds an operator of a chain of the smallest operators.
 
     On two streams every operator waits for the event of the one before it on the other stream.
     """
-    import torch
-
     value = torch.zeros(1, device="cuda")
     streams = [torch.cuda.Stream(), torch.cuda.Stream()]
 
@@ -156,55 +318,61 @@ def overheads() -> Iterator[dict[str, Any]]:
             event = stream.record_event()
         origin.wait_event(event)
 
-    def captured(function: Any) -> Any:
-        side = torch.cuda.Stream()
-        with torch.cuda.stream(side):
-            function()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            function()
-        return graph.replay
-
-    ways = {
+    ways: dict[str, Callable[[], object]] = {
         "an operator, launched": one,
-        "an operator, in a graph": captured(one),
-        "an operator and an event, in a graph of two streams": captured(two),
+        "an operator, in a graph": _captured(one),
+        "an operator and an event, in a graph of two streams": _captured(two),
     }
     for name, function in ways.items():
-        taken = []
-        for _ in range(REPLAYS):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            torch.cuda.synchronize()
-            begin.record()
-            function()
-            end.record()
-            torch.cuda.synchronize()
-            taken.append(begin.elapsed_time(end) / CHAIN)
-        p20, _, _, p80 = statistics.quantiles(taken, n=5, method="inclusive")
-        latency = {"median_ms": statistics.median(taken), "p20_ms": p20, "p80_ms": p80}
-        yield {"kind": "overhead", "name": name, **{key: round(value, 7) for key, value in latency.items()}}
+        p20, _, _, p80 = statistics.quantiles(taken := _timed(function, CHAIN), n=5, method="inclusive")
+        yield name, {"median": statistics.median(taken), "p20": p20, "p80": p80}
 
 
-def show(path: Path) -> None:
-    """Print the ratios of a CSV file beside the goals."""
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    first = rows[0]
-    print(f"{first['gpu']}, driver {first['driver']}, CUDA {first['cuda']}, torch {first['torch']}")
-    networks: dict[str, list[dict[str, str]]] = defaultdict(list)
-    for row in rows:
-        if row["kind"] == "overhead":
-            print(f"{row['name']}: {float(row['median_ms']) * 1000:.2f} us")
-        else:
-            networks[row["network"]].append(row)
-    for network, own in networks.items():
-        print(network)
-        for line in compared(network, {(row["kind"], row["name"]): float(row["median_ms"]) for row in own}):
-            print(f"  {line}")
+def _layouts(into: int, out: int, size: int, image: int) -> dict[str, float]:
+    """Microseconds of a convolution with bias and ReLU in a graph, in several layouts and calls."""
+    torch.backends.cudnn.benchmark = True
+    pad, count = size // 2, 64
+    given = torch.randn(1, into, image, image, device="cuda"), torch.randn(out, into, size, size, device="cuda")
+    bias = torch.randn(out, device="cuda")
+    layouts = {"NCHW": given, "NHWC": [each.contiguous(memory_format=torch.channels_last) for each in given]}
+    calls: dict[str, Callable[..., object]] = {
+        "apart": lambda x, w: torch.relu_(torch.conv2d(x, w, bias, 1, pad)),
+        "fused": lambda x, w: torch.cudnn_convolution_relu(x, w, bias, (1, 1), (pad, pad), (1, 1), 1),
+    }
+    taken = {}
+    with torch.inference_mode():
+        for layout, tensors in layouts.items():
+            for name, call in calls.items():
+                replay = _captured(lambda call=call, own=tensors: [call(*own) for _ in range(count)])  # type: ignore[misc]
+                taken[f"{layout}, {name}"] = round(1e3 * statistics.median(_timed(replay, count)), 2)
+    return taken
 
 
-def compared(network: str, medians: dict[tuple[str, str], float]) -> Iterator[str]:
+def _medians(facts: Sequence[Mapping[str, Any]], *steps: str) -> dict[str, dict[tuple[str, str], float]]:
+    """Milliseconds by network, kind and name; of what ran in several steps the last."""
+    medians: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
+    for fact in facts:
+        if "median_ms" in fact and (not steps or fact["step"] in steps):
+            medians[fact["network"]][fact["kind"], fact["name"]] = fact["median_ms"]
+    return medians
+
+
+def show(facts: Facts) -> None:
+    """Print what is known, and the ratios beside the goals: each of one step, in which all took turns."""
+    known = facts.all()
+    for fact in known:
+        if fact["step"] in {"machine", "capture", "overheads", "layouts"}:
+            print(json.dumps(fact))
+        elif fact["step"] == "run" and fact["status"] != "0":
+            print(f"{' '.join(fact['ran']).strip()}: not finished ({fact['status']})")
+    for step, _ in NETWORK:
+        for network, medians in _medians(known, step).items():
+            print(f"{network}, {step}")
+            for line in compared(network, medians):
+                print(f"  {line}")
+
+
+def compared(network: str, medians: Mapping[tuple[str, str], float]) -> Iterator[str]:
     """Lines on a network: all medians, then ratios with their goals.
 
     Args:
@@ -214,12 +382,14 @@ def compared(network: str, medians: dict[tuple[str, str], float]) -> Iterator[st
     for (kind, name), median in medians.items():
         yield f"{kind} {name:<26}{median:>10.4f} ms"
     schedules = {name: median for (kind, name), median in medians.items() if kind == "schedule"}
-    best, sequential = min(schedules, key=schedules.__getitem__), schedules["sequential"]
+    best = min(schedules, key=schedules.__getitem__)
     for kind, goal in ((GRAPH, PLAIN), (AUTOTUNED, None)):
         if (other := medians.get(("runtime", kind))) is not None:
-            yield f"{kind} over sequential: {_ratio(other / sequential, goal)}"
+            if "sequential" in schedules:
+                yield f"{kind} over sequential: {_ratio(other / schedules['sequential'], goal)}"
             yield f"{kind} over {best}: {_ratio(other / schedules[best], COMPILED if kind == AUTOTUNED else None)}"
-    yield f"sequential over {best}: {_ratio(sequential / schedules[best], GAIN.get(network))}"
+    if len(schedules) > 1:
+        yield f"sequential over {best}: {_ratio(schedules['sequential'] / schedules[best], GAIN.get(network))}"
 
 
 def _ratio(ratio: float, goal: float | None) -> str:
@@ -229,14 +399,17 @@ def _ratio(ratio: float, goal: float | None) -> str:
 def main(arguments: Sequence[str]) -> None:
     """Do what is asked for."""
     match list(arguments):
-        case ["prepare", folder, *networks]:
-            prepare(Path(folder), networks or NETWORKS)
-        case ["run", folder]:
-            run(Path(folder), CSV)
-        case ["run", folder, output]:
-            run(Path(folder), Path(output))
-        case ["show", path]:
-            show(Path(path))
+        case ["prepare", *networks]:
+            prepare(networks or NETWORKS)
+        case ["run", folder, *more]:
+            seconds = [float(text) for text in more[:1] if text.replace(".", "").isdigit()]
+            run(Facts(Path(folder)), (seconds or [600.0])[0], more[len(seconds) :] or NETWORKS)
+        case ["step", ("machine" | "capture" | "overheads" | "layouts") as step, folder]:
+            getattr(Steps(Facts(Path(folder))), step)("")
+        case ["step", ("sequential" | "race" | "compiled" | "autotuned") as step, folder, network]:
+            getattr(Steps(Facts(Path(folder))), step)(network)
+        case ["show", folder]:
+            show(Facts(Path(folder)))
         case _:
             sys.exit(__doc__)
 

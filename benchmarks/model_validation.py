@@ -3,6 +3,7 @@
     python benchmarks/model_validation.py            the table, its median errors, and cross-validation of the fit
     python benchmarks/model_validation.py --write    writes what figures state of it (hios/study/predicted_rows.yaml)
     python benchmarks/model_validation.py --fit      fits the four parameters of hios/platforms/model/roofline.py anew
+    python benchmarks/model_validation.py --concurrent   speedups of schedules, see benchmarks/concurrent_validation.py
 
 The networks are those of models/ at the papers' sizes; they are exported and extracted first, half a minute each,
 unless ``--graphs`` names a folder that holds NETWORK/graph.json already. Nothing is measured, so the output is the
@@ -98,6 +99,7 @@ class Predictor:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._graphs: dict[tuple[str, int], Graph] = {}
         self._kernels: dict[tuple[str, int], Counter[Kernel]] = {}
 
     def latency_ms(self, row: Row, efficiency: Efficiency) -> float:
@@ -112,12 +114,17 @@ class Predictor:
             / 1e3
         )
 
+    def graph(self, network: str, batch: int) -> Graph:
+        """The graph of a network for a batch size."""
+        if (network, batch) not in self._graphs:
+            document = json.loads((self._folder / network / "graph.json").read_text(encoding="utf-8"))
+            self._graphs[network, batch] = Graph.from_json(_with_batch(document, batch))
+        return self._graphs[network, batch]
+
     def _counted(self, network: str, batch: int) -> Counter[Kernel]:
         if (network, batch) not in self._kernels:
-            document = json.loads((self._folder / network / "graph.json").read_text(encoding="utf-8"))
-            graph = Graph.from_json(_with_batch(document, batch))
             self._kernels[network, batch] = Counter(
-                kernel for launched in kernels(graph).values() for kernel in launched
+                kernel for launched in kernels(self.graph(network, batch)).values() for kernel in launched
             )
         return self._kernels[network, batch]
 
@@ -248,6 +255,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--graphs", type=Path, help="folder of NETWORK/graph.json; missing ones are extracted into it")
     parser.add_argument("--fit", action="store_true", help="fit the parameters anew and print them")
+    parser.add_argument("--concurrent", action="store_true", help="compare speedups of schedules instead of latencies")
     parser.add_argument("--write", action="store_true", help="write the errors that figures of the papers state")
     arguments = parser.parse_args()
     rows = _rows()
@@ -255,6 +263,11 @@ def main() -> None:
         folder = arguments.graphs or Path(temporary)
         extracted(dict.fromkeys(row.network for row in rows), folder)
         predictor = Predictor(folder)
+        if arguments.concurrent:
+            import concurrent_validation  # beside this script
+
+            (concurrent_validation.print_fit if arguments.fit else concurrent_validation.print_concurrent)(predictor)
+            return
         if arguments.fit:
             best = fit(predictor, [row for row in rows if row.fitted])
             for name in FITTED:

@@ -4,9 +4,9 @@
     python docs/generate_figures.py --record results    # verdicts.yaml from that folder, then the page
 
 They stand between markers; everything else is written by hand and stays. docs/verdicts.yaml holds what a run of
-`snakemake figures` found for every published number, and on which machine. What figures compute from the code alone is
-the same everywhere: it is computed here and not recorded. tests/study/test_reproducing.py fails while the page is not
-what this makes of all that.
+`snakemake figures` found for published numbers, and on which machine; the verdicts on it are computed here. What
+figures compute from the code alone is the same everywhere: it is computed here and not recorded.
+tests/study/test_reproducing.py fails while the page is not what this makes of all that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import functools
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -31,9 +31,9 @@ from hios.files.yaml_file import plain, read_yaml
 from hios.formats.run import Run
 from hios.formats.study import ComparedNumber, ConvolutionsFile, FigureFile
 from hios.study.figure_data import SESSION_TIMES, FigureData, located
-from hios.study.figure_files import stated
+from hios.study.figure_files import compared, stated
 from hios.study.figure_listing import source_text
-from hios.study.published import all_published
+from hios.study.published import Comparison, Found, all_published
 from hios.study.registry import NEEDS, PAPERS, Figure, figure, figures, ids
 
 RECORD = Path(__file__).with_name("verdicts.yaml")
@@ -46,23 +46,17 @@ _BEGIN, _END = "<!-- generated: {} -->", "<!-- end -->"
 
 
 class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A published number and what was found for it.
+    """What was found for a published number.
 
     Attributes:
         key: in published.yaml.
-        published: the number in words, as it was compared.
-        tolerance: relative difference that counted as agreement.
-        verdict: how the two compare.
-        found: in words; empty where nothing was.
+        found: one number, the least and the most, or numbers by case.
         by: what found it, such as hios or the released program.
     """
 
     key: str
-    published: str
-    tolerance: float
-    verdict: str
-    found: str = ""
-    by: str = ""
+    found: float | tuple[float, float] | dict[str, float]
+    by: str = "hios"
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,7 +69,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         scale: quick or full.
         code: commit of the checkout that drew the figures.
         recorded: day on which this was written down, as ISO 8601.
-        figures: what was found, by figure.
+        figures: what was found, by figure; a figure that nothing was found for is empty.
     """
 
     hardware: str
@@ -125,9 +119,7 @@ def record_results(results: Path, path: Path = RECORD) -> Record:
         scale=_scale(results),
         code=" and ".join(sorted({file.origin.code for file in files if file.origin and file.origin.code})),
         recorded=f"{datetime.now(UTC):%Y-%m-%d}",
-        figures={
-            name: tuple(_claim(entry) for entry in depending[name].comparisons) for name in ids() if name in depending
-        },
+        figures={name: tuple(_found(figure(name), depending[name])) for name in ids() if name in depending},
     )
     with artifacts.replacing(path) as temporary:
         temporary.write_text(_HEAD + _as_yaml(record), encoding="utf-8")
@@ -135,7 +127,7 @@ def record_results(results: Path, path: Path = RECORD) -> Record:
 
 
 #: First line of verdicts.yaml.
-_HEAD = "# Verdicts on published numbers by `python docs/generate_figures.py --record RESULTS`: see Record there.\n"
+_HEAD = "# Found for published numbers, by `python docs/generate_figures.py --record RESULTS`: see Record there.\n"
 
 
 def _as_yaml(record: Record) -> str:
@@ -171,8 +163,20 @@ class _Scaled(msgspec.Struct):
     scale: Literal["quick", "full"]
 
 
-def _claim(entry: ComparedNumber) -> Claim:
-    return Claim(entry.key, entry.published, entry.tolerance, entry.verdict, entry.found, entry.by)
+def _found(entry: Figure, file: FigureFile) -> Iterator[Claim]:
+    """What a figure found for published numbers."""
+    for comparison in entry.compare([] if file.missing else list(file.rows)):
+        if comparison.found is not None:
+            yield Claim(comparison.published.key, _rounded(comparison.found), comparison.by)
+
+
+def _rounded(found: Found) -> float | tuple[float, float] | dict[str, float]:
+    """Numbers with six digits, which are enough for every verdict."""
+    if isinstance(found, Mapping):
+        return {case: float(f"{number:.6g}") for case, number in found.items()}
+    if isinstance(found, tuple):
+        return float(f"{found[0]:.6g}"), float(f"{found[1]:.6g}")
+    return float(f"{found:.6g}")
 
 
 def generated(text: str, record: Record | None) -> str:
@@ -225,7 +229,7 @@ def _figures(record: Record | None) -> str:
         source = ", ".join(entry.sessions) if not entry.missing else _why(entry)
         needs = ", ".join(entry.needs)
         place = (f"`snakemake {entry.id}`", entry.number, entry.title, needs)
-        rows.append(_row(*place, source or "the code", time, _verdicts(_claims(entry, record))))
+        rows.append(_row(*place, source or "the code", time, _verdicts(_compared(entry, record))))
     needs = "; ".join(f"{name}: {meaning}" for name, meaning in NEEDS.items())
     times = "; ".join(f"{session}: {time}" for session, time in SESSION_TIMES.items())
     drawing = "Time is that of drawing, once the data are there. Sessions take on two idle cores"
@@ -237,34 +241,37 @@ def _figures(record: Record | None) -> str:
     return "\n".join([*rows, *(line for part in parts for line in ("", _wrapped(part)))])
 
 
-def _claims(entry: Figure, record: Record | None) -> tuple[Claim, ...] | None:
-    """What was found for the published numbers of a figure; None if it depends on sessions and is not recorded."""
+def _compared(entry: Figure, record: Record | None) -> list[ComparedNumber] | None:
+    """The published numbers of a figure and what was found; None if it depends on sessions and is not recorded."""
     if not entry.published:
-        return ()
+        return []
     if not entry.sessions:
         return _exact(entry.id)
-    return record.figures.get(entry.id) if record is not None else None
+    claims = record.figures.get(entry.id) if record is not None else None
+    if claims is None:
+        return None
+    return compared(
+        entry,
+        [Comparison(entry.published[own.key], own.found, own.by) for own in claims if own.key in entry.published],
+    )
 
 
 @functools.cache
-def _exact(name: str) -> tuple[Claim, ...]:
+def _exact(name: str) -> list[ComparedNumber]:
     """What is found for the published numbers of a figure that no session feeds."""
-    return tuple(map(_claim, stated(figure(name), FigureData())[1].comparisons))
+    return list(stated(figure(name), FigureData())[1].comparisons)
 
 
-def _verdicts(claims: tuple[Claim, ...] | None) -> str:
-    if claims is None:
+def _verdicts(numbers: Iterable[ComparedNumber] | None) -> str:
+    if numbers is None:
         return _NOT_RECORDED
-    counts = Counter(_by(claim, _verdict(claim)) for claim in claims)
+    counts = Counter(_by(number, number.verdict) for number in numbers)
     return ", ".join(f"{verdict}: {count}" for verdict, count in counts.items()) or "nothing to compare"
 
 
-def _verdict(claim: Claim) -> str:
-    """The verdict on a published number, if that is still the number that was compared."""
-    group, _, name = claim.key.partition(".")
-    now = all_published().get(group, {}).get(name)
-    same = now is not None and (now.text, now.tolerance) == (claim.published, claim.tolerance)
-    return claim.verdict if same else "out of date"
+def _verdict(number: ComparedNumber) -> str:
+    """The verdict on a published number, and the cases that it leaves out."""
+    return f"{number.verdict} without {', '.join(number.absent)}" if number.absent else number.verdict
 
 
 def _wrapped(text: str) -> str:
@@ -307,27 +314,27 @@ def _outcomes(record: Record | None) -> Mapping[str, tuple[str, str]]:
     """What was found for every published number, and the verdict, by key."""
     outcomes = {entry.key: ("", "in no figure") for entries in all_published().values() for entry in entries.values()}
     for entry in figures():
-        claims = _claims(entry, record)
-        outcomes |= dict.fromkeys(entry.published, ("", _NOT_RECORDED)) if claims is None else _outcomes_of(claims)
+        keys, numbers = [key for key in entry.published if key not in entry.also], _compared(entry, record)
+        outcomes |= dict.fromkeys(keys, ("", _NOT_RECORDED)) if numbers is None else _outcomes_of(keys, numbers)
     return outcomes
 
 
-def _outcomes_of(claims: Iterable[Claim]) -> dict[str, tuple[str, str]]:
+def _outcomes_of(keys: Iterable[str], numbers: Iterable[ComparedNumber]) -> dict[str, tuple[str, str]]:
     """What was found, and the verdict, by key; the released program beside hios."""
-    by_key: dict[str, list[Claim]] = {}
-    for claim in claims:
-        by_key.setdefault(claim.key, []).append(claim)
+    by_key: dict[str, list[ComparedNumber]] = {key: [] for key in keys}
+    for number in numbers:
+        by_key.get(number.key, []).append(number)
     return {
         key: (
-            "; ".join(_by(claim, claim.found) for claim in own if claim.found),
-            "; ".join(dict.fromkeys(_by(claim, _verdict(claim)) for claim in own)),
+            "; ".join(_by(number, number.found) for number in own if number.found),
+            "; ".join(dict.fromkeys(_by(number, _verdict(number)) for number in own)),
         )
         for key, own in by_key.items()
     }
 
 
-def _by(claim: Claim, text: str) -> str:
-    return text if claim.by in ("", "hios") else f"{text} ({claim.by})"
+def _by(number: ComparedNumber, text: str) -> str:
+    return text if number.by in ("", "hios") else f"{text} ({number.by})"
 
 
 def _row(*cells: str) -> str:

@@ -8,43 +8,13 @@ that LIOS table IV counts; the wiring itself is not the published one, which dep
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-#: Predecessors of each node of a stage; none where it takes the input of the stage.
-Wiring = list[list[int]]
-
-
-def watts_strogatz(nodes: int, k: int, p: float, seed: int) -> Wiring:
-    """Random wiring of a stage (Watts and Strogatz 1998; section 3.3 of the RandWire paper).
-
-    Each node of a ring is joined to its k nearest, k/2 on either side; going round once for each distance, the far end
-    of an edge is moved with probability p to a node drawn from those that the near end is not joined to. An edge leads
-    from the node with the lower to the one with the higher number.
-
-    Raises:
-        ValueError: k is odd, negative or not below the number of nodes.
-    """
-    if k % 2 or not 0 <= k < nodes:
-        raise ValueError(f"k is {k}; allowed: even numbers from 0 to below {nodes}, the nodes of the smallest stage")
-    draw = random.Random(seed)
-    joined: list[set[int]] = [
-        {(node + step) % nodes for step in range(-(k // 2), k // 2 + 1) if step} for node in range(nodes)
-    ]
-    for distance in range(1, k // 2 + 1):
-        for near in range(nodes):
-            free = [node for node in range(nodes) if node != near and node not in joined[near]]
-            if draw.random() < p and free:
-                far, new = (near + distance) % nodes, draw.choice(free)
-                joined[near].remove(far)
-                joined[far].remove(near)
-                joined[near].add(new)
-                joined[new].add(near)
-    return [sorted(other for other in joined[node] if other < node) for node in range(nodes)]
+from hios.study.random_graphs import Wiring, watts_strogatz
 
 
 class Node(nn.Module):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from benchmarks.networks import synthetic_costs
 from hios import ALGORITHMS, Costs, Edge, Graph, Operator, Problem, Schedule, StagedPlan, evaluate
+from hios.core.costs import CostOverheads, Demand
 from hios.core.evaluate import latency_ms
 from hios.core.schedule import Plan
 from hios.files import artifacts
@@ -28,6 +29,8 @@ def problem(
     alpha: float = 0.5,
     corun: Mapping[int, float] | None = None,
     wide: Mapping[str, Mapping[int, float]] | None = None,
+    demand: Mapping[str, Demand] | None = None,
+    overheads: CostOverheads | None = None,
     blocks: Sequence[Sequence[str]] = (),
 ) -> Problem:
     """A problem from times by operator and transfer times by edge."""
@@ -46,6 +49,8 @@ def problem(
         alpha,
         corun=corun or {},
         wide_ms=wide or {},
+        demand=demand or {},
+        overheads=overheads or CostOverheads(),
     )
     return Problem(graph, costs)
 
@@ -143,6 +148,28 @@ def problems(draw: st.DrawFn, largest: int = 12) -> Problem:
         stages={frozenset((name,) for name in stage): draw(_TIMES) for stage in measured},
         contention=draw(st.sampled_from(["blend", "none"])),
         alpha=draw(st.sampled_from([0.0, 0.5, 1.0])),
+    )
+
+
+_SHARES = st.one_of(st.sampled_from([0.25, 0.5, 1.0]), st.floats(0.05, 1.0))
+
+
+@st.composite
+def sharing_problems(draw: st.DrawFn, largest: int = 12) -> Problem:
+    """The same, with overheads, of operators that share resources or blend."""
+    own = draw(problems(largest))
+    demands = st.builds(Demand, slots=_SHARES, compute=_SHARES, memory=_SHARES)
+    milliseconds = st.sampled_from([0.0, 0.25, 1.0])
+    overheads = st.builds(CostOverheads, launch_ms=milliseconds, sync_ms=milliseconds, stage_ms=milliseconds)
+    return problem(
+        dict(zip(own.ids, own.time, strict=True)),
+        {(own.ids[u], own.ids[v]): time for v, row in enumerate(own.predecessors) for u, time in row},
+        utilization=dict(zip(own.ids, own.utilization, strict=True)),
+        stages={frozenset(tuple(own.ids[v] for v in group) for group in s): t for s, t in own.measured.items()},
+        contention=draw(st.sampled_from(["resources", "resources", "blend", "none"])),
+        corun={2: draw(st.sampled_from([1.0, 1.5]))},
+        demand={name: draw(demands) for name in own.ids if draw(st.booleans())},
+        overheads=draw(overheads),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -26,6 +27,10 @@ def lower_bound_ms(problem: Problem, devices: int) -> float:
     that can be merged counts at most t*g*u as work, with g >= 1 the least growth of its kernel in any merge that holds
     it.
 
+    If operators share resources, all of this holds for the shares of each resource as u, with a = 0: no more of it is
+    used than there is. The largest of the three bounds counts. Overheads are part of t, so they lengthen the path but
+    are no work; barriers and synchronization are left out.
+
     Args:
         problem: graph and costs.
         devices: number M of devices.
@@ -39,7 +44,21 @@ def lower_bound_ms(problem: Problem, devices: int) -> float:
         >>> hios.lower_bound_ms(problem, 2)
         3.0
     """
-    problem = problem.on(devices)
+    return max(_bound_ms(single, devices) for single in single_resources(problem.on(devices)))
+
+
+def single_resources(problem: Problem) -> Iterator[Problem]:
+    """Problems whose bounds hold for a problem: itself; if operators share resources, one for each of them."""
+    if not problem.demand:
+        yield problem
+        return
+    for shares in zip(*problem.demand, strict=True):
+        single = copy.copy(problem)
+        single.utilization = list(shares)
+        yield single
+
+
+def _bound_ms(problem: Problem, devices: int) -> float:
     least = least_of_all(problem)
     finish = [0.0] * len(problem)
     for operator in problem.order:

@@ -166,6 +166,8 @@ def _precedence(problem: Problem, schedule: Schedule, row_of: dict[str, Placemen
                 )
             if producer.device != consumer.device:
                 available += transfer
+            elif producer.stage is None and producer.stream != consumer.stream:
+                available += problem.sync_ms
             if needed < available - slack:
                 problems.append(
                     f"operator {consumer.operator} starts at {needed} ms, before its input from {producer.operator} "
@@ -209,10 +211,64 @@ def _stage_cost(problem: Problem, groups: list[list[int]]) -> float:
     measured = problem.measured.get(frozenset(tuple(group) for group in groups))
     if measured is not None:
         return measured
+    barriers = problem.barrier_ms * (len(groups) - 1)
+    if problem.demand:
+        return barriers + _sharing_ms(problem, groups)
     if problem.alpha is None:
-        return max(sums)
+        return barriers + max(sums)
     busy = sum(problem.time[operator] * problem.utilization[operator] for group in groups for operator in group)
-    return problem.alpha * sum(sums) + (1 - problem.alpha) * max(busy, *sums)
+    return barriers + problem.alpha * sum(sums) + (1 - problem.alpha) * max(busy, *sums)
+
+
+def _sharing_ms(problem: Problem, groups: list[list[int]]) -> float:
+    """How long groups take that share the resources of a device, computed independently of the evaluator."""
+    place = {operator: number for number, operator in enumerate(problem.graph.order)}
+    waiting = [group[::-1] for group in groups]
+    running: dict[int, tuple[float, int, float]] = {}  # by group: start, operator, milliseconds left of it
+    clock = 0.0
+    while any(waiting) or running:
+        for number, group in enumerate(waiting):
+            if number not in running and group:
+                operator = group.pop()
+                running[number] = (clock, operator, problem.time[operator])
+        order = sorted(running, key=lambda number: (running[number][0], place[running[number][1]]))
+        speed = dict(zip(order, _speeds(problem, [running[number][1] for number in order]), strict=True))
+        ends = [left / speed[number] for number, (_, _, left) in running.items() if left and speed[number]]
+        step = min(ends) if all(left for _, _, left in running.values()) else 0.0
+        clock += step
+        running = {
+            number: (start, operator, left - step * speed[number])
+            for number, (start, operator, left) in running.items()
+            if left - step * speed[number] > SLACK * SLACK * problem.time[operator]
+        }
+    return clock
+
+
+def _speeds(problem: Problem, running: list[int]) -> list[float]:
+    """Rates of operators that share the resources of a device, in launch order, computed independently."""
+    taken = 0.0
+    slots = []
+    for operator in running:
+        slots.append(max(0.0, min(problem.demand[operator][0], 1.0 - taken)))
+        taken += slots[-1]
+    running_share = [share / problem.demand[operator][0] for share, operator in zip(slots, running, strict=True)]
+    speeds = list(running_share)
+    for resource in (1, 2):
+        wants = [
+            share * problem.demand[operator][resource] for share, operator in zip(running_share, running, strict=True)
+        ]
+        level = 1.0 / len(wants)
+        while (modest := [want for want in wants if want <= level]) and len(modest) < len(wants):
+            higher = (1.0 - sum(modest)) / (len(wants) - len(modest))
+            if higher <= level:
+                break
+            level = higher
+        if len(modest) < len(wants):
+            speeds = [
+                min(speed, min(want, level) / problem.demand[operator][resource])
+                for speed, want, operator in zip(speeds, wants, running, strict=True)
+            ]
+    return speeds
 
 
 def _merge_cost(problem: Problem, operators: list[int]) -> float:
@@ -222,14 +278,22 @@ def _merge_cost(problem: Problem, operators: list[int]) -> float:
         return measured
     kernels = [member.kernel for operator in operators if (member := problem.convolutions[operator]) is not None]
     area = max(height for height, _ in kernels) * max(width for _, width in kernels)
+    launch = problem.launch_ms
     padded = [
         problem.time[operator] * area / (height * width)
         for operator, (height, width) in zip(operators, kernels, strict=True)
     ]
+    alone = [
+        max(0.0, time - launch * (area / (height * width) - 1))
+        for time, (height, width) in zip(padded, kernels, strict=True)
+    ]
     if problem.alpha is None:
-        return max(padded)
-    busy = sum(time * problem.utilization[operator] for operator, time in zip(operators, padded, strict=True))
-    return max(busy, *padded)
+        return max(alone)
+    busy = [
+        launch + sum(time * used[operator] for operator, time in zip(operators, padded, strict=True))
+        for used in (zip(*problem.demand, strict=True) if problem.demand else [problem.utilization])
+    ]
+    return max(*busy, *alone)
 
 
 def _shares(problem: Problem, group: list[Placement], start: float, finish: float, slack: float) -> list[str]:
@@ -321,16 +385,23 @@ def _capacity(problem: Problem, schedule: Schedule, slack: float, merged: dict[s
     """
     if problem.alpha is None:
         return []
+    number = problem.graph.index
     problems = []
     for device in range(schedule.devices):
         rows = [row for row in schedule.placements if device in row.held_devices and row.operator not in merged]
+        if problem.demand:
+            rows.sort(key=lambda row: row.start_ms)  # stable: of those that start together, the first row is first
         moments = sorted({moment for row in rows for moment in (row.start_ms, row.finish_ms)})
         progress = dict.fromkeys((row.operator for row in rows), 0.0)
         for begin, end in pairwise(moments):
             running = [row.operator for row in rows if row.start_ms <= begin and row.finish_ms >= end]
             if not running:
                 continue
-            demand = sum(problem.utilization[problem.graph.index[operator]] for operator in running)
+            if problem.demand:
+                for operator, speed in zip(running, _speeds(problem, [number[name] for name in running]), strict=True):
+                    progress[operator] += (end - begin) * speed
+                continue
+            demand = sum(problem.utilization[number[operator]] for operator in running)
             slowdown = problem.alpha * len(running) + (1 - problem.alpha) * max(demand, 1.0)
             for operator in running:
                 progress[operator] += (end - begin) / slowdown

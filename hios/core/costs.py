@@ -101,6 +101,17 @@ class BlockResources(Record, frozen=True):
         )
 
 
+class Demand(Record, frozen=True):
+    """What an operator takes of a device while it runs there alone, as shares of what the device has."""
+
+    slots: ShareAboveZero
+    """Room for its thread blocks or threads: blocks over what a GPU holds at once."""
+    compute: ShareAboveZero
+    """Arithmetic: operations per second over the most that the device reaches."""
+    memory: ShareAboveZero
+    """Memory bandwidth: bytes per second over the most that the device reaches."""
+
+
 class OperatorCost(_Timed, frozen=True, kw_only=True):
     """Cost of one operator."""
 
@@ -108,6 +119,8 @@ class OperatorCost(_Timed, frozen=True, kw_only=True):
     """t(v): execution time alone on a device, milliseconds."""
     utilization: OrAbsent[ShareAboveZero] = None
     """Share of the device that the operator keeps busy; default 1."""
+    demand: OrAbsent[Demand] = None
+    """Used with contention "resources"; if absent, the utilization stands for all three shares."""
     resources: OrAbsent[BlockResources] = None
     wide_ms: dict[_Width, Annotated[NonNegative, doc("t(v, k), milliseconds.")]] = msgspec.field(default_factory=dict)
     """t(v, k): execution time on k devices at once, by k (2 to 1024). An operator may take one device, or one of the
@@ -211,11 +224,24 @@ class ContentionModel(Record, frozen=True):
     operators' times does.
     """
 
-    kind: Literal["blend", "none"]
-    """blend: a*sum(t) + (1-a)*max(sum(t*u), longest group); none: the longest group."""
+    kind: Literal["blend", "none", "resources"]
+    """blend: a*sum(t) + (1-a)*max(sum(t*u), longest group); none: the longest group; resources: operators share slots,
+    arithmetic and memory bandwidth by max-min fairness, earlier launches first where slots are full."""
     alpha: OrAbsent[Share] = None
     """Share of serialization in the blend."""
     error: OrAbsent[ContentionError] = None
+
+
+class CostOverheads(Record, frozen=True):
+    """What running operators costs beyond their own times. Measured t(S) and merges include it, t(v) does not."""
+
+    launch_ms: NonNegative = 0.0
+    """Start of an operator, milliseconds; operators with a t(v) of 0 start nothing."""
+    sync_ms: NonNegative = 0.0
+    """Milliseconds from the finish of an operator until one on another stream or device may take its value, beyond
+    t(u,v)."""
+    stage_ms: NonNegative = 0.0
+    """Milliseconds for every group of a stage beyond the first: it starts apart, and the stage waits for it."""
 
 
 class CorunFactor(Record, frozen=True):
@@ -294,6 +320,7 @@ class CostsFile(Record, frozen=True):
     merges: tuple[MergeCost, ...] = msgspec.field(default_factory=_empty)
     """Measured times of operators that run merged into one (IOS)."""
     contention: OrAbsent[ContentionModel] = None
+    overheads: OrAbsent[CostOverheads] = None
     corun: tuple[CorunFactor, ...] = ()
     """Co-run factors: how many times as long operators take while other devices are busy too, since devices share
     memory and caches. In a schedule for M devices, times of operators, stages and merges, measured or modeled, are
@@ -339,7 +366,7 @@ class Costs:
         stages: measured t(S) by stage.
         merges: measured times of operators merged into one (IOS), by the operators.
         resources: resource demands by operator id, where a GPU profile gave them (Opara).
-        contention: ``blend`` or ``none``, for stages that were not measured.
+        contention: ``blend``, ``none`` or ``resources``, for stages that were not measured.
         alpha: share of serialization in the blend.
         graph: name of the graph that was measured; empty if unknown.
         graph_fingerprint: ``Graph.fingerprint`` of that graph; empty if unknown.
@@ -351,6 +378,8 @@ class Costs:
             stated.
         wide_ms: t(v, k) by operator id and number of devices k of at least 2, for the numbers that are allowed.
         merge_wide_ms: the same of operators merged into one, by the operators.
+        demand: shares of slots, arithmetic and memory bandwidth by operator id, for ``resources``.
+        overheads: what launches, synchronization and stages take.
         disturbed: in words, that other processes kept the cores busy during the measurement; empty if they did not.
         hardware: kind of hardware that times were measured on; None if unknown.
 
@@ -380,6 +409,8 @@ class Costs:
     disturbed: str = ""
     hardware: str | None = None
     merge_wide_ms: Mapping[frozenset[str], Mapping[int, float]] = field(default_factory=dict)
+    demand: Mapping[str, Demand] = field(default_factory=dict)
+    overheads: CostOverheads = field(default_factory=CostOverheads)
 
     @classmethod
     def read(cls, path: str | Path) -> Costs:
@@ -433,6 +464,8 @@ class Costs:
                 for merge in file.merges
                 if merge.wide_ms
             },
+            demand={operator: cost.demand for operator, cost in file.operators.items() if cost.demand is not None},
+            overheads=file.overheads or CostOverheads(),
         )
 
     def corun_factor(self, devices: int) -> float:

@@ -17,8 +17,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from hios.core.contraction import Contraction
-from hios.core.problem import Problem, Stage
+from hios.core.problem import Problem, Stage, positions
 from hios.core.schedule import Placement, Plan, StagedPlan, StreamPlan
+from hios.core.sharing import SharedDevice
 from hios.errors import ScheduleError
 
 
@@ -222,7 +223,8 @@ def evaluate_streams(problem: Problem, plan: StreamPlan) -> list[Placement]:
 
     An operator starts when the operator before it on its stream and all its predecessors have finished, plus
     t(u,v) where a predecessor is on another device. While the set C runs on a device, each member progresses at
-    the rate 1/(a*|C| + (1-a)*max(sum of u over C, 1)), or 1 without contention.
+    the rate 1/(a*|C| + (1-a)*max(sum of u over C, 1)), or 1 without contention, or that of `hios.core.sharing` if
+    operators share resources. What another stream of the device made is there after the time of a synchronization.
 
     An operator on several devices is in the stream of each, so it starts when the operator before it on every one
     of them has finished and its inputs have arrived on the first. It is alone on all of them and takes t(v, k).
@@ -275,7 +277,13 @@ class _Simulation:
     def __init__(self, problem: Problem, plan: StreamPlan) -> None:
         self._problem = problem
         self._plan = plan
-        self._devices = [_Device(problem) for _ in plan.devices]
+        self._rank = {operator: number for number, operator in enumerate(plan.launch or problem.order)}
+        self._devices: list[_Device] | list[SharedDevice]
+        if problem.demand:
+            rank = positions(plan.launch or problem.order)
+            self._devices = [SharedDevice(problem.demand, rank) for _ in plan.devices]
+        else:
+            self._devices = [_Device(problem) for _ in plan.devices]
         self._where: dict[int, tuple[int, int]] = {}
         self._following: dict[int, list[int]] = {}
         self._time = problem.time
@@ -292,7 +300,6 @@ class _Simulation:
             self._time = list(problem.time)
             for operator, devices in plan.wide.items():
                 self._time[operator] = problem.time_on(operator, len(devices))
-        self._rank = {operator: number for number, operator in enumerate(plan.launch or problem.order)}
         self._ready_at = [0.0] * len(problem)
         self._start: dict[int, float] = {}
         self._finish: dict[int, float] = {}
@@ -304,7 +311,9 @@ class _Simulation:
             pass
         if len(self._finish) < len(self._where):
             raise deadlock(self._problem, [operator for operator in self._where if self._waiting[operator] > 0])
-        by_start = sorted(self._where, key=lambda op: (self._start[op], self._finish[op], self._rank[op]))
+        by_start: Iterable[int] = self._start  # in the order of starts
+        if not self._problem.demand:
+            by_start = sorted(self._where, key=lambda op: (self._start[op], self._finish[op], self._rank[op]))
         rows = [
             Placement(
                 self._problem.ids[operator], *self._where[operator], None, self._start[operator], self._finish[operator]
@@ -333,8 +342,11 @@ class _Simulation:
         for after in self._following.get(operator, ()):
             self._release(after, now)
         for successor, transfer in self._problem.successors[operator]:
-            same = self._where[successor][0] == self._where[operator][0]
-            self._release(successor, now if same else now + transfer)
+            here, there = self._where[operator], self._where[successor]
+            if here[0] != there[0]:
+                self._release(successor, now + transfer)
+            else:
+                self._release(successor, now if here == there else now + self._problem.sync_ms)
         return True
 
     def _release(self, operator: int, at: float) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from hios.core.costs import Costs, CostsFile
+from hios.core.costs import Costs, CostsFile, Demand
 from hios.core.graph import Graph
 from hios.core.merging import MERGEABLE, convolutions, merged_kernel
+from hios.core.sharing import DemandShares, together_ms
 from hios.errors import ArtifactError
 
 #: Operators that run one after another, by number.
@@ -30,16 +31,24 @@ class Problem:
     devices share memory and caches; transfer times are not. ``on(M)`` is the problem with those times. Evaluator,
     checker, bounds and ``Algorithm.solve`` call it themselves; the functions of algorithms receive its result.
 
+    Overheads of the costs are part of the times: an operator takes t(v) and its launch, during which it takes nothing
+    of the device, so that its shares are smaller in proportion; t(u,v) holds the synchronization.
+
     Attributes:
         graph: the graph.
         ids: operator ids by number.
         time: t(v) in milliseconds by number.
-        utilization: u(v) in (0, 1] by number.
+        utilization: u(v) in (0, 1] by number; the shares of slots if operators share ``resources``.
         resources: resource demands by number; None where no profile gave them.
         predecessors: for every operator, (predecessor, t(u,v) in milliseconds) pairs in topological order.
         successors: for every operator, (successor, t(u,v) in milliseconds) pairs in topological order.
         order: operator numbers in topological order.
-        alpha: share of serialization of the contention model; None without contention.
+        place: place of every operator in that order, by number.
+        demand: shares of slots, arithmetic and memory bandwidth by number; empty unless operators share ``resources``.
+        alpha: share of serialization of the contention model; None without contention. If operators share
+            ``resources``, 0: by alpha and utilization alone, as some bounds and searches have it, times are too short.
+        launch_ms, sync_ms, barrier_ms: time of a launch, of a wait for another stream or device, and of every group of
+            a stage beyond the first; milliseconds.
         convolutions: by number, what merging an operator needs to know; None if it cannot be merged.
         measured_merges: measured times of merged operators, milliseconds.
         wide_ms: t(v, k) in milliseconds by operator number and number of devices k, for the operators that may take
@@ -81,21 +90,30 @@ class Problem:
         self.time = [costs.operator_ms(operator) for operator in self.ids]
         self.utilization = [costs.utilization.get(operator, 1.0) for operator in self.ids]
         self.resources = [costs.resources.get(operator) for operator in self.ids]
+        overheads = costs.overheads
+        self.launch_ms, self.sync_ms, self.barrier_ms = overheads.launch_ms, overheads.sync_ms, overheads.stage_ms
+        self.demand: list[DemandShares] = []
+        if costs.contention == "resources":
+            self.demand = [
+                _shares(costs.demand.get(operator), share)
+                for operator, share in zip(self.ids, self.utilization, strict=True)
+            ]
+            self.utilization = [slots for slots, _, _ in self.demand]
         transfers: dict[tuple[int, int], float] = {}
         for edge in graph.edges:
             ends = (graph.index[edge.source], graph.index[edge.target])
             # If two operators exchange several values, the largest counts, as they are sent at the same time.
-            transfers[ends] = max(transfers.get(ends, 0.0), costs.transfer_ms(edge))
+            transfers[ends] = max(transfers.get(ends, 0.0), costs.transfer_ms(edge) + self.sync_ms)
         self.predecessors: list[list[tuple[int, float]]] = [[] for _ in self.ids]
         self.successors: list[list[tuple[int, float]]] = [[] for _ in self.ids]
         for (source, target), transfer in transfers.items():
             self.predecessors[target].append((source, transfer))
             self.successors[source].append((target, transfer))
         self.order = graph.order
-        place = positions(graph.order)
+        self.place = place = positions(graph.order)
         for neighbors in (*self.predecessors, *self.successors):
             neighbors.sort(key=lambda neighbor: place[neighbor[0]])
-        self.alpha = costs.alpha if costs.contention == "blend" else None
+        self.alpha = {"blend": costs.alpha, "resources": 0.0}.get(costs.contention)
         for stage in costs.stages:
             for operator in (operator for group in stage for operator in group):
                 if operator not in graph.index:
@@ -114,6 +132,18 @@ class Problem:
             for merge, times in costs.merge_wide_ms.items()
             if times
         }
+        if self.launch_ms:
+            self.wide_ms = {v: {k: t + self.launch_ms for k, t in row.items()} for v, row in self.wide_ms.items()}
+            self._lengthen([time + self.launch_ms if time else 0.0 for time in self.time], 1.0)
+
+    def _lengthen(self, times: list[float], factor: float) -> None:
+        """Give operators other times, of which they keep the device busy for a factor of what they did before."""
+        shares = [factor * before / after if after else 1.0 for before, after in zip(self.time, times, strict=True)]
+        self.time = times
+        self.utilization = [share * used for share, used in zip(shares, self.utilization, strict=True)]
+        if self.demand:
+            scaled = zip(shares, self.demand, strict=True)
+            self.demand = [(share * slots, share * ops, share * bytes_) for share, (slots, ops, bytes_) in scaled]
 
     def _merge(self, merge: frozenset[str], source: str) -> frozenset[int]:
         index = self.graph.index
@@ -146,7 +176,11 @@ class Problem:
         problem.devices = devices
         factor = self._corun_factor(devices)
         if factor != 1.0:
-            problem.time = [factor * time for time in self.time]
+            if self.launch_ms:
+                idle = (factor - 1) * self.launch_ms
+                problem._lengthen([factor * time - idle if time else 0.0 for time in self.time], factor)
+            else:
+                problem.time = [factor * time for time in self.time]
             problem.measured = {stage: factor * time for stage, time in self.measured.items()}
             problem.measured_merges = {merge: factor * time for merge, time in self.measured_merges.items()}
         if self.wide_ms:
@@ -184,7 +218,9 @@ class Problem:
         """t(S) of a stage in milliseconds.
 
         One group takes the sum of its operators. Several groups take the measured time if there is one, else
-        a*sum(t) + (1-a)*max(sum(t*u), longest group), or the longest group without contention.
+        a*sum(t) + (1-a)*max(sum(t*u), longest group), or the longest group without contention, or the time that it
+        takes them to share resources (`hios.core.sharing`), launched in topological order; and every group but one the
+        time of a barrier.
         """
         if len(stage) == 1:
             return sum(self.time[operator] for operator in stage[0])
@@ -192,7 +228,17 @@ class Problem:
         return self.modeled_stage_ms(stage) if measured is None else measured
 
     def modeled_stage_ms(self, stage: Stage) -> float:
-        """t(S) of a stage by the contention model alone, in milliseconds."""
+        """t(S) of a stage of several groups by the contention model alone, in milliseconds."""
+        return self._together_ms(stage) + (len(stage) - 1) * self.barrier_ms
+
+    @property
+    def blends(self) -> bool:
+        """Whether the blend, or the longest group, is all that t(S) of a stage that was not measured consists of."""
+        return not self.demand and not self.barrier_ms
+
+    def _together_ms(self, stage: Stage) -> float:
+        if self.demand:
+            return together_ms(stage, self.time, self.demand, self.place)
         longest = max(sum(self.time[operator] for operator in group) for group in stage)
         if self.alpha is None:
             return longest
@@ -220,21 +266,25 @@ class Problem:
         Padding an operator's kernel from area k to the merged area K multiplies its operations, and so its time, by
         g = K / k. The merged operator is a single kernel, so nothing of it is serialized: it takes the device time
         of all its parts, and as long as its longest part: max(sum(t*g*u), max(t*g)), or max(t*g) without
-        contention. That the input is read once instead of several times is not credited.
+        contention. If operators share resources, u is each of their shares in turn; the merged operator is launched
+        once. That the input is read once instead of several times is not credited.
         """
         members = [(operator, self.convolutions[operator]) for operator in operators]
         merged = merged_kernel([member for _, member in members])
         if merged is None:
             return None
-        grown = {
-            operator: self.time[operator] * member.growth(merged.kernel)
-            for operator, member in members
-            if member is not None
-        }
-        longest = max(grown.values())
+        growth = {operator: member.growth(merged.kernel) for operator, member in members if member is not None}
+        grown = {operator: self.time[operator] * factor for operator, factor in growth.items()}
+        longest = max(0.0, *(grown[operator] - self.launch_ms * (factor - 1) for operator, factor in growth.items()))
         if self.alpha is None:
             return longest
-        return max(longest, sum(time * self.utilization[operator] for operator, time in sorted(grown.items())))
+        shares: list[Sequence[float]] = list(zip(*self.demand, strict=True)) or [self.utilization]
+        work = max(sum(time * used[operator] for operator, time in sorted(grown.items())) for used in shares)
+        return max(longest, work + self.launch_ms)
+
+
+def _shares(demand: Demand | None, otherwise: float) -> DemandShares:
+    return (otherwise,) * 3 if demand is None else (demand.slots, demand.compute, demand.memory)
 
 
 def _wide_times(graph: Graph, costs: Costs) -> dict[int, dict[int, float]]:

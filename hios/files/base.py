@@ -147,6 +147,8 @@ class Platform(Record, frozen=True):
     """GPU of all devices that times are predicted for: name or file."""
     link: OrAbsent[Text] = None
     """Link between two of these GPUs: name or file."""
+    contention: OrAbsent[Text] = None
+    """How operators on these GPUs slow each other, if it was asked for: resources; else as in `contention` of costs."""
     virtual: OrAbsent[bool] = None
     """Whether devices or ranks shared cores or GPUs; their times then mean little. Absent if they did not."""
     allocation: OrAbsent[Allocation] = None

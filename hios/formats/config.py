@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, field
 
-from hios.files import defaults
+from hios.files import option_defaults
 from hios.files.base import (
     END,
     MOST_SUB_BLOCKS,
@@ -163,7 +163,7 @@ class SimulationStudy(Record, frozen=True):
     moves: Positive = 100000
     """Moves of each of the two search chains of hios-opt. There is no time limit, so that two runs give equal results.
     """
-    seed: Count = defaults.SEED
+    seed: Count = option_defaults.SEED
     """Seed of the first instance; the next ones count up from it."""
 
 
@@ -350,6 +350,9 @@ class Config(Record, frozen=True, kw_only=True):
     link: OrAbsent[Text] = None
     """Link between two GPUs: a name from the GPU's description (docs/gpus.md lists them) or a .yaml file; a relative
     path starts at the working folder. The first link of the description if left out. Platform model only."""
+    contention: OrAbsent[Literal["blend", "resources"]] = None
+    """How operators on a GPU slow each other: by the blocks that they have, or as they share room for blocks,
+    arithmetic and memory bandwidth, with overheads (docs/gpus.md). blend if left out. Platform model only."""
     virtual: bool = False
     """Whether several devices may share a core or GPU if there are too few. Times then mean little."""
     cores_per_device: OrAbsent[Positive] = None
@@ -364,7 +367,7 @@ class Config(Record, frozen=True, kw_only=True):
     distribute: Distribute = field(default_factory=Distribute)
     serving: Serving = field(default_factory=Serving)
     study: Study = field(default_factory=Study)
-    seed: Seed = defaults.SEED
+    seed: Seed = option_defaults.SEED
     """Seed of weights, inputs and randomized algorithms that are not given a seed of their own."""
     results: Annotated[str, Meta(pattern="^(?!-)[^{}<>*]*[^{}<>*/]$")] = "results"
     """Folder for everything that is written. Its name must not begin with a dash, contain braces, angle brackets or

@@ -239,12 +239,16 @@ class ComparedNumber(Record, frozen=True):
     """Where it is stated."""
     tolerance: Share
     """Relative difference that counts as agreement."""
-    verdict: Literal["agrees", "same direction", "differs", "not on this machine"]
+    verdict: Literal[
+        "agrees", "agrees by construction", "same direction", "differs", "not on this machine", "not compared"
+    ]
     """Verdict, computed from the numbers."""
     found: str = ""
     """What was found here, in words; empty if hios cannot produce it."""
     by: str = ""
     """How it was found; empty if it was not."""
+    absent: tuple[Text, ...] = ()
+    """Published cases that were not found, on which there is no verdict."""
 
 
 class FigureOrigin(Record, frozen=True):
@@ -322,7 +326,10 @@ class PublishedNumber(Record, frozen=True):
     cases: OrAbsent[Annotated[dict[Text, _Number], Meta(min_length=1)]] = None
     """Values by case, in their order."""
     neutral: OrAbsent[float] = None
-    """Value that means no effect, such as 1 for a speedup; it decides which direction a number points in."""
+    """Value that means no effect, such as 1 for a speedup; it decides which direction a number points in. A bound
+    without it states none."""
+    by_construction: OrAbsent[Text] = None
+    """Why a number found here has to agree, where it does."""
     source: OrAbsent[Source] = None
     hardware: OrAbsent[Text] = None
     """What it was measured on, if not what the figure says."""

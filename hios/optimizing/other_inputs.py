@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from hios.errors import HiosError, first_line
-from hios.files import defaults
+from hios.files import option_defaults
 from hios.frontends.model_declarations import Declarations
 from hios.frontends.tolerances import beyond
 
@@ -258,7 +258,7 @@ class InputVariations:
             self.limits = (0, _MODEST)
             ones, twos = (computed(torch.full_like(self._value, number)) for number in (1, 2))
             outputs = computed(self.at_ends())
-            if outputs and _finite(outputs) and difference(twos, ones, defaults.TOLERANCE) is not None:
+            if outputs and _finite(outputs) and difference(twos, ones, option_defaults.TOLERANCE) is not None:
                 self.is_mask = False
                 return self.limits
             self.limits = None

@@ -109,6 +109,11 @@ PLATFORMS = {
                 "link between two GPUs: a name from the GPU's description, such as nvlink or pcie, or a .yaml file; "
                 "the first link of the description if left out.",
             ),
+            Option(
+                "contention",
+                "how operators on a GPU slow each other: blend, by the blocks that they have; or resources, as they "
+                "share room for blocks, arithmetic and memory bandwidth, with overheads; blend if left out.",
+            ),
         ),
     ),
 }

@@ -58,9 +58,9 @@ class Competitor:
         return {graph.operators[operator].id: devices for operator, devices in plan.wide.items()}
 
     def typical(self) -> list[Placement]:
-        """The rows of the run whose latency is nearest to the median, or of the only recorded run."""
-        if len(self.timelines) == 1:
-            return self.timelines[0]
+        """The rows of the run whose latency is nearest to the median, or of the only recorded run; none without one."""
+        if len(self.timelines) <= 1:
+            return self.timelines[0] if self.timelines else []
         median = spread(self.latencies_ms)[0]
         nearest = min(range(len(self.latencies_ms)), key=lambda run: abs(self.latencies_ms[run] - median))
         return self.timelines[nearest]

@@ -245,6 +245,7 @@ class Workers(Protocol):
         names: of the workers, for messages.
         cores: of every worker.
         reduced: the reduced precision of timed runs, None if it is float32; known once files are loaded.
+        facts: additions to the description of the devices; known once files are loaded.
         probe_version: identifies the work of the platform's probe.
         environment: additional environment variables of workers, by number.
     """
@@ -253,6 +254,7 @@ class Workers(Protocol):
     cores: list[list[int]]
     environment: Mapping[int, Mapping[str, str]]
     reduced: ReducedPrecision | None
+    facts: Mapping[str, Any]
     probe_version: str
 
     def join(self, pool: WorkerPool) -> None:
@@ -276,5 +278,5 @@ class Workers(Protocol):
     def peak_memory_bytes(self, name: str) -> int | None:
         """Run a competitor once more, untimed; returns its peak memory, None if it is not known."""
 
-    def finish(self) -> dict[str, Any]:
-        """After all runs: collect what runs did not record; returns additions to the description of the devices."""
+    def finish(self) -> None:
+        """After all runs: collect what runs did not record."""

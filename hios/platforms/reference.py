@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,9 +25,8 @@ from torch.export import ExportedProgram
 
 from hios.errors import ArtifactError, PlatformError, UnsupportedError, first_line
 from hios.frontends import program as programs
-from hios.frontends.extraction_check import flat
+from hios.frontends.extraction_check import flat, rounding_errors
 from hios.frontends.program_interface import TensorType, flat_module, type_text
-from hios.frontends.rounding import rounding_errors
 from hios.kernels.merged import torch_dtype
 from hios.platforms.program import Buffer
 from hios.platforms.workloads import deliver
@@ -63,13 +62,22 @@ class Reference:
     cores: list[int]
     threads: int
     kind: str = "eager"
-    load: Callable[..., float | None] = field(default_factory=lambda: load)
+    load: Callable[..., Loaded] = field(default_factory=lambda: load)
     options: Mapping[str, Any] = field(default_factory=dict)
     compile_time_s: float | None = None
     precision: str | None = None
     latencies_ms: list[float] = field(default_factory=list)
     difference: float = 0.0
     peak_memory_bytes: int | None = None
+
+
+class Loaded(NamedTuple):
+    """How loading a model went."""
+
+    #: Seconds that torch.compile took, its first inference among them; None for other kinds.
+    compile_time_s: float | None = None
+    #: Why the runtime cannot run the model; empty if it can.
+    why_not: str = ""
 
 
 class Place:
@@ -119,7 +127,7 @@ def load(
     trusted: bool = False,
     kind: str = "eager",
     parallel: bool = False,
-) -> float | None:
+) -> Loaded:
     """Load a program on the host; called through the worker pool, as all that loads references.
 
     Args:
@@ -131,12 +139,8 @@ def load(
         kind: what runs it, one of ``RUNTIMES``.
         parallel: whether threads of ONNX Runtime run operators concurrently.
 
-    Returns:
-        Seconds that torch.compile took, its first inference among them; None for other kinds.
-
     Raises:
         ArtifactError: its inputs or outputs are not those of the graph.
-        PlatformError: a runtime cannot run it.
     """
     return load_in(Place(), worker, program, inputs, outputs, trusted, kind, parallel)
 
@@ -150,7 +154,7 @@ def load_in(
     trusted: bool,
     kind: str,
     parallel: bool = False,
-) -> float | None:
+) -> Loaded:
     """Load a program somewhere; arguments are those of `load`."""
     loaded: ExportedProgram | None = None
     if runtime(program) == "onnxruntime":
@@ -171,16 +175,19 @@ def load_in(
     worker.state["place"], worker.state["program"] = place, loaded
     worker.state["inputs"] = place.inputs(worker.state["inputs"])
     taken = None
-    if kind in place.compilers:
-        module, taken = _compiled(program, module, worker.state["inputs"], kind, place)
-    elif kind == "onnxruntime" and loaded is not None:
-        module = _exported(program, loaded, parallel)
-    elif kind == "openvino" and loaded is not None:
-        module = _in_openvino(program, loaded)
-    else:
-        module = place.module(kind, module, worker.state["inputs"])
+    try:
+        if kind in place.compilers:
+            module, taken = _compiled(program, module, worker.state["inputs"], kind, place)
+        elif kind == "onnxruntime" and loaded is not None:
+            module = _exported(program, loaded, parallel)
+        elif kind == "openvino" and loaded is not None:
+            module = _in_openvino(program, loaded)
+        else:
+            module = place.module(kind, module, worker.state["inputs"])
+    except PlatformError as error:  # not raised: that would end the session of all others
+        return Loaded(why_not=str(error))
     worker.state["module"] = module
-    return taken
+    return Loaded(taken)
 
 
 def run(worker: Worker, exact: bool = False) -> int:
@@ -196,7 +203,11 @@ def run(worker: Worker, exact: bool = False) -> int:
 def rounding(worker: Worker) -> list[float] | None:
     """How far rounding to float32 puts each output, at most (`rounding_errors`); None for what is not known."""
     loaded: ExportedProgram | None = worker.state["program"]
-    return None if loaded is None else rounding_errors(loaded, worker.state["inputs"])
+    if loaded is None:
+        return None
+    place: Place = worker.state["place"]
+    with place.exactly():
+        return rounding_errors(loaded, worker.state["inputs"])
 
 
 def peak_memory_bytes(worker: Worker) -> int | None:

@@ -1,11 +1,17 @@
-"""Executing schedules in worker processes: interleaved, checked against the model itself, and timed."""
+"""Executing schedules in worker processes: interleaved, checked against the model itself, and timed.
+
+``auto`` is the fastest schedule of a session, by measurement; sequential unless another is significantly faster. The
+runs that choose are not the runs that are reported: the fastest of many candidates is partly the luckiest, and its own
+runs would flatter it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,36 +23,121 @@ from torch import Tensor
 
 from hios import platforms
 from hios.core.graph import Graph
-from hios.core.schedule import Schedule
-from hios.errors import PlatformError
+from hios.core.schedule import Placement, Schedule, merged_rows
+from hios.errors import HiosError, PlatformError, warn
+from hios.files.artifacts import replacing
 from hios.files.versions import versions
-from hios.formats.run import Run, RunPlatform
+from hios.formats.run import Chosen, Run, RunPlatform
 from hios.formats.settings import Settings
 from hios.frontends.example_inputs import example_inputs
 from hios.frontends.models import RUNTIMES
 from hios.frontends.program import Program
-from hios.frontends.tolerances import allows_rounding, compared, explained
+from hios.frontends.tolerances import allows_rounding, compared, explained, scaled
 from hios.kernels.executable import require_executable
 from hios.kernels.merged import torch_dtype
+from hios.machine.statistics import LEAST_ROUNDS, best
 from hios.machine.terminal import bar
 from hios.platforms.competitor import Competitor
 from hios.platforms.probe_schedule import ProbeSchedule
 from hios.platforms.program import ArenaPlan, Buffer
-from hios.platforms.reference import Reference
+from hios.platforms.reference import Loaded, Reference
 from hios.platforms.reference import peak_memory_bytes as reference_peak_bytes
 from hios.platforms.reference import rounding as reference_rounding
 from hios.platforms.reference import run as run_reference
 from hios.platforms.reference import runtime as runtime_of
 from hios.platforms.workloads import require_weights
-from hios.runtime.auto import LEAST_RUNS, choose
-from hios.runtime.competitors import BASELINE, competitors, entries_of, other_hardware, require
-from hios.runtime.record import run_file
-from hios.runtime.rounds import Competition, TurnOutcome
+from hios.runtime.competitors import BASELINE, ScheduleEntry, competitors, entries_of, other_hardware, require
+from hios.runtime.rounds import Competition, TurnOutcome, gained, measured, run_file
 from hios.workers.arena import Arena, memory_file
 from hios.workers.pool import WorkerPool, peak_bytes
 
 if TYPE_CHECKING:
     from hios.platforms.protocol import Workers
+
+#: Largest difference of timed runs of two schedules in reduced precision, as a share of an output's largest value.
+_SAME = 1e-4
+#: Rounds that choose, and rounds that are reported.
+_CHOOSING, _REPORTED = slice(0, None, 2), slice(1, None, 2)
+#: With fewer runs, the ones that choose have no interval.
+LEAST_RUNS = 2 * LEAST_ROUNDS
+
+
+@dataclass(frozen=True, slots=True)
+class AutoChoice:
+    """The chosen schedule, among a number of candidates, and the runs of the baseline.
+
+    The label is that of the schedule file, or the name of the competitor if it has no file.
+    """
+
+    label: str
+    competitor: Competitor
+    entry: ScheduleEntry | None
+    candidates: int
+    baseline: Sequence[float]
+
+    @property
+    def cores(self) -> int:
+        """The number of cores that it uses in total."""
+        return self.competitor.cores * (1 if self.entry is None else self.entry.schedule.devices)
+
+    def result(self) -> Chosen:
+        """``chosen`` of run.json."""
+        runs = self.competitor.latencies_ms[_REPORTED]
+        speedup, interval = gained(self.baseline[_REPORTED], runs)
+        return Chosen(
+            label=self.label,
+            algorithm="sequential" if self.entry is None else self.entry.schedule.algorithm,
+            devices=1 if self.entry is None else self.entry.schedule.devices,
+            cores=self.cores,
+            candidates=self.candidates,
+            latency_ms=measured(runs),
+            speedup=speedup,
+            speedup_interval=interval,
+        )
+
+    def schedule(self, graph: Graph) -> Schedule:
+        """The schedule with a note on how it was chosen, and with measured times if it has no file."""
+        result = self.result()
+        chosen = f"the fastest of {self.candidates} in every other run: {self.label}"
+        if self.label == BASELINE:
+            chosen = f"in every other run none of {self.candidates} was significantly faster than {BASELINE}"
+        note = (
+            f"{chosen}; in the other runs {result.latency_ms.median:.4g} ms, "
+            f"{result.speedup:.2f} times as fast as {BASELINE}"
+        )
+        if self.competitor.worker is not None:
+            note += f"; it ran on one device of {self.cores} cores, with a thread on each inside every operator"
+        if self.entry is not None:
+            return replace(self.entry.schedule, notes={**self.entry.schedule.notes, "auto": note})
+        rows, times = tuple(self.competitor.typical()), "measured; no cost model predicted them"
+        if not rows:
+            each = result.latency_ms.median / len(graph.order)
+            times = "equal shares of the measured latency, as those of operators could not be recorded"
+            rows = tuple(
+                Placement(graph.operators[operator].id, 0, 0, stage, stage * each, (stage + 1) * each)
+                for stage, operator in enumerate(graph.order)
+            )
+        notes = {"auto": note, "times": times}
+        end = max(row.finish_ms for row in rows)
+        return Schedule(
+            "sequential", {}, 1, end, 0.0, 0.0, rows, graph.name, notes=notes, graph_fingerprint=graph.fingerprint
+        )
+
+
+def choose(competitors: Mapping[str, Competitor], entries: Sequence[ScheduleEntry]) -> AutoChoice:
+    """Choose among all schedules, the sequential one on one device, and the sequential one with all cores.
+
+    It is the sequential one on one device unless the interval of the speedup over it lies above 1. Among candidates
+    that are statistically tied with the fastest, it is the one with the smallest 80th percentile
+    (`hios.machine.statistics`).
+    Every competitor needs at least ``LEAST_RUNS`` runs.
+    """
+    candidates = {name: competitor for name, competitor in competitors.items() if not competitor.copies}
+    chosen = best({name: competitor.latencies_ms[_CHOOSING] for name, competitor in candidates.items()}, BASELINE)
+    entry = next((entry for entry in entries if entry.competitor == chosen), None)
+    label = chosen if entry is None else entry.label
+    return AutoChoice(label, candidates[chosen], entry, len(candidates), competitors[BASELINE].latencies_ms)
+
 
 #: Longest time for a runtime to compile a model.
 _COMPILE_TIMEOUT_S = 1800.0
@@ -117,13 +208,16 @@ def execute(
         probe = ProbeSchedule(workers.probe_version, workers.probe, settings.devices)
         session = Competition(graph, taking_part, taking_turns, entries, runner, settings, probe)
         session.measure(shown=True)
-        runner.measure_memory()
         probe.warn(f"running {graph.name}")
-        facts = workers.finish()
+        try:
+            runner.measure_memory()
+            workers.finish()
+        except HiosError as error:  # what was timed is worth keeping without it
+            warn(f"memory and times of operators are incomplete: {error}")
     choice = choose(taking_part, entries) if auto else None
     run = run_file(
         session,
-        RunPlatform(**{**msgspec.structs.asdict(platform), **facts}),
+        RunPlatform(**{**msgspec.structs.asdict(platform), **workers.facts}),
         versions(),
         began,
         runtime,
@@ -187,6 +281,8 @@ class PoolRunner:
     _expected: list[Tensor] = field(default_factory=list)
     #: What rounding explains of each output; None until a difference is beyond the tolerance.
     _rounding: list[float] | None = None
+    #: Outputs of a timed run of the sequential schedule, if timed runs have reduced precision.
+    _timed: list[Tensor] | None = None
 
     def load(self, graph: str, weights: str, program: str | None, trusted: bool = False) -> None:
         """Load everything, and compute the expected outputs."""
@@ -205,6 +301,16 @@ class PoolRunner:
             self._clear_outputs()
             self.workers.check(name)
             self.competitors[name].difference = self._difference(name)
+        if self.workers.reduced:
+            self.workers.run(BASELINE)
+            self._timed = [self._tensor(buffer).clone() for buffer in self.plan.outputs]
+        for entry in self.references[1:]:
+            self._clear_outputs()
+            self.pool.call(entry.worker, run_reference)
+            try:
+                self._difference(entry.name, timed=True)
+            except PlatformError as error:
+                self._leave_out(entry, str(error))
 
     def _load_references(self, program: str, trusted: bool) -> None:
         buffers = {"inputs": list(self.plan.inputs.values()), "outputs": self.plan.outputs}
@@ -212,12 +318,25 @@ class PoolRunner:
         with bar(
             len(self.references), f"{self.graph.name}: loading and compiling the model itself", "runtimes"
         ) as shown:
-            for entry in self.references:  # one after another, as their compile times are reported
+            for entry in list(self.references):  # one after another, as their compile times are reported
                 timeout_s = None if entry.kind == "eager" else _COMPILE_TIMEOUT_S
                 arguments = {entry.worker: {**given, "kind": entry.kind, **entry.options}}
-                compile_times = self.pool.call_each(entry.load, arguments, timeout_s)
-                entry.compile_time_s = compile_times[entry.worker]
+                loaded: Loaded = self.pool.call_each(entry.load, arguments, timeout_s)[entry.worker]
+                entry.compile_time_s = loaded.compile_time_s
+                if loaded.why_not:
+                    self._leave_out(entry, loaded.why_not)
                 shown.update()
+
+    def _leave_out(self, entry: Reference, why: str) -> None:
+        """Go on without a reference, unless it is the one with the expected outputs.
+
+        Raises:
+            PlatformError: it is.
+        """
+        if entry is self.references[0]:
+            raise PlatformError(why)
+        warn(f"{why}; {entry.name} is left out")
+        self.references.remove(entry)
 
     def _write_inputs(self) -> None:
         buffers = list(self.plan.inputs.values())
@@ -233,6 +352,7 @@ class PoolRunner:
         latency = self.workers.run(name)
         self._settle(self.competitors[name].cores)
         off = self._difference(name, timed=True)
+        self._require_sequential(name)
         # If timed runs have reduced precision, the difference was computed in full precision.
         return TurnOutcome(latency, off if self.workers.reduced is None else None)
 
@@ -292,6 +412,26 @@ class PoolRunner:
             largest = max(largest, off)
         return largest
 
+    def _require_sequential(self, name: str) -> None:
+        """Check that a timed run in reduced precision gave what the sequential schedule gives in it.
+
+        Both call the same functions of the same libraries in one process, unless operators are merged, so precision
+        explains no difference; the tolerance is for kernels that add in any order.
+
+        Raises:
+            PlatformError: an output differs.
+        """
+        if self._timed is None or self.competitors[name].plan.merges:
+            return
+        for number, (buffer, expected) in enumerate(zip(self.plan.outputs, self._timed, strict=True)):
+            off, within = scaled(self._tensor(buffer), expected, _SAME)
+            if not within:
+                raise PlatformError(
+                    f"{name}: output {number} differs from that of the sequential schedule, timed alike, by up to "
+                    f"{off:.3g}; allowed: {_SAME:g} of its largest value; the schedule is wrong, or the engine in "
+                    "running it"
+                )
+
     def _explained(self, number: int) -> float:
         """The difference of an output that rounding to float32 explains; 0 if the program is not there to tell."""
         if self._rounding is None:
@@ -319,3 +459,39 @@ class PoolRunner:
                 "else a kernel is wrong"
             )
         return "the schedule is wrong, or the engine in running it"
+
+
+def write_trace(path: str | Path, title: str, graph: Graph, placements: Sequence[Placement]) -> None:
+    """Write a process per device, a thread per stream, and a slice per operator on each of its devices.
+
+    Operators of a stream that ran merged into one have one slice. Times of placements are measured milliseconds from
+    the start of the run.
+    """
+    type_of = {operator.id: operator.type for operator in graph.operators}
+    lanes = sorted({(device, row.stream) for row in placements for device in row.held_devices})
+    events: list[dict[str, object]] = [
+        {"ph": "M", "name": "process_name", "pid": device, "tid": 0, "args": {"name": f"device {device}"}}
+        for device in sorted({device for device, _ in lanes})
+    ]
+    events += [
+        {"ph": "M", "name": "thread_name", "pid": device, "tid": stream, "args": {"name": f"stream {stream}"}}
+        for device, stream in lanes
+    ]
+    events += [
+        {
+            "ph": "X",
+            "name": " + ".join(member.operator for member in group),
+            "cat": type_of[row.operator],
+            "pid": device,
+            "tid": row.stream,
+            "ts": row.start_ms * 1e3,
+            "dur": (row.finish_ms - row.start_ms) * 1e3,
+            "args": {"stage": row.stage, "type": type_of[row.operator], "width": len(row.held_devices)},
+        }
+        for group in merged_rows(placements)
+        for row in group[:1]
+        for device in row.held_devices
+    ]
+    document = {"displayTimeUnit": "ms", "otherData": {"title": title}, "traceEvents": events}
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(document) + "\n", encoding="utf-8")

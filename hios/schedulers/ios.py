@@ -112,7 +112,9 @@ def ios(
     stages: list[Stage] = []
     merges: set[frozenset[int]] = set()
     kept = _searched.get()
-    results = {} if kept is None or type(problem) is not Problem else kept.setdefault((problem.alpha, r, s, mode), {})
+    results = (
+        {} if kept is None or type(problem) is not Problem else kept.setdefault(_settings(problem, r, s, mode), {})
+    )
     parts_of_blocks = searched_parts(problem.graph, states)
     parts = [part for parts_of_block in parts_of_blocks for part in parts_of_block]
     search = _Search(problem, r, s, mode, _pays_to_compile(parts))
@@ -127,6 +129,11 @@ def ios(
         StagedPlan((tuple(stages),), frozenset(merges)),
         cuts=sum(len(parts_of_block) - 1 for parts_of_block in parts_of_blocks),
     )
+
+
+def _settings(problem: Problem, *parameters: int | str) -> tuple[Any, ...]:
+    """What all blocks of a problem have in common."""
+    return problem.alpha, problem.launch_ms, problem.barrier_ms, *parameters
 
 
 def _pays_to_compile(parts: Sequence[SearchedBlock]) -> bool:
@@ -222,7 +229,7 @@ def _likenesses(problem: Problem, parts: Sequence[SearchedBlock]) -> list[Any]:
         (
             block.predecessors,
             tuple(problem.time[operator] for operator in block.operators),
-            tuple(problem.utilization[operator] for operator in block.operators),
+            tuple((problem.demand or problem.utilization)[operator] for operator in block.operators),
             _convolutions(problem, block),
             frozenset(own),
         )

@@ -183,8 +183,8 @@ class StageTimes(dict[int, float]):
 
     Where no stage was measured, the contention model gives an ending's time from that of the ending with one group
     less, which the search has asked for before; it adds up in the order of `Problem.stage_ms`, so that not even the
-    last bit differs. ``is_modeled`` says whether all times of several groups are; ``merged`` are the endings asked for
-    that take least as one merged operator.
+    last bit differs. ``is_modeled`` says whether all times of several groups are; they are not if operators share
+    resources. ``merged`` are the endings asked for that take least as one merged operator.
     """
 
     def __init__(self, problem: Problem, block: SearchedBlock, mode: str) -> None:
@@ -192,7 +192,7 @@ class StageTimes(dict[int, float]):
         self._time = [problem.time[operator] for operator in block.operators]
         self._work = [problem.time[operator] * problem.utilization[operator] for operator in block.operators]
         # A subclass has its own `stage_ms`: it records requests, or models lanes.
-        self.is_modeled = type(problem) is Problem and not problem.measured
+        self.is_modeled = type(problem) is Problem and not problem.measured and problem.blends
         self._sums = {0: _Sums()}
         self._mergeable = sum(
             1 << place for place, operator in enumerate(block.operators) if problem.convolutions[operator] is not None

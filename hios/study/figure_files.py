@@ -17,7 +17,7 @@ from hios.files.versions import checkout
 from hios.formats.study import ComparedNumber, FigureFile, FigureOrigin
 from hios.study.figure_data import FigureData
 from hios.study.figure_listing import chart_of_published, chart_of_table, published_rows, source_text
-from hios.study.published import Comparison
+from hios.study.published import Comparison, Verdict
 from hios.study.registry import Figure
 from hios.study.rows import Row, Rows
 
@@ -78,7 +78,7 @@ def _no_data(figure: Figure) -> str:
 def stated(figure: Figure, data: FigureData) -> tuple[Figure, FigureFile]:
     """The figure, which says what is missing if the data lack it, and what its JSON file holds but for its origin."""
     rows = figure.rows(data)
-    comparisons = compared(figure, figure.compare(rows) if rows else ())
+    comparisons = compared(figure, figure.compare(rows))
     if not rows:
         figure = msgspec.structs.replace(figure, missing=figure.missing or _no_data(figure))
         rows = published_rows(figure)
@@ -104,6 +104,8 @@ def stated(figure: Figure, data: FigureData) -> tuple[Figure, FigureFile]:
 def compared(figure: Figure, comparisons: Iterable[Comparison]) -> list[ComparedNumber]:
     """Every published statement of a figure, with what was found of it and the verdict.
 
+    Those that the figure compares, but that nothing was found of, are not on this machine.
+
     Raises:
         ValueError: a comparison is with a statement that is not the figure's.
     """
@@ -111,11 +113,13 @@ def compared(figure: Figure, comparisons: Iterable[Comparison]) -> list[Compared
     for comparison in comparisons:
         if comparison.published.key not in by_key:
             raise ValueError(f"{figure.id}: found a comparison with {comparison.published.key}, which is not its own")
-        by_key[comparison.published.key].append(comparison)
+        if comparison.verdict is not Verdict.ELSEWHERE:
+            by_key[comparison.published.key].append(comparison)
+    comparable = {comparison.published.key for comparison in figure.compare([])}
     return [
         _compared(comparison)
         for key, entry in figure.published.items()
-        for comparison in by_key[key] or [Comparison(entry)]
+        for comparison in by_key[key] or [Comparison(entry, comparable=key in comparable)]
     ]
 
 
@@ -132,6 +136,7 @@ def _compared(comparison: Comparison) -> ComparedNumber:
         verdict=comparison.verdict.value,
         found=comparison.found_text,
         by=comparison.by if comparison.found is not None else "",
+        absent=comparison.absent,
     )
 
 

@@ -76,7 +76,7 @@ def comparisons(
         if runs.on_gpu(own) and (numbers := values(own).values()):
             ends = (min(numbers), max(numbers))
             compared.append(Comparison(entry, ends) if name == HERE else Comparison(entry, ends, f"archive {name}"))
-    return compared
+    return compared or [Comparison(entry)]
 
 
 def findings(finding: Callable[[Rows], str]) -> Callable[[Rows], str]:

@@ -20,7 +20,7 @@ from hios.study.registry import Figure
 from hios.study.rows import Row
 from hios.study.simulated_rows import HIOS, RELEASED
 
-_ELSEWHERE = Verdict.ELSEWHERE.value
+_AGREE = (Verdict.AGREES.value, Verdict.CONSTRUCTED.value)
 _SECONDS_PER_MINUTE = 60
 #: Names of file types, as links show them.
 _NAMES = {"csv": "CSV", "tex": "LaTeX", "svg": "SVG", "pdf": "PDF", "json": "JSON"}
@@ -131,7 +131,7 @@ def _why(figure: Figure, record: FigureFile | None) -> str:
 
 
 def _is_compared(rows: Sequence[ComparedNumber]) -> bool:
-    return any(entry.found or entry.verdict != _ELSEWHERE for entry in rows)
+    return any(entry.found for entry in rows)
 
 
 def _drawing(figure: Figure, drawn: Drawn) -> Row:
@@ -169,24 +169,22 @@ def _duration(seconds: float) -> str:
 
 def _verdict_sentences(figures: Mapping[str, Drawn]) -> list[str]:
     """How many of the published statements agree with what was found, counted once each."""
-    records = [drawn.record.comparisons for drawn in figures.values()]
-    by_key: dict[str, dict[str, str]] = {}
-    for name in registry.ids():
-        for entry in compared(registry.figure(name), ()):
-            by_key.setdefault(entry.key, {})
-    for entry in (entry for record in records for entry in record):
-        by_key[entry.key].setdefault(entry.by, entry.verdict)
+    by_key = {
+        entry.key: {HIOS: entry.verdict} for name in registry.ids() for entry in compared(registry.figure(name), ())
+    }
+    for entry in (entry for drawn in figures.values() for entry in drawn.record.comparisons if entry.found):
+        by_key[entry.key][entry.by] = entry.verdict
     return list(_counted(by_key))
 
 
 def _counted(by_key: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    here = Counter(verdicts.get(HIOS, _ELSEWHERE) for verdicts in by_key.values())
+    here = Counter(verdicts[HIOS] for verdicts in by_key.values())
     counts = [f"{here[verdict.value]} {_VERBS[verdict]}" for verdict in Verdict]
     yield f"Of {len(by_key)} statements that the papers make in numbers, {', '.join(counts[:-1])}, and {counts[-1]}."
     released = [verdicts[RELEASED] for verdicts in by_key.values() if RELEASED in verdicts]
     if released:
-        agree, ours = released.count(Verdict.AGREES.value), [v for v in by_key.values() if RELEASED in v]
-        own = sum(verdicts.get(HIOS) == Verdict.AGREES.value for verdicts in ours)
+        agree = sum(verdict in _AGREE for verdict in released)
+        own = sum(verdicts[HIOS] in _AGREE for verdicts in by_key.values() if RELEASED in verdicts)
         yield (
             f"Of the {len(released)} statements about HIOS's simulation, {own} agree if the paper's equations are "
             f"followed, and {agree} if its authors' released program is."
@@ -195,7 +193,9 @@ def _counted(by_key: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
 
 _VERBS = {
     Verdict.AGREES: "agree with what was found here",
+    Verdict.CONSTRUCTED: "agree by construction",
     Verdict.DIRECTION: "point in the same direction",
     Verdict.DIFFERS: "differ",
     Verdict.ELSEWHERE: "are about hardware or sessions that are not part of this run",
+    Verdict.UNCOMPARED: "are not compared with anything",
 }

@@ -114,9 +114,11 @@ class Verdict(Enum):
     """How a number found here compares with the published one."""
 
     AGREES = "agrees"
+    CONSTRUCTED = "agrees by construction"
     DIRECTION = "same direction"
     DIFFERS = "differs"
     ELSEWHERE = "not on this machine"
+    UNCOMPARED = "not compared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +129,26 @@ class Comparison:
         published: the statement.
         found: the result here, one number or several; None where this machine has none.
         by: what computed it, such as hios or the released program.
+        comparable: whether hios has a comparison for the statement, on this machine or on another.
     """
 
     published: Published
     found: Found | None = None
     by: str = "hios"
+    comparable: bool = True
 
     @property
     def verdict(self) -> Verdict:
         """Computed from the two."""
+        if not self.comparable:
+            return Verdict.UNCOMPARED
         return Verdict.ELSEWHERE if self.found is None else verdict(self.published, self.found)
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """The published cases that the result lacks, on which there is no verdict."""
+        found = self.found if isinstance(self.found, Mapping) else {}
+        return tuple(case for case in self.published.cases if found and case not in found)
 
     @property
     def found_text(self) -> str:
@@ -150,31 +162,58 @@ class Comparison:
         return f"{self.found:.4g}"
 
 
+def comparisons(figure: str, numbers: Mapping[str, Found | None], by: str = "hios") -> list[Comparison]:
+    """Statements of a figure beside what was found of them, by the name of the statement.
+
+    Of a result by case, a statement with cases takes those it has, in its order; another takes the least and the most.
+    """
+    return [
+        Comparison(entry, _as_stated(entry, numbers[name]), by)
+        for name, entry in published(figure).items()
+        if name in numbers
+    ]
+
+
+def _as_stated(entry: Published, found: Found | None) -> Found | None:
+    if not isinstance(found, Mapping):
+        return found
+    if entry.cases:
+        return {case: found[case] for case in entry.cases if case in found} or None
+    return (min(found.values()), max(found.values())) if found else None
+
+
 def verdict(published: Published, found: Found) -> Verdict:
     """How numbers compare with a published statement.
 
-    They agree where every number is within the tolerance: relative to the value, or to the ends of the range. They
-    point in the same direction where they are on the same side of what no effect would be and, with several cases,
-    change from the first to the last as the published ones do. Cases that were not found here do not count. What has to
-    be exact, by a tolerance of 0, agrees or differs.
+    They agree where every number is within the tolerance, and on the same side of what no effect would be. The
+    tolerance is relative to the value, or to the ends of the range; where that would allow no effect, as 10 % around a
+    speedup of 1.05 does, it is relative to the effect, here 0.05. Cases that were not found here do not count.
+
+    Otherwise a bound is broken, and what has to be exact, by a tolerance of 0, is missed: it differs. Other numbers
+    point in the same direction where each is on the same side of no effect as the published one and, with several
+    cases, they change from the first to the last as the published ones do.
     """
     pairs = list(_pairs(published, found))
     if not pairs:
         return Verdict.ELSEWHERE
-    if all(_within(number, least, most, published.tolerance) for number, least, most in pairs):
-        return Verdict.AGREES
-    if published.tolerance == 0:
+    on_side = all(_on_side(published.neutral, *pair) for pair in pairs)
+    if on_side and all(_within(published, *pair) for pair in pairs):
+        return Verdict.CONSTRUCTED if published.by_construction else Verdict.AGREES
+    is_bound = published.value is None and not published.cases and None in (published.least, published.most)
+    if is_bound or published.tolerance == 0 or not on_side:
         return Verdict.DIFFERS
-    return Verdict.DIRECTION if _same_direction(published, found, pairs) else Verdict.DIFFERS
+    return Verdict.DIRECTION if _has_direction(published, pairs) else Verdict.DIFFERS
 
 
-def _pairs(published: Published, found: Found) -> Iterable[tuple[float, float | None, float | None]]:
-    """Every number found, with the least and the most that is published for it."""
+#: A number found here, with the least and the most that is published for it.
+_Pair = tuple[float, float | None, float | None]
+
+
+def _pairs(published: Published, found: Found) -> Iterable[_Pair]:
     if published.cases:
         if not isinstance(found, Mapping):
             raise TypeError(f"{published.key}: found one number; allowed: one for each case")
-        shared = [case for case in published.cases if case in found]
-        return [(found[case], published.cases[case], published.cases[case]) for case in shared]
+        return [(found[case], stated, stated) for case, stated in published.cases.items() if case in found]
     if isinstance(found, Mapping):
         numbers: Iterable[float] = found.values()
     else:
@@ -183,22 +222,28 @@ def _pairs(published: Published, found: Found) -> Iterable[tuple[float, float | 
     return [(number, *ends) for number in numbers]
 
 
-def _within(number: float, least: float | None, most: float | None, tolerance: float) -> bool:
-    above = least is None or number >= least - tolerance * abs(least)
-    below = most is None or number <= most + tolerance * abs(most)
-    return above and below
+def _on_side(neutral: float | None, number: float, *ends: float | None) -> bool:
+    """Whether a number is on the side of no effect that the published ones are on; where that is not known, it is."""
+    if neutral is None:
+        return True
+    return all((number - neutral) * (end - neutral) > 0 for end in ends if end is not None)
 
 
-def _same_direction(published: Published, found: Found, pairs: list[tuple[float, float | None, float | None]]) -> bool:
-    sides = True
-    if published.neutral is not None:
-        stated = [number - published.neutral for number in published.numbers.values()]
-        sides = len({number > 0 for number in stated}) == 1 and all(
-            (number > published.neutral) == (stated[0] > 0) for number, _, _ in pairs
-        )
-    if published.cases and isinstance(found, Mapping):
-        shared = [case for case in published.cases if case in found]
-        if len(shared) > 1:
-            change = published.cases[shared[-1]] - published.cases[shared[0]]
-            return sides and (found[shared[-1]] - found[shared[0]]) * change > 0
-    return sides and published.neutral is not None
+def _within(published: Published, number: float, least: float | None, most: float | None) -> bool:
+    above = least is None or number >= least - _margin(published, least)
+    return above and (most is None or number <= most + _margin(published, most))
+
+
+def _margin(published: Published, end: float) -> float:
+    """How far a number may be from a published one."""
+    effect = abs(end if published.neutral is None else end - published.neutral)
+    margin = published.tolerance * abs(end)
+    return margin if margin < effect else published.tolerance * effect
+
+
+def _has_direction(published: Published, pairs: list[_Pair]) -> bool:
+    """Whether numbers on the right side change as the published cases do, or state a direction by that side alone."""
+    (first, before, _), (last, after, _) = pairs[0], pairs[-1]
+    if published.cases and len(pairs) > 1 and before is not None and after is not None:
+        return (last - first) * (after - before) > 0
+    return published.neutral is not None

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from hios import Costs, Edge, Graph, Operator, Problem
 from hios.files.artifacts import Json
+from hios.study.random_graphs import watts_strogatz
 
 #: The image: reading it is not an edge.
 _INPUT = ""
@@ -33,8 +34,10 @@ KIND = {
     "add": "concat or add",
     "relu": "other",
 }
-#: Stages of RandWire by file, in order: nodes, neighbors, rewiring probability and seed of Watts and Strogatz.
+#: Stages of RandWire by file, in order: nodes, neighbors, rewiring probability and number of Watts and Strogatz.
 RANDWIRE_FILES = ("ws-16-4-0.75-2.txt", "ws-32-4-0.75-3.txt", "ws-32-4-0.75-4.txt", "ws-32-4-0.75-5.txt")
+#: Seed of the first stage where there are no files; it is one that gives the 260 edges.
+_RANDWIRE_SEED = 310
 
 
 class _NetworkBuilder:
@@ -155,7 +158,7 @@ def resnet50(*, pooled: bool = False) -> Graph:
     return net.graph()
 
 
-def randwire(folder: Path) -> Graph:
+def randwire(folder: Path | None = None) -> Graph:
     """RandWire (Xie et al., arXiv:1904.01569), regular regime: 120 operators, 260 edges.
 
     Four stages of 16 and three times 32 nodes; nodes without a predecessor read the value of the stage before, nodes
@@ -163,18 +166,30 @@ def randwire(folder: Path) -> Graph:
     does: algorithms that go through the operators in order depend on it.
 
     Args:
-        folder: where the files ``RANDWIRE_FILES`` are: nodes, edges, then an edge "source target" a line.
+        folder: where the files ``RANDWIRE_FILES`` are, the benchmark's wiring: nodes, edges, then an edge "source
+            target" a line. That of models/randwire.py if None, which has as many nodes and edges.
     """
     net = _NetworkBuilder("randwire")
     net.block()
     x = net.add("conv2d", _INPUT)
-    for name in RANDWIRE_FILES:
-        nodes, _, *pairs = (folder / name).read_text(encoding="utf-8").splitlines()
+    for number, name in enumerate(RANDWIRE_FILES):
+        nodes, edges = _drawn_stage(number) if folder is None else _stage_of(folder / name)
         net.block()
-        x = _random_stage(net, x, int(nodes), [(int(s), int(t)) for s, t in (pair.split() for pair in pairs if pair)])
+        x = _random_stage(net, x, nodes, edges)
     net.block()
     net.chain(x, "relu", "conv2d", "adaptive_avg_pool2d")
     return net.graph()
+
+
+def _stage_of(file: Path) -> tuple[int, list[tuple[int, int]]]:
+    nodes, _, *pairs = file.read_text(encoding="utf-8").splitlines()
+    return int(nodes), [(int(s), int(t)) for s, t in (pair.split() for pair in pairs if pair)]
+
+
+def _drawn_stage(number: int) -> tuple[int, list[tuple[int, int]]]:
+    nodes = 32 if number else 16
+    wiring = watts_strogatz(nodes, 4, 0.75, _RANDWIRE_SEED + number)
+    return nodes, sorted((source, target) for target, row in enumerate(wiring) for source in row)
 
 
 def _random_stage(net: _NetworkBuilder, x: str, nodes: int, edges: list[tuple[int, int]]) -> str:
@@ -276,6 +291,11 @@ def _reduction(net: _NetworkBuilder, a: str, b: str) -> tuple[str, str, list[str
     fourth = net.add("avg_pool2d", first)
     fifth = [_separable(net, first), net.add("max_pool2d", a)]
     return first, total, [*second, *third, fourth, *fifth]
+
+
+def benchmark() -> list[Graph]:
+    """The networks of IOS's benchmark, which LIOS uses too; RandWire with a wiring of our own."""
+    return [inception_v3(), randwire(), nasnet_large(), squeezenet()]
 
 
 def worked_example(name: str, edges: str, times: Mapping[str, float], transfer_ms: float, **more: Json) -> Problem:

@@ -60,7 +60,7 @@ class FigureEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         sessions: whose data it is drawn from, see `hios.study.figure_data`; empty where it is computed on the spot.
         optional: sessions that it shows too if ``study: sessions:`` of the configuration names them.
         seconds: time on two cores to draw it once its sessions are there.
-        also: other groups of published.yaml that belong to it.
+        also: statements of other figures that it is compared with, by key.
         missing: why hios does not draw it, in words; empty where it does.
         command: what would produce its data, where hios does not.
         reason: one sentence on why numbers differ, where it has no numbers from the table.
@@ -100,7 +100,8 @@ class Figure(FigureEntry, frozen=True, kw_only=True):
         id: paper and number, such as ``hios_fig9``.
         rows: makes its table from the data; an empty one where hios does not draw it.
         chart: makes a chart of the table; None for a table.
-        compare: sets numbers of the table beside the published ones.
+        compare: sets numbers of the table beside the published ones; of an empty table it names the statements that
+            it compares.
         finding: makes one sentence on the result here, where the comparisons do not state it.
         explain: makes the sentence on why numbers differ from the table, in place of ``reason``.
     """
@@ -128,7 +129,8 @@ class Figure(FigureEntry, frozen=True, kw_only=True):
     @property
     def published(self) -> Mapping[str, Published]:
         """What the paper and its authors state, by key."""
-        return {entry.key: entry for group in (self.id, *self.also) for entry in published(group).values()}
+        own = {entry.key: entry for entry in published(self.id).values()}
+        return own | {key: published(key.partition(".")[0])[key.partition(".")[2]] for key in self.also}
 
     @property
     def needs_gpu(self) -> bool:

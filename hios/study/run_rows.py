@@ -5,17 +5,17 @@ Figures over batch sizes also have the batch size that each schedule was made fo
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, get_args
 
 from hios.charts import marks
+from hios.core.graph import Graph
 from hios.core.schedule import Placement
 from hios.formats.run import Latency, ReferenceKind, Run, ScheduleResult
 from hios.study.figure_data import ExecutedNetwork, FigureData, PredictedNetwork
-from hios.study.published import Comparison, published
+from hios.study.published import Comparison, comparisons, published
 from hios.study.rows import Row, Rows, grouped, measured
 
 if TYPE_CHECKING:
@@ -117,6 +117,29 @@ def latencies(rows: Rows, algorithm: str, column: str = "ms") -> dict[str, float
     return {network: min(timed, key=lambda row: float(row["ms"]))[column] for network, timed in own.items()}
 
 
+#: The networks that IOS takes geometric means over.
+_BENCHMARK = frozenset({"inception_v3", "nasnet_large", "squeezenet", "randwire"})
+
+
+def geometric_means(numbers: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Of the numbers by network of each schedule that has all four of the benchmark."""
+    return {
+        name: statistics.geometric_mean(own[network] for network in _BENCHMARK)
+        for name, own in numbers.items()
+        if own.keys() >= _BENCHMARK
+    }
+
+
+def size_rows(graphs: Iterable[Graph]) -> Rows:
+    """A row for every network: its blocks and operators."""
+    return [{"network": graph.name, "blocks": len(graph.blocks), "operators": len(graph.operators)} for graph in graphs]
+
+
+def of_network(network: str, values: Mapping[str, float]) -> dict[str, float]:
+    """The value of a network; none where it has none."""
+    return {name: value for name, value in values.items() if name == network}
+
+
 def measured_placements(run: Run, algorithm: str) -> Sequence[Placement]:
     """The measured placements of an algorithm's first schedule of one device; empty without one."""
     own = [result.measured for result in run.results if (result.algorithm, result.devices) == (algorithm, 1)]
@@ -140,26 +163,23 @@ def on_gpu(rows: Rows) -> bool:
     return bool(rows) and all(row["platform"] == "cuda" for row in rows)
 
 
-def comparisons(figure: str, rows: Rows, numbers: Mapping[str, Mapping[str, float]]) -> list[Comparison]:
+def measured_comparisons(figure: str, rows: Rows, numbers: Mapping[str, Mapping[str, float]]) -> list[Comparison]:
     """Published statements beside what was measured on GPUs, by name of the statement and network or case.
 
     Nothing measured on cores is compared with them.
     """
-    if not on_gpu(rows):
-        return []
-    return [
-        Comparison(entry, dict(own) if entry.cases else (min(own.values()), max(own.values())))
-        for name, entry in published(figure).items()
-        if (own := numbers.get(name))
-    ]
+    return comparisons(figure, numbers if on_gpu(rows) else dict.fromkeys(numbers))
 
 
 def columns_compared(figure: str, rows: Rows) -> list[Comparison]:
-    """Published statements beside the columns of their names, by network; infinite numbers are left out."""
-    return [
-        Comparison(entry, {row["network"]: float(row[name]) for row in rows if math.isfinite(float(row[name]))})
-        for name, entry in published(figure).items()
-    ]
+    """Published statements beside the columns of their names, by network; cells without a number are left out."""
+    return comparisons(
+        figure,
+        {
+            name: {row["network"]: float(row[name]) for row in rows if row[name] is not None}
+            for name in published(figure)
+        },
+    )
 
 
 def bar_chart(what: str, column: str = "ms", title: str = "latency, ms") -> Callable[[Rows], alt.TopLevelMixin]:

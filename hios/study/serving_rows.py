@@ -15,7 +15,7 @@ from hios.charts import marks
 from hios.formats.serving_result import ResultFile
 from hios.formats.study import Experiment
 from hios.study.figure_data import FigureData
-from hios.study.published import Comparison, published
+from hios.study.published import Comparison, comparisons
 from hios.study.rows import Row, Rows, predicted
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ def compared_gains(
     """
     by_load = gains(rows, column, over)
     values = [value for load in (by_load if all_loads else list(by_load)[-1:]) for value in by_load[load]]
-    stated = published(figure)[statement]
-    return [Comparison(stated, (min(values), max(values)))] if values and on_gpu(rows) else []
+    return comparisons(figure, {statement: (min(values), max(values)) if values and on_gpu(rows) else None})
 
 
 def gain_finding(rows: Rows, column: str, over: Sequence[str]) -> str:

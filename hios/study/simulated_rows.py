@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from hios.charts import marks
 from hios.formats.study import SimulationFile
 from hios.study.figure_data import FigureData
-from hios.study.published import Comparison, Found, Published, published
+from hios.study.published import Comparison, published
+from hios.study.published import comparisons as compared
 from hios.study.registry import Drawing
 from hios.study.rows import Row, Rows
 
@@ -102,19 +103,7 @@ def quotients(rows: Rows, name: str, slower: str, faster: str, program: str = HI
 
 def comparisons(figure: str, rows: Rows, varied: str, numbers: Numbers) -> list[Comparison]:
     """Each published statement beside the equations' number and that of the released program."""
-    found_by = {program: numbers(rows, varied, program) for program in (HIOS, RELEASED)}
-    return [
-        Comparison(entry, _as_stated(entry, by_name[name]), program)
-        for name, entry in published(figure).items()
-        for program, by_name in found_by.items()
-    ]
-
-
-def _as_stated(entry: Published, values: Mapping[str, float]) -> Found | None:
-    """Values at the cases that are published, or the range of all where a range is."""
-    if entry.cases:
-        return {case: values[case] for case in entry.cases if case in values} or None
-    return (min(values.values()), max(values.values())) if values else None
+    return [one for program in (HIOS, RELEASED) for one in compared(figure, numbers(rows, varied, program), program)]
 
 
 def reason_over(rows: Rows, name: str) -> str:

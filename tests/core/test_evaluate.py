@@ -16,7 +16,7 @@ from hios.core.evaluate import latency_ms
 from hios.core.problem import Stage
 from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.errors import ScheduleError
-from tests.problems import problem, problems, schedule_of, with_row
+from tests.problems import problem, problems, schedule_of, sharing_problems, with_row
 
 
 def _times(rows: list[Placement]) -> dict[str, tuple[float, float]]:
@@ -206,7 +206,7 @@ def _stream_plans(draw: st.DrawFn, instance: Problem) -> StreamPlan:
 @st.composite
 def _planned(draw: st.DrawFn) -> tuple[Problem, Plan]:
     """A problem with a plan of stages or streams."""
-    instance = draw(problems())
+    instance = draw(st.one_of(problems(), sharing_problems()))
     return instance, draw(st.one_of(_staged_plans(instance), _stream_plans(instance)))
 
 

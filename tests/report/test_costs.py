@@ -10,7 +10,7 @@ import msgspec
 
 from hios.core.costs import CostsFile
 from hios.files import artifacts
-from hios.report.cost_summary import CostEntry, cost_summary
+from hios.report.statements import CostEntry, cost_summary
 from tests.report.browser import needs_chromium, opened
 from tests.report.test_report import edited, make_results, page_of, read_csv
 
@@ -97,6 +97,10 @@ def test_nothing_is_invented() -> None:
     assert _values(OPERATORS | {"contention": {"kind": "blend"}})["Contention"] == (
         "alpha 0.5; not checked against stages"
     )
+    shared = {"contention": {"kind": "resources"}, "overheads": {"sync_ms": 0.0086, "stage_ms": 0.013}}
+    values = _values(OPERATORS | shared)
+    assert values["Contention"] == "operators share slots, arithmetic and memory bandwidth"
+    assert values["Overheads"] == "0 µs a launch, 8.6 µs a synchronization, 13 µs a further group of a stage"
 
 
 def _page(folder: Path, run: dict[str, Any], more: dict[str, Any]) -> str:

@@ -56,7 +56,10 @@ def test_words() -> None:
         ),
         ("{what: w, unit: ms, value: 1, least: 1}", "found 2 of value"),
         ("{what: w, unit: ms, value: one}", 'figures.f.numbers.n.value: found "one"; allowed: number'),
-        ("{what: w, unit: ms, value: 1, vendor: x}", "figures.f.numbers.n: unknown key vendor; allowed: cases, "),
+        (
+            "{what: w, unit: ms, value: 1, vendor: x}",
+            "figures.f.numbers.n: unknown key vendor; allowed: by_construction, ",
+        ),
     ],
 )
 def test_bad_entries_are_refused(tmp_path: Path, entry: str, message: str) -> None:
@@ -87,7 +90,21 @@ def _published(tmp_path: Path, entry: str) -> Published:
         ("least: 1.5, most: 2, neutral: 1", (1.2, 2.1), Verdict.DIRECTION),
         ("least: 1.5, most: 2, neutral: 1", (0.9, 2.1), Verdict.DIFFERS),
         ("most: 1.5, neutral: 1", (1.01, 1.6), Verdict.AGREES),
-        ("most: 1.5, neutral: 1", 3.0, Verdict.DIRECTION),
+        ("most: 1.5, neutral: 1", 3.75, Verdict.DIFFERS),
+        ("most: 1.5, neutral: 1", (0.98, 1.4), Verdict.DIFFERS),
+        ("most: 1.5", (0.98, 1.4), Verdict.AGREES),
+        ("least: 10, neutral: 1", 5.0, Verdict.DIFFERS),
+        ("least: 1.05, most: 1.08, neutral: 1", (1.028, 1.041), Verdict.DIRECTION),
+        ("least: 1.05, most: 1.08, neutral: 1", (1.046, 1.087), Verdict.AGREES),
+        ("least: 1.05, most: 1.08, neutral: 1", (0.98, 1.06), Verdict.DIFFERS),
+        ("value: 0.99, neutral: 1", 1.01, Verdict.DIFFERS),
+        ("value: 1.02, neutral: 1", 0.98, Verdict.DIFFERS),
+        ("value: 1.1, neutral: 1", 1.12, Verdict.DIRECTION),
+        ("value: 20, neutral: 0", 21.9, Verdict.AGREES),
+        ("value: 20, neutral: 0", -20.0, Verdict.DIFFERS),
+        ("value: 0.5", 0.0, Verdict.DIFFERS),
+        ("value: 2, by_construction: drawn so", 2.1, Verdict.CONSTRUCTED),
+        ("value: 2, by_construction: drawn so", 2.3, Verdict.DIFFERS),
         ('cases: {"a": 2.0, "b": 1.6}, neutral: 1', {"a": 2.1, "b": 1.5}, Verdict.AGREES),
         ('cases: {"a": 2.0, "b": 1.6}, neutral: 1', {"a": 4.0, "b": 3.9}, Verdict.DIRECTION),
         ('cases: {"a": 2.0, "b": 1.6}, neutral: 1', {"a": 3.9, "b": 4.0}, Verdict.DIFFERS),
@@ -95,6 +112,7 @@ def _published(tmp_path: Path, entry: str) -> Published:
         ('cases: {"a": 2.0, "b": 1.6}, neutral: 1', {"a": 1.9}, Verdict.AGREES),
         ('cases: {"a": 2.0, "b": 1.6}, neutral: 1', {"c": 1.9}, Verdict.ELSEWHERE),
         ('cases: {"a": 1.1, "b": 0.99}, neutral: 1', {"a": 3.0, "b": 2.0}, Verdict.DIFFERS),
+        ('cases: {"a": 1.4, "b": 0.9}, neutral: 1', {"a": 1.2, "b": 0.7}, Verdict.DIRECTION),
     ],
 )
 def test_verdicts(tmp_path: Path, entry: str, value: Found, expected: Verdict) -> None:
@@ -112,5 +130,26 @@ def test_exact_statements(tmp_path: Path) -> None:
 
 
 def test_a_statement_without_anything_found(tmp_path: Path) -> None:
-    """It says that it is not on this machine."""
+    """It is not on this machine, or not compared where hios has nothing to compare it with."""
     assert Comparison(_published(tmp_path, "value: 2")).verdict is Verdict.ELSEWHERE
+    assert Comparison(_published(tmp_path, "value: 2"), comparable=False).verdict is Verdict.UNCOMPARED
+    zero = Comparison(_published(tmp_path, "value: 2"), 0.0)
+    assert (zero.verdict, zero.found_text) == (Verdict.DIFFERS, "0")
+
+
+def test_absent_cases_are_named(tmp_path: Path) -> None:
+    """An agreement on some of the cases says which it does not cover."""
+    entry = _published(tmp_path, "cases: {a: 2.0, b: 1.6, c: 1.2}, neutral: 1")
+    one = Comparison(entry, {"b": 1.6})
+    assert (one.verdict, one.absent) == (Verdict.AGREES, ("a", "c"))
+    assert Comparison(entry, {"a": 2.0, "b": 1.6, "c": 1.2}).absent == Comparison(entry).absent == ()
+
+
+def test_what_figures_compare_does_not_depend_on_data() -> None:
+    """Without rows every figure names the statements that it has a comparison for; only these are ever compared."""
+    for figure in registry.figures():
+        assert {entry.published.key for entry in figure.compare([])} <= set(figure.published), figure.id
+    compared = {entry.published.key for figure in registry.figures() for entry in figure.compare([])}
+    assert {"hios_fig9.mr_over_ios", "ios_fig16.block", "lios_tab2.changed", "top_fig13.faster"} <= compared
+    for name in ("hios_fig1", "hios_fig4", "ios_fig2", "lios_tab5", "opara_fig3", "opara_tab1"):
+        assert not compared & {entry.key for entry in published(name).values()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
+import msgspec
 import pytest
 
 from hios.core.problem import Problem
@@ -16,6 +17,9 @@ from hios.study.random_graphs import Generator, charged_by_destination, even_lay
 from hios.study.released_program import PAPER, RELEASED, Deviations, latencies_ms
 from hios.study.sessions import series
 from hios.study.simulation import drawn
+
+#: Within the tolerance of the ratio itself, also where a verdict is on what it differs from 1.
+_CLOSE = (Verdict.AGREES, Verdict.CONSTRUCTED)
 
 
 @pytest.mark.parametrize("generator", [random_layers, even_layers])
@@ -103,7 +107,7 @@ def test_all_statements_of_the_paper() -> None:
             key = statement if statement in values_of else f"{statement}_ms"
             values = values_of[key]
             seen = values if entry.cases else (min(values.values()), max(values.values()))
-            assert verdict(entry, seen) is Verdict.AGREES, (entry, seen)
+            assert verdict(msgspec.structs.replace(entry, neutral=None), seen) in _CLOSE, (entry, seen)
             compared += 1
     assert compared == 14
 

@@ -174,8 +174,8 @@ def test_parts_of_the_gain_over_image_sizes(files: dict[str, list[Path]], tmp_pa
         ("nasnet_large", 331),
     }
     assert {entry.key.partition(".")[2]: entry.found for entry in record.comparisons} == {
-        "cut_over_ios": "Inception-v3, small images: 5, Inception-v3, large images: 5",
-        "inter_part": "small images: 80, large images: 100",
+        "cut_over_ios": "Inception-v3, large images: 5, Inception-v3, small images: 5",
+        "inter_part": "large images: 100, small images: 80",
         "nasnet_inter_part": "800 to 800",
         "nasnet_331_over_ios": "5.556 to 5.556",
     }

@@ -23,7 +23,7 @@ from torch import Tensor
 from hios.core.graph import Graph
 from hios.core.schedule import Plan
 from hios.errors import FailedCallError, PlatformError
-from hios.files import defaults
+from hios.files import option_defaults
 from hios.kernels.executable import require_executable
 from hios.platforms.cpu import thread_team
 from hios.platforms.cpu import worker as cpu_worker
@@ -64,7 +64,7 @@ class Engine:
         weights: Mapping[str, Tensor],
         tasks: Mapping[str, Task],
         cores: Sequence[Sequence[int]],
-        timeout_s: float = defaults.TIMEOUT_S,
+        timeout_s: float = option_defaults.TIMEOUT_S,
     ) -> None:
         require_executable(graph)
         plan = ArenaPlan(graph, max(len(task.plan.devices) for task in tasks.values()))

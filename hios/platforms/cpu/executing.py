@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from hios.core.graph import Graph
@@ -90,6 +91,7 @@ class CpuWorkers:
     """A worker for each device, and one that has the cores of all."""
 
     reduced: ReducedPrecision | None = None
+    facts: Mapping[str, Any] = MappingProxyType({})
     probe_version = core_probe.VERSION
 
     def __init__(
@@ -176,6 +178,5 @@ class CpuWorkers:
         """Peak private memory of a competitor's workers."""
         return peak_bytes(self._pool, list(self._competitors[name].parts), lambda: self.run(name))
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self) -> None:
         """Nothing, as every run records its rows."""
-        return {}

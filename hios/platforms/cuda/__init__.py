@@ -9,6 +9,7 @@ plan              a schedule as launches on streams, when each waits and when me
 compiled_network  a graph with its weights on the GPUs that need them, and its operators compiled for these
 launch            launches bound to operators, issued through a backend; which launch the process is at, for error
                   messages
+graph_pool        CUDA graphs that share memory, also after a capture that failed
 backend           streams, events, copies and CUDA graphs of torch
 executor          programs that are prepared once, captured if possible, and run repeatedly
 precision         full float32 for comparing outputs, TF32 where torch has it by default

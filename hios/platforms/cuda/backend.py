@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hios.errors import first_line
 from hios.platforms.cuda.compiled_network import as_list
+from hios.platforms.cuda.graph_pool import GraphPool
 from hios.platforms.cuda.plan import Lane
 from hios.platforms.cuda.precision import exactly
 
@@ -29,7 +30,7 @@ class CudaBackend:
         self._gpus = list(gpus)
         self._streams: dict[Lane, torch.cuda.Stream] = {}
         self._leaving: dict[tuple[int, int], torch.cuda.Stream] = {}
-        self._pools: dict[int, torch.cuda.MemPool] = {}
+        self._pools: dict[int, GraphPool] = {}
 
     def run(self, lane: Lane, function: Callable[..., Any], arguments: list[Any], outputs: int) -> list[Any]:
         """Launch a function of tensors on a stream; returns its outputs."""
@@ -87,7 +88,7 @@ class CudaBackend:
         """
         origin = self._stream(lanes[0])
         others = [self._stream(lane) for lane in lanes[1:]]
-        pools: dict[int, torch.cuda.MemPool] = {}
+        pools: dict[int, GraphPool] = {}
         for lane in lanes:
             gpu = self._gpus[lane.device]
             if gpu not in pools:
@@ -95,13 +96,11 @@ class CudaBackend:
         first, *more = pools
         for gpu in pools:
             torch.cuda.synchronize(gpu)
-        graph = torch.cuda.CUDAGraph()
         with ExitStack() as stack:
-            pool: Any = pools[first].id
-            stack.enter_context(torch.cuda.stream(origin))  # also exited if the capture fails
-            stack.enter_context(torch.cuda.graph(graph, pool, origin, capture_error_mode="thread_local"))
+            graph = stack.enter_context(pools[first].capture(origin))
             for gpu in more:  # torch lets the pool of the first serve only one graph at a time
-                stack.enter_context(torch.cuda.use_mem_pool(pools[gpu], gpu))
+                stack.enter_context(torch.cuda.use_mem_pool(pools[gpu].memory, gpu))
+            memory = [pool.memory for pool in pools.values()]
             forked = origin.record_event()
             for stream in others:
                 stream.wait_event(forked)
@@ -109,7 +108,7 @@ class CudaBackend:
             for stream in others:
                 origin.wait_event(stream.record_event())
 
-        return _Captured(graph, origin, list(pools.values())), launched
+        return _Captured(graph, origin, memory), launched
 
     def exactly(self) -> AbstractContextManager[None]:
         """A context of full float32 precision for launches."""
@@ -136,22 +135,24 @@ class CudaBackend:
             self._leaving[gpu, destination] = torch.cuda.Stream(gpu)
         return self._leaving[gpu, destination]
 
-    def _pool(self, device: int) -> torch.cuda.MemPool:
+    def _pool(self, device: int) -> GraphPool:
         if device not in self._pools:
-            with torch.cuda.device(self._gpus[device]):  # a pool keeps its memory on the GPU that is current here
-                self._pools[device] = torch.cuda.MemPool()
+            self._pools[device] = GraphPool(self._gpus[device])
         return self._pools[device]
 
 
 class _Captured:
-    """A CUDA graph, launched on the stream on which it was captured."""
+    """A CUDA graph, launched on the stream on which it was captured, which becomes the current one.
+
+    It stays that: a context that restores the one before would take some 5 microseconds of each run.
+    """
 
     def __init__(self, graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream, pools: list[torch.cuda.MemPool]) -> None:
         self._graph, self._stream, self._pools = graph, stream, pools
 
     def __call__(self) -> None:
-        with torch.cuda.stream(self._stream):
-            self._graph.replay()
+        torch.cuda.set_stream(self._stream)
+        self._graph.replay()
 
     def __del__(self) -> None:
         self._graph.reset()  # before its pools: torch aborts the process if a pool is freed before its graphs

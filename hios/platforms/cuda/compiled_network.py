@@ -60,6 +60,12 @@ class Network:
             self._inputs[place] = values
         return self._inputs[place]
 
+    def placed_bytes(self) -> int:
+        """Bytes of weights and inputs, on all devices together."""
+        weights = (tensor for placed in self._weights.values() for tensor in placed.values())
+        inputs = (tensor for placed in self._inputs.values() for tensor in placed.values())
+        return sum(tensor.nbytes for tensor in (*weights, *inputs))
+
     def function(self, device: int, operators: tuple[str, ...]) -> tuple[Callable[..., Any], tuple[Value, ...]]:
         """An operator, or several merged into one, as a function, with the values it takes."""
         place = self.places[device]

@@ -13,9 +13,11 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.export.passes import move_to_device_pass
 
-from hios.platforms.cuda.precision import exactly
+from hios.errors import PlatformError, first_line
+from hios.platforms.cuda.graph_pool import GraphPool
+from hios.platforms.cuda.precision import exactly, keep_busy
 from hios.platforms.program import Buffer
-from hios.platforms.reference import Place, load_in
+from hios.platforms.reference import Loaded, Place, load_in
 from hios.workers.worker import Worker
 
 #: Calls before a capture: libraries choose algorithms and allocate workspaces in the first ones.
@@ -32,7 +34,8 @@ class ReferenceGpu(Place):
         "tensorrt": {"backend": "torch_tensorrt"},
     }
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, kind: str) -> None:
+        self._graphs = kind in {"cudagraph", "compile-reduce-overhead", "compile-max-autotune"}
         self._device = torch.device("cuda", index)
         torch.cuda.set_device(index)
         torch.backends.cudnn.benchmark = True
@@ -46,11 +49,27 @@ class ReferenceGpu(Place):
         return [tensor.to(self._device) for tensor in tensors]
 
     def module(self, kind: str, module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[..., Any]:
-        """The module, in a CUDA graph if requested."""
-        return in_graph(module, inputs) if kind == "cudagraph" else module
+        """The module, in a CUDA graph if requested.
+
+        Raises:
+            PlatformError: it cannot be captured.
+        """
+        if kind != "cudagraph":
+            return module
+        try:
+            return in_graph(module, inputs)
+        except RuntimeError as error:  # the end of a capture that failed raises again
+            reason = first_line(error.__context__ or error)
+            raise PlatformError(f"baseline {kind}: the model cannot be captured in a CUDA graph: {reason}") from error
 
     def peak_memory_bytes(self, run: Callable[[], object]) -> int | None:
-        """Peak of torch's allocations on the GPU since the model was loaded, as a CUDA graph keeps its memory."""
+        """Peak of torch's allocations on the GPU in a run, or in the capture of what runs as a CUDA graph.
+
+        A graph keeps the memory that it was captured with. Graphs that torch.compile captures are counted since the
+        model was loaded, with what compiling needed.
+        """
+        if not self._graphs:
+            torch.cuda.reset_peak_memory_stats(self._device)
         run()
         return torch.cuda.max_memory_allocated(self._device)
 
@@ -64,9 +83,13 @@ class ReferenceGpu(Place):
         return exactly()
 
     def timed(self, module: Callable[..., Any], inputs: Sequence[Tensor]) -> tuple[Any, int]:
-        """Run a module until the GPU has finished, after a first launch that makes this process current on the GPU."""
-        module(*inputs)
-        torch.cuda.synchronize(self._device)
+        """Run a module until the GPU has finished, after launches that make this process current on a busy GPU."""
+
+        def run() -> None:
+            module(*inputs)
+            torch.cuda.synchronize(self._device)
+
+        keep_busy(run)
         began = time.perf_counter_ns()
         given = module(*inputs)
         torch.cuda.synchronize(self._device)
@@ -81,14 +104,13 @@ def load_network(
     trusted: bool = False,
     kind: str = "eager",
     gpu: int = 0,
-) -> float | None:
+) -> Loaded:
     """Load program.pt2 on a GPU, as ``hios.platforms.reference.load`` does on the host; the inputs are written already.
 
     Raises:
         ArtifactError: its inputs or outputs are not those of the graph.
-        PlatformError: a runtime cannot run it.
     """
-    return load_in(ReferenceGpu(gpu), worker, program, inputs, outputs, trusted, kind)
+    return load_in(ReferenceGpu(gpu, kind), worker, program, inputs, outputs, trusted, kind)
 
 
 def in_graph(module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[..., Any]:
@@ -99,8 +121,9 @@ def in_graph(module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[.
         for _ in range(_WARM_UP):
             module(*inputs)
     torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
+    torch.cuda.reset_peak_memory_stats()  # of libraries that tried their algorithms
+    pool = GraphPool(torch.cuda.current_device())
+    with pool.capture(stream) as graph:
         outputs = module(*inputs)
 
     def replay(*_: Tensor) -> Any:
@@ -108,5 +131,5 @@ def in_graph(module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[.
         return outputs
 
     # A graph does not keep the tensors that it reads alive: weights would be freed with the module.
-    replay.kept = module, inputs  # type: ignore[attr-defined]
+    replay.kept = module, inputs, pool  # type: ignore[attr-defined]
     return replay

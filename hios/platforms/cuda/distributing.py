@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from hios.core.graph import Graph
 from hios.kernels import CompiledOperator
@@ -54,6 +55,9 @@ class DistributedGpu:
         self.place = torch.device("cuda", index)
         self._begin = torch.cuda.Event(enable_timing=True)
         self._began_ns = 0
+        #: Events of a run, which the next one reuses: making one takes as long as launching a short operator.
+        self._events: list[torch.cuda.Event] = []
+        self._recorded = 0
 
     def describe(self) -> Mapping[str, Any]:
         """The GPU part of the description by platform cuda."""
@@ -66,7 +70,7 @@ class DistributedGpu:
     def worker(self, rank: int, memory: Any) -> Worker:
         """Its groups are streams, its clock is events."""
         worker = Worker(rank, memory, GpuStreams())
-        worker.clock = _now
+        worker.clock = self._now
         return worker
 
     def load(self, worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], timeout_s: float) -> None:
@@ -86,18 +90,19 @@ class DistributedGpu:
         if kind == "eager":
             cuda_reference.load_network(worker, program, inputs, outputs, trusted, kind, self.place.index)
         else:
-            reference.load_in(reference.Place(), worker, program, inputs, outputs, trusted, kind)
+            reference.load_in(_Host(), worker, program, inputs, outputs, trusted, kind)
 
     def begin(self) -> int:
         """The current time, after earlier work has finished."""
         torch.cuda.synchronize()
         self._begin.record()
+        self._recorded = 0
         self._began_ns = time.perf_counter_ns()
         return self._began_ns
 
     def finish(self, rows: Sequence[Any], deadline: float) -> tuple[int, list[Row]]:
         """Poll until everything has finished, as the GPU would wait forever for a dead rank."""
-        end = _now()
+        end = self._now()
         while not end.query():
             if time.monotonic() > deadline:
                 raise TimeoutError
@@ -105,8 +110,24 @@ class DistributedGpu:
         finished = time.perf_counter_ns()
         return finished, [(*row[:3], self._at(row[3]), self._at(row[4])) for row in rows]
 
+    def _now(self) -> torch.cuda.Event:
+        if self._recorded == len(self._events):
+            self._events.append(torch.cuda.Event(enable_timing=True))
+        event = self._events[self._recorded]
+        self._recorded += 1
+        event.record()
+        return event
+
     def _at(self, event: torch.cuda.Event) -> int:
         return self._began_ns + round(self._begin.elapsed_time(event) * 1e6)
+
+
+class _Host(reference.Place):
+    """The host, for a model whose inputs are on a GPU."""
+
+    def inputs(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Copies on the host."""
+        return [tensor.cpu() for tensor in tensors]
 
 
 class GpuStreams(Streams):
@@ -128,9 +149,3 @@ class GpuStreams(Streams):
                 function()
         for stream in self._streams[: len(functions)]:
             current.wait_stream(stream)
-
-
-def _now() -> torch.cuda.Event:
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
-    return event

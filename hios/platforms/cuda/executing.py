@@ -9,7 +9,7 @@ from typing import Any
 
 from hios.core.graph import Graph
 from hios.core.schedule import Placement, Plan, StagedPlan
-from hios.errors import PlatformError
+from hios.errors import PlatformError, warn
 from hios.files.base import Platform
 from hios.frontends.models import RUNTIMES
 from hios.frontends.tolerances import TF32, ReducedPrecision
@@ -97,6 +97,7 @@ class CudaWorkers:
         self.names, self.cores = ["platform cuda"], [usable_cores()]
         self.environment: Mapping[int, Mapping[str, str]] = {}
         self.reduced: ReducedPrecision | None = None
+        self.facts: Mapping[str, Any] = {}
 
     def join(self, pool: WorkerPool) -> None:
         """Use the worker of a pool."""
@@ -108,7 +109,7 @@ class CudaWorkers:
         inputs, outputs = list(self._arena.inputs.values()), self._arena.outputs
         given: dict[str, Any] = {"graph": graph, "weights": weights, "inputs": inputs, "outputs": outputs}
         tf32: bool = self._pool.call(_WORKER, worker.load, **given, gpus=self._gpus)
-        self.reduced = TF32 if tf32 else None
+        self.reduced, self.facts = TF32 if tf32 else None, {"tf32": tf32}
         with bar(len(self._competitors), f"{self._graph.name}: capturing CUDA graphs", "competitors") as progress:
             for name, competitor in self._competitors.items():
                 competitor.no_graph = self._pool.call(_WORKER, worker.prepare, name=name, plans=plans(competitor))
@@ -136,12 +137,14 @@ class CudaWorkers:
         peak: int | None = self._pool.call(_WORKER, worker.peak_memory_bytes, name=name)
         return peak
 
-    def finish(self) -> dict[str, Any]:
-        """Record one run of each competitor by operator; states whether runs were timed in TF32."""
+    def finish(self) -> None:
+        """Record one run of each competitor by operator."""
         for name, competitor in self._competitors.items():
             if not competitor.copies:
-                competitor.timelines = [[Placement(*row) for row in self._pool.call(_WORKER, worker.rows, name=name)]]
-        return {"tf32": self.reduced is not None}
+                rows, why = self._pool.call(_WORKER, worker.rows, name=name)
+                competitor.timelines = [[Placement(*row) for row in rows]]
+                if why:
+                    warn(f"{name}: times of operators are of a run on streams: with events it is no CUDA graph ({why})")
 
 
 def plans(competitor: Competitor) -> list[Plan]:

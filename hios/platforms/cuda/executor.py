@@ -66,6 +66,8 @@ class Executor:
         programs = [LaunchProgram(self._network, self._flow, plan, self._mark) for plan in plans]
         prepared = Prepared(name, len(self._prepared), programs)
         self._synchronize(prepared)  # wait for weights and inputs, as streams of programs do not wait for others
+        for program in programs:  # libraries try their algorithms in first launches: beside others they misjudge them
+            program.launch(self._backend, alone=True)
         for _ in range(_WARM_UP):
             prepared.outputs = self._launch(prepared).outputs
         prepared.outputs = []
@@ -104,21 +106,33 @@ class Executor:
         """Outputs of the last run."""
         return self._prepared[name].outputs
 
-    def rows(self, name: str) -> list[LaunchRow]:
-        """The times of every operator, from a separate run that events around each operator slow down."""
+    def rows(self, name: str) -> tuple[list[LaunchRow], str]:
+        """The times of every operator, from a separate run that events around each operator slow down.
+
+        Events that are part of a graph may be refused where the graph is not. The run is then launched on streams; the
+        second result is the reason, otherwise empty.
+        """
         prepared, runs = self._prepared[name], []
         (program,) = prepared.programs
+        replay, why = None, ""
         if prepared.replays:
-            replay, launched = self._capture(program, timed=True)
+            try:
+                replay, launched = self._capture(program, timed=True)
+            except Exception as error:  # torch and CUDA raise many types of errors
+                why = self._backend.why(cause(error))
         for _ in range(_TIMED):
-            if prepared.replays:
+            if replay is not None:
                 replay()
             else:
                 launched = program.launch(self._backend, timed=True)
             self._synchronize(prepared)
             runs.append(program.rows(self._backend, launched))
         ends = [max(row[5] for row in rows) for rows in runs]
-        return runs[ends.index(statistics.median_low(ends))]
+        return runs[ends.index(statistics.median_low(ends))], why
+
+    def placed_bytes(self) -> int:
+        """Bytes of weights and inputs on all GPUs."""
+        return self._network.placed_bytes()
 
     def _capture(self, program: LaunchProgram, *, timed: bool = False) -> tuple[Callable[[], None], Launched]:
         return self._backend.capture(program.lanes, lambda: program.launch(self._backend, timed=timed))

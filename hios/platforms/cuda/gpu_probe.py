@@ -5,6 +5,7 @@ Its work keeps even the largest GPU busy for longer than the launches take, so i
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable
 
@@ -20,6 +21,8 @@ _CONVOLUTIONS = ((32, 256, 256, 3, 28, 1), (64, 768, 192, 1, 17, 1), (64, 168, 1
 _COPIED = 256 << 20
 #: Passes of one call: the first one runs while the others are launched, and the mean of the others counts.
 _WARMUP, _PASSES = 1, 3
+#: Calls are repeated until one takes more than this share of the time of the one before it, at most so many times.
+_STEADY, _MOST_PASSES = 0.98, 20
 
 #: Version of the probe: times of different versions are not compared.
 VERSION = "cuda-1"
@@ -42,8 +45,8 @@ class _GpuProbe:
             self._source = torch.ones(_COPIED, dtype=torch.uint8, device=device)
             self._target = torch.ones(_COPIED, dtype=torch.uint8, device=device)
 
-    def times_ms(self) -> tuple[list[float], list[float]]:
-        """Milliseconds of all convolutions, and of the copy, in every timed pass."""
+    def means_ms(self) -> tuple[float, float]:
+        """Milliseconds of all convolutions, and of the copy: means over the timed passes."""
         marks = marks_of(2 * (_WARMUP + _PASSES) + 1)
         # Trials of algorithms (cudnn.benchmark) could end otherwise in each session.
         cudnn = torch.backends.cudnn
@@ -60,7 +63,7 @@ class _GpuProbe:
                 self._target.copy_(self._source, non_blocking=True)
                 after_copy.record()
         times = between(marks)[2 * _WARMUP :]
-        return times[::2], times[1::2]
+        return statistics.fmean(times[::2]), statistics.fmean(times[1::2])
 
 
 def time_probe(worker: Worker, gpu: int) -> tuple[float, float]:
@@ -68,8 +71,12 @@ def time_probe(worker: Worker, gpu: int) -> tuple[float, float]:
     probes: dict[int, _GpuProbe] = worker.state.setdefault("probes", {})
     if gpu not in probes:
         probes[gpu] = _GpuProbe(torch.device("cuda", gpu))
-    compute, copies = probes[gpu].times_ms()
-    return statistics.fmean(compute), statistics.fmean(copies)
+    means, before = probes[gpu].means_ms(), math.inf
+    for _ in range(_MOST_PASSES):  # a GPU that had nothing to do becomes faster until its clock rates are up
+        if means[0] > _STEADY * before:
+            break
+        before, means = means[0], probes[gpu].means_ms()
+    return means
 
 
 def _convolution(

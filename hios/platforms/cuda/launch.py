@@ -135,11 +135,11 @@ class LaunchProgram:
         self._steps = [_bound(network, launch) for launch in planned.launches]
         self._events: dict[int, Any] = {}
 
-    def launch(self, backend: Backend, *, timed: bool = False, again: bool = False) -> Launched:
+    def launch(self, backend: Backend, *, timed: bool = False, again: bool = False, alone: bool = False) -> Launched:
         """Launch everything once.
 
         If ``timed``, when every operator begins and ends is recorded. If ``again``, the events of the last such launch,
-        which has finished, are reused.
+        which has finished, are reused. If ``alone``, each launch is waited for before the next one is made.
 
         Raises:
             PlatformError: an operator failed; with device, operator, and stage or stream.
@@ -159,7 +159,7 @@ class LaunchProgram:
             del gone
             self._mark(step.mark)
             start = backend.record(lane, timed=True) if timed and launch.copied is None else None
-            self._run(backend, step, values)
+            self._run(backend, step, values, alone)
             if start is not None:
                 launched.spans[place] = start, backend.record(lane, timed=True)
             if launch.awaited:
@@ -167,7 +167,7 @@ class LaunchProgram:
         launched.outputs = [values[place] for place in self._outputs]
         return launched
 
-    def _run(self, backend: Backend, step: _BoundLaunch, values: dict[tuple[int, Value], Any]) -> None:
+    def _run(self, backend: Backend, step: _BoundLaunch, values: dict[tuple[int, Value], Any], alone: bool) -> None:
         launch, lane = step.launch, step.launch.lane
         source = lane.device if lane.source is None else lane.source
         arguments = [values[source, value] for value in step.arguments]
@@ -176,6 +176,8 @@ class LaunchProgram:
                 results = backend.run(lane, step.function, arguments, len(step.makes))
             else:
                 results = [backend.copy(lane, *arguments)]
+            if alone:
+                backend.synchronize(lane.device)
         except Exception as error:  # kernels raise many types of errors
             raise PlatformError(f"{_where(launch)}: {backend.why(error)}") from error
         values.update(zip([(lane.device, value) for value in step.makes], results, strict=True))

@@ -1,4 +1,4 @@
-"""Precision of float32: full for comparing outputs, torch's default for timing.
+"""Precision and clock rate of timed runs: float32 in full for comparing outputs and as torch's default for timing.
 
 By default torch lets cuDNN convolve in TF32, with the 10 bits of a half-precision fraction, on GPUs that can. Two ways
 to compute the same network then differ by about a thousandth of its outputs, and it could not be told whether one of
@@ -9,18 +9,31 @@ in TF32, are held to a tolerance (`hios.frontends.tolerances.scaled`) that finds
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import os
+import time
+from collections.abc import Callable, Iterator
 
 import torch
 
 #: TF32 came with compute capability 8.0.
 _FIRST_MAJOR = 8
+#: Nanoseconds of untimed runs ahead of a timed one: a GPU lowers its clock rate while it has nothing to do, as between
+#: the turns of competitors, and needs some milliseconds of work to raise it again.
+_BUSY_NS = 5_000_000
 
 
 def uses_tf32(majors: list[int]) -> bool:
     """Whether convolutions or matrix products run in TF32 now, by the major compute capability of every GPU."""
     allowed = torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32
-    return bool(allowed) and max(majors) >= _FIRST_MAJOR
+    return bool(allowed) and max(majors) >= _FIRST_MAJOR and os.environ.get("NVIDIA_TF32_OVERRIDE") != "0"
+
+
+def keep_busy(run: Callable[[], object]) -> None:
+    """Run something that waits for the GPU, at least once, until clock rates are those of a busy GPU."""
+    began = time.perf_counter_ns()
+    run()
+    while time.perf_counter_ns() - began < _BUSY_NS:
+        run()
 
 
 @contextlib.contextmanager

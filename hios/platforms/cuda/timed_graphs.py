@@ -19,6 +19,7 @@ import torch
 
 from hios.core.graph import Graph
 from hios.errors import PlatformError, first_line
+from hios.platforms.cuda.graph_pool import GraphPool
 from hios.platforms.workloads import Merged, Workload
 
 Copy = TypeVar("Copy", Workload, Merged)
@@ -55,9 +56,8 @@ class TimedGpu:
         self.uncaptured: dict[str, str] = {}
         self._limit = limit
         self._generator = torch.Generator(self.device).manual_seed(0)
-        # Of the GPU that is current; kept, as torch takes no pool again that was without graphs in between.
-        with torch.cuda.device(self.device):
-            self._pool = torch.cuda.MemPool()
+        self._cache_bytes: int = torch.cuda.get_device_properties(index).L2_cache_size
+        self._pool = GraphPool(index)  # kept, as torch takes no pool again that was without graphs in between
         self._sides: list[torch.cuda.Stream] = []
 
     @contextmanager
@@ -116,22 +116,22 @@ class TimedGpu:
                 return run
 
     def _captured(self, run: Run) -> torch.cuda.CUDAGraph:
-        graph = torch.cuda.CUDAGraph()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="The CUDA Graph is empty")  # as of views
-            pool: Any = self._pool.id
-            # As runs are captured: other threads of the process do not count.
-            with torch.cuda.graph(graph, pool, self.stream, capture_error_mode="thread_local"):
+            with self._pool.capture(self.stream) as graph:
                 run()
         return graph
 
-    def chain(self, what: str, make: Callable[[int], Run], count: int = 0) -> ReplayChain:
-        """A chain for the function that ``make`` returns for a number of runs; the number is found by a trial if 0."""
+    def chain(self, what: str, make: Callable[[int], Run], count: int = 0, nbytes: int = 0) -> ReplayChain:
+        """A chain for the function that ``make`` returns for a number of runs; the number is found by a trial if 0.
+
+        A run reads ``nbytes`` of weights and inputs of its own.
+        """
         if not count:
             trial = ReplayChain(self, what, make, TRIAL)
             self.times_ms(trial)  # the first launch of a graph takes it to the GPU
             (each,) = self.times_ms(trial)
-            count = runs_of_chain(each)
+            count = runs_of_chain(each, nbytes, self._cache_bytes)
         return ReplayChain(self, what, make, count)
 
     def elapsed_ms(self, replays: Sequence[Run]) -> list[float]:
@@ -194,9 +194,13 @@ _LEAST_MS = 1e-6
 _MEMORY = 0.5
 
 
-def runs_of_chain(each_ms: float) -> int:
-    """K, the length of the shorter chain, given the time of one run."""
-    return MOST if each_ms * MOST <= TARGET_MS else max(1, math.ceil(TARGET_MS / each_ms))
+def runs_of_chain(each_ms: float, nbytes: int = 0, cache_bytes: int = 0) -> int:
+    """K, the length of the shorter chain, given the time of one run and the bytes of its weights and inputs.
+
+    The longer chain reads more than twice what the cache holds: a replay finds nothing there of the one before it.
+    """
+    longest = MOST if each_ms * MOST <= TARGET_MS else max(1, math.ceil(TARGET_MS / each_ms))
+    return max(longest, min(cache_bytes // nbytes + 1, MOST) if nbytes else 0)
 
 
 def time_of_run(short_ms: float, long_ms: float, runs: int) -> float:

@@ -100,17 +100,21 @@ def _chains(gpu: TimedGpu, quantity: Quantity) -> tuple[ReplayChain, ...]:
     """The chain of an operator; of a stage or merge that of all together and that of its operators in turn."""
     if isinstance(quantity, str):
         if quantity not in gpu.operators:
-            gpu.operators[quantity] = gpu.chain(f"operator {quantity}", partial(_runs_of_operator, gpu, quantity))
+            nbytes = gpu.load(quantity, 1)[0].nbytes
+            make = partial(_runs_of_operator, gpu, quantity)
+            gpu.operators[quantity] = gpu.chain(f"operator {quantity}", make, nbytes=nbytes)
         return (gpu.operators[quantity],)
     if quantity not in gpu.pairs:
         if isinstance(quantity, int):
             what = f"a merge of operators {', '.join(gpu.merges[quantity][0])}"
+            nbytes = gpu.load_merge(quantity, 1)[0].nbytes
             apart = partial(_runs_of_merge, gpu, quantity, Merged.run_apart)
             together = partial(_runs_of_merge, gpu, quantity, Merged.run_together)
         else:
             what = f"a stage of operators {', '.join(chain(*quantity))}"
+            nbytes = sum(gpu.load(operator, 1)[0].nbytes for operator in chain(*quantity))
             apart, together = partial(_runs_apart, gpu, quantity), partial(_runs_beside, gpu, quantity)
-        alone = gpu.chain(what, apart)
+        alone = gpu.chain(what, apart, nbytes=nbytes)
         gpu.pairs[quantity] = gpu.chain(what, together, alone.count), alone
     return gpu.pairs[quantity]
 

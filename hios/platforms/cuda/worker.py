@@ -15,7 +15,7 @@ from hios.platforms.cuda.backend import CudaBackend, out_of_memory
 from hios.platforms.cuda.compiled_network import Network
 from hios.platforms.cuda.executor import Executor
 from hios.platforms.cuda.launch import LaunchRow
-from hios.platforms.cuda.precision import uses_tf32
+from hios.platforms.cuda.precision import keep_busy, uses_tf32
 from hios.platforms.program import Buffer
 from hios.platforms.workloads import arena_tensor, deliver, load_weights
 from hios.workers.worker import Worker
@@ -34,7 +34,7 @@ def load(
     network.write([arena_tensor(worker.arena, buffer) for buffer in inputs])
     with _memory():
         worker.state["executor"] = Executor(network, CudaBackend(gpus), worker.mark)
-    worker.state["loaded_bytes"] = {gpu: torch.cuda.memory_allocated(gpu) for gpu in dict.fromkeys(gpus)}
+    worker.state["gpus"] = list(dict.fromkeys(gpus))
     worker.state["outputs"] = [arena_tensor(worker.arena, buffer) for buffer in outputs]
     return uses_tf32([torch.cuda.get_device_capability(gpu)[0] for gpu in gpus])
 
@@ -55,10 +55,10 @@ def run_exactly(worker: Worker, name: str) -> None:
 def run(worker: Worker, name: str) -> int:
     """Run and deliver the outputs; returns nanoseconds from before the launch until all GPUs have finished.
 
-    An untimed run comes first: other processes used the GPUs before, and the first launch switches to this one.
+    Untimed runs come first: other processes used the GPUs before, and the first launch switches to this one.
     """
     with _memory():
-        _executor(worker).run(name)
+        keep_busy(lambda: _executor(worker).run(name))
         taken = _executor(worker).run(name)
     _deliver(worker, _executor(worker).outputs(name))
     return taken
@@ -69,7 +69,7 @@ def peak_memory_bytes(worker: Worker, name: str) -> int | None:
 
     The run is launched operator by operator: a graph keeps the memory that it was captured with, also between runs.
     """
-    gpus = list(worker.state["loaded_bytes"])
+    gpus: list[int] = worker.state["gpus"]
     if not gpus:  # streams that stand in for GPUs
         return None
     torch.cuda.empty_cache()
@@ -78,12 +78,12 @@ def peak_memory_bytes(worker: Worker, name: str) -> int | None:
         torch.cuda.reset_peak_memory_stats(gpu)
     with _memory():
         _executor(worker).run_exactly(name)
-    loaded: dict[int, int] = worker.state["loaded_bytes"]
-    return sum(loaded[gpu] + torch.cuda.max_memory_allocated(gpu) - before[gpu] for gpu in gpus)
+    loaded = _executor(worker).placed_bytes()
+    return loaded + sum(torch.cuda.max_memory_allocated(gpu) - before[gpu] for gpu in gpus)
 
 
-def rows(worker: Worker, name: str) -> list[LaunchRow]:
-    """The times of every operator, from a separate run."""
+def rows(worker: Worker, name: str) -> tuple[list[LaunchRow], str]:
+    """The times of every operator, from a separate run, and why that was no CUDA graph though timed runs are."""
     with _memory():
         return _executor(worker).rows(name)
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from hios.core.costs import DEFAULT_ALPHA, ContentionModel, CostsFile, OperatorCost, TransferCost
+from msgspec import structs
+
+from hios.core.costs import (
+    DEFAULT_ALPHA,
+    ContentionModel,
+    CostOverheads,
+    CostsFile,
+    Demand,
+    OperatorCost,
+    TransferCost,
+)
 from hios.core.graph import Graph
 from hios.errors import PlatformError, UnsupportedError
 from hios.files.base import Platform
@@ -23,16 +33,20 @@ OPTIMIZES = False
 
 #: Maximum number of devices, as in schedules.
 _MOST_DEVICES = 1024
+#: How operators slow each other: by utilization alone, or as they share slots, arithmetic and memory bandwidth.
+_BLEND, _RESOURCES = "blend", "resources"
+#: The least that an operator takes of any resource: a share must be above 0.
+_LEAST_SHARE = 1e-6
 
 
 def describe(devices: int, *, virtual: bool = False, **options: str) -> Platform:
     """The platform as artifacts state it.
 
-    Options are ``gpu``, the GPU that every device is, a name or a .yaml file, and ``link``, the link between each two
-    of them, the first in the GPU's description if absent.
+    Options are ``gpu``, the GPU that every device is, a name or a .yaml file, ``link``, the link between each two of
+    them, the first in the GPU's description if absent, and ``contention``, blend (the default) or resources.
 
     Raises:
-        PlatformError: a number of devices that no schedule can have, or no such GPU or link.
+        PlatformError: a number of devices that no schedule can have, or no such GPU, link or contention.
         ArtifactError: a description breaks its format.
     """
     if "gpu" not in options:
@@ -40,8 +54,11 @@ def describe(devices: int, *, virtual: bool = False, **options: str) -> Platform
             f"--gpu: missing; required with platform model: one of {', '.join(descriptions.gpu_names())}, or a "
             ".yaml file"
         )
-    gpu = descriptions.gpu(options["gpu"])
-    return described(gpu, descriptions.link(options.get("link"), gpu), devices)
+    gpu, contention = descriptions.gpu(options["gpu"]), options.get("contention", _BLEND)
+    if contention not in (_BLEND, _RESOURCES):
+        raise PlatformError(f"--contention: found {contention}; allowed: {_BLEND}, {_RESOURCES}")
+    described_so = described(gpu, descriptions.link(options.get("link"), gpu), devices)
+    return described_so if contention == _BLEND else structs.replace(described_so, contention=contention)
 
 
 def described(gpu: Gpu, link: GpuLink, devices: int) -> Platform:
@@ -71,7 +88,8 @@ def device_limit(cores: int, cores_per_device: int = 1) -> None:
 def costs(graph: Graph, description: Platform) -> CostsFile:
     """Predicted costs on the GPUs of a description (`hios.platforms.model.devices.describe`)."""
     gpu = descriptions.gpu(description.gpu or "")
-    return predicted_costs(graph, gpu, descriptions.link(description.link, gpu), description.devices or 1)
+    link, shared = descriptions.link(description.link, gpu), description.contention == _RESOURCES
+    return predicted_costs(graph, gpu, link, description.devices or 1, shared=shared)
 
 
 def files(**options: str) -> list[Path]:
@@ -85,14 +103,21 @@ def files(**options: str) -> list[Path]:
 
 
 def predicted_costs(
-    graph: Graph, gpu: Gpu, link: GpuLink, devices: int, efficiency: Efficiency = DEFAULT_EFFICIENCY
+    graph: Graph,
+    gpu: Gpu,
+    link: GpuLink,
+    devices: int,
+    efficiency: Efficiency = DEFAULT_EFFICIENCY,
+    *,
+    shared: bool = False,
 ) -> CostsFile:
     """The contents of costs.json for GPUs that are not installed here.
 
     An operator takes the times of its kernels and a pause after each; its utilization is the mean of theirs, weighted
     by time. Operators that only give another view of a value take no time. Stages are not predicted: scheduling takes
-    t(S) from the contention model. The graph has calls and shapes, as ``hios extract`` writes it, or ``flops`` and
-    ``bytes`` of every operator.
+    t(S) from the contention model. If ``shared``, operators have demands of slots, arithmetic and memory bandwidth,
+    contention is that of resources, and there are overheads; t(v) is the same with them. The graph has calls and
+    shapes, as ``hios extract`` writes it, or ``flops`` and ``bytes`` of every operator.
 
     Raises:
         PlatformError: a number of devices that no schedule can have.
@@ -103,22 +128,42 @@ def predicted_costs(
         graph_fingerprint=graph.fingerprint,
         platform=described(gpu, link, devices),
         operators={
-            operator: _operator([predict(kernel, gpu, efficiency) for kernel in own], efficiency)
+            operator: _operator([predict(kernel, gpu, efficiency) for kernel in own], efficiency, shared=shared)
             for operator, own in kernels(graph).items()
         },
         transfers=_transfers(graph, link),
-        contention=ContentionModel(kind="blend", alpha=DEFAULT_ALPHA),
+        contention=ContentionModel(kind="resources") if shared else ContentionModel(kind="blend", alpha=DEFAULT_ALPHA),
+        overheads=_overheads(efficiency) if shared else None,
     )
 
 
-def _operator(predictions: Sequence[Prediction], efficiency: Efficiency) -> OperatorCost:
+def _overheads(efficiency: Efficiency) -> CostOverheads:
+    return CostOverheads(efficiency.launch_us / 1e3, efficiency.sync_us / 1e3, efficiency.stage_us / 1e3)
+
+
+def _operator(predictions: Sequence[Prediction], efficiency: Efficiency, *, shared: bool) -> OperatorCost:
     if not predictions:
         return OperatorCost(time_ms=0.0)
     total_us = sum(prediction.us for prediction in predictions)
+    # The pause after the last kernel is that of the launch, which overheads have.
+    pauses = len(predictions) - shared
+    time_us = total_us + efficiency.launch_us * pauses
     return OperatorCost(
-        time_ms=(total_us + efficiency.launch_us * len(predictions)) / 1e3,
+        time_ms=time_us / 1e3,
         utilization=sum(prediction.us * prediction.utilization for prediction in predictions) / total_us,
+        demand=_demand(predictions, time_us, efficiency) if shared else None,
         resources=max((prediction.resources for prediction in predictions), key=lambda asked: asked.share),
+    )
+
+
+def _demand(predictions: Sequence[Prediction], time_us: float, efficiency: Efficiency) -> Demand:
+    def share(used_us: float) -> float:
+        return min(1.0, max(_LEAST_SHARE, used_us / time_us))
+
+    return Demand(
+        share(sum(prediction.slots_us for prediction in predictions)),
+        share(sum(prediction.compute_us for prediction in predictions)),
+        share(sum(prediction.memory_us for prediction in predictions) * efficiency.memory_pressure),
     )
 
 

@@ -90,6 +90,10 @@ class Efficiency:
         memory_latency_us: microseconds that a dependent access to memory takes (Jia et al., arXiv:1804.06826,
             section 3: some 400 to 1000 cycles).
         launch_us: microseconds between kernels.
+        stage_us: microseconds of every group of a stage beyond the first: its start, and waiting for it. Fitted.
+        sync_us: microseconds from a kernel to one on another stream that waits for it. Fitted.
+        memory_pressure: memory bandwidth that a kernel takes from others, over what its bytes would take at
+            ``memory_share``: side by side, kernels find less in caches. Fitted.
         split_terms: terms of a sum that a product of matrices leaves to each block at least when sums are split.
     """
 
@@ -101,6 +105,9 @@ class Efficiency:
     winograd_share: float = 0.8
     memory_latency_us: float = 0.6
     launch_us: float = GRAPH_LAUNCH_US
+    stage_us: float = 13.0
+    sync_us: float = 8.6
+    memory_pressure: float = 1.85
     split_terms: int = 256
 
 
@@ -126,11 +133,16 @@ class Prediction:
         us: microseconds, without the pause before the next kernel.
         utilization: its blocks over what the GPU holds at once, in (0, 1].
         resources: what one of its blocks needs.
+        slots_us, compute_us, memory_us: microseconds of the whole GPU's room for blocks, arithmetic and memory
+            bandwidth that it takes. Kernels start one after another, so a start takes all of the room.
     """
 
     us: float
     utilization: float
     resources: BlockResources
+    slots_us: float
+    compute_us: float
+    memory_us: float
 
 
 def predict(kernel: Kernel, gpu: Gpu, efficiency: Efficiency) -> Prediction:
@@ -146,11 +158,15 @@ def _streaming(kernel: Streaming, gpu: Gpu, efficiency: Efficiency) -> Predictio
     busy = min(1.0, blocks / gpu.sms)
     rate = gpu.fp32_tflops * 1e6 * efficiency.streaming_share * busy
     waiting = math.ceil(blocks / held) * efficiency.memory_latency_us
-    work = max(_memory_us(kernel.bytes, gpu, efficiency), kernel.operations / rate)
+    memory_us = _memory_us(kernel.bytes, gpu, efficiency)
+    running_us = waiting + max(memory_us, kernel.operations / rate)
     return Prediction(
-        efficiency.start_us + waiting + work,
+        efficiency.start_us + running_us,
         min(1.0, blocks / held),
         BlockResources(0, _REGISTERS * _THREADS, _THREADS),
+        efficiency.start_us + running_us * _mean_share(blocks, held),
+        kernel.operations / rate * busy,
+        memory_us,
     )
 
 
@@ -197,11 +213,21 @@ def _tiled(
     )
     compute_us = math.ceil(terms / pipeline.terms) * cycles / gpu.clock_mhz
     added = 0 if parts == 1 else 4 * kernel.batch * kernel.m * kernel.n * (parts + 1)
+    memory_us = _memory_us(kernel.bytes + added, gpu, efficiency)
+    start_us, running_us = efficiency.start_us * min(parts, 2), max(compute_us, memory_us)
     return Prediction(
-        efficiency.start_us * min(parts, 2) + max(compute_us, _memory_us(kernel.bytes + added, gpu, efficiency)),
+        start_us + running_us,
         min(1.0, blocks / (gpu.sms * resident)),
         BlockResources(shared_bytes, tile.registers * tile.threads, tile.threads),
+        start_us + running_us * _mean_share(blocks, gpu.sms * resident),
+        blocks * math.ceil(terms / pipeline.terms) * step_cycles / (gpu.sms * gpu.clock_mhz),
+        memory_us,
     )
+
+
+def _mean_share(blocks: int, held: int) -> float:
+    """Share of the room for blocks that a kernel takes on average over its waves."""
+    return blocks / (held * math.ceil(blocks / held))
 
 
 def _memory_us(size: int, gpu: Gpu, efficiency: Efficiency) -> float:

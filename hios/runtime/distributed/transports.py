@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import time
@@ -241,7 +242,16 @@ class Mpi:
         self.tags = int(self._world.Get_attr(MPI.TAG_UB) or 32767) + 1
 
     def channel(self, deadline: float) -> Channel:
-        """Itself: MPI supports tags, and a CUDA-aware MPI accepts GPU addresses."""
+        """Itself: MPI supports tags, and a CUDA-aware MPI accepts GPU addresses.
+
+        Raises:
+            PlatformError: devices are GPUs, and the MPI library would read their addresses as its own.
+        """
+        if torch.cuda.is_initialized() and not is_cuda_aware(self._mpi.__file__):
+            raise PlatformError(
+                f"transport mpi: {self.versions()['mpi']} is built without CUDA and cannot send values between GPUs; "
+                "start the ranks with torchrun and use --transport nccl, or load an MPI that is CUDA-aware"
+            )
         return self
 
     def gather(self, value: Any) -> list[Any]:
@@ -274,6 +284,12 @@ class Mpi:
 
     def close(self) -> None:
         """Nothing, as mpi4py finalizes MPI when Python ends."""
+
+
+def is_cuda_aware(library: str) -> bool:
+    """Whether an MPI library, or what it is linked to, accepts addresses of GPUs; True if it cannot be asked."""
+    query = getattr(ctypes.CDLL(library), "MPIX_Query_cuda_support", None)
+    return query is None or bool(query())
 
 
 class _StreamRequest:

@@ -52,12 +52,14 @@ OPERATOR = np.dtype(
 MEASURED = np.dtype([("key", np.uint64), ("time", np.float64)])
 #: A stage with its operators.
 STAGE = np.dtype([*ITEM, ("size", np.int64), ("members", np.int64, (MOST_MEMBERS,))])
-#: Share of serialization (negative without contention), how many stages are in the list and how many spare, and the
-#: move: its kind, the operator and the stages it leaves and joins, its device, and how many stages were in the list.
+#: Share of serialization (negative without contention), time of a barrier (`Problem.barrier_ms`), how many stages are
+#: in the list and how many spare, and the move: its kind, the operator and the stages it leaves and joins, its device,
+#: and how many stages were in the list.
 STATE = np.dtype(
     [
         *SEARCH,
         ("alpha", np.float64),
+        ("barrier", np.float64),
         ("count", np.int64),
         ("spares", np.int64),
         ("kind", np.int64),
@@ -165,7 +167,7 @@ def measured_ms(search: StagedSearch, stage: int, group: Array) -> float:
 
 @compiled
 def set_duration(search: StagedSearch, stage: int, alpha: float) -> None:
-    """Work t(S) of a stage out, as `Problem.stage_ms` has it."""
+    """Work t(S) of a stage out, as `Problem.stage_ms` has it; by work alone if operators share resources."""
     operators, stages = search.operators, search.stages
     size = stages[stage].size
     members = stages[stage].members
@@ -175,9 +177,11 @@ def set_duration(search: StagedSearch, stage: int, alpha: float) -> None:
     group = search.members[0]
     number_groups(search, stage, group)
     several = False
+    barriers = 0
     total, work, longest = 0.0, 0.0, 0.0
     for g in range(size):
         length = 0.0
+        barriers += group[g] == g  # a group has the number of one of its operators
         for i in range(size):
             if group[i] == g:
                 length += operators[members[i]].time
@@ -193,9 +197,10 @@ def set_duration(search: StagedSearch, stage: int, alpha: float) -> None:
     if not several:
         stages[stage].duration = total
     elif alpha < 0:
-        stages[stage].duration = longest
+        stages[stage].duration = longest + search.states[0].barrier * (barriers - 1)
     else:
-        stages[stage].duration = alpha * total + (1 - alpha) * max(work, longest)
+        blend = alpha * total + (1 - alpha) * max(work, longest)
+        stages[stage].duration = blend + search.states[0].barrier * (barriers - 1)
 
 
 @compiled

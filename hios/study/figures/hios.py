@@ -15,7 +15,7 @@ from hios.study import predicted_rows as predicted
 from hios.study import run_rows as runs
 from hios.study import simulated_rows as simulated
 from hios.study.figure_data import FigureData, PredictedNetwork, ProfiledAlone
-from hios.study.published import Comparison, number, published
+from hios.study.published import Comparison, comparisons, number
 from hios.study.reference_networks import worked_example
 from hios.study.registry import register
 from hios.study.released_program import Deviations
@@ -219,13 +219,17 @@ def _in_words(deviations: tuple[str, ...]) -> str:
 
 def ablation_comparisons(rows: Rows) -> list[Comparison]:
     """The paper's equations and the whole released program beside figure 9 at this setting."""
-    stated = published("hios_fig9")
+    stated = {"lp_over_sequential": "hios-lp", "mr_over_sequential": "hios-mr"}
+    ends = [row for row in rows if row["deviations"] in (_in_words(()), _in_words(tuple(Deviations.names())))]
     return [
-        Comparison(stated[statement], {_CASE: row[algorithm]}, f"{row['deviations']}, {row['graphs']}")
-        for row in rows
-        if row["deviations"] in (_in_words(()), _in_words(tuple(Deviations.names())))
-        for statement, algorithm in (("lp_over_sequential", "hios-lp"), ("mr_over_sequential", "hios-mr"))
-    ]
+        comparison
+        for row in ends
+        for comparison in comparisons(
+            "hios_fig9",
+            {name: {_CASE: row[algorithm]} for name, algorithm in stated.items()},
+            f"{row['deviations']}, {row['graphs']}",
+        )
+    ] or comparisons("hios_fig9", dict.fromkeys(stated))
 
 
 def ablation_why(rows: Rows) -> str:
@@ -281,7 +285,7 @@ def fig12_comparisons(rows: Rows) -> list[Comparison]:
         for short, network in _FIG12_NETWORKS.items():
             labels = [label for label in lp if label in other and label.partition("-")[0] == network]
             numbers[f"{short}_below_{name}"] = {label: 100 * (1 - lp[label] / other[label]) for label in labels}
-    return runs.comparisons("hios_fig12", rows, numbers)
+    return runs.measured_comparisons("hios_fig12", rows, numbers)
 
 
 def fig12_why(rows: Rows) -> str:
@@ -321,7 +325,7 @@ def fig13_comparisons(rows: Rows) -> list[Comparison]:
                     numbers["inter_part"][case] = share
             if (network, size) == ("nasnet_large", _OWN_SIZE) and "hios-lp" in own and own.get("ios"):
                 numbers["nasnet_331_over_ios"][label] = 100 * (own["hios-lp"] / own["ios"] - 1)
-    return runs.comparisons("hios_fig13", rows, numbers)
+    return runs.measured_comparisons("hios_fig13", rows, numbers)
 
 
 def _by_size(rows: Rows, network: str) -> list[tuple[str, int, str]]:
@@ -392,7 +396,7 @@ def fig14_comparisons(rows: Rows) -> list[Comparison]:
     largest = max((size for network, size, _ in minutes if network == "nasnet_large"), default=0)
     lp, ios = (minutes.get(("nasnet_large", largest, name)) for name in ("hios-lp", "ios"))
     below = {f"{largest} px": 100 * (1 - lp / ios)} if lp is not None and ios else {}
-    return runs.comparisons("hios_fig14", rows, {"inception_minutes": of_lp, "nasnet_below_ios": below})
+    return runs.measured_comparisons("hios_fig14", rows, {"inception_minutes": of_lp, "nasnet_below_ios": below})
 
 
 def fig14_finding(rows: Rows) -> str:

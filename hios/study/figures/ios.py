@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from itertools import pairwise
 
 from hios.charts import marks
@@ -17,22 +16,46 @@ from hios.study import predicted_rows as predicted
 from hios.study import run_rows as runs
 from hios.study import stage_rows
 from hios.study.figure_data import ExecutedNetwork, FigureData, PredictedNetwork
-from hios.study.published import Comparison, published
-from hios.study.reference_networks import inception_v3, nasnet_large, squeezenet
+from hios.study.published import Comparison, comparisons
+from hios.study.reference_networks import benchmark
 from hios.study.registry import register
 from hios.study.rows import Row, Rows, grouped, measured
 
 _MEGA = 1e6
+#: Height of the images of NASNet, in pixels.
+_NASNET_SIZE = 331
 
 
 # Figure 1: convolutions become smaller.
 def fig1_rows(data: FigureData) -> Rows:
-    """A row for every network: its convolutions, and how many operations each has on average."""
-    return [
-        {"network": label, "convolutions": len(flops), "MFLOP a convolution": statistics.mean(flops) / _MEGA}
-        for label, network in data.networks.items()
-        if (flops := [op.flops for op in network.graph.operators if op.flops and "conv" in op.type])
-    ]
+    """A row for every network: its convolutions, and how many operations each has on average.
+
+    An operator may hold several: a separable convolution is two.
+    """
+    rows: Rows = []
+    for label, network in data.networks.items():
+        holding = [(op.flops or 0, count) for op in network.graph.operators if (count := convolutions_of(op))]
+        count = sum(own for _, own in holding)
+        mean = sum(flops for flops, _ in holding) / max(count, 1) / _MEGA
+        if mean:
+            size = runs.image_size(network)
+            row = {"network": label, "image size": size, "convolutions": count, "MFLOP a convolution": mean}
+            rows.append(row)
+    return rows
+
+
+def convolutions_of(operator: Operator) -> int:
+    """The convolutions of an operator by its calls; where a graph has none, by its type."""
+    if operator.calls:
+        return sum(call.function.startswith("relax.nn.conv") for call in operator.calls)
+    return int("conv" in operator.type)
+
+
+def fig1_comparisons(rows: Rows) -> list[Comparison]:
+    """Operations of a convolution of NASNet, with images of its own size."""
+    sizes = {(row["network"], row["image size"]): row["MFLOP a convolution"] for row in rows}
+    found = sizes.get(("nasnet_large", _NASNET_SIZE))
+    return comparisons("ios_fig1", {"flops_per_kernel": {} if found is None else {"NASNet": found}})
 
 
 def fig1_finding(rows: Rows) -> str:
@@ -41,7 +64,7 @@ def fig1_finding(rows: Rows) -> str:
     return f"Average operations per convolution: {', '.join(texts)}."
 
 
-register("ios_fig1", rows=fig1_rows, finding=fig1_finding)
+register("ios_fig1", rows=fig1_rows, compare=fig1_comparisons, finding=fig1_finding)
 
 # Figure 2: how much every stage of three schedules computes, and how fast.
 register(
@@ -72,12 +95,12 @@ def fig6_rows(data: FigureData) -> Rows:
 
 
 def fig6_comparisons(rows: Rows) -> list[Comparison]:
-    """Milliseconds of the schedules, and the speedup of IOS."""
+    """Milliseconds of the schedules."""
     numbers = {name: runs.latencies(rows, name) for name in ("sequential", "greedy")}
     for mode in ("both", "merge", "parallel"):
         numbers[mode] = runs.latencies([row for row in rows if row["mode"] == mode], "ios")
-    numbers["speedup"] = runs.latencies(rows, "ios", "speedup")
-    return runs.comparisons("ios_fig6", rows, numbers)
+    numbers["geometric_means"] = runs.geometric_means(numbers)
+    return runs.measured_comparisons("ios_fig6", rows, numbers)
 
 
 register(
@@ -104,11 +127,24 @@ register(
     explain=machines.hardware,
 )
 
+
 # Figures 7 and 15: the sequential schedule, IOS and every framework that ran, on this machine and on several.
+def fig7_comparisons(rows: Rows) -> list[Comparison]:
+    """Milliseconds by TensorRT, and the speedup of IOS over it; of GPUs alone."""
+    times = {name: runs.latencies(rows, name) for name in ("tensorrt", "ios")}
+    numbers = {
+        "tensorrt": times["tensorrt"],
+        "geometric_means": runs.geometric_means(times),
+        "speedup": {name: ms / times["ios"][name] for name, ms in times["tensorrt"].items() if name in times["ios"]},
+    }
+    return runs.measured_comparisons("ios_fig7", rows, numbers)
+
+
 register(
     "ios_fig7",
     rows=lambda data: runs.rows_beside_references(data, ("sequential", "ios")),
     chart=runs.bar_chart("schedule"),
+    compare=fig7_comparisons,
     finding=runs.speedups,
     explain=lambda rows: runs.stand_ins(rows, "TensorRT, TASO and TVM"),
 )
@@ -151,7 +187,7 @@ def fig9_comparisons(rows: Rows) -> list[Comparison]:
         name: {row["pruning"]: row["ms"] for row in by_network.get(label, [])} for name, label in _PRUNED.items()
     }
     quick = {row["network"]: row["speedup"] for row in measured(rows) if row["pruning"] == "r1 s8"}
-    return runs.comparisons("ios_fig9", rows, {**numbers, "r1_s8_over_sequential": quick})
+    return runs.measured_comparisons("ios_fig9", rows, {**numbers, "r1_s8_over_sequential": quick})
 
 
 def fig9_finding(rows: Rows) -> str:
@@ -238,7 +274,7 @@ def fig10_comparisons(rows: Rows) -> list[Comparison]:
         for batch, other in (_BATCHES, _BATCHES[::-1])
         if ("inception_v3", batch, other) in longer
     }
-    return runs.comparisons("ios_fig10", rows, {"stages": stages, "faster": faster})
+    return runs.measured_comparisons("ios_fig10", rows, {"stages": stages, "faster": faster})
 
 
 def fig10_finding(rows: Rows) -> str:
@@ -274,7 +310,7 @@ def fig11_rows(data: FigureData) -> Rows:
 
 def fig11_comparisons(rows: Rows) -> list[Comparison]:
     """Milliseconds by batch size; of GPUs alone."""
-    return runs.comparisons("ios_fig11", rows, {name: runs.by_batch(rows, name) for name in _FIG11_ALGORITHMS})
+    return runs.measured_comparisons("ios_fig11", rows, {name: runs.by_batch(rows, name) for name in _FIG11_ALGORITHMS})
 
 
 def fig11_finding(rows: Rows) -> str:
@@ -321,7 +357,7 @@ def _chains(chains: int, length: int) -> Graph:
 def fig13_comparisons(rows: Rows) -> list[Comparison]:
     """The count beside the formula."""
     pairs = {f"d {row['chains d']}": float(row["pairs"]) for row in rows}
-    return [Comparison(published("ios_fig13")["transitions"], pairs)]
+    return comparisons("ios_fig13", {"transitions": pairs})
 
 
 register("ios_fig13", rows=fig13_rows, compare=fig13_comparisons)
@@ -372,11 +408,22 @@ def fig16_finding(rows: Rows) -> str:
     return f"The largest speedup of a block, measured, is {best['speedup']:.2f}, of {place}."
 
 
+def fig16_comparisons(rows: Rows) -> list[Comparison]:
+    """The largest speedup of a block of Inception-v3, and that of all its blocks; of GPUs alone."""
+    blocks = [row for row in rows if row["network"] == "inception_v3"]
+    sequential, of_ios = (sum(row[f"{name} ms"] for row in blocks) for name in ("sequential", "ios"))
+    numbers = {"block": max(row["speedup"] for row in blocks), "whole": sequential / of_ios} if blocks else {}
+    return runs.measured_comparisons(
+        "ios_fig16", rows, {name: runs.of_network(name, numbers) for name in ("block", "whole")}
+    )
+
+
 _block_bars = runs.bar_chart("block", "speedup", "sequential over IOS")
 register(
     "ios_fig16",
     rows=fig16_rows,
     chart=_block_bars,
+    compare=fig16_comparisons,
     finding=fig16_finding,
     beside=predicted.predictions(rows=predicted_blocks, chart=_block_bars),
 )
@@ -385,7 +432,7 @@ register(
 # Table 1: the search space of the largest block.
 def tab1_rows(data: FigureData) -> Rows:
     """A row for every network: the block with the most transitions, without pruning."""
-    return [_largest_block(graph) for graph in (inception_v3(), nasnet_large(), squeezenet())]
+    return [_largest_block(graph) for graph in benchmark()]
 
 
 def _largest_block(graph: Graph) -> Row:
@@ -424,25 +471,29 @@ def width(graph: Graph, block: tuple[str, ...]) -> int:
     return len(block) - sum(partner >= 0 for partner in matched)
 
 
-register("ios_tab1", rows=tab1_rows, compare=lambda rows: runs.columns_compared("ios_tab1", rows))
+def tab1_comparisons(rows: Rows) -> list[Comparison]:
+    """All columns; of RandWire the operators alone, as all else depends on its wiring, which is our own."""
+    wired = dict.fromkeys(("width", "bound", "transitions", "schedules"))
+    own = [{**row, **wired} if row["network"] == "randwire" else row for row in rows]
+    return runs.columns_compared("ios_tab1", own)
+
+
+register("ios_tab1", rows=tab1_rows, compare=tab1_comparisons)
 
 
 # Table 2: the networks.
-def tab2_rows(data: FigureData) -> Rows:
-    """A row for every network."""
-    return [
-        {"network": graph.name, "blocks": len(graph.blocks), "operators": len(graph.operators)}
-        for graph in (inception_v3(), nasnet_large(), squeezenet())
-    ]
-
-
 def tab2_why(rows: Rows) -> str:
     """Why blocks are counted otherwise."""
     counts = ", ".join(f"{row['blocks']} of {row['network']}" for row in rows)
     return f"hios makes a block of every layer that stands alone, so it counts {counts}; operators are the same."
 
 
-register("ios_tab2", rows=tab2_rows, compare=lambda rows: runs.columns_compared("ios_tab2", rows), explain=tab2_why)
+register(
+    "ios_tab2",
+    rows=lambda data: runs.size_rows(benchmark()),
+    compare=lambda rows: runs.columns_compared("ios_tab2", rows),
+    explain=tab2_why,
+)
 
 
 # Table 3: schedules of other batch sizes and other GPUs.
@@ -463,10 +514,10 @@ def tab3_comparisons(rows: Rows) -> list[Comparison]:
     """Milliseconds by what the schedule was made for; of GPUs alone."""
     own = [row for row in measured(_of_batches(rows)) if row["network"] == "inception_v3"]
     numbers = {
-        f"batch_{batch}": {f"for {row['made for batch']}": row["ms"] for row in timed}
-        for batch, timed in grouped(own, "batch").items()
+        f"batch_{batch}": {f"for {row['made for batch']}": row["ms"] for row in own if row["batch"] == batch}
+        for batch in (1, 32, 128)
     }
-    return runs.comparisons("ios_tab3", _of_batches(rows), numbers)
+    return runs.measured_comparisons("ios_tab3", _of_batches(rows), numbers)
 
 
 def tab3_finding(rows: Rows) -> str:

@@ -11,8 +11,8 @@ from hios.schedulers.lios import steps
 from hios.study import predicted_rows as predicted
 from hios.study import run_rows as runs
 from hios.study.figure_data import FigureData
-from hios.study.published import Comparison, published
-from hios.study.reference_networks import inception_v3, nasnet_large, squeezenet, worked_example
+from hios.study.published import Comparison, comparisons
+from hios.study.reference_networks import benchmark, worked_example
 from hios.study.registry import register
 from hios.study.rows import Rows
 
@@ -25,11 +25,25 @@ register(
     chart=runs.box_plot,
     finding=runs.spreads,
 )
+
+
+def fig7_comparisons(rows: Rows) -> list[Comparison]:
+    """Speedups, and the time of SqueezeNet; of GPUs alone."""
+    speedup = {name: runs.latencies(rows, name, "speedup") for name in ("lios", "ios", "greedy")}
+    numbers = {
+        "speedup": speedup["lios"],
+        "squeezenet_sequential": runs.of_network("squeezenet", runs.latencies(rows, "sequential")),
+        "ios_nasnet": runs.of_network("nasnet_large", speedup["ios"]),
+        "greedy": runs.of_network("nasnet_large", speedup["greedy"]),
+    }
+    return runs.measured_comparisons("lios_fig7", rows, numbers)
+
+
 register(
     "lios_fig7",
     rows=lambda data: runs.schedule_rows(data, ("sequential", "greedy", "nimble", "ios", "lios"), devices=1),
     chart=runs.box_plot,
-    compare=lambda rows: runs.comparisons("lios_fig7", rows, {"speedup": runs.latencies(rows, "lios", "speedup")}),
+    compare=fig7_comparisons,
     finding=runs.speedups,
     explain=runs.on_cores(runs.one_operator_fills_a_core),
     beside=predicted.predictions(),
@@ -44,6 +58,11 @@ register(
     "lios_fig9",
     rows=lambda data: runs.rows_beside_references(data, ("lios",)),
     chart=runs.box_plot,
+    compare=lambda rows: runs.measured_comparisons(
+        "lios_fig9",
+        rows,
+        {"tensorrt_squeezenet": runs.of_network("squeezenet", runs.latencies(rows, "tensorrt", "speedup"))},
+    ),
     finding=runs.speedups,
     explain=lambda rows: runs.stand_ins(rows, "TensorRT"),
 )
@@ -51,7 +70,7 @@ register(
     "lios_tab7",
     rows=lambda data: runs.rows_beside_references(data, ("lios",)),
     chart=runs.bar_chart("schedule"),
-    compare=lambda rows: runs.comparisons(
+    compare=lambda rows: runs.measured_comparisons(
         "lios_tab7", rows, {name: runs.latencies(rows, name) for name in ("lios", "tensorrt")}
     ),
     finding=runs.speedups,
@@ -89,7 +108,13 @@ def tab2_finding(rows: Rows) -> str:
     return f"The time changes by more than 1 % for {', '.join(texts)}."
 
 
-register("lios_tab2", rows=tab2_rows, finding=tab2_finding)
+def tab2_comparisons(rows: Rows) -> list[Comparison]:
+    """Operators of NASNet that change by more than 1 %; of GPUs alone."""
+    changed = {row["network"]: float(row["above 1 %"]) for row in rows}
+    return runs.measured_comparisons("lios_tab2", rows, {"changed": runs.of_network("nasnet_large", changed)})
+
+
+register("lios_tab2", rows=tab2_rows, compare=tab2_comparisons, finding=tab2_finding)
 
 # Table III: the worked example, of the CNN latency model of figure 3.
 _STREAMS = 3
@@ -118,11 +143,8 @@ def tab3_rows(data: FigureData) -> Rows:
 
 def tab3_comparisons(rows: Rows) -> list[Comparison]:
     """The last finish, and the sum of all times."""
-    stated = published("lios_tab3")
-    return [
-        Comparison(stated["latency"], max(float(row["finish"]) for row in rows)),
-        Comparison(stated["sequential"], schedule(_example(), "sequential").latency_ms),
-    ]
+    latency = max((float(row["finish"]) for row in rows), default=None)
+    return comparisons("lios_tab3", {"latency": latency, "sequential": schedule(_example(), "sequential").latency_ms})
 
 
 register("lios_tab3", rows=tab3_rows, compare=tab3_comparisons)
@@ -132,8 +154,7 @@ register("lios_tab3", rows=tab3_rows, compare=tab3_comparisons)
 def tab4_rows(data: FigureData) -> Rows:
     """A row for every network."""
     return [
-        {"network": graph.name, "operators": len(graph.operators), "edges": len(graph.edges)}
-        for graph in (squeezenet(), inception_v3(), nasnet_large())
+        {"network": graph.name, "operators": len(graph.operators), "edges": len(graph.edges)} for graph in benchmark()
     ]
 
 

@@ -12,7 +12,7 @@ from hios.study import machine_rows as machines
 from hios.study import predicted_rows as predicted
 from hios.study import run_rows as runs
 from hios.study.figure_data import FigureData, PredictedNetwork
-from hios.study.published import Comparison, published
+from hios.study.published import Comparison, comparisons, published
 from hios.study.reference_networks import googlenet, synthetic_costs
 from hios.study.registry import register
 from hios.study.rows import Rows, grouped, measured
@@ -96,7 +96,7 @@ def fig5_comparisons(rows: Rows) -> list[Comparison]:
         if "googlenet" in own and name in published("opara_fig5")["googlenet"].cases
     }
     numbers = {**over, "bert": bert, "t5_over_nimble": t5, "googlenet": googlenet_ms}
-    return runs.comparisons("opara_fig5", rows, numbers)
+    return runs.measured_comparisons("opara_fig5", rows, numbers)
 
 
 def fig5_finding(rows: Rows) -> str:
@@ -161,7 +161,7 @@ def fig6_rows(data: FigureData) -> Rows:
 def fig6_comparisons(rows: Rows) -> list[Comparison]:
     """The number of streams."""
     streams = {row["algorithm"]: float(row["streams"]) for row in rows}
-    return [Comparison(published("opara_fig6")["googlenet_streams"], streams)]
+    return comparisons("opara_fig6", {"googlenet_streams": streams})
 
 
 register("opara_fig6", rows=fig6_rows, compare=fig6_comparisons)
@@ -188,7 +188,7 @@ def fig7_rows(data: FigureData) -> Rows:
 def fig7_comparisons(rows: Rows) -> list[Comparison]:
     """Streams of T5 in full size."""
     streams = {row["algorithm"]: float(row["streams"]) for row in rows if row["network"] == "t5"}
-    return [Comparison(published("opara_fig7")["t5_streams"], streams)] if streams else []
+    return comparisons("opara_fig7", {"t5_streams": streams})
 
 
 def fig7_finding(rows: Rows) -> str:
@@ -270,7 +270,7 @@ def fig8_comparisons(rows: Rows) -> list[Comparison]:
     """Throughput of Opara over that of the CUDA graph, by batch size; of GPUs alone."""
     graph, opara = (runs.by_batch(rows, name) for name in (_GRAPH, "opara"))
     gains = {batch: graph[batch] / opara[batch] for batch in opara if batch in graph}
-    return runs.comparisons("opara_fig8", rows, {"over_graph": gains})
+    return runs.measured_comparisons("opara_fig8", rows, {"over_graph": gains})
 
 
 def fig8_finding(rows: Rows) -> str:

@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from hios.core.graph import Graph
+from hios.errors import PlatformError
 from hios.platforms.cpu import core_probe
 from hios.platforms.cuda.compiled_network import Network
 from hios.platforms.cuda.executor import Executor
 from hios.platforms.program import Buffer
+from hios.platforms.reference import Loaded
 from hios.platforms.workloads import arena_tensor, load_weights
 from hios.workers.worker import Worker
 from tests.platforms.cuda.host import HostBackend
@@ -56,6 +58,24 @@ class _Dying(HostBackend):
         return super().run(lane, function, arguments, outputs)
 
 
+class _Corrupting(HostBackend):
+    """GPUs whose graphs, but the first, add 1 % to what each operator computes."""
+
+    def run(self, lane: Any, function: Any, arguments: list[Any], outputs: int) -> list[Any]:
+        """Launch, or record something else."""
+        if self._recording is None or self.captures == 1 or outputs > 1:
+            return super().run(lane, function, arguments, outputs)
+        return super().run(lane, lambda *values: 1.01 * function(*values), arguments, outputs)
+
+
+class _Failing(_Executor):
+    """Cannot run again once all has been measured."""
+
+    def rows(self, name: str) -> Any:
+        """Run out of memory."""
+        raise PlatformError("out of memory: a smaller batch needs less")
+
+
 def load(worker: Worker, **given: Any) -> bool:
     """Two devices that can do what GPUs can."""
     return _load(worker, HostBackend(), **given)
@@ -71,6 +91,22 @@ def load_in_tf32(worker: Worker, **given: Any) -> bool:
     """Devices whose timed runs are less precise."""
     _load(worker, HostBackend(), **given)
     return True
+
+
+def load_corrupting(worker: Worker, **given: Any) -> bool:
+    """Devices of which one graph is wrong by less than timed runs may be off."""
+    _load(worker, _Corrupting(), **given)
+    return True
+
+
+def load_failing(worker: Worker, **given: Any) -> bool:
+    """Devices that cannot record the times of operators."""
+    return _load(worker, HostBackend(), _Failing, **given)
+
+
+def refuse(worker: Worker, **given: Any) -> Loaded:
+    """A runtime that cannot run the model."""
+    return Loaded(why_not="baseline cudagraph: the model cannot be captured in a CUDA graph: no reason")
 
 
 def load_streams(worker: Worker, **given: Any) -> bool:
@@ -91,6 +127,7 @@ def load_dying(worker: Worker, **given: Any) -> bool:
 def _load(
     worker: Worker,
     backend: HostBackend,
+    executor: type[Executor] = _Executor,
     *,
     graph: str,
     weights: str,
@@ -101,8 +138,8 @@ def _load(
     known = Graph.read(graph)
     network = Network(known, load_weights(weights, known), [torch.device("cpu")] * len(gpus))
     network.write([arena_tensor(worker.arena, buffer) for buffer in inputs])
-    worker.state["executor"] = _Executor(network, backend, worker.mark)
-    worker.state["loaded_bytes"] = {}
+    worker.state["executor"] = executor(network, backend, worker.mark)
+    worker.state["gpus"] = []
     worker.state["outputs"] = [arena_tensor(worker.arena, buffer) for buffer in outputs]
     return False
 

@@ -39,6 +39,8 @@ class Machine:
         refused: what cannot be captured.
         broken: what cannot run.
         slower: how many times as long convolutions take as usual.
+        cache_bytes: what the cache of a GPU holds.
+        recording: pools that captures record to; of one that fails it stays so, as in torch up to 2.12.
     """
 
     clock: dict[int, float] = field(default_factory=lambda: defaultdict(float))
@@ -48,6 +50,8 @@ class Machine:
     refused: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
     slower: float = 1.0
+    cache_bytes: int = 0
+    recording: set[object] = field(default_factory=set)
 
     def launch(self, what: str, cost_ms: float) -> None:
         """Have the current stream busy."""
@@ -90,12 +94,17 @@ class Machine:
     @contextmanager
     def capture(self, graph: Any, pool: object, stream: Any, capture_error_mode: str) -> Iterator[None]:
         """Record instead of running; the end of a capture that failed raises, as that of torch does."""
+        if pool in self.recording:
+            raise RuntimeError("beginAllocateToPool: already recording")
+        self.recording.add(pool)
         self.recorded = graph.actions
         try:
             with self.on(stream):
                 yield
         except RuntimeError:
             raise RuntimeError("capture was invalidated")  # noqa: B904 - as a context manager of C++ does
+        else:
+            self.recording.remove(pool)
         finally:
             self.recorded = None
 
@@ -142,12 +151,13 @@ class Machine:
             Event=Event,
             stream=self.on,
             graph=self.capture,
-            MemPool=lambda: SimpleNamespace(id=(0, 1)),
-            device=lambda device: device,
+            MemPool=lambda: SimpleNamespace(id=object()),
+            device=lambda device: nullcontext(),
             mem_get_info=lambda index: (1 << 20, 1 << 21),
-            get_device_properties=lambda index: SimpleNamespace(uuid=f"GPU {index}"),
+            get_device_properties=lambda index: SimpleNamespace(uuid=f"GPU {index}", L2_cache_size=self.cache_bytes),
         )
         return SimpleNamespace(
+            __version__="2.13.0",
             cuda=cuda,
             backends=SimpleNamespace(
                 cudnn=SimpleNamespace(benchmark=False, allow_tf32=True, flags=lambda **given: nullcontext())

@@ -40,6 +40,7 @@ class _Torch:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.log: list[str] = []
+        self.recording = set[str]()
         self._streams = self._pools = 0
         self._monkeypatch = monkeypatch
         self.replace("Stream", torch.cuda.Stream.__new__, self.make_stream, bound=True)
@@ -49,6 +50,7 @@ class _Torch:
         self.replace("synchronize", torch.cuda.synchronize, lambda gpu: self.log.append(f"synchronize {gpu}"))
         self.replace("MemPool", torch.cuda.MemPool.__init__, self.make_pool, bound=True)
         self.replace("use_mem_pool", torch.cuda.use_mem_pool, lambda pool, gpu: self.within(f"{pool.id} on {gpu}"))
+        self.replace("set_stream", torch.cuda.set_stream, lambda stream: self.log.append(f"set stream {stream.name}"))
         self.replace("CUDAGraph", torch.cuda.CUDAGraph.__new__, self.make_graph, bound=True)
         self.replace("graph", torch.cuda.graph.__init__, self.capture, bound=True)
 
@@ -104,9 +106,16 @@ class _Torch:
 
         return Graph()
 
-    def capture(self, graph: Any, pool: str, stream: _Stream, **mode: str) -> Any:
+    @contextlib.contextmanager
+    def capture(self, graph: Any, pool: str, stream: _Stream, **mode: str) -> Iterator[None]:
+        """A capture that fails leaves its pool recording, as in torch up to 2.12."""
         assert mode == {"capture_error_mode": "thread_local"}
-        return self.within(f"capture on {stream.name} with {pool}")
+        if pool in self.recording:
+            raise RuntimeError(f"beginAllocateToPool: already recording to {pool}")
+        self.recording.add(pool)
+        with self.within(f"capture on {stream.name} with {pool}"):
+            yield
+        self.recording.remove(pool)
 
 
 @pytest.fixture
@@ -186,9 +195,36 @@ def test_captures_fork_and_join_all_streams(cuda: _Torch) -> None:
     ]
     cuda.log.clear()
     replay()
-    assert cuda.log == ["enter stream 0.1", "replay", "leave stream 0.1"]
+    assert cuda.log == ["set stream 0.1", "replay"]
     del replay
     assert cuda.log[-1] == "reset"
+
+
+@pytest.mark.parametrize(("version", "ends"), [("2.11.0+cu130", True), ("2.12.1", True), ("2.13.0", False)])
+def test_a_failed_capture_spoils_no_later_one(
+    cuda: _Torch, monkeypatch: pytest.MonkeyPatch, version: str, ends: bool
+) -> None:
+    """The next capture has a pool that nothing records to; graphs of earlier pools can still be replayed."""
+    monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion(version))
+    ended = list[tuple[int, str]]()
+    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", lambda *pool: ended.append(pool), raising=False)
+    backend, launched = CudaBackend([0]), list[str]()
+
+    def fail() -> None:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    before, _ = backend.capture((Lane(0),), lambda: launched.append("first"))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="not permitted"):
+            backend.capture((Lane(0),), fail)
+    after, _ = backend.capture((Lane(0),), lambda: launched.append("last"))
+    assert ended == ([(0, "pool 1"), (0, "pool 2")] if ends else [])
+    assert [entry for entry in cuda.log if entry.startswith("make")] == ["make pool 1", "make pool 2", "make pool 3"]
+    assert launched == ["first", "last"]
+    assert "reset" not in cuda.log  # neither the earlier graph nor those that failed
+    before()
+    after()
+    assert cuda.log[-4:] == ["set stream 0.1", "replay"] * 2
 
 
 def test_graphs_share_pools(cuda: _Torch) -> None:

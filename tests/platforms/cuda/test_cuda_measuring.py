@@ -13,7 +13,7 @@ from hios.cli.files import profile
 from hios.files import artifacts
 from hios.files.base import Platform
 from hios.platforms.cuda import devices as cuda_platform
-from hios.platforms.cuda import gpu_probe
+from hios.platforms.cuda import gpu_probe, graph_pool
 from hios.platforms.cuda import measuring as gpus
 from hios.platforms.cuda import timed_graphs as graphs
 from hios.platforms.cuda import timing as cuda
@@ -55,7 +55,8 @@ def machine(costs_ms: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> Mach
     for module in (graphs, cuda):
         monkeypatch.setattr(module, "torch", simulated.torch())
         monkeypatch.setattr(module, "Merged", merged(simulated, costs_ms))
-    monkeypatch.setattr(gpu_probe, "torch", simulated.torch())
+    for other in (gpu_probe, graph_pool):
+        monkeypatch.setattr(other, "torch", simulated.torch())
     monkeypatch.setattr(graphs, "Workload", workload(simulated, costs_ms, 1 << 8))
     monkeypatch.setattr(cuda, "resources", lambda worker, operators: dict.fromkeys(operators, _RESOURCES))
     monkeypatch.setattr(gpus, "WorkerPool", InProcess)

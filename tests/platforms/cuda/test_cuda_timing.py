@@ -17,6 +17,7 @@ from hios import Costs, Edge, Graph, Operator
 from hios.core.costs import BlockResources
 from hios.errors import PlatformError
 from hios.files import artifacts
+from hios.platforms.cuda import graph_pool
 from hios.platforms.cuda import timed_graphs as graphs
 from hios.platforms.cuda import timing as cuda
 from hios.platforms.cuda.timed_graphs import MOST, TARGET_MS, TRIAL
@@ -46,7 +47,11 @@ def machine() -> Machine:
 @pytest.fixture
 def worker(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A worker with two devices on two GPUs."""
-    for module in (graphs, cuda):
+    return _open(machine, monkeypatch, tmp_path)
+
+
+def _open(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    for module in (graphs, graph_pool, cuda):
         monkeypatch.setattr(module, "torch", machine.torch())
     monkeypatch.setattr(graphs, "Workload", workload(machine, COSTS, _BYTES))
     monkeypatch.setattr(graphs, "Merged", merged(machine, COSTS))
@@ -74,6 +79,16 @@ def test_chains_are_kept(worker: Any, machine: Machine) -> None:
     count, *others = machine.log
     assert others == [count, 2 * count]
     assert count == round(TARGET_MS / COSTS["a"])
+
+
+def test_chains_exceed_the_cache(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The longer chain reads more than twice what the cache holds, so that no replay finds its weights there."""
+    machine.cache_bytes = 4 * round(TARGET_MS / COSTS["a"]) * _BYTES
+    opened = _open(machine, monkeypatch, tmp_path)
+    machine.log.clear()
+    cuda.time_rounds(opened, 0, ["a"], rounds=1, warmup=0)
+    assert machine.log[-1] * _BYTES > 2 * machine.cache_bytes
+    assert machine.log[-1] == 2 * machine.log[-2]
 
 
 def test_views_have_chains_of_bounded_length(worker: Any, machine: Machine) -> None:

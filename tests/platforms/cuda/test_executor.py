@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -152,7 +153,9 @@ def test_rows_cover_all_operators(capturing: bool) -> None:
     plan = random_plan(extracted_network.graph, DEVICES, seed=2)
     prepared = executor(extracted_network, HostBackend(capturing=capturing))
     prepared.prepare("random", [plan])
-    rows = {row[0]: row for row in prepared.rows("random")}
+    timed, why = prepared.rows("random")
+    rows = {row[0]: row for row in timed}
+    assert why == ""
     index = extracted_network.graph.index
     assert sorted(rows) == sorted(index)
     for device, row in enumerate(plan.devices):
@@ -163,6 +166,59 @@ def test_rows_cover_all_operators(capturing: bool) -> None:
     for edge in extracted_network.graph.edges:  # clocks of one machine, begun at the first launch of each device
         if rows[edge.source][1] == rows[edge.target][1]:
             assert rows[edge.source][5] <= rows[edge.target][4]
+
+
+def test_rows_are_of_streams_where_events_are_refused() -> None:
+    """A graph with events around operators may be refused: the rows are there all the same, with the reason."""
+
+    class Refusing(HostBackend):
+        def record(self, lane: Any, event: Any = None, *, timed: bool = False) -> Any:
+            if timed and self._recording is not None:
+                raise RuntimeError("external events are not supported\nmore")
+            return super().record(lane, event, timed=timed)
+
+    extracted_network = branches()
+    prepared = executor(extracted_network, Refusing())
+    prepared.prepare("random", [random_plan(extracted_network.graph, 2, seed=0)])
+    rows, why = prepared.rows("random")
+    assert sorted(row[0] for row in rows) == sorted(extracted_network.graph.index)
+    assert why == "external events are not supported"
+    prepared.run("random")
+    check(prepared.outputs("random"), extracted_network.eager())
+
+
+def test_operators_run_alone_when_they_run_first() -> None:
+    """Libraries try their algorithms in the first call of a function: nothing else runs meanwhile, merges included."""
+    began, disturbed = set[int](), set[int]()
+    lock, running = threading.Lock(), list[int]()
+
+    class Trying(HostBackend):
+        def run(self, lane: Any, function: Any, arguments: list[Any], outputs: int) -> list[Any]:
+            def tried(*values: Tensor) -> Any:
+                with lock:
+                    disturbed.update(({id(function)} - began) if running else ({*running} - settled))
+                    running.append(id(function))
+                    first = id(function) not in began
+                    began.add(id(function))
+                result = function(*values)
+                with lock:
+                    running.remove(id(function))
+                    if first:
+                        settled.add(id(function))
+                return result
+
+            return super().run(lane, tried, arguments, outputs)
+
+    settled = set[int]()
+    extracted_network = squeezenet()
+    prepared = executor(extracted_network, Trying())
+    for number, plan in enumerate(
+        [random_plan(extracted_network.graph, 2, seed=0), merged_plan(extracted_network.graph, 1)]
+    ):
+        prepared.prepare(str(number), [plan])
+        prepared.run(str(number))
+    assert len(began) > len(extracted_network.graph.index)
+    assert disturbed == set()
 
 
 def test_copies_run_on_all_devices() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hios import Graph, Schedule
+from hios import Graph, HiosWarning, Schedule
 from hios.core.schedule import Plan
 from hios.errors import PlatformError
 from hios.files import artifacts
@@ -23,9 +23,9 @@ from hios.platforms.cuda import cuda_reference, executing, gpu_probe
 from hios.platforms.cuda import devices as cuda
 from hios.platforms.cuda import worker as device
 from hios.platforms.reference import Reference
-from hios.runtime.auto import LEAST_RUNS
 from hios.runtime.competitors import BASELINE, require
 from hios.runtime.run_table import latency_table
+from hios.runtime.session import LEAST_RUNS
 from tests.frontends.small_networks import Files, write_files
 from tests.platforms.cuda import simulated
 from tests.platforms.cuda.simulated import DEVICES
@@ -132,6 +132,33 @@ def test_less_precise_runs_are_checked_once_in_full(run: Callable[..., dict[str,
     result = run(simulated.load_in_tf32, _plans(files))
     assert result["platform"]["tf32"] is True
     assert all(0 <= entry["largest_difference"] < 1e-4 for entry in result["results"])
+
+
+@pytest.mark.slow
+def test_graphs_give_what_the_sequential_one_gives(run: Callable[..., dict[str, Any]], files: Files) -> None:
+    """A graph that is off by less than TF32 explains is refused: all schedules compute alike in one process."""
+    message = (
+        r"^\S+: output 0 differs from that of the sequential schedule, timed alike, by up to \S+; allowed: 0\.0001 "
+    )
+    with pytest.raises(PlatformError, match=message):
+        run(simulated.load_corrupting, {"random": random_plan(Graph.read(files.graph), DEVICES, seed=1)})
+
+
+def test_what_fails_beside_the_runs_costs_itself(
+    run: Callable[..., dict[str, Any]], files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A runtime that cannot be loaded is left out, and run.json is written without the times of operators."""
+    cores = usable_cores()[:1]
+    eager = Reference("eager PyTorch", 1, cores, 1)
+    other = Reference("PyTorch, CUDA graph", 2, cores, 1, "cudagraph", simulated.refuse)
+    monkeypatch.setattr(executing, "references", lambda *_: [eager, other])
+    with pytest.warns(HiosWarning) as warned:
+        result = run(simulated.load_failing, {"random": random_plan(Graph.read(files.graph), DEVICES, seed=1)})
+    said = [str(one.message) for one in warned]
+    assert any(text.endswith("in a CUDA graph: no reason; PyTorch, CUDA graph is left out") for text in said)
+    assert any(text.startswith("memory and times of operators are incomplete: ") for text in said)
+    assert [entry["kind"] for entry in result["references"]] == ["eager"]
+    assert [(entry["measured"], len(entry["latency_ms"]["runs"])) for entry in result["results"]] == [([], RUNS)]
 
 
 def test_without_a_program(run: Callable[..., dict[str, Any]], files: Files) -> None:

@@ -15,6 +15,15 @@ def test_chains_are_long_enough_and_no_longer(each_ms: float) -> None:
     assert runs == 1 or (runs - 1) * each_ms < TARGET_MS
 
 
+@pytest.mark.parametrize(
+    ("nbytes", "cache", "expected"), [(0, 1 << 20, 40), (1 << 10, 1 << 14, 40), (1 << 10, 1 << 16, 65)]
+)
+def test_long_chains_read_more_than_the_cache_holds(nbytes: int, cache: int, expected: int) -> None:
+    """K is what the time needs, or what the cache holds and one more."""
+    assert runs_of_chain(TARGET_MS / 40, nbytes, cache) == expected
+    assert runs_of_chain(TARGET_MS / 40, 1, 1 << 30) == MOST
+
+
 @pytest.mark.parametrize("each_ms", [0.0, 1e-9, TARGET_MS / MOST / 2])
 def test_chains_end_somewhere(each_ms: float) -> None:
     """What takes no time, or nearly none, has a chain of bounded length."""

@@ -138,3 +138,31 @@ def test_edges_need_bytes() -> None:
     """A transfer of unknown size cannot be predicted."""
     with pytest.raises(UnsupportedError, match="edge a -> b: states no bytes; required for predictions"):
         predicted_costs(_pair(None), A40, NVLINK, 2)
+
+
+def test_resources_on_request() -> None:
+    """With contention "resources" operators have demands and there are overheads; nothing takes longer in sequence."""
+    operators = tuple(Operator(name, "conv", flops=2_000_000, bytes=100_000) for name in ("u", "v", "w"))
+    graph = Graph("three", operators, (Edge("u", "v", 50_000),))
+    blend, shared = (
+        hios.profile(graph, platform="model", options={"gpu": "v100-sxm2", "contention": kind})
+        for kind in ("blend", "resources")
+    )
+    assert blend == hios.profile(graph, platform="model", options={"gpu": "v100-sxm2"})
+    assert (blend.overheads, blend.operators["u"].demand) == (None, None)
+    assert shared.contention is not None
+    assert (shared.contention.kind, shared.platform and shared.platform.contention) == ("resources", "resources")
+    demand = shared.operators["u"].demand
+    assert demand is not None
+    assert 0 < min(demand.slots, demand.compute, demand.memory) <= max(demand.slots, demand.compute, demand.memory) <= 1
+    sequential = [schedule(Problem(graph, costs), "sequential").latency_ms for costs in (blend, shared)]
+    assert sequential[0] == pytest.approx(sequential[1])
+    streams = schedule(Problem(graph, shared), "lios")
+    assert hios.violations(Problem(graph, shared), streams) == []
+    assert streams.latency_ms < sequential[1]
+
+
+def test_unknown_contention() -> None:
+    """The kinds that there are, are named."""
+    with pytest.raises(PlatformError, match=r"^--contention: found fluid; allowed: blend, resources$"):
+        hios.profile(convolution(64, 8), platform="model", options={"gpu": "a40", "contention": "fluid"})

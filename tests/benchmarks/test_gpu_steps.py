@@ -1,0 +1,146 @@
+"""The steps of the benchmark on a GPU: what they keep, and that they need neither TVM nor weights."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+import benchmarks.networks
+from hios.cli.files import extract
+from hios.frontends.export import build_model
+from hios.frontends.program import export
+
+NETWORK = "squeezenet"
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[ModuleType]:
+    """The script, which imports the module beside it as a script does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(benchmarks.networks.__file__).parent))
+        yield importlib.import_module("gpu")
+
+
+@pytest.fixture(scope="module")
+def prepared(gpu: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SqueezeNet on small images, prepared."""
+    folder = tmp_path_factory.mktemp("prepared")
+    gpu.prepare([NETWORK], folder, image_size=64)
+    return folder
+
+
+def test_recipes_make_the_weights(gpu: ModuleType) -> None:
+    """Weights of a network with batch norms are made from its seed, bit by bit; others are refused."""
+    recipes = importlib.import_module("weight_recipes")
+    module, inputs = build_model("resnet34", {"image_size": 32}, 0)
+    import hios
+
+    graph, tensors = hios.extract(export(module, inputs))
+    recipe = recipes.recipe_of(tensors, module)
+    assert any(norm is not None for norm in recipe.values())
+    again, _ = build_model("resnet34", {"image_size": 32}, 0)
+    made = recipes.weights_of(json.loads(json.dumps(recipe)), again)
+    assert made.keys() == tensors.keys() == {entry.name for entry in graph.weights}
+    assert all(torch.equal(made[name], tensor) for name, tensor in tensors.items())
+    name = next(iter(tensors))
+    with pytest.raises(ValueError, match=rf"^{name}: neither a tensor of the module nor"):
+        recipes.recipe_of({name: tensors[name] + 1}, module)
+
+
+@pytest.mark.slow
+def test_steps_run_without_tvm(gpu: ModuleType, prepared: Path, tmp_path: Path) -> None:
+    """Prepared networks are profiled, scheduled and executed, here on cores; later steps use the costs of the race."""
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(('tvm', 'altair', 'jsonschema', 'ortools')))\n"
+        "from pathlib import Path; import gpu\n"
+        f"steps = gpu.Steps(gpu.Facts(Path({str(tmp_path)!r})), 'cpu', Path({str(prepared)!r}))\n"
+        f"steps.sequential({NETWORK!r}); steps.race({NETWORK!r}); steps.compiled({NETWORK!r})\n"
+    )
+    script = Path(str(gpu.__file__))
+    folders = [str(script.parent), str(script.parents[1])]
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {folders!r}\n{code}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    facts = gpu.Facts(tmp_path).all()
+    raced = {fact["name"] for fact in facts if fact["step"] == "race" and fact.get("kind") == "schedule"}
+    assert raced == set(gpu.ALGORITHMS)
+    (compiled,) = [fact for fact in facts if fact["step"] == "compiled" and fact.get("kind") == "schedule"]
+    assert compiled["name"] in raced
+    assert any(fact.get("sum_of_operators_ms", 0) > 0 for fact in facts)
+
+
+def test_steps_that_fail_cost_themselves(gpu: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every step is tried, its end is kept with what it said, and a later run tries again only what failed."""
+    facts, commands = gpu.Facts(tmp_path), list[list[str]]()
+
+    def start(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        if command[3] == "capture":
+            raise subprocess.TimeoutExpired(command, 60, stderr=b"still")
+        return subprocess.CompletedProcess(command, int(command[3] == "layouts"), "", "no such call\n")
+
+    gpu.run(facts, 600.0, ["googlenet"], start)
+    kept = {tuple(fact["ran"]): fact["status"] for fact in facts.all()}
+    assert [command[3] for command in commands] == [step for step, _ in (*gpu.MACHINE, *gpu.NETWORK)]
+    assert {step for (step, _), status in kept.items() if status != "0"} == {"capture", "layouts"}
+    commands.clear()
+    gpu.run(facts, 600.0, ["googlenet"], start)
+    assert [command[3] for command in commands] == ["capture", "layouts"]
+    commands.clear()
+    gpu.run(facts, 10.0, ["squeezenet"], start)
+    assert commands == []
+    said = capsys.readouterr().out
+    assert "layouts: not finished (1)" in said
+    assert "capture: not finished (time-out)" in said
+    assert facts.all()[-1]["status"] == "no time"
+
+
+def test_a_line_that_was_cut_off_is_no_fact(gpu: ModuleType, tmp_path: Path) -> None:
+    """A machine that is taken away in the middle of a line leaves the facts before it."""
+    facts = gpu.Facts(tmp_path)
+    facts.add("machine", torch="2.11")
+    with (tmp_path / "facts.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"step": "race", "med')
+    assert facts.all() == [{"step": "machine", "torch": "2.11"}]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu(gpu: ModuleType, tmp_path: Path) -> None:
+    """A step says so, in its own process."""
+    command = [sys.executable, str(gpu.__file__), "step", "machine", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "platform cuda: " in done.stderr
+
+
+@pytest.mark.parametrize("name", ["googlenet", "inception_v3", "nasnet_large", "squeezenet"])
+def test_prepared_networks(gpu: ModuleType, name: str) -> None:
+    """What is committed names every weight of its graph, and is small."""
+    import hios
+
+    folder = gpu.PREPARED / name
+    graph = hios.Graph.read(folder / "graph.json")
+    recipe = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
+    assert recipe["weights"].keys() == {entry.name for entry in graph.weights}
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 1e6
+
+
+def test_the_prepared_squeezenet_is_what_is_extracted(gpu: ModuleType, tmp_path: Path) -> None:
+    """The graph that is committed is that of today's extraction."""
+    import hios
+
+    hios.export(NETWORK).write(tmp_path / "program.pt2")
+    extract(tmp_path / "program.pt2", tmp_path / "graph.json", tmp_path / "weights.safetensors", NETWORK)
+    assert (tmp_path / "graph.json").read_bytes() == (gpu.PREPARED / NETWORK / "graph.json").read_bytes()
