@@ -8,6 +8,7 @@
 # make dist     wheel and sdist in dist/, installed and tried in environments of their own
 # make bench    the benchmarks under benchmarks/
 # make zoo      which of 60 architectures of timm and 5 ONNX files come through export and extraction; takes 15 minutes
+# make transformers-zoo  which of 20 architectures of transformers hios.optimize takes, with small configurations
 # make fuzz     a million hostile files for every reader together, guided by coverage where atheris installs; takes hours
 # make sbom     sbom.json, the list of all components (CycloneDX)
 # make audit    that, and known flaws of their versions
@@ -19,7 +20,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests and rules start hundreds of processes, each of which would otherwise compile all of hios.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: report test test-all coverage setup check docs dist bench zoo data fuzz sbom audit clean
+.PHONY: report test test-all coverage setup check docs dist bench zoo transformers-zoo data fuzz sbom audit clean
 
 report: setup
 	@snakemake --cores all
@@ -81,6 +82,9 @@ data: setup
 # No dependencies: they are installed into a folder that only this target uses, timm with the torchvision of our torch.
 zoo: setup .zoo/installed
 	python benchmarks/zoo.py --packages .zoo
+
+transformers-zoo: setup
+	python benchmarks/transformers_zoo.py
 
 .zoo/installed:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target .zoo 'timm==1.0.31' 'torchvision==0.28.*' \

@@ -128,12 +128,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def in_own_process(name: str, packages: Path | None, timeout_s: float) -> dict[str, int | str]:
-    """Numbers of operators and edges of a model, or the reason why it does not come through."""
+def in_own_process(name: str, packages: Path | None, timeout_s: float, script: str = __file__) -> dict[str, int | str]:
+    """What a script prints about a model, or the reason why it does not come through."""
     folders = [str(packages.resolve())] if packages is not None else []
     path = os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])
     process = subprocess.Popen(
-        [sys.executable, __file__, "--one", name],
+        [sys.executable, script, "--one", name],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

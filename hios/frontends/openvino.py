@@ -51,13 +51,50 @@ def converted(program: ExportedProgram, name: str) -> openvino.Model:
     """
     try:
         with _quiet():
-            from openvino.frontend.pytorch.fx_decoder import TorchFXPythonDecoder
-
             frontend = FrontEndManager().load_by_framework("pytorch")
-            decoder = TorchFXPythonDecoder.from_exported_program(program)
+            decoder = _decoder().from_exported_program(program)
             return frontend.convert(frontend.load(decoder))
     except Exception as error:  # it raises many types; all mean the same to the user
         raise UnsupportedError(f"{name}: OpenVINO cannot convert it: {first_line(error)}") from error
+
+
+@functools.cache
+def _decoder() -> Any:
+    """OpenVINO's class that reads programs, which computes by other operators what OpenVINO computes wrongly."""
+    from openvino.frontend.pytorch.fx_decoder import TorchFXPythonDecoder
+    from openvino.frontend.pytorch.torchdynamo.export_decompositions import ops_to_not_decompose
+    from torch.export.decomp_utils import CustomDecompTable
+
+    table = CustomDecompTable()
+    aten = torch.ops.aten
+    for kept in (*ops_to_not_decompose(), aten._unsafe_index.Tensor):
+        table.pop(kept, None)
+    table.update({own: _accumulated(own) for own in (aten.cumsum.default, aten.prod.dim_int)})
+    table.update({aten.index.Tensor: _indexed})
+    return type("Decoder", (TorchFXPythonDecoder,), {"_decomp_table": table})
+
+
+def _accumulated(operator: Any) -> Any:
+    """Such an operator on whole numbers in 64 bits, as in PyTorch; OpenVINO keeps narrower dtypes, and overflows."""
+
+    def computed(value: Tensor, *args: Any, dtype: torch.dtype | None = None) -> Any:
+        narrow = not (value.is_floating_point() or value.is_complex() or value.dtype is torch.int64)
+        if dtype is not None or not narrow:
+            return NotImplemented
+        return operator(value.to(torch.int64), *args)
+
+    return computed
+
+
+def _indexed(value: Tensor, indices: list[Tensor | None]) -> Any:
+    """Indices counted from the end, of which OpenVINO takes only those of a single tensor, counted from the start."""
+    sizes = zip(indices, value.shape, strict=False)
+    if sum(own is not None for own in indices) < 2 or any(
+        own is not None and own.dtype is torch.bool for own in indices
+    ):
+        return NotImplemented
+    positive = [own if own is None else torch.where(own < 0, own + size, own) for own, size in sizes]
+    return torch.ops.aten._unsafe_index.Tensor(value, positive)
 
 
 def save(model: openvino.Model, path: Path) -> None:

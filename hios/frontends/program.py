@@ -79,6 +79,7 @@ def export(module: nn.Module, inputs: tuple[Tensor, ...], model: nn.Module | Non
         where = f"{place(error, code.co_filename)}: " if code is not None else ""
         raise UnsupportedError(f"torch.export cannot export {name}: {where}{first_line(error)}") from error
     inline_regions(program, name)
+    _drop_empty(program)
     for node in program.graph.nodes:
         if node.op != "call_function" or node.target is operator.getitem:  # of an operator with several outputs
             continue
@@ -228,6 +229,25 @@ def inline_regions(program: ExportedProgram, name: str) -> None:
         changed = True
     if changed:
         program.graph_module.recompile()
+
+
+def _drop_empty(program: ExportedProgram) -> None:
+    """Drop, in place, tensors of shape (0,) among those concatenated: torch takes them, whatever shape the others have.
+
+    A cache of keys and values begins with such a tensor.
+    """
+    graph = program.graph
+    for node in list(graph.find_nodes(op="call_function", target=torch.ops.aten.cat.default)):
+        empty = [value for value in node.args[0] if value.meta["val"].shape == (0,)]
+        if not 0 < len(empty) < len(node.args[0]):
+            continue
+        node.args = ([value for value in node.args[0] if value not in empty], *node.args[1:])
+        while empty:
+            value = empty.pop()
+            if value.op == "call_function" and not value.users:
+                empty += value.all_input_nodes
+                graph.erase_node(value)
+    program.graph_module.recompile()
 
 
 def _require_no_autocast(node: fx.Node, name: str) -> None:

@@ -2,6 +2,7 @@
 
 options       the options of the user
 report        the time limit, and progress messages; the report: what was chosen, with a row of numbers per candidate
+background    optimizing in another process while the model is used
 choice_cache  what a cached choice or a prepared model depends on: structure, code, weights; choices and prepared
               models on disk
 tracing       a model with nested inputs and outputs as a graph with flat ones, and how calls fit it

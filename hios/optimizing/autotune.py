@@ -37,6 +37,7 @@ _PACKAGES = ("torch", "apache-tvm", "onnx", "onnxruntime", "onnxscript", "openvi
 #: Share of the budget reserved for the race, the minimum reserved in seconds, and the number of ways in the final
 #: rounds.
 _RACE_SHARE, _LEAST_SHARE, _FINALISTS = 0.5, 0.15, 3
+_LATER = "the final choice, in later calls, once the cores are idle"
 #: How many operators a row of the report names.
 _MOST_NAMED = 4
 
@@ -114,6 +115,8 @@ class Autotune:
                 return self._loaded(report, candidate, folder)
             except HiosError:
                 pass  # damaged: prepared again below
+        if not self.options.wait:
+            raise HiosError("what was prepared for it is damaged")
         with self._store.workspace() as workspace:
             exported = export(self.subject.model, self.subject.args, self.subject.kwargs, self.subject.outputs)
             if candidate.kind == SCHEDULE:
@@ -154,9 +157,9 @@ class Autotune:
             try:
                 preparation.prepare()
                 tuned = self._race(preparation, budget, expected, threads)
-                if tuned.report.provisional and self.options.is_auto:
+                if tuned.report.pending and self.options.is_auto:
                     return tuned
-                if not tuned.report.provisional:
+                if not tuned.report.provisional or not self.options.wait:
                     self._keep(tuned, preparation, workspace)
                 return self._alone(tuned, preparation)
             except BaseException:
@@ -165,7 +168,7 @@ class Autotune:
 
     def _race(self, preparation: Preparation, budget: Budget, expected: list[Tensor], threads: int) -> Tuned:
         subject, ready, busy = self.subject, preparation.ready, busy_share(self.subject.everything)
-        if busy > BUSY and self.options.is_auto:
+        if busy > BUSY and self.options.is_auto and self.options.wait:
             warn(
                 f"{subject.name} is optimized while other work keeps the cores {busy:.0%} busy: what is chosen may "
                 "not be the fastest, and is not kept; the choice is made again, in the course of later calls, once "
@@ -202,6 +205,7 @@ class Autotune:
             seconds=round(budget.spent_s, 1),
             rounding=race.explained,
             limits=comparison.limits,
+            pending=_LATER if busy > BUSY and self.options.is_auto and self.options.wait else "",
         )
         return Tuned(report, candidate, ready[candidate.label].run, preparation.close, preparation, race)
 
@@ -251,6 +255,7 @@ class Autotune:
             ways=raced_again(tuned.report.ways, race),
             measured_at=now(),
             busy_share=busy,
+            pending="",
         )
         self.choices.put(report, candidate)
         run = preparation.ready[candidate.label].run
@@ -265,6 +270,11 @@ class Autotune:
             choice_cache.write_graph(workspace, *preparation.traced)
         choice_cache.leave_only(workspace, tuned.candidate)
         self._store.keep(self._key, self._state, workspace)
+
+    def adopt(self, report: Report, candidate: Candidate, folder: Path) -> None:
+        """Keep a choice that another process has put into a folder of its own."""
+        self._store.adopt(folder / "models")
+        self.choices.put(report, candidate)
 
     def _alone(self, tuned: Tuned, preparation: Preparation) -> Tuned:
         """Without the workers of the other candidates."""

@@ -38,6 +38,7 @@ from torch.nn.modules import module as torch_modules
 
 from hios import errors
 from hios.errors import FailedCallError, HiosError
+from hios.optimizing.background import Background
 from hios.optimizing.choice_cache import WITHOUT_EFFECT
 from hios.optimizing.other_inputs import Limits, outside
 from hios.optimizing.report import Report
@@ -249,6 +250,8 @@ class OptimizedModule(nn.Module):
         self.training = model.training
         self.runner = runner
         self.threads = threads
+        #: What may still find a faster way.
+        self.background: Background | None = None
         self._warned: set[str] = set()
         #: Calls in a row that failed in the chosen way and not in the model.
         self._failures = 0
@@ -327,7 +330,9 @@ class OptimizedModule(nn.Module):
         self._failures = 0
 
     def close(self) -> None:
-        """Stop the workers; afterwards the model itself runs."""
+        """Stop the workers, and the search for a faster way; afterwards the model itself runs."""
+        if self.background is not None:
+            self.background.end()
         runner, self.runner = self.runner, None
         if runner is not None:
             runner.close()

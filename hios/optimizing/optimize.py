@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import functools
+import shutil
+import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from hios.errors import ExampleInputsError, HiosError, UnsupportedError, first_line, missing_extra
+from hios.errors import ExampleInputsError, HiosError, HiosWarning, UnsupportedError, first_line, missing_extra
 from hios.files import option_defaults
 from hios.machine.description import BUSY, OtherWork
 from hios.machine.terminal import on_terminals_only
 from hios.optimizing.autotune import Autotune, Tuned
+from hios.optimizing.background import Background, Found, received, report
 from hios.optimizing.candidates import EAGER, Candidate, itself
 from hios.optimizing.choice_cache import is_in_files
 from hios.optimizing.module import Guards, OptimizedModule, TracedRunner, has_hooks, warn
@@ -51,6 +56,7 @@ def optimize(
     timeout_s: float = option_defaults.TIMEOUT_S,
     way: str | Sequence[str] = "auto",
     strict: bool = False,
+    wait: bool = True,
 ) -> OptimizedModule:
     """Find the fastest way to run a model for inference; returns a module that is called like the model.
 
@@ -100,6 +106,9 @@ def optimize(
             way regardless of the measurements; several of them for the fastest of these and the model as it is.
         strict: whether outputs have to equal the model's for inputs with NaN and infinities too; otherwise the report
             says what each way does with them.
+        wait: whether to return once the choice is made; otherwise the module runs the model itself for now, while
+            another process, of lower priority, looks for the fastest way, which later calls take. The model has
+            to be one that can be pickled, of a class that can be imported.
 
     Raises:
         HiosError: an option is not allowed, a package is missing, or the model cannot run on the example inputs.
@@ -133,6 +142,7 @@ def optimize(
         timeout_s,
         way,
         strict,
+        wait,
     )
     if isinstance(model, OptimizedModule):
         model = model.original
@@ -148,7 +158,63 @@ def optimize(
         model.eval()
     except NotImplementedError as error:
         return _left_as_it_is(model, f"{first_line(error)}; allowed: models that torch.export has not made")
-    return accelerated(model, args, example_keywords or {}, options)
+    return (accelerated if wait else _improving)(model, args, example_keywords or {}, options)
+
+
+def _improving(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], options: Options) -> OptimizedModule:
+    """The model itself, until another process has found the fastest way."""
+    name, cache = type(model).__name__, options.folder()
+    background = Background(cache)
+    private = replace(options, cache=background.folder)
+    fast = OptimizedModule(
+        model, Report(name, "the model itself", "for now", pending="the fastest way, for which a process looks")
+    )
+    try:
+        subject, guards = Subject(model, args, kwargs, private, options.divisions()), Guards(model)
+        optimizer = _Optimizer(subject, None)
+
+        def failed(why: str) -> None:
+            fast.settle(_left_as_it_is(model, why))
+
+        def found(what: Found) -> None:
+            torch.set_num_threads(subject.threads)  # of this thread
+            for text in what.warnings:
+                warn(text)
+            kept = optimizer.autotune.choices.get()
+            if changed := guards.changed():
+                failed(f"{changed} while it was optimized; call hios.optimize again")
+            elif kept is None or (final := optimizer.taken(*kept)) is None:
+                fast.settle(OptimizedModule(model, replace(what.report, chosen="the model itself")))
+            else:
+                final.report = replace(final.report, cached=False)
+                fast.settle(final)
+                if cache is not None and not final.report.provisional:
+                    Autotune(replace(subject, options=options)).adopt(*kept, background.folder)
+
+        background.start((model, args, kwargs, private, subject.threads), found, failed)
+    except ExampleInputsError:
+        shutil.rmtree(background.folder)
+        raise
+    except HiosError as error:
+        return _left_as_it_is(model, str(error))
+    fast.background = background
+    return fast
+
+
+def work(folder: str) -> None:
+    """What the other process does."""
+    *given, threads = received(Path(folder))
+    torch.set_num_threads(threads)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", HiosWarning)
+        try:
+            fast = accelerated(*given)
+        except HiosError as error:
+            sys.exit(str(error))
+        finally:
+            told = [str(own.message) for own in caught if issubclass(own.category, HiosWarning)]
+    fast.close()
+    report(Path(folder), Found(fast.report, told))
 
 
 def accelerated(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], options: Options) -> OptimizedModule:
@@ -190,7 +256,7 @@ def _left_as_it_is(model: nn.Module, why: str) -> OptimizedModule:
 class _Optimizer:
     """Finds the fastest way to run one model."""
 
-    def __init__(self, subject: Subject, budget: Budget) -> None:
+    def __init__(self, subject: Subject, budget: Budget | None) -> None:
         self.subject, self.options, self.budget = subject, subject.options, budget
         self.autotune = Autotune(subject)
         self.others = OtherWork(subject.everything)
@@ -202,14 +268,12 @@ class _Optimizer:
             HiosError: the model cannot be taken, or something failed.
         """
         model, kept = self.subject.model, self.autotune.choices.get()
-        if kept is not None and kept[1] == itself(self.subject.threads):
-            return OptimizedModule(model, kept[0])
         # Once a model is known to have no side effects, it may run as often as needed; a cached choice implies it
         # was checked.
-        known = kept is not None and is_in_files(model)
+        known = kept is not None and (kept[1] == itself(self.subject.threads) or is_in_files(model))
         if not known:
             self._require_pure()
-        if kept is not None and (fast := self._restored(*kept)) is not None:
+        if kept is not None and (fast := self.taken(*kept)) is not None:
             return fast
         if known:
             self._require_pure()
@@ -220,8 +284,10 @@ class _Optimizer:
 
         require_pure(self.subject.model, self.subject.args, self.subject.kwargs)
 
-    def _restored(self, report: Report, candidate: Candidate) -> OptimizedModule | None:
+    def taken(self, report: Report, candidate: Candidate) -> OptimizedModule | None:
         """The cached choice, if it takes the example and is still right and faster than the model; otherwise None."""
+        if candidate == itself(self.subject.threads):
+            return OptimizedModule(self.subject.model, report)
         if outside(self.subject.tensors, report.limits):
             return None
         expected = self.subject.run_once()
@@ -264,6 +330,7 @@ class _Optimizer:
             # Threads that wait for each other and for cores may take ten times as long as one.
             alone_ms = timed(functools.partial(self.subject.run_model, 1, self.subject.tensors))[1]
             latency_ms, threads = min((latency_ms, threads), (alone_ms, 1))
+        assert self.budget is not None  # noqa: S101 - without one, only cached choices are taken
         self.budget.call_s = latency_ms / 1e3
         return self._module(self.autotune.raced(self.budget, latency_ms, expected, threads))
 

@@ -44,6 +44,7 @@ class Options:
     timeout_s: float = option_defaults.TIMEOUT_S
     way: str | Sequence[str] = AUTO
     strict: bool = False
+    wait: bool = True
 
     def __post_init__(self) -> None:
         allowed = [name for name in platforms.executable() if platforms.find(name).OPTIMIZES]
@@ -57,8 +58,9 @@ class Options:
             raise HiosError("optimize: cache: found True; allowed: a folder, None for the user's own, False for none")
         if isinstance(self.devices, bool) or not isinstance(self.devices, int | None):
             raise HiosError(f"optimize: devices: found {self.devices!r}; allowed: a whole number, or None")
-        if not isinstance(self.strict, bool):
-            raise HiosError(f"optimize: strict: found {self.strict!r}; allowed: True or False")
+        for name in ("strict", "wait"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise HiosError(f"optimize: {name}: found {value!r}; allowed: True or False")
         for name in ("tolerance", "budget_s", "timeout_s"):
             if not (_is_number(value := getattr(self, name)) and value > 0):
                 raise HiosError(f"optimize: {name}: found {value!r}; allowed: more than 0")

@@ -28,11 +28,14 @@ import torch
 from torch import Tensor
 
 from hios.errors import HiosError, first_line
+from hios.files import option_defaults
 from hios.frontends.model_declarations import Declarations
 from hios.frontends.tolerances import beyond
 
 #: The factor of larger and of smaller numbers.
 _FACTOR = 1000.0
+#: The largest number compared where the example shows nothing but 1: sums of some thousands of such fit 32 bits.
+_MODEST = 2**15 - 1
 #: One of so many numbers is NaN or infinite, where some are.
 _ONE_OF = 64
 
@@ -66,11 +69,11 @@ def varied(example: Sequence[Tensor], model: _Model, sizes: Collection[int] = ()
     sizes = {*sizes, *(size for value in example for size in value.shape)}
     for place, own in enumerate(inputs):
 
-        def takes(value: Tensor, place: int = place) -> bool:
-            return bool(_computed(model, [*example[:place], value, *example[place + 1 :]]))
+        def computed(value: Tensor, place: int = place) -> list[Tensor]:
+            return _computed(model, [*example[:place], value, *example[place + 1 :]])
 
         if own.is_integer:
-            own.limits = own.found_limits(takes, sizes)
+            own.limits = own.found_limits(computed, sizes)
     together = [own.at_ends() if own.limits else own.drawn() for own in inputs]
     if not _computed(model, together):  # such as an index that is a sum of two
         for own in inputs:
@@ -228,6 +231,7 @@ class InputVariations:
             of_two = self._least < self._most and bool(((value == self._least) | (value == self._most)).all())
         #: Whether it holds booleans, flags, or two numbers such as 0 and minus infinity.
         self.is_mask = of_two and value.numel() > 2 if real else are_flags(value)
+        self._is_ones = self.is_mask and not real and value.dtype is not torch.bool and self._least == self._most
         self.is_real = real and not self.is_mask
         if not real:
             self._least, self._most = min(self._least, 0), 1 if value.dtype is torch.bool else (below or 1) - 1
@@ -244,17 +248,26 @@ class InputVariations:
         """The limits of the dtype."""
         return torch.iinfo(self._value.dtype).min, torch.iinfo(self._value.dtype).max
 
-    def found_limits(self, takes: Callable[[Tensor], bool], sizes: Collection[int]) -> Limits:
+    def found_limits(self, computed: Callable[[Tensor], list[Tensor]], sizes: Collection[int]) -> Limits:
         """None if the model takes all; otherwise those of the example, and larger ones up to a size or a power of 2.
 
-        What the model takes beyond flags is left to the model: no way is compared with it there.
+        What the model takes beyond flags is left to the model: no way is compared with it there. A table of nothing but
+        1 holds numbers up to `_MODEST` if the model computes numbers from these, and others from 2 than from 1.
         """
-        if takes(self.at_ends()):
+        if self._is_ones:
+            self.limits = (0, _MODEST)
+            ones, twos = (computed(torch.full_like(self._value, number)) for number in (1, 2))
+            outputs = computed(self.at_ends())
+            if outputs and _finite(outputs) and difference(twos, ones, option_defaults.TOLERANCE) is not None:
+                self.is_mask = False
+                return self.limits
+            self.limits = None
+        if computed(self.at_ends()):
             return (0, 1) if self.is_mask else None
         least, most = self.in_example
         larger = {size - 1 for size in sizes} | {2**bits - 1 for bits in range(torch.iinfo(self._value.dtype).bits)}
         ends = [most, *sorted(end for end in larger if most < end <= self.all_numbers[1])]
-        refused = bisect.bisect_left(ends, True, lo=1, key=lambda end: not takes(torch.full_like(self._value, end)))
+        refused = bisect.bisect_left(ends, True, lo=1, key=lambda end: not computed(torch.full_like(self._value, end)))
         return least, ends[refused - 1]
 
     @property

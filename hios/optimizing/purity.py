@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import operator
 import os
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hios.errors import ExampleInputsError, UnsupportedError, first_line
 from hios.formats.aten_operators import UPDATES_STATISTICS
-from hios.optimizing.tracing import ModelOutputs
+from hios.optimizing.tracing import ModelOutputs, is_plain_object
 
 #: Files of torch that check shapes and dtypes of operators, and the errors they raise.
 _SHAPE_CHECKS = (
@@ -64,12 +65,7 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
             output that does not contain it, an input or a weight is in, as writes into one must be seen in the other.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
-    if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
-        raise UnsupportedError("found a part in TorchScript; allowed: modules in Python")
-    for path, module in model.named_modules():
-        for name, value in chain(*(vars(module)[table].items() for table in _TABLES), vars(module).items()):
-            if isinstance(value, Tensor) and value.layout is not torch.strided:
-                raise UnsupportedError(f"{_joined(path, name)}: found layout {value.layout}; allowed: dense tensors")
+    _require_python(model)
     with _restored(model) as state, torch.inference_mode(False), torch.no_grad():
         try:
             held = state.without_values(mode)
@@ -81,7 +77,8 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
         owners = {_memory(tensor): f"its {what}" for what, tensor in held.items()}
         earlier: _Writes | None = None
         for own_args, own_kwargs in calls:
-            inputs = [leaf for leaf in pytree.tree_leaves((own_args, own_kwargs)) if isinstance(leaf, Tensor)]
+            leaves = pytree.tree_flatten((own_args, own_kwargs))
+            inputs = [leaf for leaf in leaves[0] if isinstance(leaf, Tensor)]
             before, writes, failed, outputs = _State(model), _Writes(owners, inputs, earlier), None, None
             try:
                 with _unlogged(), mode, writes:
@@ -89,11 +86,13 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
             except Exception as error:  # whatever a user's model raises, or the error that stops it
                 failed = error
             changed = [*writes.written_into, *before.changed()]
+            if not _holds(pytree.tree_flatten((own_args, own_kwargs)), leaves):
+                changed.append("a list or dictionary among its inputs")
             if failed is not None or not changed:
                 break
             earlier = writes
     if failed is not None and not writes.written_into:
-        if _is_about_shapes(failed) or (type(failed) in _REFUSALS and writes.is_refused_with_values()):
+        if _is_refused(failed, writes):
             raise ExampleInputsError(
                 f"example inputs: {type(model).__name__} cannot run on them: {type(failed).__name__}: "
                 f"{first_line(failed)}"
@@ -108,6 +107,27 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
             "or take the value as an input and return the new one"
         )
     _require_apart(outputs, inputs, writes.owners)
+
+
+def _require_python(model: nn.Module) -> None:
+    """Check that modules are in Python, and their tensors dense."""
+    if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
+        raise UnsupportedError("found a part in TorchScript; allowed: modules in Python")
+    for path, module in model.named_modules():
+        for name, value in chain(*(vars(module)[table].items() for table in _TABLES), vars(module).items()):
+            if isinstance(value, Tensor) and value.layout is not torch.strided:
+                raise UnsupportedError(f"{_joined(path, name)}: found layout {value.layout}; allowed: dense tensors")
+
+
+def _holds(given: tuple[list[Any], pytree.TreeSpec], leaves: tuple[list[Any], pytree.TreeSpec]) -> bool:
+    """Whether containers hold the same objects as before."""
+    return given[1] == leaves[1] and all(map(operator.is_, given[0], leaves[0]))
+
+
+def _is_refused(error: Exception, writes: _Writes) -> bool:
+    """Whether the model would refuse its inputs with values too."""
+    refused = writes.is_refused_with_values() if type(error) in _REFUSALS else False
+    return _is_about_shapes(error) if refused is None else refused
 
 
 def _is_about_shapes(error: Exception) -> bool:
@@ -206,15 +226,15 @@ class _Writes(TorchDispatchMode):
             self._of_inputs |= made
         return outputs
 
-    def is_refused_with_values(self) -> bool:
-        """Whether the operator that failed last also refuses zeros of the same shapes and dtypes."""
+    def is_refused_with_values(self) -> bool | None:
+        """Whether the operator that failed last also refuses zeros of these shapes and dtypes; None if not known."""
         if self._failed is None:
-            return False
+            return None
         func, *given = self._failed
         try:
             args, kwargs = pytree.tree_map_only(Tensor, _zeros, given)
         except Exception:  # sizes that depend on values, devices that are not here
-            return False
+            return None
         try:
             func(*args, **kwargs)
         except Exception as error:
@@ -245,12 +265,12 @@ class _State:
         self._tables = {
             (path, name): dict(module.__dict__[name]) for path, module in self._modules.items() for name in _TABLES
         }
-        #: Contents of lists and other containers, which are changed in place.
+        #: Contents of lists, other containers and objects, which are changed in place.
         self._contents = {
-            (path, name): _copied(value)
+            (path, name): _copied(_contents(value))
             for path, held in self._dicts.items()
             for name, value in held.items()
-            if name not in _TABLES and isinstance(value, list | dict | set)
+            if name not in _TABLES and (isinstance(value, list | dict | set) or is_plain_object(value))
         }
 
     def without_values(self, mode: FakeTensorMode) -> dict[str, Tensor]:
@@ -288,7 +308,7 @@ class _State:
         for (path, name), held in self._contents.items():
             if name in _DERIVED and isinstance(self._modules[path], nn.RNNBase):
                 continue
-            if not _alike(held, self._dicts[path][name]):
+            if not _alike(held, _contents(self._dicts[path][name])):
                 changes.append(f"its attribute {_joined(path, name)}")
         return changes
 
@@ -302,7 +322,7 @@ class _State:
                 module.__dict__.update(self._dicts[path])
         self._fill(self._tables)
         for (path, name), held in self._contents.items():
-            _refill(self._dicts[path][name], held)
+            _refill(_contents(self._dicts[path][name]), held)
 
     def _fill(self, tables: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
         for (path, table), entries in tables.items():
@@ -328,6 +348,11 @@ def _same(before: Any, after: Any) -> bool:
 
 def _joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
+
+
+def _contents(value: Any) -> Any:
+    """What may change in a container, or in an object."""
+    return vars(value) if is_plain_object(value) else value
 
 
 def _copied(value: Any) -> Any:

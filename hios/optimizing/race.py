@@ -2,9 +2,9 @@
 
 On a busy machine: choosing by rounds, which remain fair; repeating that in the user's calls, once the cores are idle.
 
-No call is made twice, and none waits: each is run by one of the candidates, all of which give equal outputs, and these
-take turns. Until the cores are idle, the provisional choice runs all calls, and every ``LOOK_S`` seconds a call checks
-how busy the cores have been since the last check, which takes less than a millisecond.
+No call waits, and none is made twice unless it fails: each is run by one of the candidates, all of which give equal
+outputs, and these take turns. Until the cores are idle, the provisional choice runs all calls, and every ``LOOK_S``
+seconds a call checks how busy the cores have been since the last check, which takes less than a millisecond.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Race:
         for number in range(_MOST_ROUNDS):
             order = [candidate for candidate in racing if candidate.label in self.latencies]
             round_s = (time.monotonic() - began) / max(number, 1)
-            if len(order) < 2 or time.monotonic() + round_s > self.deadline:
+            if (number and len(order) < 2) or time.monotonic() + round_s > self.deadline:
                 break
             self.shown(f"{len(order)} ways to run the model take turns beside other work")
             shuffle(order)
@@ -400,8 +400,8 @@ class OnlineRace:
     workers of this process, the provisional one runs all calls. ``settled`` is called with the race once it is over,
     from the call that ends it.
 
-    A call may fail because of its inputs. The next one is then run by the model, and the round goes on with another
-    candidate; one that fails three times in a row drops out.
+    A call that fails is run by the model, which raises what it raises if the inputs are to blame; that candidate runs a
+    later call of the round. One that fails three times in a row where the model computes drops out.
     """
 
     candidates: Sequence[Candidate]
@@ -416,8 +416,8 @@ class OnlineRace:
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
-        #: Calls in a row that failed, by label; whether the last call of the race did; and why candidates dropped out.
-        self._failures, self._has_failed = dict.fromkeys(self.runs, 0), False
+        #: Calls in a row that failed, and not in the model, by label; and why candidates dropped out.
+        self._failures = dict.fromkeys(self.runs, 0)
         self._dropped: dict[str, str] = {}
         self._shuffle = random.Random(0).shuffle
         self._look()
@@ -457,9 +457,6 @@ class OnlineRace:
         return race
 
     def _timed(self, tensors: list[Tensor], race: Race) -> list[Tensor]:
-        if self._has_failed:
-            self._has_failed = False
-            return self.runs[self.candidates[0].label](tensors)
         if not self._turns:
             self._turns = [candidate for candidate in self.candidates if candidate.label in race.latencies]
             self._shuffle(self._turns)
@@ -467,8 +464,12 @@ class OnlineRace:
         try:
             outputs, took_ms = timed(functools.partial(self.runs[candidate.label], tensors))
         except Exception as error:
+            self._turns.insert(0, candidate)  # a round has a call of each
+            if candidate is self.candidates[0]:
+                raise
+            outputs = self.runs[self.candidates[0].label](tensors)
             self._failed(candidate, race, error)
-            raise
+            return outputs
         self._failures[candidate.label] = 0
         race.latencies[candidate.label].append(took_ms)
         if not self._turns:
@@ -476,16 +477,14 @@ class OnlineRace:
         return outputs
 
     def _failed(self, candidate: Candidate, race: Race, error: Exception) -> None:
-        """Have a candidate run a later call of the round, which has one of each; or none any more."""
-        self._has_failed = True
-        if candidate is not self.candidates[0]:
-            self._failures[candidate.label] += 1
+        """Count a failure; have the candidate run no calls any more after too many."""
+        self._failures[candidate.label] += 1
         if self._failures[candidate.label] < _FAILURES:
-            self._turns.insert(0, candidate)
             return
         self._dropped[candidate.label] = f"{_FAILURES} calls in a row failed: {first_line(error)}"
         if candidate.label == self.provisional:
             self.provisional = self.candidates[0].label
+        self._turns.remove(candidate)
         del race.latencies[candidate.label]
         if not self._turns:
             self._end_round(race)

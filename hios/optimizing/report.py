@@ -108,6 +108,7 @@ class Report:
             rounding to float32 explains so much; 0 if all were within the tolerance.
         limits: of every input, the least and the largest whole number that the chosen way gets, as the model refuses
             others, such as indices outside of a table; calls with these run the model itself.
+        pending: what is still to come, in words; empty if the choice stays.
     """
 
     model: str
@@ -120,6 +121,7 @@ class Report:
     seconds: float = 0.0
     rounding: float = 0.0
     limits: tuple[tuple[int, int] | None, ...] = ()
+    pending: str = ""
 
     @property
     def candidates(self) -> tuple[WayReport, ...]:
@@ -134,7 +136,7 @@ class Report:
     def __repr__(self) -> str:
         lines = [f"{self.model} runs as {self.chosen}: {self.reason}"]
         if not self.ways:
-            return lines[0]
+            return f"{lines[0]}; still to come: {self.pending}" if self.pending else lines[0]
         rows = [_HEADING, *(way.cells() for way in self.ways)]
         lines += [f"  {line}" for line in aligned(rows, "<>>>>>><")]
         runs = max((way.runs for way in self.candidates), default=0)
@@ -143,8 +145,8 @@ class Report:
         lines.append(
             f"  {taken} {self.measured_at} in {runs} runs each, taking turns{busy}; {self.seconds:.0f} s in all"
         )
-        if self.provisional:
-            lines.append("  still to come: the final choice, in later calls, once the cores are idle")
+        if self.pending:
+            lines.append(f"  still to come: {self.pending}")
         lines += self._special()
         if self.rounding:
             lines.append(

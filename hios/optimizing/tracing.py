@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -29,6 +30,8 @@ _CONSTANTS = (type(None), bool, int, float, complex, str, bytes, torch.dtype, to
 #: Parameters that take any number of arguments.
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
+#: How deeply objects among outputs may hold others.
+_DEPTH = 4
 #: What an output is: ("tensor", its number among the graph's outputs), ("input", number of an input tensor),
 #: ("constant", value) or ("view", (number of a tensor, arguments of its ``as_strided``)).
 _Output = tuple[str, Any]
@@ -139,15 +142,51 @@ def _unusual(tensor: Tensor) -> str:
 
 def _no_constant(values: Sequence[Any]) -> str:
     """A value that may differ in the next call, such as a number computed from tensors; empty if none does."""
-    wrong = (value for value in values if type(value) not in _CONSTANTS and not isinstance(value, Enum))
-    return next(map(_called, wrong), "")
+    wrong = (value for value in values if type(value) not in _CONSTANTS and not isinstance(value, Enum | type))
+    return next((f"a value of type {type(value).__name__}" for value in wrong), "")
 
 
-def _called(value: Any) -> str:
-    """The type of a value, and how torch would take it apart if it is a dataclass."""
-    name = type(value).__name__
-    register = f", a dataclass that torch takes apart after torch.export.register_dataclass({name})"
-    return f"a value of type {name}{register if is_dataclass(value) else ''}"
+def is_plain_object(value: Any) -> bool:
+    """Whether a value is nothing but its attributes, as objects of most classes in Python are, torch's own apart."""
+    kind = type(value)
+    known = isinstance(value, Tensor | nn.Module | Enum | type | FunctionType | ModuleType)
+    known |= kind.__module__.partition(".")[0] == "torch"
+    special = any(vars(base).get("__slots__") or "__new__" in vars(base) for base in kind.__mro__[:-1])
+    return not (known or special) and hasattr(value, "__dict__")
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """What pytree takes apart into the attributes of an object, and puts together as that object."""
+
+    kind: type
+    attributes: dict[str, Any]
+
+
+def _put_together(attributes: Any, kind: Any) -> Any:
+    made = object.__new__(kind)
+    vars(made).update(zip(*attributes, strict=True))
+    return made
+
+
+pytree.register_pytree_node(
+    _Object,
+    lambda own: ([list(own.attributes), list(own.attributes.values())], own.kind),
+    _put_together,
+)
+
+
+def _opened(values: Any, around: tuple[int, ...] = ()) -> Any:
+    """Values in which objects that hold tensors, such as caches of keys and values, can be taken apart."""
+
+    def opened(leaf: Any) -> Any:
+        if id(leaf) in around or len(around) == _DEPTH or not is_plain_object(leaf):
+            return leaf
+        attributes = _opened(vars(leaf), (*around, id(leaf)))
+        tensors = around or any(isinstance(own, Tensor) for own in pytree.tree_leaves(attributes))
+        return _Object(type(leaf), attributes) if tensors else leaf
+
+    return pytree.tree_map(opened, values)
 
 
 def same(value: Any, other: Any) -> bool:
@@ -168,7 +207,7 @@ class ModelOutputs:
     """
 
     def __init__(self, outputs: Any, inputs: Sequence[Tensor]) -> None:
-        leaves, self._spec = pytree.tree_flatten(outputs)
+        leaves, self._spec = pytree.tree_flatten(_opened(outputs))
         made = {id(leaf): leaf for leaf in leaves if isinstance(leaf, Tensor)}
         for tensor in inputs:
             made.pop(id(tensor), None)
@@ -225,7 +264,7 @@ class ModelOutputs:
     def flat(self, outputs: Any) -> list[Tensor]:
         """The tensors that the graph should return, taken from outputs of the model."""
         tensors: dict[int, Tensor] = {}
-        for (kind, value), leaf in zip(self._parts, pytree.tree_leaves(outputs), strict=True):
+        for (kind, value), leaf in zip(self._parts, pytree.tree_leaves(_opened(outputs)), strict=True):
             if kind == "tensor":
                 tensors.setdefault(value, leaf)
         return list(tensors.values())

@@ -26,18 +26,20 @@ class Workload:
     """An operator with weights and inputs of its own.
 
     Weights and inputs are on the device of the generator. If ``packed``, convolutions are prepared for the CPU, and
-    inputs have the memory format that these produce.
+    inputs have the memory format that these produce. Whole numbers may be indices: they are 0 and 1, or
+    only 0 where a tensor has a dimension of size 1.
     """
 
     def __init__(self, graph: Graph, operator: Operator, generator: torch.Generator, *, packed: bool) -> None:
         inputs = {entry.name: entry for entry in graph.inputs}
-        weights = _weights(graph, [operator], generator)
+        below = 1 if operator.shapes and any(1 in own for own in operator.shapes.inputs) else 2
+        weights = _weights(graph, [operator], generator, below)
         self.compiled: CompiledOperator = compile_operator(operator, weights, packed=packed)
         kinds = [_kind(graph, inputs, value) for value in self.compiled.externals]
         self.inputs = [
-            as_made(_random(shape, dtype, generator))
+            as_made(_random(shape, dtype, generator, below))
             if packed and value[0] == "operator"
-            else _random(shape, dtype, generator)
+            else _random(shape, dtype, generator, below)
             for value, (shape, dtype) in zip(self.compiled.externals, kinds, strict=True)
         ]
         #: Bytes of its weights and inputs.
@@ -78,7 +80,9 @@ class Merged:
             run(*self.inputs)
 
 
-def _weights(graph: Graph, operators: Sequence[Operator], generator: torch.Generator) -> dict[str, Tensor]:
+def _weights(
+    graph: Graph, operators: Sequence[Operator], generator: torch.Generator, below: int = 2
+) -> dict[str, Tensor]:
     """Random weights of operators, by name."""
     known = {entry.name: entry for entry in graph.weights}
     names = dict.fromkeys(
@@ -88,7 +92,7 @@ def _weights(graph: Graph, operators: Sequence[Operator], generator: torch.Gener
         for argument in call.arguments
         if argument.weight is not None
     )
-    return {name: _random(known[name].shape, known[name].dtype, generator) for name in names}
+    return {name: _random(known[name].shape, known[name].dtype, generator, below) for name in names}
 
 
 def _kind(graph: Graph, inputs: dict[str, TensorSpec], value: External) -> tuple[Sequence[int], str]:
@@ -97,11 +101,11 @@ def _kind(graph: Graph, inputs: dict[str, TensorSpec], value: External) -> tuple
     return value_type(graph, value)
 
 
-def _random(shape: Sequence[int], dtype: str, generator: torch.Generator) -> Tensor:
+def _random(shape: Sequence[int], dtype: str, generator: torch.Generator, below: int = 2) -> Tensor:
     kind = torch_dtype(dtype)
     if kind.is_floating_point or kind.is_complex:
         return torch.randn(tuple(shape), generator=generator, dtype=kind, device=generator.device)
-    return torch.randint(0, 2, tuple(shape), generator=generator, dtype=kind, device=generator.device)
+    return torch.randint(0, below, tuple(shape), generator=generator, dtype=kind, device=generator.device)
 
 
 def load_weights(path: str | Path, graph: Graph) -> dict[str, Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -122,16 +121,11 @@ def test_candidates_that_fail_drop_out(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     session.busy = 0.0
     session.wait()
-    outcomes: list[bool] = []
-    while not session.races and len(outcomes) < 4 * FEWEST_ROUNDS:
-        try:
-            session.race.run([torch.ones(1)])
-        except FailedCallError:
-            outcomes.append(False)
-        else:
-            outcomes.append(True)
+    calls = 0
+    while not session.races and calls < 4 * FEWEST_ROUNDS:
+        assert session.race.run([torch.ones(1)])[0].item() == 2.0  # by the model, where a candidate fails
+        calls += 1
     assert (failed.count(OTHER.label), failed.count(SLOW.label)) == (2, 3)
-    assert all(one or other for one, other in itertools.pairwise(outcomes))
     assert session.race.provisional == TODAY.label  # no longer the one that fails
     (settled,) = session.races
     assert settled.chosen()[0] is OTHER
@@ -139,6 +133,32 @@ def test_candidates_that_fail_drop_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settled.failed == {SLOW.label: f"3 calls in a row failed: {SLOW.label} fails"}
     way = WayReport(SLOW.label, SLOW.kind, median_ms=1.0)
     assert raced_again((way,), settled) == (WayReport(SLOW.label, SLOW.kind, "refused", settled.failed[SLOW.label]),)
+
+
+def test_bad_requests_drop_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many requests in a row the model refuses too, all candidates stay in the race."""
+    session = _Session(monkeypatch)
+    working = session.race.runs
+
+    def refusing(label: str) -> Any:
+        def call(tensors: list[Tensor]) -> list[Tensor]:
+            if not tensors[0].isfinite():
+                raise IndexError(label) if label == TODAY.label else FailedCallError(label)
+            return working[label](tensors)
+
+        return call
+
+    session.race.runs = {label: refusing(label) for label in working}
+    session.busy = 0.0
+    session.wait()
+    while not session.races:
+        with pytest.raises(IndexError, match=TODAY.label):
+            session.race.run([torch.tensor([torch.nan])])
+        session.call(1)
+    (settled,) = session.races
+    assert settled.failed == {}
+    assert settled.chosen()[0] is OTHER
+    assert len(settled.latencies[OTHER.label]) == FEWEST_ROUNDS
 
 
 @pytest.mark.slow

@@ -90,29 +90,87 @@ def test_nan_is_equal_to_itself() -> None:
     assert "found nan as an input" in str(ModelInputs((x, 1.0), {}).tensors((x, math.nan), {}))
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class _Result:
     values: Tensor
+    kind: type = Tensor
 
 
-@torch.no_grad()
-def test_dataclasses_say_how_torch_takes_them() -> None:
-    """A dataclass as an output is refused with what makes torch take it apart, after which it is optimized."""
-    model = Acting(outputs=lambda model, x, y: _Result(y)).eval()
-    advice = "found a value of type _Result, a dataclass .* after torch.export.register_dataclass"
-    with pytest.warns(HiosWarning, match=f"Acting is left as it is: outputs: {advice}"):
-        hios.optimize(model, _image(), cache=False, least_ms=0.0)
-    with pytest.raises(UnsupportedError, match=advice):
-        ModelInputs((torch.ones(2), _Result(torch.ones(2))), {})
-    torch.export.register_dataclass(_Result)
+class _Cache:
+    """Like the caches of keys and values that language models return."""
+
+    def __init__(self, *layers: Tensor) -> None:
+        self.layers: list[Any] = [_Result(layer) for layer in layers]
+        self.by_name: dict[str, Any] = {"first": self.layers[0], "size": len(layers)}
+
+
+def test_objects_that_hold_tensors_are_outputs() -> None:
+    """Dataclasses and other objects are made anew with the tensors of a call; one without tensors is refused."""
+    model = Acting(outputs=lambda model, x, y: {"y": y, "cache": _Cache(y * 2, y + 1)}).eval()
     fast = hios.optimize(model, _image(), cache=False, algorithm="sequential", devices=1, budget_s=0.1)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("error", HiosWarning)
-        result = fast(_image() * 2)
+        made, right = fast(_image() * 2)["cache"], model(_image() * 2)["cache"]
     assert fast.report.chosen.startswith("sequential")
-    assert isinstance(result, _Result)
-    torch.testing.assert_close(result.values, model(_image() * 2).values, rtol=1e-4, atol=1e-4)
+    assert type(made) is _Cache
+    assert made.by_name["size"] == 2
+    for own, other in zip([*made.layers, made.by_name["first"]], [*right.layers, right.layers[0]], strict=True):
+        assert (type(own), own.kind) == (_Result, Tensor)
+        torch.testing.assert_close(own.values, other.values, rtol=1e-4, atol=1e-4)
     fast.close()
+    assert "_Cache" in ModelOutputs((torch.ones(2), _Cache.__new__(_Cache)), []).wrong
+    with pytest.raises(UnsupportedError, match="found a value of type _Result"):
+        ModelInputs((torch.ones(2), _Result(torch.ones(2))), {})
+
+
+def test_objects_in_a_circle_are_refused() -> None:
+    """An object that holds itself has no end."""
+    made = _Cache(torch.ones(2))
+    made.by_name["itself"] = made
+    assert "_Cache" in ModelOutputs(made, []).wrong
+
+
+class _Keeping(nn.Module):
+    def __init__(self, *, inputs: bool) -> None:
+        super().__init__()
+        self.cache, self.inputs = _Cache(torch.ones(2)), inputs
+
+    def forward(self, x: Tensor, earlier: list[Tensor]) -> Any:
+        """Write down what was computed, among the inputs or in an object of the model."""
+        if self.inputs:
+            earlier.append(x * 2)
+            return x + 1
+        self.cache.layers = [x * 2]
+        return x + 1, self.cache
+
+
+@pytest.mark.parametrize("inputs", [True, False])
+def test_containers_that_a_model_fills_are_its_state(*, inputs: bool) -> None:
+    """A list among the inputs, or an object that the model keeps, is filled once a call, as by the model itself."""
+    model, earlier = _Keeping(inputs=inputs), list[Tensor]()
+    what = "a list or dictionary among its inputs" if inputs else "its attribute cache"
+    with pytest.warns(HiosWarning, match=f"it changes {what} when it runs"):
+        fast = hios.optimize(model, (_image(), earlier), cache=False, least_ms=0.0)
+    assert (earlier, len(model.cache.layers)) == ([], 1)
+    fast(_image() * 2, earlier)
+    assert len(earlier) == inputs
+    assert inputs or torch.equal(model.cache.layers[0], _image() * 4)
+
+
+class _Grouped(nn.Module):
+    def forward(self, x: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
+        """A product that torch computes in float32 with values, and refuses without."""
+        return torch._grouped_mm(x, weights, offs=ends)
+
+
+def test_examples_that_run_are_no_errors() -> None:
+    """A model that runs is left as it is where torch takes its inputs only with values, as experts in float32."""
+    inputs = torch.randn(8, 16), torch.randn(2, 16, 16), torch.tensor([4, 8], dtype=torch.int32)
+    with pytest.warns(
+        HiosWarning, match="is left as it is: cannot run on tensors without values: Expected inputs of BF16"
+    ):
+        fast = hios.optimize(_Grouped(), inputs, cache=False, least_ms=0.0)
+    torch.testing.assert_close(fast(*inputs)[:4], inputs[0][:4] @ inputs[1][0])
 
 
 @torch.no_grad()

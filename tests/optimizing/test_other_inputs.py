@@ -97,7 +97,7 @@ def test_numbers_outside_of_the_limits_are_named() -> None:
 )
 def test_masks_have_empty_and_full_rows(mask: Tensor, empty: float, full: float) -> None:
     """Booleans, flags and numbers of two values are masks, some of whose rows are empty, and full."""
-    made = _made(IMAGE, mask)
+    made = _made(IMAGE, mask, model=lambda tensors: [tensors[0], tensors[1] != 0])
     assert (made["empty rows in masks"][1].reshape(-1, mask.shape[-1])[0] == empty).all()
     assert (made["full rows in masks"][1].reshape(-1, mask.shape[-1])[0] == full).all()
     assert all(set(value[1].flatten().tolist()) <= {empty, full, 0} for value in made.values())
@@ -115,6 +115,17 @@ def test_what_the_model_refuses_is_left_out() -> None:
     assert list(_made(IMAGE.abs() + 5, model=model)) == [
         "other numbers", "1000 times larger numbers", "1000 times smaller numbers", "NaN", "infinities",
     ]  # fmt: skip
+
+
+def test_tables_of_ones_are_flags_unless_the_model_counts_with_them() -> None:
+    """A table of ones is a mask where 2 is as good as 1, or more makes no sense; else it holds numbers, up to some."""
+    ones = torch.ones(2, 3, dtype=torch.int64)
+    assert _limits(lambda x: x != 0, ones) == [(0, 1)]
+    assert _limits(lambda x: (1.0 - x) * torch.finfo(torch.float32).min, ones) == [(0, 1)]
+    assert _limits(lambda x: x * 1.5, ones) == [(0, 2**15 - 1)]
+    assert _limits(lambda x: F.embedding(x, torch.randn(700, 4)), ones, sizes=(700,)) == [(0, 699)]
+    made = _made(torch.cat([ones] * 8), model=lambda tensors: [tensors[0] * 1.5])
+    assert 2**15 - 1 in made["whole numbers at their limits"][0]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,107 @@
+"""Optimizing a model in another process, beside the one that uses it.
+
+Exporting replaces the parameters of a model for a while, so a thread could not do it while the model is called.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from hios.errors import HiosError, first_line
+from hios.optimizing.report import Report
+from hios.workers.pool import import_folders
+from hios.workers.process_settings import end_with_parent
+
+_WORK = "import sys; from hios.optimizing.optimize import work; work(sys.argv[1])"
+_REQUEST, _FOUND = "request.pt", "found.json"
+
+
+class Found(msgspec.Struct):
+    """What the process found, with the warnings that it would have issued."""
+
+    report: Report
+    warnings: list[str]
+
+
+class Background:
+    """A process that optimizes a model, and the thread that waits for it; both end with this process.
+
+    They share a folder within the given one, or among temporary files.
+    """
+
+    def __init__(self, within: Path | None) -> None:
+        if within is not None:
+            within.mkdir(parents=True, exist_ok=True)
+        self.folder = Path(tempfile.mkdtemp(prefix="background-", dir=within))
+        self._closed = threading.Event()
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self, request: Sequence[Any], found: Callable[[Found], None], failed: Callable[[str], None]) -> None:
+        """Start the process with a request; ``found`` or ``failed`` is called in another thread.
+
+        Raises:
+            HiosError: the request cannot be sent to another process.
+        """
+        try:
+            torch.save(tuple(request), self.folder / _REQUEST)
+        except Exception as error:  # classes raise what they want
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise HiosError(f"it cannot be sent to another process: {first_line(error)}; allowed: wait=True") from error
+        threading.Thread(target=self._watch, args=(found, failed), name="hios background", daemon=True).start()
+
+    def _watch(self, found: Callable[[Found], None], failed: Callable[[str], None]) -> None:
+        try:
+            with subprocess.Popen(  # noqa: S603 - our own code
+                [sys.executable, "-P", "-c", _WORK, str(self.folder)],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(import_folders())},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+            ) as self._process:
+                if self._closed.is_set():
+                    self._process.kill()
+                _, printed = self._process.communicate()
+            if self._closed.is_set():
+                return
+            if self._process.returncode:
+                lines = printed.strip().splitlines() or [f"the process ended with status {self._process.returncode}"]
+                failed(lines[-1])
+            else:
+                found(msgspec.json.decode((self.folder / _FOUND).read_bytes(), type=Found))
+        except Exception as error:  # it would be lost with the thread
+            failed(first_line(error))
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self._closed.wait()  # what the thread has started, such as workers, ends with it
+
+    def end(self) -> None:
+        """Stop the process and its child processes, and leave what runs the model."""
+        self._closed.set()
+        if self._process is not None:
+            self._process.kill()
+
+
+def received(folder: Path) -> tuple[Any, ...]:
+    """The request, in the process, which gives way to others and ends with the one that waits for it."""
+    end_with_parent(os.getppid())
+    os.nice(10)
+    request: tuple[Any, ...] = torch.load(folder / _REQUEST, weights_only=False)
+    return request
+
+
+def report(folder: Path, found: Found) -> None:
+    """Say what was found."""
+    (folder / _FOUND).write_bytes(msgspec.json.encode(found))

@@ -1,0 +1,111 @@
+"""hios.optimize(..., wait=False): another process looks for the fastest way while the model itself runs."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import hios
+from hios import HiosError, HiosWarning
+from hios.optimizing.module import OptimizedModule
+from tests.optimizing.optimized_models import image
+from tests.runtime.small import Branches
+from tests.workers.processes import children
+
+_KEYWORDS: dict[str, Any] = {"way": "openvino", "least_ms": 0.0, "wait": False}
+
+
+class _Counting(nn.Module):
+    calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Count the calls."""
+        self.calls += 1
+        return x * 2
+
+
+def _until(done: Callable[[], bool]) -> None:
+    end = time.monotonic() + 600.0
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_another_process_finds_the_way(tmp_path: Path) -> None:
+    """The model itself runs until the way is there, which the next start finds in the cache."""
+    pytest.importorskip("openvino")
+    model, x = Branches().eval(), image(0)
+    fast = hios.optimize(model, x, cache=tmp_path, **_KEYWORDS)
+    assert (fast.runner, fast.report.chosen) == (None, "the model itself")
+    assert "still to come: the fastest way" in str(fast.report)
+    with torch.no_grad():
+        while fast.report.pending:
+            torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
+        assert fast.report.chosen.startswith("OpenVINO")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", HiosWarning)
+            torch.testing.assert_close(fast(image(1)), model(image(1)), rtol=1e-4, atol=1e-4)
+    fast.close()
+    _until(lambda: not list(tmp_path.glob("background-*")))
+    if not fast.report.provisional:
+        again = hios.optimize(model, x, cache=tmp_path, **{**_KEYWORDS, "wait": True})
+        assert again.report.cached
+        again.close()
+
+
+@pytest.mark.slow
+def test_a_model_that_changes_meanwhile_runs_itself() -> None:
+    """What was found for other weights is not taken, and one warning says so."""
+    pytest.importorskip("openvino")
+    model = Branches().eval()
+    with warnings.catch_warnings(record=True) as told:
+        fast = hios.optimize(model, image(0), cache=False, **_KEYWORDS)
+        with torch.no_grad():
+            next(model.parameters()).mul_(2)
+        _until(lambda: not fast.report.pending)
+    assert ["changed while it was optimized; call hios.optimize again" in str(own.message) for own in told] == [True]
+    assert fast.runner is None
+    torch.testing.assert_close(fast(image(1)), model(image(1)))
+    fast.close()
+
+
+def test_what_fails_in_the_process_is_told_once() -> None:
+    """A warning says why the model stays as it is."""
+    pytest.importorskip("openvino")
+    with warnings.catch_warnings(record=True) as told:
+        fast = hios.optimize(_Counting(), image(0), cache=False, **_KEYWORDS)
+        _until(lambda: not fast.report.pending)
+    assert ["Counting is left as it is: it changes its attribute calls" in str(own.message) for own in told] == [True]
+    assert fast.runner is None
+
+
+def test_models_that_cannot_be_sent_are_left_alone() -> None:
+    """A class that another process cannot import is refused at once."""
+
+    class Local(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    with pytest.warns(HiosWarning, match="Local is left as it is: it cannot be sent to another process: .*wait=True"):
+        fast = hios.optimize(Local(), image(0), cache=False, **_KEYWORDS)
+    assert fast.report.pending == ""
+    with pytest.raises(HiosError, match="wait: found 1; allowed: True or False"):
+        hios.optimize(Local(), image(0), cache=False, wait=1)  # type: ignore[arg-type]
+
+
+def test_closing_ends_the_process() -> None:
+    """Nothing is left of a search that nobody waits for."""
+    before = set(children())
+    fast = hios.optimize(Branches().eval(), image(0), cache=False, **_KEYWORDS)
+    _until(lambda: set(children()) > before)
+    fast.close()
+    _until(lambda: set(children()) <= before)
+    assert isinstance(fast, OptimizedModule)
+    torch.testing.assert_close(fast(image(0)), fast.original(image(0)))
