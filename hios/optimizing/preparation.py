@@ -19,7 +19,7 @@ from hios.errors import ExampleInputsError, HiosError, first_line
 from hios.machine.description import private_bytes, usable_cores
 from hios.optimizing import runtimes
 from hios.optimizing.candidates import EAGER, OTHERS, SCHEDULE, Candidate, distinct, in_runtime, itself
-from hios.optimizing.known_differences import known
+from hios.frontends.known_differences import known
 from hios.optimizing.module import torch_threads, warn
 from hios.optimizing.options import Options
 from hios.optimizing.report import Budget, RaceOutcome, WayReport

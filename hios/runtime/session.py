@@ -103,6 +103,13 @@ def execute(
     taking_part = competitors(
         graph, plan, entries, settings.devices, executing.most_threads(platform), cores_per_device or 1
     )
+    if settings.engine == "segments":
+        if not platforms.find(settings.platform).GROUPS_CORES:
+            raise PlatformError(
+                f"--engine: found segments; allowed on platform {settings.platform}: operators, as only cores run segments"
+            )
+        for competitor in taking_part.values():
+            competitor.use_segments(graph)
     taking_turns = [] if runtime is None else executing.references(platform, runtime, baselines)
     workers = executing.workers(graph, plan, taking_part, platform, settings.timeout_s)
     arena = executing.arena(plan, platform)

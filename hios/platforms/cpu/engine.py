@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,9 +26,10 @@ from hios.core.schedule import Plan
 from hios.errors import FailedCallError, PlatformError
 from hios.files import defaults
 from hios.kernels.executable import require_executable
-from hios.platforms.cpu import thread_team
+from hios.platforms.cpu import segments, thread_team
 from hios.platforms.cpu import worker as cpu_worker
 from hios.platforms.program import ABORT, ArenaPlan, DeviceProgram, is_wide
+from hios.platforms.segments import segmented
 from hios.platforms.workloads import arena_tensor, copy_alone
 from hios.workers.arena import Arena, memory_file
 from hios.workers.pool import WorkerPool
@@ -41,9 +43,13 @@ class Task:
     plan: Plan
     workers: tuple[int, ...] = ()
 
-    def programs(self, arena: ArenaPlan) -> dict[int, DeviceProgram]:
-        """What each worker that takes part does."""
-        return {self.workers[part.device] if self.workers else part.device: part for part in arena.program(self.plan)}
+    def programs(self, arena: ArenaPlan, cores: Sequence[Sequence[int]], *, cut: bool) -> dict[int, DeviceProgram]:
+        """What each worker that takes part does; in segments if it is to be cut. Workers have these cores."""
+        parts = arena.program(self.plan)
+        workers = [self.workers[part.device] if self.workers else part.device for part in parts]
+        if cut:
+            parts = segmented(parts, arena.graph, concurrent=any(len(cores[worker]) > 1 for worker in workers))
+        return dict(zip(workers, parts, strict=True))
 
 
 class Engine:
@@ -52,7 +58,8 @@ class Engine:
     Several threads may use it, and then take turns; a process forked from its creator may not. Workers end with
     ``close``, when the engine is garbage-collected, at exit, and whenever the process ends. Tasks are what it can run,
     by name. The workers keep copies of the weights, the engine keeps none; each uses as many threads inside an operator
-    as it has cores. One call takes ``timeout_s`` at most.
+    as it has cores. One call takes ``timeout_s`` at most. With an ``example`` of the inputs, devices run segments, each
+    in the runtime that is the fastest for it; after ``segments_s`` seconds no further one is converted.
 
     Raises:
         HiosError: the graph cannot be run, or a worker failed.
@@ -65,10 +72,13 @@ class Engine:
         tasks: Mapping[str, Task],
         cores: Sequence[Sequence[int]],
         timeout_s: float = defaults.TIMEOUT_S,
+        example: Sequence[Tensor] | None = None,
+        segments_s: float = segments.BUDGET_S,
     ) -> None:
         require_executable(graph)
+        deadline = time.monotonic() + segments_s
         plan = ArenaPlan(graph, max(len(task.plan.devices) for task in tasks.values()))
-        programs = {name: task.programs(plan) for name, task in tasks.items()}
+        programs = {name: task.programs(plan, cores, cut=example is not None) for name, task in tasks.items()}
         self._arena = arena = Arena(plan.flags, plan.size)
         self._process = os.getpid()
         self._lock = threading.RLock()
@@ -88,10 +98,13 @@ class Engine:
                 files: dict[str, Any] = {"graph": known, "weights": values}
                 given = {**files, "inputs": plan.inputs, "timeout_s": timeout_s * cpu_worker.WAIT_SHARE}
                 self._pool.call_each(cpu_worker.load, dict.fromkeys(range(len(cores)), given))
-            for name, parts in programs.items():
-                own = {part.device: list(cores[worker]) for worker, part in parts.items()}
-                arguments = {worker: {"name": name, "program": part, "cores": own} for worker, part in parts.items()}
-                self._pool.call_each(cpu_worker.prepare, arguments)
+                for name, parts in programs.items():
+                    own = {part.device: list(cores[worker]) for worker, part in parts.items()}
+                    shared = {"name": name, "cores": own, "segments": example is not None}
+                    arguments = {worker: {**shared, "program": part} for worker, part in parts.items()}
+                    self._pool.call_each(cpu_worker.prepare, arguments)
+                    if example is not None:
+                        self._choose(name, example, files["weights"], deadline)
         except BaseException:
             self.close()
             raise
@@ -129,6 +142,14 @@ class Engine:
                 worker, why = next((worker, why) for worker, why in answers.items() if why not in ("", _ABORTED))
                 raise FailedCallError(f"worker {worker}: {why}")
             return [copy_alone(buffer, torch.empty(buffer.shape, dtype=buffer.dtype)) for buffer in self._outputs]
+
+    def _choose(self, name: str, example: Sequence[Tensor], weights: str, deadline: float) -> None:
+        """Choose what runs the segments of a task."""
+        workers = self._workers[name]
+        self._pool.call_each(segments.record, {worker: {"name": name} for worker in workers})
+        self.run(name, example)
+        given = {"name": name, "weights": weights, "budget_s": deadline - time.monotonic()}
+        self._pool.call_each(segments.choose, dict.fromkeys(workers, given), segments.TIMEOUT_S)
 
     def _check(self, inputs: Sequence[Tensor]) -> None:
         stated = [(value.shape, value.dtype, value.device.type) for value in inputs]

@@ -12,7 +12,7 @@ from hios.files.base import Platform
 from hios.frontends.models import RUNTIMES
 from hios.frontends.tolerances import ReducedPrecision
 from hios.platforms.competitor import Competitor
-from hios.platforms.cpu import core_probe, thread_team
+from hios.platforms.cpu import core_probe, segments, thread_team
 from hios.platforms.cpu import worker as cpu_worker
 from hios.platforms.cpu.devices import all_cores, cores_of
 from hios.platforms.program import ArenaPlan
@@ -127,10 +127,18 @@ class CpuWorkers:
         self._pool.call_each(cpu_worker.load, dict.fromkeys(workers, arguments))
         for name, competitor in self._competitors.items():
             known = dict(enumerate(self.cores)) if competitor.is_wide else {}
+            cut = competitor.segments is not None
             programs = {
-                worker: {"name": name, "program": part, "cores": known} for worker, part in competitor.parts.items()
+                worker: {"name": name, "program": part, "cores": known, "segments": cut}
+                for worker, part in competitor.parts.items()
             }
             self._pool.call_each(cpu_worker.prepare, programs)
+            if cut:
+                self._pool.call_each(segments.record, dict.fromkeys(programs, {"name": name}))
+                self.run(name)
+                given = dict.fromkeys(programs, {"name": name, "weights": weights})
+                chosen = self._pool.call_each(segments.choose, given, segments.TIMEOUT_S)
+                competitor.segments = [row for own in chosen.values() for row in own]
 
     def check(self, name: str) -> None:
         """Run once."""

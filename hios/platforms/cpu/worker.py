@@ -65,14 +65,22 @@ def _merged(graph: Graph, weights: Mapping[str, Tensor], names: tuple[str, ...])
 
 
 def prepare(
-    worker: Worker, name: str, program: DeviceProgram, cores: Mapping[int, Sequence[int]] = MappingProxyType({})
+    worker: Worker,
+    name: str,
+    program: DeviceProgram,
+    cores: Mapping[int, Sequence[int]] = MappingProxyType({}),
+    segments: bool = False,
 ) -> None:
     """Make a program ready to run under a name.
 
-    ``cores`` are those of every device by number, for operators that take several.
+    ``cores`` are those of every device by number, for operators that take several; ``segments`` says whether the
+    programs of all devices are of segments.
     """
     runner: StepRunner | StreamRunner
-    runner = StreamRunner(worker, program) if isinstance(program, StreamProgram) else StepRunner(worker, program, cores)
+    if isinstance(program, StreamProgram):
+        runner = StreamRunner(worker, program)
+    else:
+        runner = StepRunner(worker, program, cores, segments=segments)
     worker.state["programs"][name] = program.device, program.devices, runner
 
 
