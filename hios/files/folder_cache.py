@@ -17,7 +17,7 @@ _MOST_BYTES = 10 * 10**9
 
 
 class FolderCache:
-    """Folders by a key, all that their files depend on, and the contents of weights; without a folder, temporary ones."""
+    """Folders by all that their files depend on: a key, and a digest of weights; without a folder, temporary ones."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder

@@ -139,8 +139,8 @@ class SegmentResult(Record, frozen=True):
     """The runtime that ran it, as one call: ONNX Runtime or OpenVINO, or the engine's own packed kernels, operator by
     operator."""
     latency_ms: dict[str, NonNegative]
-    """20th percentile of the time of the segment alone in each runtime that was compared, milliseconds; the shortest was
-    chosen. Less affected by other work on the machine than a median."""
+    """Time of the segment alone in each runtime that was compared, 20th percentile, milliseconds; the shortest was
+    chosen."""
     refused: OrAbsent[dict[str, str]] = None
     """Why a runtime was not compared, such as other outputs or an operator that it lacks."""
 

@@ -37,4 +37,4 @@ def _keep_registry() -> None:
     from torch.onnx._internal.exporter import _registration
 
     registry = _registration.ONNXRegistry
-    registry.from_torchlib = staticmethod(functools.cache(registry.from_torchlib))  # type: ignore[method-assign, assignment]
+    registry.from_torchlib = staticmethod(functools.cache(registry.from_torchlib))  # type: ignore[method-assign]

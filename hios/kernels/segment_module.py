@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor, nn
-from torch.export import ExportedProgram
 
 from hios.core.graph import Operator
 from hios.errors import UnsupportedError, first_line
 from hios.kernels.compiled_operator import External, compile_operator, parts
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 
 class SegmentModule(nn.Module):
@@ -65,6 +66,8 @@ def exported(
     Raises:
         UnsupportedError: torch.export cannot trace them.
     """
+    import torch.export  # loads much of torch
+
     with torch.inference_mode(False), torch.no_grad():
         module = SegmentModule(operators, list(inputs), outputs, weights).eval()
         examples = tuple(value.clone(memory_format=torch.contiguous_format) for value in inputs.values())

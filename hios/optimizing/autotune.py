@@ -136,7 +136,8 @@ class Autotune:
             return Tuned(report, candidate, run)
         graph, weights = choice_cache.read_graph(folder)
         task, cores = candidate.alone(graph, self.subject.divisions, self.subject.everything)
-        engine = Engine(graph, weights, {candidate.label: task}, cores, self.options.timeout_s)
+        choosing = self.options.choosing(self.subject.tensors, self.options.budget_s / 2)
+        engine = Engine(graph, weights, {candidate.label: task}, cores, self.options.timeout_s, choosing)
         return Tuned(report, candidate, functools.partial(engine.run, candidate.label), engine.close)
 
     def raced(self, budget: Budget, latency_ms: float, expected: list[Tensor], threads: int) -> Tuned:

@@ -13,14 +13,10 @@ The key of a prepared model also covers the contents of its state: all parameter
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import inspect
-import json
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

@@ -106,7 +106,7 @@ def execute(
     if settings.engine == "segments":
         if not platforms.find(settings.platform).GROUPS_CORES:
             raise PlatformError(
-                f"--engine: found segments; allowed on platform {settings.platform}: operators, as only cores run segments"
+                f"--engine: found segments; allowed on platform {settings.platform}: operators; segments run on cores"
             )
         for competitor in taking_part.values():
             competitor.use_segments(graph)

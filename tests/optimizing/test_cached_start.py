@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 import hios
 from hios import HiosWarning
-from hios.optimizing import autotune, choice_cache, race
 from hios.files.folder_cache import FolderCache
+from hios.optimizing import autotune, choice_cache, race
 from hios.optimizing.choice_cache import model_key, state_digest
 from hios.optimizing.module import OptimizedModule
 from hios.optimizing.options import Options

@@ -58,8 +58,8 @@ class Engine:
     Several threads may use it, and then take turns; a process forked from its creator may not. Workers end with
     ``close``, when the engine is garbage-collected, at exit, and whenever the process ends. Tasks are what it can run,
     by name. The workers keep copies of the weights, the engine keeps none; each uses as many threads inside an operator
-    as it has cores. One call takes ``timeout_s`` at most. With an ``example`` of the inputs, devices run segments, each
-    in the runtime that is the fastest for it; after ``segments_s`` seconds no further one is converted.
+    as it has cores. One call takes ``timeout_s`` at most. With ``choosing``, devices run segments, each in the runtime
+    that is the fastest for it.
 
     Raises:
         HiosError: the graph cannot be run, or a worker failed.
@@ -72,13 +72,12 @@ class Engine:
         tasks: Mapping[str, Task],
         cores: Sequence[Sequence[int]],
         timeout_s: float = defaults.TIMEOUT_S,
-        example: Sequence[Tensor] | None = None,
-        segments_s: float = segments.BUDGET_S,
+        choosing: segments.Choosing | None = None,
     ) -> None:
         require_executable(graph)
-        deadline = time.monotonic() + segments_s
+        deadline = 0.0 if choosing is None else time.monotonic() + choosing.seconds
         plan = ArenaPlan(graph, max(len(task.plan.devices) for task in tasks.values()))
-        programs = {name: task.programs(plan, cores, cut=example is not None) for name, task in tasks.items()}
+        programs = {name: task.programs(plan, cores, cut=choosing is not None) for name, task in tasks.items()}
         self._arena = arena = Arena(plan.flags, plan.size)
         self._process = os.getpid()
         self._lock = threading.RLock()
@@ -100,11 +99,11 @@ class Engine:
                 self._pool.call_each(cpu_worker.load, dict.fromkeys(range(len(cores)), given))
                 for name, parts in programs.items():
                     own = {part.device: list(cores[worker]) for worker, part in parts.items()}
-                    shared = {"name": name, "cores": own, "segments": example is not None}
+                    shared = {"name": name, "cores": own, "segments": choosing is not None}
                     arguments = {worker: {**shared, "program": part} for worker, part in parts.items()}
                     self._pool.call_each(cpu_worker.prepare, arguments)
-                    if example is not None:
-                        self._choose(name, example, files["weights"], deadline)
+                    if choosing is not None:
+                        self._choose(name, choosing, files["weights"], deadline)
         except BaseException:
             self.close()
             raise
@@ -143,12 +142,12 @@ class Engine:
                 raise FailedCallError(f"worker {worker}: {why}")
             return [copy_alone(buffer, torch.empty(buffer.shape, dtype=buffer.dtype)) for buffer in self._outputs]
 
-    def _choose(self, name: str, example: Sequence[Tensor], weights: str, deadline: float) -> None:
+    def _choose(self, name: str, choosing: segments.Choosing, weights: str, deadline: float) -> None:
         """Choose what runs the segments of a task."""
         workers = self._workers[name]
         self._pool.call_each(segments.record, {worker: {"name": name} for worker in workers})
-        self.run(name, example)
-        given = {"name": name, "weights": weights, "budget_s": deadline - time.monotonic()}
+        self.run(name, choosing.example)
+        given = {"name": name, "weights": weights, "folder": choosing.folder, "seconds": deadline - time.monotonic()}
         self._pool.call_each(segments.choose, dict.fromkeys(workers, given), segments.TIMEOUT_S)
 
     def _check(self, inputs: Sequence[Tensor]) -> None:

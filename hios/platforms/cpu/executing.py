@@ -9,6 +9,7 @@ from typing import Any
 from hios.core.graph import Graph
 from hios.core.schedule import Placement
 from hios.files.base import Platform
+from hios.files.json_cache import cache_folder
 from hios.frontends.models import RUNTIMES
 from hios.frontends.tolerances import ReducedPrecision
 from hios.platforms.competitor import Competitor
@@ -134,10 +135,10 @@ class CpuWorkers:
             }
             self._pool.call_each(cpu_worker.prepare, programs)
             if cut:
-                self._pool.call_each(segments.record, dict.fromkeys(programs, {"name": name}))
+                self._pool.call_each(segments.record, {worker: {"name": name} for worker in programs})
                 self.run(name)
-                given = dict.fromkeys(programs, {"name": name, "weights": weights})
-                chosen = self._pool.call_each(segments.choose, given, segments.TIMEOUT_S)
+                given = {"name": name, "weights": weights, "folder": cache_folder() / "segments"}
+                chosen = self._pool.call_each(segments.choose, dict.fromkeys(programs, given), segments.TIMEOUT_S)
                 competitor.segments = [row for own in chosen.values() for row in own]
 
     def check(self, name: str) -> None:

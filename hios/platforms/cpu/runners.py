@@ -156,7 +156,9 @@ class BoundStep:
             program.places or [(stream, self.stage) for stream, own in enumerate(program.groups) for _ in own]
         )
         self.groups = tuple(
-            tuple(values.call(operator, stage, stream) for operator, (stream, stage) in zip(group, places))
+            tuple(
+                values.call(operator, stage, stream) for operator, (stream, stage) in zip(group, places, strict=False)
+            )
             for group in program.groups
         )
         #: What runs instead of the groups, and adds their rows: a segment in another runtime.

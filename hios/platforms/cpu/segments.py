@@ -25,7 +25,7 @@ from hios.core.graph import Graph
 from hios.errors import ArtifactError, FailedCallError, HiosError, UnsupportedError, first_line
 from hios.files import defaults
 from hios.files.folder_cache import FolderCache
-from hios.files.json_cache import JsonCache, cache_folder
+from hios.files.json_cache import JsonCache
 from hios.files.versions import versions
 from hios.formats.run import SegmentResult
 from hios.frontends.known_differences import known
@@ -48,9 +48,21 @@ BUDGET_S = 60.0
 #: Longest time of `choose`, as a conversion that has begun is not stopped.
 TIMEOUT_S = BUDGET_S + 600.0
 #: Runs that are not timed; timed ones of each runtime, at least and at most, and seconds for all of them.
-_WARMUP, _LEAST, _MOST, _SECONDS = 3, 7, 100, 0.1
+_WARMUP, _LEAST, _MOST, _SECONDS = 2, 5, 100, 0.1
 #: Code that makes converted segments what they are.
 _CODE = ("hios.kernels.segment_module", "hios.frontends.openvino", "hios.frontends.onnx_export")
+
+
+@dataclass(frozen=True, slots=True)
+class Choosing:
+    """How an engine chooses what runs segments: with an example of the inputs, converting for some seconds.
+
+    Converted segments and choices are kept in the folder; None keeps nothing.
+    """
+
+    example: Sequence[Tensor]
+    folder: Path | None
+    seconds: float = BUDGET_S
 
 
 class _Session(Protocol):
@@ -109,9 +121,9 @@ class _Segment:
         """What runs it in a runtime, with the time of its operators in proportion to that when it was recorded."""
         calls, slots, tensors = self.step.groups[0], self.slots(self.boundary.outputs), self.values.tensors
         total = max(sum(self.taken), 1)
-        ends = [part / total for part in accumulate(self.taken, initial=0)]
+        spans = pairwise(part / total for part in accumulate(self.taken, initial=0))
         mark, marker, clock = self.values.mark, calls[0].marker, time.perf_counter_ns
-        rows_of = [(call.operator, call.stream, call.stage, *span) for call, span in zip(calls, pairwise(ends))]
+        rows_of = [(call.operator, call.stream, call.stage, *span) for call, span in zip(calls, spans, strict=True)]
 
         def run(rows: list[Row]) -> None:
             mark(marker)
@@ -142,14 +154,19 @@ def record(worker: Worker, name: str) -> None:
     worker.state["segments"] = segments
 
 
-def choose(worker: Worker, name: str, weights: str, budget_s: float = BUDGET_S) -> list[SegmentResult]:
-    """Choose what runs each segment of the program that was recorded."""
+def choose(
+    worker: Worker, name: str, weights: str, folder: Path | None, seconds: float = BUDGET_S
+) -> list[SegmentResult]:
+    """Choose what runs each segment of the program that was recorded.
+
+    No conversion begins after so many ``seconds``; converted segments and choices are kept in the folder, if any.
+    """
     device, _, runner = worker.state["programs"][name]
     segments: list[_Segment] = worker.state.pop("segments")
     if not segments:
         return []
     graph: Graph = worker.state["graph"]
-    converter = _Converter(worker, graph, load_weights(weights, graph), time.monotonic() + budget_s)
+    converter = _Converter(worker, graph, load_weights(weights, graph), folder, time.monotonic() + seconds)
     chosen: dict[int, tuple[str, _Session]] = {}
     results: dict[int, SegmentResult] = {}
     for number in sorted(range(len(segments)), key=lambda number: -sum(segments[number].taken)):
@@ -172,7 +189,7 @@ def _bind(runner: StepRunner, chosen: Mapping[int, tuple[_Segment, str, _Session
     made_by = {slot: step for step in steps for group in step.groups for call in group for slot in call.outputs}
     buffers = {slot: tensor for slot, tensor in enumerate(values.tensors) if slot not in made_by}
     for step in steps:
-        for slot, buffer, *_ in (*step.departures, *step.results):
+        for slot, buffer in (*((slot, buffer) for slot, buffer, _ in step.departures), *step.results):
             buffers.setdefault(slot, buffer)
     inside = {id(segment.step) for segment, *_ in chosen.values()}
     for segment, name, session in chosen.values():
@@ -197,6 +214,7 @@ class _Converter:
     worker: Worker
     graph: Graph
     weights: Mapping[str, Tensor]
+    folder: Path | None
     deadline: float
 
     def __post_init__(self) -> None:
@@ -204,11 +222,10 @@ class _Converter:
         #: Of segments that other programs of this worker have too, by runtime and content.
         self._sessions: dict[tuple[str, str], _Session] = self.worker.state.setdefault("sessions", {})
         self._key = {"versions": versions(), "code": code_hash(_CODE)}
-        try:
-            self._files = FolderCache(cache_folder() / "segments" / "models")
-            self._choices: JsonCache | None = JsonCache(cache_folder() / "segments" / "choices", "set HIOS_CACHE")
-        except (ArtifactError, OSError):  # not writable: converted and measured anew each time
-            self._files, self._choices = FolderCache(None), None
+        self._choices: JsonCache | None = None
+        with contextlib.suppress(ArtifactError):  # not writable: nothing is kept
+            self._choices = JsonCache(self.folder / "choices", "set HIOS_CACHE") if self.folder else None
+        self._files = FolderCache(self.folder / "models" if self.folder and self._choices else None)
 
     def compared(self, segment: _Segment) -> tuple[dict[str, float], dict[str, str], dict[str, _Session]]:
         """Milliseconds by runtime, why others cannot run it, and it in the runtimes that are not ruled out."""
@@ -240,7 +257,9 @@ class _Converter:
         return known_ms, why, sessions
 
     def _timed(self, segment: _Segment, computing: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-        """Milliseconds by runtime, taking turns."""
+        """Milliseconds by runtime, taking turns; with no other runtime the packed kernels are not timed again."""
+        if not computing:
+            return {PACKED: sum(segment.taken) / 1e6}
         samples: dict[str, list[float]] = {PACKED: [], **{kind: [] for kind in computing}}
         with segment.packed([torch.empty(value.shape, dtype=value.dtype) for value in segment.outputs]) as packed:
             ways = {PACKED: packed, **computing}
