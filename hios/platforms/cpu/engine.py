@@ -25,6 +25,7 @@ from hios.core.graph import Graph
 from hios.core.schedule import Plan
 from hios.errors import FailedCallError, PlatformError
 from hios.files import defaults
+from hios.formats.run import SegmentResult
 from hios.kernels.executable import require_executable
 from hios.platforms.cpu import segments, thread_team
 from hios.platforms.cpu import worker as cpu_worker
@@ -82,6 +83,8 @@ class Engine:
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._epoch = 0
+        #: What runs the segments of each task, where devices run segments.
+        self.segments: dict[str, list[SegmentResult]] = {}
         self._workers = {name: list(parts) for name, parts in programs.items()}
         self._inputs = [arena_tensor(arena, buffer) for buffer in plan.inputs.values()]
         self._outputs = [arena_tensor(arena, buffer) for buffer in plan.outputs]
@@ -148,7 +151,8 @@ class Engine:
         self._pool.call_each(segments.record, {worker: {"name": name} for worker in workers})
         self.run(name, choosing.example)
         given = {"name": name, "weights": weights, "folder": choosing.folder, "seconds": deadline - time.monotonic()}
-        self._pool.call_each(segments.choose, dict.fromkeys(workers, given), segments.TIMEOUT_S)
+        chosen = self._pool.call_each(segments.choose, dict.fromkeys(workers, given), segments.TIMEOUT_S)
+        self.segments[name] = [row for own in chosen.values() for row in own]
 
     def _check(self, inputs: Sequence[Tensor]) -> None:
         stated = [(value.shape, value.dtype, value.device.type) for value in inputs]

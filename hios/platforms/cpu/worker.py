@@ -97,13 +97,16 @@ def run(worker: Worker, name: str, epoch: int) -> tuple[int, int, list[Row]]:
 
 
 def _start_together(arena: Arena, device: int, devices: tuple[int, ...], epoch: int, timeout_s: float) -> int:
-    """Wait until all devices are here; the first of them takes the time and gives the signal."""
+    """Wait until all devices are here; the first of them takes the time and gives the signal.
+
+    It sleeps meanwhile, as the process that wakes the others may need its core.
+    """
     if device != devices[0]:
         arena.write(FIRST_READY + device, epoch)
         arena.wait(START, epoch, timeout_s, "the start signal")
         return arena.read(START_TIME)
     for other in devices[1:]:
-        arena.wait(FIRST_READY + other, epoch, timeout_s, f"device {other} to start")
+        arena.wait(FIRST_READY + other, epoch, timeout_s, f"device {other} to start", sleeping=True)
     began = time.perf_counter_ns()
     arena.write(START_TIME, began)
     arena.write(START, epoch)
