@@ -1,33 +1,26 @@
 """Many small branches: hios's schedules, by operators and by segments, against other runtimes with the same cores.
 
-    python benchmarks/many_branches.py [NETWORK ...] [--rounds N]
+    python benchmarks/many_branches.py [NETWORK ...] [--runs N]
 
-Networks are those of `NETWORKS`, all if none is named. All ways take turns in this process, on two cores, as a user
-calls them; the bound is half of the fastest way on one core. Times are the 20th percentiles and medians, milliseconds.
+Networks are those of `NETWORKS`, all if none is named. For each engine there is one session of `hios.execute`, in which
+all ways take turns on the same two cores. Times are 20th percentiles and medians, milliseconds; the bound is half of
+the fastest way on one core, or what two independent copies of the network leave of that.
 """
 
 from __future__ import annotations
 
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from pathlib import Path
+from collections import Counter
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 import hios
-from hios.errors import HiosError
-from hios.files.json_cache import cache_folder
-from hios.machine.description import usable_cores
-from hios.machine.statistics import spread
-from hios.optimizing import runtimes
-from hios.platforms.cpu.engine import Engine, Task
-from hios.platforms.cpu.segments import Choosing
 
 _BRANCHES, _LAYERS = 16, 3
+_SCHEDULES = [("hios-lp", 2), ("sequential", 1)]
+_BASELINES = ("eager", "compile", "onnxruntime", "openvino")
 
 
 class Branches(nn.Module):
@@ -71,69 +64,39 @@ NETWORKS: dict[str, tuple[Callable[[], list[nn.Module]], tuple[int, ...]]] = {
     "grus": (lambda: [_LastOfGru()], (1, 16, 32)),
 }
 
-_Way = Callable[[list[Tensor]], Sequence[Tensor]]
 
-
-def compare(name: str, rounds: int) -> None:
+def compare(name: str, runs: int) -> None:
     """Print the times of all ways to run a network."""
     torch.manual_seed(0)
     layers, shape = NETWORKS[name]
-    model, x = Branches(layers).eval(), torch.randn(shape)
-    cores = usable_cores()[:2]
-    torch.set_num_threads(len(cores))
-    program = torch.export.export(model, (x,))
+    program = torch.export.export(Branches(layers).eval(), (torch.randn(shape),))
     graph, weights = hios.extract(program)
     problem = hios.Problem(graph, hios.profile(graph, devices=2, repeats=3, stages_of=(), budget_s=10))
-    tasks = {
-        "hios-lp, 2 devices": Task(hios.schedule(problem, "hios-lp", 2).plan(graph)),
-        "sequential, 1 device": Task(hios.schedule(problem, "sequential", 1).plan(graph)),
-    }
-    with ExitStack() as stack, torch.no_grad():
-        ways: dict[str, _Way] = {}
-        for kind, choosing in (("operators", None), ("segments", Choosing([x], cache_folder() / "segments"))):
-            engine = stack.enter_context(Engine(graph, weights, tasks, [[core] for core in cores], choosing=choosing))
-            for task in tasks:
-                ways[f"{task}, {kind}"] = lambda given, engine=engine, task=task: engine.run(task, given)  # type: ignore[misc]
-        ways["eager, 2 threads"] = lambda given: [model(*given)]
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        for kind in ("onnxruntime", "openvino", "compile"):
-            for threads in (1, 2):
-                file = runtimes.file(kind, folder, threads)
-                try:
-                    runtimes.convert(kind, program, file, threads)
-                    ways[f"{kind}, {threads} threads"] = runtimes.load(kind, file, threads, [x.stride()])
-                except HiosError as error:
-                    print(f"  {kind}: {error}")
-        _measure(name, ways, [x], rounds)
-
-
-def _measure(name: str, ways: dict[str, _Way], inputs: list[Tensor], rounds: int) -> None:
-    (right,) = ways["eager, 2 threads"](inputs)
-    samples: dict[str, list[float]] = {way: [] for way in ways}
-    for number in range(rounds + 3):
-        for way, run in ways.items():
-            run(inputs)  # its caches are those of back-to-back calls
-            began = time.perf_counter_ns()
-            (output,) = run(inputs)
-            taken = (time.perf_counter_ns() - began) / 1e6
-            if number < 3:
-                torch.testing.assert_close(output, right, rtol=1e-4, atol=1e-4)
-            else:
-                samples[way].append(taken)
-            time.sleep(0.002)  # threads that spin on stop
-    print(f"{name}: {rounds} rounds")
-    for way, own in samples.items():
-        median, p20, _ = spread(own)
-        print(f"  {way:<34} {p20:8.3f} {median:8.3f}")
-    least = min(spread(own)[1] for way, own in samples.items() if "1 thread" in way or "1 device" in way)
-    print(f"  {'bound: work of one core / 2':<34} {least / 2:8.3f}")
+    schedules = [hios.schedule(problem, algorithm, devices) for algorithm, devices in _SCHEDULES]
+    print(f"{name}: {len(graph.operators)} operators, {runs} runs")
+    for engine in ("operators", "segments"):
+        run = hios.execute(
+            graph, weights, schedules, program=program, engine=engine, runs=runs, baselines=_BASELINES, timeout_s=600
+        )
+        print(f"  engine: {engine}; load average at the start {run.platform.load_average}")
+        ways = {entry.label: entry.latency_ms for entry in run.results}
+        ways |= {entry.name: entry.latency_ms for entry in run.references}
+        for way, latency in ways.items():
+            print(f"    {way:<34} {latency.p20:8.3f} {latency.median:8.3f}")
+        for entry in run.results:
+            used = Counter(segment.runtime for segment in entry.segments or ())
+            print(f"    {entry.label}: {', '.join(f'{count} segments in {kind}' for kind, count in used.items())}")
+        least = min(latency.p20 for way, latency in ways.items() if way == "sequential-1" or way.endswith("1 thread"))
+        (ceiling,) = run.ceilings
+        print(f"    {'bound: fastest on one core / 2':<34} {least / 2:8.3f}")
+        print(f"    {'the same / throughput of 2 copies':<34} {least / ceiling.throughput_ratio:8.3f}", flush=True)
 
 
 def main(*arguments: str) -> None:
     """Compare the networks that are named, or all."""
-    rounds = int(arguments[arguments.index("--rounds") + 1]) if "--rounds" in arguments else 100
+    runs = int(arguments[arguments.index("--runs") + 1]) if "--runs" in arguments else 36
     for name in [name for name in arguments if name in NETWORKS] or NETWORKS:
-        compare(name, rounds)
+        compare(name, runs)
 
 
 if __name__ == "__main__":

@@ -31,9 +31,8 @@ from hios.formats.run import SegmentResult
 from hios.frontends.known_differences import known
 from hios.frontends.tolerances import scaled
 from hios.kernels.segment_module import exported
+from hios.machine.description import processor
 from hios.machine.statistics import spread
-from hios.platforms.code_hash import code_hash
-from hios.platforms.cpu.environment import surroundings
 from hios.platforms.cpu.runners import BoundStep, StepRunner, Values
 from hios.platforms.program import Row
 from hios.platforms.segments import Boundary, boundary, members
@@ -50,7 +49,7 @@ TIMEOUT_S = BUDGET_S + 600.0
 #: Runs that are not timed; timed ones of each runtime, at least and at most, and seconds for all of them.
 _WARMUP, _LEAST, _MOST, _SECONDS = 2, 5, 100, 0.1
 #: Code that makes converted segments what they are.
-_CODE = ("hios.kernels.segment_module", "hios.frontends.openvino", "hios.frontends.onnx_export")
+_CODE = ("kernels/**/*.py", "frontends/openvino.py", "frontends/onnx_export.py", "platforms/cpu/segments.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +220,9 @@ class _Converter:
         self._digest = cache(lambda name: hashlib.sha256(self.weights[name].numpy().tobytes()).hexdigest())
         #: Of segments that other programs of this worker have too, by runtime and content.
         self._sessions: dict[tuple[str, str], _Session] = self.worker.state.setdefault("sessions", {})
-        self._key = {"versions": versions(), "code": code_hash(_CODE)}
+        files = [file for pattern in _CODE for file in sorted(Path(__file__).parents[2].glob(pattern))]
+        code = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+        self._key = {"versions": versions(), "code": code}
         self._choices: JsonCache | None = None
         with contextlib.suppress(ArtifactError):  # not writable: nothing is kept
             self._choices = JsonCache(self.folder / "choices", "set HIOS_CACHE") if self.folder else None
@@ -230,7 +231,7 @@ class _Converter:
     def compared(self, segment: _Segment) -> tuple[dict[str, float], dict[str, str], dict[str, _Session]]:
         """Milliseconds by runtime, why others cannot run it, and it in the runtimes that are not ruled out."""
         content = self._content(segment)
-        key = {**self._key, "content": content, "settings": surroundings([[0] * torch.get_num_threads()])}
+        key = {**self._key, "content": content, "threads": torch.get_num_threads(), "processor": processor()}
         known_ms, why = (self._choices and self._choices.get(key, _choice)) or ({}, {})
         kinds = [min(known_ms, key=lambda kind: known_ms[kind])] if known_ms else list(_PACKAGES)
         sessions: dict[str, _Session] = {}

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from hios import Graph, Schedule
-
 from hios.core.schedule import StagedPlan, StreamPlan
 from hios.machine.description import usable_cores
 from hios.platforms.cpu import segments
@@ -80,7 +79,9 @@ def test_a_run_says_what_ran_its_segments(tmp_path: Path, monkeypatch: pytest.Mo
     turns = StagedPlan(tuple(tuple(((operator,),) for operator in order[device::2]) for device in (0, 1)))
     plans = {"sequential": one_by_one(graph), "turns": turns}
     paths = write_schedules(tmp_path, graph, plans)
-    run = run_schedules(files, paths, program=True, engine="segments", virtual=len(usable_cores()) < len(plans))
+    run = run_schedules(
+        files, paths, program=True, engine="segments", devices=2, virtual=len(usable_cores()) < len(plans)
+    )
     assert run.engine == "segments"
     schedules = {path.stem: Schedule.read(path) for path in paths}
     assert not run_problems(run, graph, schedules)
@@ -89,7 +90,8 @@ def test_a_run_says_what_ran_its_segments(tmp_path: Path, monkeypatch: pytest.Mo
         for own in result.segments or ():
             assert own.latency_ms[own.runtime] == min(own.latency_ms.values())
             assert {"packed", *own.latency_ms, *(own.refused or ())} == {"packed", "onnxruntime", "openvino"}
-    lost = msgspec.structs.replace(run.results[0].segments[0], operators=("other",))
+    (first, *_) = run.results[0].segments or ()
+    lost = msgspec.structs.replace(first, operators=("other",))
     results = (msgspec.structs.replace(run.results[0], segments=(lost,)), *run.results[1:])
     (problem,) = run_problems(msgspec.structs.replace(run, results=results), graph, schedules)
     assert problem.startswith("results[0].segments[0].operators: found other")
