@@ -42,7 +42,7 @@ class Competitor:
     launch: str = ""
     no_graph: str = ""
     peak_memory_bytes: int | None = None
-    segments: list[SegmentResult] | None = None
+    segments: tuple[SegmentResult, ...] | None = None
 
     @property
     def parts(self) -> dict[int, DeviceProgram]:
@@ -51,7 +51,7 @@ class Competitor:
 
     def use_segments(self, graph: Graph) -> None:
         """Have its devices run segments in place of operators."""
-        self.programs, self.segments = segmented(self.programs, graph, concurrent=self.cores > 1), []
+        self.programs, self.segments = segmented(self.programs, graph, concurrent=self.cores > 1), ()
 
     @property
     def is_wide(self) -> bool:

@@ -67,17 +67,8 @@ def _in_launch_order(program: StreamProgram) -> list[ProgramStep]:
     steps = []
     for step, stream in sorted(numbered, key=lambda pair: pair[0].rank):
         arrivals = [handovers.pop(value) for value in step.needs if value in handovers]
-        steps.append(
-            ProgramStep(
-                ((step.operator,),),
-                (program.device,),
-                None,
-                tuple(arrivals),
-                step.departures,
-                step.results,
-                places=((stream, None),),
-            )
-        )
+        made = ((step.operator,),), (program.device,), None, tuple(arrivals), step.departures, step.results
+        steps.append(ProgramStep(*made, places=((stream, None),)))
     return steps
 
 
@@ -126,18 +117,14 @@ def _joined(steps: Sequence[ProgramStep], device: int, graph: Graph, concurrent:
     ]
     for place, step in enumerate(joined):
         if step.places:
+            own = {("operator", operator.id) for operator in members(step, graph)}
             later = set().union(*used[place + 1 :])
-            made = [("operator", operator.id, item) for operator in members(step, graph) for item in _items(operator)]
-            joined[place] = replace(step, kept=tuple(value for value in made if value in later))
+            joined[place] = replace(step, kept=tuple(sorted(value for value in later if value[:2] in own)))
     return tuple(joined)
 
 
 def _is_alone(step: ProgramStep, device: int, concurrent: bool) -> bool:
     return step.merged or step.devices != (device,) or bool(step.free) or (concurrent and len(step.groups) > 1)
-
-
-def _items(operator: Operator) -> range:
-    return range(len(operator.output_types))
 
 
 def _segment(steps: Sequence[ProgramStep]) -> ProgramStep:

@@ -19,7 +19,6 @@ from hios.formats.run import (
     Run,
     RunPlatform,
     ScheduleResult,
-    SegmentResult,
 )
 from hios.machine.statistics import speedup_interval, spread
 from hios.platforms.competitor import Competitor
@@ -73,7 +72,7 @@ def run_file(
         chosen=chosen,
         ceilings=tuple(Ceiling(count, latency, ratios[count]) for count, latency in copies.items()),
         references=(*engines, *(_reference(own, own.name, own.threads, own.kind, runs) for own in session.references)),
-        baseline=Baseline(baseline, _launch(first), first.no_graph or None, first.peak_memory_bytes, _segments(first)),
+        baseline=Baseline(baseline, _launch(first), first.no_graph or None, first.peak_memory_bytes, first.segments),
         results=tuple(
             _result(entry, session.competitors[entry.competitor], runs, {1: 1.0, **ratios}, session.probe)
             for entry in session.entries
@@ -150,13 +149,8 @@ def _result(
         else drift.error_beyond(drifted, schedule.latency_ms, latency.median),
         allocation_time_s=schedule.allocation_time_s,
         peak_memory_bytes=competitor.peak_memory_bytes,
-        segments=_segments(competitor),
+        segments=competitor.segments,
     )
-
-
-def _segments(competitor: Competitor) -> tuple[SegmentResult, ...] | None:
-    """What ran its segments; None if devices ran operator by operator."""
-    return None if competitor.segments is None else tuple(competitor.segments)
 
 
 def _launch(competitor: Competitor) -> Launch | None:

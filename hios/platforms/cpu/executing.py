@@ -139,7 +139,7 @@ class CpuWorkers:
                 self.run(name)
                 given = {"name": name, "weights": weights, "folder": cache_folder() / "segments"}
                 chosen = self._pool.call_each(segments.choose, dict.fromkeys(programs, given), segments.TIMEOUT_S)
-                competitor.segments = [row for own in chosen.values() for row in own]
+                competitor.segments = tuple(row for own in chosen.values() for row in own)
 
     def check(self, name: str) -> None:
         """Run once."""

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import torch
 from torch import Tensor
 
-from hios.core.graph import Graph
+from hios.core.graph import Graph, Value
 from hios.errors import ArtifactError, FailedCallError, HiosError, UnsupportedError, first_line
 from hios.files import defaults
 from hios.files.folder_cache import FolderCache
@@ -33,7 +33,7 @@ from hios.frontends.tolerances import scaled
 from hios.kernels.segment_module import exported
 from hios.machine.description import processor
 from hios.machine.statistics import spread
-from hios.platforms.cpu.runners import BoundStep, StepRunner, Values
+from hios.platforms.cpu.runners import BoundStep, StepRunner
 from hios.platforms.program import Row
 from hios.platforms.segments import Boundary, boundary, members
 from hios.platforms.workloads import deliver, load_weights
@@ -46,6 +46,8 @@ _PACKAGES = {"onnxruntime": ("onnxruntime", "onnx", "onnxscript"), "openvino": (
 BUDGET_S = 60.0
 #: Longest time of `choose`, as a conversion that has begun is not stopped.
 TIMEOUT_S = BUDGET_S + 600.0
+#: Why a segment is not converted when that time is over.
+_LATE = "not converted within the time for it"
 #: Runs that are not timed; timed ones of each runtime, at least and at most, and seconds for all of them.
 _WARMUP, _LEAST, _MOST, _SECONDS = 2, 5, 100, 0.1
 #: Code that makes converted segments what they are.
@@ -54,21 +56,15 @@ _CODE = ("kernels/**/*.py", "frontends/openvino.py", "frontends/onnx_export.py",
 
 @dataclass(frozen=True, slots=True)
 class Choosing:
-    """How an engine chooses what runs segments: with an example of the inputs, converting for some seconds.
-
-    Converted segments and choices are kept in the folder; None keeps nothing.
-    """
+    """How an engine chooses: on an example, converting for some seconds; the folder, if any, keeps what was made."""
 
     example: Sequence[Tensor]
     folder: Path | None
     seconds: float = BUDGET_S
 
 
-class _Session(Protocol):
-    """A segment in a runtime."""
-
-    def bound(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Callable[[], object]:
-        """A function that computes from contiguous tensors into others."""
+#: A segment in a runtime: an OnnxSession or OpenVinoSession.
+_Session = Any
 
 
 @dataclass
@@ -83,18 +79,13 @@ class _Segment:
     #: Nanoseconds of each operator.
     taken: list[int] = field(default_factory=list)
 
-    @property
-    def values(self) -> Values:
-        """Those of the program."""
-        return self.runner.values
-
     def slots(self, values: Sequence[Any]) -> list[int]:
         """Of values."""
-        return [self.values.slot(value) for value in values]
+        return [self.runner.values.slot(value) for value in values]
 
     def record(self, rows: list[Row]) -> None:
         """Run it by its operators."""
-        tensors = self.values.tensors
+        tensors = self.runner.values.tensors
         self.inputs = [tensors[slot].clone() for slot in self.slots(self.boundary.inputs)]
         self.runner.run_group(self.step.groups[0], self.step, rows)
         self.outputs = [tensors[slot].clone() for slot in self.slots(self.boundary.outputs)]
@@ -103,7 +94,7 @@ class _Segment:
     @contextlib.contextmanager
     def packed(self, outputs: Sequence[Tensor]) -> Iterator[Callable[[], object]]:
         """It by its operators, from what it read to the given tensors."""
-        tensors, before = self.values.tensors, list(self.values.tensors)
+        tensors, before = self.runner.values.tensors, list(self.runner.values.tensors)
         for slot, value in zip(self.slots(self.boundary.inputs), self.inputs, strict=True):
             tensors[slot] = value
         made = self.slots(self.boundary.outputs)
@@ -118,10 +109,10 @@ class _Segment:
 
     def runs(self, compute: Callable[[], object], outputs: Sequence[Tensor], name: str) -> Callable[[list[Row]], None]:
         """What runs it in a runtime, with the time of its operators in proportion to that when it was recorded."""
-        calls, slots, tensors = self.step.groups[0], self.slots(self.boundary.outputs), self.values.tensors
+        calls, slots, tensors = self.step.groups[0], self.slots(self.boundary.outputs), self.runner.values.tensors
         total = max(sum(self.taken), 1)
         spans = pairwise(part / total for part in accumulate(self.taken, initial=0))
-        mark, marker, clock = self.values.mark, calls[0].marker, time.perf_counter_ns
+        mark, marker, clock = self.runner.values.mark, calls[0].marker, time.perf_counter_ns
         rows_of = [(call.operator, call.stream, call.stage, *span) for call, span in zip(calls, spans, strict=True)]
 
         def run(rows: list[Row]) -> None:
@@ -156,10 +147,7 @@ def record(worker: Worker, name: str) -> None:
 def choose(
     worker: Worker, name: str, weights: str, folder: Path | None, seconds: float = BUDGET_S
 ) -> list[SegmentResult]:
-    """Choose what runs each segment of the program that was recorded.
-
-    No conversion begins after so many ``seconds``; converted segments and choices are kept in the folder, if any.
-    """
+    """Choose what runs each segment of the program that was recorded, as `Choosing` says."""
     device, _, runner = worker.state["programs"][name]
     segments: list[_Segment] = worker.state.pop("segments")
     if not segments:
@@ -233,27 +221,19 @@ class _Converter:
         content = self._content(segment)
         key = {**self._key, "content": content, "threads": torch.get_num_threads(), "processor": processor()}
         known_ms, why = (self._choices and self._choices.get(key, _choice)) or ({}, {})
-        kinds = [min(known_ms, key=lambda kind: known_ms[kind])] if known_ms else list(_PACKAGES)
+        kinds = [kind for kind in _PACKAGES if not known_ms or known_ms.get(kind) == min(known_ms.values())]
         sessions: dict[str, _Session] = {}
         computing: dict[str, Callable[[], object]] = {}
-        late = False
         for kind in kinds:
-            if kind == PACKED:
-                continue
             try:
-                session = self._session(kind, segment, content)
-                computing[kind] = self._equal(session, segment)
-                sessions[kind] = session
-            except _LateError as error:
-                why[kind], late = str(error), True
-            except HiosError as error:
-                why[kind] = str(error)
+                sessions[kind] = self._session(kind, segment, content)
+                computing[kind] = self._equal(sessions[kind], segment)
             except Exception as error:  # runtimes raise many types
-                why[kind] = first_line(error)
-        if known_ms and all(kind in sessions or kind == PACKED for kind in kinds):
+                why[kind] = str(error) if isinstance(error, HiosError) else first_line(error)
+        if known_ms and computing.keys() >= set(kinds):
             return known_ms, why, sessions
         known_ms = self._timed(segment, computing)
-        if self._choices is not None and not late:
+        if self._choices is not None and _LATE not in why.values():
             self._choices.put(key, {"latency_ms": known_ms, "why": why})
         return known_ms, why, sessions
 
@@ -310,7 +290,7 @@ class _Converter:
 
     def _convert(self, kind: str, segment: _Segment, folder: Path) -> None:
         if time.monotonic() > self.deadline:
-            raise _LateError("not converted within the time for it")
+            raise UnsupportedError(_LATE)
         program = segment.step.program
         inputs = dict(zip(segment.boundary.inputs, segment.inputs, strict=True))
         made = exported(members(program, self.graph), inputs, segment.boundary.outputs, self.weights)
@@ -331,29 +311,19 @@ class _Converter:
         operators = members(segment.step.program, self.graph)
         numbers = {value: number for number, value in enumerate(segment.boundary.inputs)}
         places = {operator.id: place for place, operator in enumerate(operators)}
-        calls: list[Any] = []
-        for operator in operators:
-            for call in operator.calls:
-                arguments: list[Any] = []
-                for argument in call.arguments:
-                    value = argument.external
-                    if value in numbers:
-                        arguments.append(["input", numbers[value]])
-                    elif value is not None:
-                        arguments.append(["made", places[value[1]], value[2]])
-                    elif argument.weight is not None:
-                        arguments.append(["weight", self._digest(argument.weight)])
-                    else:
-                        arguments.append(msgspec.to_builtins(argument))
-                calls.append([call.function, arguments, call.attributes])
-            calls.append(operator.output_types)
+
+        def named(argument: Value) -> list[Any]:
+            if (value := argument.external) is not None:
+                return ["input", numbers[value]] if value in numbers else ["made", places[value[1]], value[2]]
+            return [argument.weight and self._digest(argument.weight), argument.call, argument.constant]
+
+        calls = [
+            [[[call.function, call.attributes, *map(named, call.arguments)] for call in own.calls], own.output_types]
+            for own in operators
+        ]
         types = [[list(value.shape), str(value.dtype)] for value in segment.inputs]
         made = [[places[name], item] for _, name, item in segment.boundary.outputs]
         return hashlib.sha256(msgspec.json.encode([calls, types, made], order="sorted")).hexdigest()
-
-
-class _LateError(UnsupportedError):
-    """There is no time left to convert a segment."""
 
 
 def _loaded(kind: str, folder: Path) -> _Session:
