@@ -80,7 +80,7 @@ class Execute(_Competing, frozen=True):
     """Runtimes that also run the whole network, with the cores of one device and with those of all devices; without
     duplicates. Eager PyTorch always takes part."""
     engine: EngineKind = "operators"
-    """What a device runs as one call: an operator, or all between two hand-overs in the fastest runtime (cores only)."""
+    """What a device runs as one call: an operator, or all between two hand-overs in the fastest runtime; on cores."""
     other_hardware: bool = False
     """Whether schedules may run on other hardware than was profiled, which is refused otherwise; the results say so."""
 
@@ -113,7 +113,7 @@ class Settings(_OnDevices, frozen=True, kw_only=True):
     platform: str = "cpu"
     """One of ``PLATFORMS``."""
     engine: EngineKind = "operators"
-    """What a device runs as one call: an operator, or all between two hand-overs in the fastest runtime (cores only)."""
+    """What a device runs as one call: an operator, or all between two hand-overs in the fastest runtime; on cores."""
     cores_per_device: int | None = None
     """Platform cpu: number of cores of each device, used by threads inside each operator; default: 1, or the number
     that the costs of the schedules were measured with."""
