@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 import hios
 from hios import HiosWarning
+from hios.files import folder_cache
 from hios.files.folder_cache import FolderCache
 from hios.optimizing import autotune, choice_cache, race
 from hios.optimizing.choice_cache import model_key, state_digest
@@ -131,7 +132,7 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: p
     """Kept models take so much room at most; damaged ones count as absent."""
     import os
 
-    monkeypatch.setattr(choice_cache, "_MOST_BYTES", 250)
+    monkeypatch.setattr(folder_cache, "_MOST_BYTES", 250)
     store = FolderCache(tmp_path)
     for number in range(3):
         with store.workspace() as workspace:
