@@ -27,7 +27,7 @@ from typing import Any
 
 from torch import Tensor
 
-from hios.files.defaults import TOLERANCE
+from hios.files.option_defaults import TOLERANCE
 from hios.frontends.example_inputs import example_inputs
 from hios.serving.load_generator import ReferenceSample, Repeat
 from hios.serving.scenario import Scenario, Trace

@@ -40,7 +40,7 @@ from torch import nn
 
 import hios
 from hios.core.schedule import StagedPlan
-from hios.frontends.model_registry import build_model
+from hios.frontends.export import build_model
 from hios.machine.description import busy_share, usable_cores
 from hios.machine.statistics import interval, spread
 from hios.optimizing.module import torch_threads
@@ -68,7 +68,7 @@ import torch
 began = time.perf_counter()
 import hios
 imported = time.perf_counter() - began
-from hios.frontends.model_registry import build_model
+from hios.frontends.export import build_model
 model, inputs = build_model(sys.argv[1], {}, 0)
 began = time.perf_counter()
 fast = hios.optimize(model, inputs, **json.loads(sys.argv[2]))

@@ -20,7 +20,7 @@ import onnxruntime
 import torch
 from torch import nn
 
-from hios.frontends.model_registry import build_model
+from hios.frontends.export import build_model
 from hios.optimizing import runtimes
 from hios.optimizing.module import Guards, OptimizedModule, TracedRunner
 from hios.optimizing.report import Report

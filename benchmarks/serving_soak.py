@@ -32,7 +32,7 @@ import msgspec
 
 from hios.errors import HiosError
 from hios.files import artifacts
-from hios.files.defaults import TOLERANCE
+from hios.files.option_defaults import TOLERANCE
 from hios.formats.serving_result import CalibrationFile
 from hios.machine.description import OtherWork, private_bytes, usable_cores
 from hios.serving.calibration import calibrated

@@ -26,7 +26,7 @@ from comparison_problems import hios_simulation
 from hios import Costs, Problem, lower_bound_ms, schedule, violations
 from hios.core.evaluate import evaluate, latency_ms
 from hios.schedulers.hios_wide import WEIGHTS, cpa_widths, hios_wide, list_schedule
-from hios.schedulers.opt.wide_search import fastest_in_sequence
+from hios.schedulers.opt.annealing import fastest_in_sequence
 
 WIDTHS = (2, 4, 8, 16)
 DEVICES = (8, 16)

@@ -35,7 +35,7 @@ from hios.core.graph import Edge, Graph, Operator
 from hios.core.problem import Problem
 from hios.core.schedule import Placement, Schedule, Solution, StagedPlan, StreamPlan
 from hios.errors import HiosError, HiosWarning, missing_extra
-from hios.files import defaults
+from hios.files import option_defaults
 from hios.formats.run import Run
 from hios.platforms import entry, require_options
 from hios.report import Report, report_of, report_of_predictions
@@ -244,9 +244,9 @@ def profile(
     *,
     devices: int = 1,
     platform: str = "cpu",
-    stages_of: Sequence[str] = defaults.STAGES_OF,
-    repeats: int = defaults.REPEATS,
-    budget_s: float = defaults.PROFILE_BUDGET_S,
+    stages_of: Sequence[str] = option_defaults.STAGES_OF,
+    repeats: int = option_defaults.REPEATS,
+    budget_s: float = option_defaults.PROFILE_BUDGET_S,
     cache: bool | str | Path = True,
     virtual: bool = False,
     cores_per_device: int | None = None,

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,9 +38,41 @@ from hios.formats.settings import Measuring, Settings
 from hios.frontends.models import RUNTIMES
 from hios.platforms import require_options
 from hios.schedulers import schedule as schedule_by
+from hios.workers.process_settings import end_with_parent
 
 if TYPE_CHECKING:
     from hios.formats.run import Run
+
+
+#: How long the end of a failed rank is hidden from mpirun: longer than rank 0 takes to print the reason.
+_HOLD_S = 1.0
+
+
+def guard() -> None:
+    """Continue in a child process; the parent ends as the child does. Must be called before threads are started.
+
+    mpirun drops all output once one of its processes has ended, and with it the line that says which rank died.
+    Therefore, the process that mpirun started only waits for its child, which does the work, and ends a moment later.
+    """
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        end_with_parent(parent)
+        return
+
+    def forward(number: int, _: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, forward)
+    # The child stays a zombie until the parent ends too, so that its process ID is not reused.
+    status = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    killed = status is not None and status.si_code != os.CLD_EXITED
+    code = 1 if status is None else 128 + status.si_status if killed else status.si_status
+    if code:
+        time.sleep(_HOLD_S)
+    os._exit(code)
 
 
 @click.command("execute")
@@ -167,7 +202,7 @@ def distribute_command(
     require_options(settings["platform"], {}, cores_per_device=settings["cores_per_device"])
     refuse_overwriting([graph, weights, program, *schedules], [output])
     if transport == "mpi":
-        from hios.runtime.distributed.mpirun_guard import guard
+        from hios.cli.execution import guard
 
         guard()
     from hios.runtime.distributed.session import Job, distribute

@@ -124,9 +124,9 @@ def execute(
     Raises:
         HiosError: bad files, a schedule that does not fit, a wrong output, or a worker that died or hung.
     """
-    from hios.runtime.chrome_trace import write_trace
     from hios.runtime.competitors import read_schedules
     from hios.runtime.session import execute as run_session
+    from hios.runtime.session import write_trace
 
     known, labeled = Graph.read(graph), read_schedules(schedules)
     traced = {} if traces is None else {label: Path(traces) / f"{label}.json" for label, _ in labeled}

@@ -125,7 +125,7 @@ def report_command(
         write_archived_page(directories[0], output, tables, papers_part)
         click.echo(f"{output}: the page of {directories[0]}")
         return
-    from hios.pipeline.options import options
+    from hios.pipeline.config import options
     from hios.report import write_report
     from hios.report.archive import origin_text
     from hios.report.results import Provenance, read_configuration

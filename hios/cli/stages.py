@@ -87,7 +87,7 @@ def export_command(
     MODEL is the name of a network in models/; or package.module:function, a function of yours that returns the module
     and a tuple of example inputs, and whose keyword parameters are options; or a .pt2 or .onnx file.
     """
-    from hios.pipeline.options import parsed_options, parsed_shapes
+    from hios.pipeline.config import parsed_options, parsed_shapes
 
     sizes = {"image_size": image_size, "batch_size": batch_size}
     for name, value in sizes.items():
@@ -134,7 +134,7 @@ def extract_command(
     trust: bool,
 ) -> None:
     """Extract the optimized graph of PROGRAM (.pt2 or .onnx) through TVM Relax."""
-    from hios.pipeline.options import parsed_limits
+    from hios.pipeline.config import parsed_limits
 
     refuse_overwriting([program], [output, weights])
     limits = parsed_limits(below)
@@ -238,7 +238,7 @@ def _refuse_measuring(context: click.Context, platform: str) -> None:
 
 
 def _print(output: Path, costs: CostsFile) -> None:
-    from hios.report.cost_summary import profile_details, profile_summary
+    from hios.report.statements import profile_details, profile_summary
 
     for line in profile_details(costs):
         click.echo(line)

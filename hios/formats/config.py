@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, field
 
-from hios.files import defaults
+from hios.files import option_defaults
 from hios.files.base import (
     END,
     MOST_SUB_BLOCKS,
@@ -163,7 +163,7 @@ class SimulationStudy(Record, frozen=True):
     moves: Positive = 100000
     """Moves of each of the two search chains of hios-opt. There is no time limit, so that two runs give equal results.
     """
-    seed: Count = defaults.SEED
+    seed: Count = option_defaults.SEED
     """Seed of the first instance; the next ones count up from it."""
 
 
@@ -364,7 +364,7 @@ class Config(Record, frozen=True, kw_only=True):
     distribute: Distribute = field(default_factory=Distribute)
     serving: Serving = field(default_factory=Serving)
     study: Study = field(default_factory=Study)
-    seed: Seed = defaults.SEED
+    seed: Seed = option_defaults.SEED
     """Seed of weights, inputs and randomized algorithms that are not given a seed of their own."""
     results: Annotated[str, Meta(pattern="^(?!-)[^{}<>*]*[^{}<>*/]$")] = "results"
     """Folder for everything that is written. Its name must not begin with a dash, contain braces, angle brackets or

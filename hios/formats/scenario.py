@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from hios.files import defaults
+from hios.files import option_defaults
 from hios.files.base import (
     END,
     MOST_SUB_BLOCKS,
@@ -157,7 +157,7 @@ class ScenarioFile(Record, frozen=True):
     """
     lanes: DeviceCount = 2
     """Number of cores that run operators of any model, each with one worker; 1 if the costs are those of a GPU."""
-    seed: Count = defaults.SEED
+    seed: Count = option_defaults.SEED
     """Seed of the arrivals; the same tasks arrive under each policy."""
     repeats: Positive = 1
     """Number of traces of arrivals, each with its own seed; six or more give 95 % intervals."""

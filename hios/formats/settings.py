@@ -2,7 +2,7 @@
 
 The command line makes its options and their refusals from these fields (`hios.cli.options`), with the text under a
 field as help. `Profile` and `Execute` are sections of config.yaml too. Defaults that functions share are in
-`hios.files.defaults`.
+`hios.files.option_defaults`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from hios.files import defaults
+from hios.files import option_defaults
 from hios.files.base import AboveZero, Amount, Count, Distinct, Positive, Record, Several, Text, doc
 
 #: Value of a parameter of an algorithm, or of another argument by name.
@@ -35,11 +35,11 @@ Runtime = Literal[
 class Profile(Record, frozen=True):
     """How costs are measured."""
 
-    stages_of: Several[Annotated[Text, doc("Name of an algorithm (`hios algorithms`).")]] = defaults.STAGES_OF
+    stages_of: Several[Annotated[Text, doc("Name of an algorithm (`hios algorithms`).")]] = option_defaults.STAGES_OF
     """Algorithms whose stages are measured; at least one, without duplicates."""
-    repeats: Positive = defaults.REPEATS
+    repeats: Positive = option_defaults.REPEATS
     """Minimum number of measurements of each operator and stage."""
-    budget: Amount = defaults.PROFILE_BUDGET_S
+    budget: Amount = option_defaults.PROFILE_BUDGET_S
     """Seconds for repeating measurements until medians are certain, and for measuring stages; the time of stages that
     are not reached is estimated by the contention model."""
     widths: Distinct[Annotated[int, Meta(ge=2), doc("Number of devices.")]] = ()
@@ -60,7 +60,7 @@ class _Competing(Record, frozen=True):
     """Timed runs of each competitor."""
     warmup: Count = 3
     """Untimed runs before the timed ones."""
-    tolerance: AboveZero = defaults.TOLERANCE
+    tolerance: AboveZero = option_defaults.TOLERANCE
     """Allowed difference from the reference outputs, absolute plus relative."""
 
 
@@ -88,9 +88,9 @@ class Execute(_Competing, frozen=True):
 class Measuring(_Competing, frozen=True, kw_only=True):
     """How competitors are measured."""
 
-    seed: Seed = defaults.SEED
+    seed: Seed = option_defaults.SEED
     """Seed of the inputs and of the order of runs."""
-    timeout_s: AboveZero = defaults.TIMEOUT_S
+    timeout_s: AboveZero = option_defaults.TIMEOUT_S
     """Longest time of one run, in seconds."""
 
 
@@ -144,7 +144,7 @@ class TrainingSettings(Record, frozen=True):
 
     steps: Positive = 6000
     """Steps of learning, as in the paper."""
-    seed: Count = defaults.SEED
+    seed: Count = option_defaults.SEED
     """Seed of the random numbers."""
     most: Positive = 4
     """Largest number of blocks in a combination."""  # H, on the paper's server

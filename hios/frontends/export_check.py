@@ -9,8 +9,7 @@ from torch.utils import _pytree as pytree
 
 from hios.errors import UnsupportedError, first_line
 from hios.frontends.example_inputs import inputs_like
-from hios.frontends.program_interface import arguments_of, flat_module
-from hios.frontends.source_location import of_node
+from hios.frontends.program_interface import arguments_of, flat_module, of_node
 from hios.frontends.tolerances import difference
 
 #: Arguments with which an operator that can draw random numbers draws none.

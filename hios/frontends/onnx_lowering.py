@@ -26,7 +26,7 @@ from hios.errors import HiosError, UnsupportedError, first_line
 from hios.formats.onnx_session import OnnxSession
 from hios.frontends.onnx_file import DTYPES, tensor_type
 from hios.frontends.onnx_rewriting import rewritten
-from hios.frontends.program_interface import dtype_name
+from hios.frontends.program_interface import Origin, dtype_name
 from hios.frontends.relax_calls import (
     Lowered,
     NodeError,
@@ -39,7 +39,6 @@ from hios.frontends.relax_calls import (
     type_difference,
     with_opaque_calls,
 )
-from hios.frontends.source_location import Origin
 from hios.kernels.table import onnx_node
 
 

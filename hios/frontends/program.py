@@ -26,9 +26,8 @@ from hios.files.artifacts import replacing
 from hios.formats.aten_operators import is_harmless
 from hios.frontends.export_check import apart, require_faithful
 from hios.frontends.model_declarations import Declarations
-from hios.frontends.program_interface import TensorType, plain
+from hios.frontends.program_interface import TensorType, of_node, plain
 from hios.frontends.pt2_archive import without_code
-from hios.frontends.source_location import of_node
 
 #: File within program.pt2 that holds the declarations of the model.
 _DECLARATIONS = "hios.json"

@@ -13,8 +13,7 @@ from torch.utils.dlpack import from_dlpack
 from tvm import relax
 
 from hios.errors import UnsupportedError
-from hios.frontends.program_interface import dtype_name
-from hios.frontends.source_location import Origin
+from hios.frontends.program_interface import Origin, dtype_name
 
 #: Arguments of Relax operators that are tuples of numbers, in order, by the names that they get as attributes.
 _TUPLES = {"relax.strided_slice": ("axes", "begin", "end", "strides")}

@@ -11,7 +11,7 @@ themselves, and nothing else is equal to a value that is not finite. The unit de
 - `difference`: how much the values of an output vary. For extraction, where probabilities of a thousand classes differ
   by far less than a fixed number would notice.
 
-The default tolerance of a run is `hios.files.defaults.TOLERANCE`; those of other units are here.
+The default tolerance of a run is `hios.files.option_defaults.TOLERANCE`; those of other units are here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hios.files import defaults
+from hios.files import option_defaults
 
 #: Of `difference`, by the precision of the output; others, such as integers, must be the same.
 TOLERANCE_BY_DTYPE = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float32: 1e-4, torch.float64: 1e-8}
@@ -102,11 +102,11 @@ def beyond(actual: Sequence[Tensor], expected: Sequence[Tensor], tolerance: floa
 
 def allows_rounding(tolerance: float) -> bool:
     """Whether what rounding explains is allowed beyond a tolerance: one below the default is meant as it is."""
-    return tolerance >= defaults.TOLERANCE
+    return tolerance >= option_defaults.TOLERANCE
 
 
 def explained(errors: Sequence[float], outputs: Sequence[Tensor]) -> list[float]:
-    """The difference of each float32 output that its rounding error (`hios.frontends.rounding`) explains."""
+    """The difference of each float32 output that its rounding error (`hios.frontends.extraction_check`) explains."""
     return [
         min(_ROUNDINGS * error, _MOST_ROUNDING * _size(output)) for error, output in zip(errors, outputs, strict=True)
     ]

@@ -227,7 +227,9 @@ class Autotune:
         exported = preparation.exported
         if exported is None or not allows_rounding(self.options.tolerance):
             return 0.0
-        from hios.frontends.rounding import rounding_errors  # loads much of torch, which a start from the cache lacks
+        from hios.frontends.extraction_check import (
+            rounding_errors,  # loads much of torch, which a start from the cache lacks
+        )
 
         errors = rounding_errors(exported.program, tensors)
         if not errors or len(errors) != len(expected):

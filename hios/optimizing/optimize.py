@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hios.errors import ExampleInputsError, HiosError, UnsupportedError, first_line, missing_extra
-from hios.files import defaults
+from hios.files import option_defaults
 from hios.machine.description import BUSY, OtherWork
 from hios.machine.terminal import on_terminals_only
 from hios.optimizing.autotune import Autotune, Tuned
@@ -45,10 +45,10 @@ def optimize(
     platform: str = "cpu",
     units: str | None = None,
     cache: str | Path | bool | None = None,
-    tolerance: float = defaults.TOLERANCE,
+    tolerance: float = option_defaults.TOLERANCE,
     least_ms: float = 2.0,
-    budget_s: float = defaults.OPTIMIZE_BUDGET_S,
-    timeout_s: float = defaults.TIMEOUT_S,
+    budget_s: float = option_defaults.OPTIMIZE_BUDGET_S,
+    timeout_s: float = option_defaults.TIMEOUT_S,
     way: str | Sequence[str] = "auto",
     strict: bool = False,
 ) -> OptimizedModule:

@@ -12,7 +12,7 @@ from torch import Tensor
 from hios import platforms
 from hios.core.graph import UNITS
 from hios.errors import ArtifactError, HiosError, PlatformError
-from hios.files import artifacts, defaults
+from hios.files import artifacts, option_defaults
 from hios.machine import topology
 from hios.optimizing.candidates import SCHEDULE, WAYS
 from hios.optimizing.module import warn
@@ -41,10 +41,10 @@ class Options:
     platform: str = "cpu"
     units: str | None = None
     cache: str | Path | bool | None = None
-    tolerance: float = defaults.TOLERANCE
+    tolerance: float = option_defaults.TOLERANCE
     least_ms: float = 2.0
-    budget_s: float = defaults.OPTIMIZE_BUDGET_S
-    timeout_s: float = defaults.TIMEOUT_S
+    budget_s: float = option_defaults.OPTIMIZE_BUDGET_S
+    timeout_s: float = option_defaults.TIMEOUT_S
     way: str | Sequence[str] = AUTO
     strict: bool = False
 

@@ -41,7 +41,7 @@ from hios.platforms.cpu.devices import SETTLE_S, device_cores
 from hios.platforms.cpu.engine import Engine, Task
 from hios.profiling.cache import now
 from hios.profiling.profile import profile
-from hios.runtime.record import measured
+from hios.runtime.rounds import measured
 from hios.schedulers import find, schedule
 
 #: Algorithms whose schedules take part in ``auto`` on several devices: good ones that take milliseconds.

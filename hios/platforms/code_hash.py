@@ -40,7 +40,7 @@ STAGES = {
     "load": ("hios.serving.load",),
     "calibrate": ("hios.serving.calibrate",),
     "train": ("hios.serving.launcher.training",),
-    "execute": ("hios.runtime.session", "hios.runtime.chrome_trace"),
+    "execute": ("hios.runtime.session",),
     "distribute": ("hios.runtime.distributed.session",),
     "report": ("hios.report", "hios.study.page_part"),
     "provenance": ("hios.files.versions",),

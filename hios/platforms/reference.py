@@ -24,9 +24,8 @@ from torch.export import ExportedProgram
 
 from hios.errors import ArtifactError, PlatformError, UnsupportedError, first_line
 from hios.frontends import program as programs
-from hios.frontends.extraction_check import flat
+from hios.frontends.extraction_check import flat, rounding_errors
 from hios.frontends.program_interface import TensorType, flat_module, type_text
-from hios.frontends.rounding import rounding_errors
 from hios.kernels.merged import torch_dtype
 from hios.platforms.program import Buffer
 from hios.platforms.workloads import deliver

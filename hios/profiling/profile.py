@@ -26,7 +26,7 @@ from hios.core.costs import (
 )
 from hios.core.graph import Graph
 from hios.errors import HiosWarning, PlatformError
-from hios.files import defaults
+from hios.files import option_defaults
 from hios.files.base import Platform
 from hios.files.versions import versions
 from hios.kernels.executable import require_executable
@@ -58,7 +58,7 @@ def profile(
     devices: int,
     repeats: int,
     stages_of: Sequence[str],
-    budget_s: float = defaults.PROFILE_BUDGET_S,
+    budget_s: float = option_defaults.PROFILE_BUDGET_S,
     cache: str | Path | None = None,
     platform: str = "cpu",
     virtual: bool = False,

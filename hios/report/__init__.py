@@ -2,12 +2,12 @@
 
     results                   what a report is made from: files of runs and of predictions, and their environment
     tables, dataframes        rows, CSV and LaTeX files; results as pandas data frames
-    statements, cost_summary  the same in words, with numbers from the data
+    statements                the same in words, with numbers from the data; what predictions are based on
     serving_results           several models on one device: tables and charts of policies
     charts                    Gantt charts and the chart of latencies, by Altair in the look of `hios.charts`
     page                      HTML from the templates beside it, drawn by several processes; what a large one leaves out
     archive                   all that a page was made from as one file, and the page made again from it
-    graph_layout, graph_boxes, layered_layout, graph_svg    the picture of a graph; names that fit boxes and bars
+    graph_layout, graph_boxes, graph_svg    the picture of a graph; names that fit boxes and bars
     terminal                  one schedule as text
     algorithm_listing         the registry of algorithms in words
 

@@ -23,7 +23,6 @@ from hios.charts.rendering import unchecked
 from hios.charts.theme import DARK, GRID, GROUND, INK, SOFT, TINT, dark_rules
 from hios.core.schedule import Schedule
 from hios.report.charts import gantt_chart, latency_chart, predicted_chart, schedule_chart
-from hios.report.cost_summary import cost_summary
 from hios.report.graph_layout import lay_out
 from hios.report.graph_svg import svg, type_counts, words
 from hios.report.results import (
@@ -49,6 +48,7 @@ from hios.report.statements import (
     advice,
     cautions,
     ceiling_sentences,
+    cost_summary,
     cut_sentence,
     engine_sentence,
     faster_references,

@@ -1,11 +1,17 @@
-"""Executing schedules in worker processes: interleaved, checked against the model itself, and timed."""
+"""Executing schedules in worker processes: interleaved, checked against the model itself, and timed.
+
+``auto`` is the fastest schedule of a session, by measurement; sequential unless another is significantly faster. The
+runs that choose are not the runs that are reported: the fastest of many candidates is partly the luckiest, and its own
+runs would flatter it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,10 +23,11 @@ from torch import Tensor
 
 from hios import platforms
 from hios.core.graph import Graph
-from hios.core.schedule import Schedule
+from hios.core.schedule import Placement, Schedule, merged_rows
 from hios.errors import PlatformError
+from hios.files.artifacts import replacing
 from hios.files.versions import versions
-from hios.formats.run import Run, RunPlatform
+from hios.formats.run import Chosen, Run, RunPlatform
 from hios.formats.settings import Settings
 from hios.frontends.example_inputs import example_inputs
 from hios.frontends.models import RUNTIMES
@@ -28,6 +35,7 @@ from hios.frontends.program import Program
 from hios.frontends.tolerances import allows_rounding, compared, explained
 from hios.kernels.executable import require_executable
 from hios.kernels.merged import torch_dtype
+from hios.machine.statistics import LEAST_ROUNDS, best
 from hios.machine.terminal import bar
 from hios.platforms.competitor import Competitor
 from hios.platforms.probe_schedule import ProbeSchedule
@@ -38,15 +46,90 @@ from hios.platforms.reference import rounding as reference_rounding
 from hios.platforms.reference import run as run_reference
 from hios.platforms.reference import runtime as runtime_of
 from hios.platforms.workloads import require_weights
-from hios.runtime.auto import LEAST_RUNS, choose
-from hios.runtime.competitors import BASELINE, competitors, entries_of, other_hardware, require
-from hios.runtime.record import run_file
-from hios.runtime.rounds import Competition, TurnOutcome
+from hios.runtime.competitors import BASELINE, ScheduleEntry, competitors, entries_of, other_hardware, require
+from hios.runtime.rounds import Competition, TurnOutcome, gained, measured, run_file
 from hios.workers.arena import Arena, memory_file
 from hios.workers.pool import WorkerPool, peak_bytes
 
 if TYPE_CHECKING:
     from hios.platforms.protocol import Workers
+
+
+#: Rounds that choose, and rounds that are reported.
+_CHOOSING, _REPORTED = slice(0, None, 2), slice(1, None, 2)
+#: With fewer runs, the ones that choose have no interval.
+LEAST_RUNS = 2 * LEAST_ROUNDS
+
+
+@dataclass(frozen=True, slots=True)
+class AutoChoice:
+    """The chosen schedule, among a number of candidates, and the runs of the baseline.
+
+    The label is that of the schedule file, or the name of the competitor if it has no file.
+    """
+
+    label: str
+    competitor: Competitor
+    entry: ScheduleEntry | None
+    candidates: int
+    baseline: Sequence[float]
+
+    @property
+    def cores(self) -> int:
+        """The number of cores that it uses in total."""
+        return self.competitor.cores * (1 if self.entry is None else self.entry.schedule.devices)
+
+    def result(self) -> Chosen:
+        """``chosen`` of run.json."""
+        runs = self.competitor.latencies_ms[_REPORTED]
+        speedup, interval = gained(self.baseline[_REPORTED], runs)
+        return Chosen(
+            label=self.label,
+            algorithm="sequential" if self.entry is None else self.entry.schedule.algorithm,
+            devices=1 if self.entry is None else self.entry.schedule.devices,
+            cores=self.cores,
+            candidates=self.candidates,
+            latency_ms=measured(runs),
+            speedup=speedup,
+            speedup_interval=interval,
+        )
+
+    def schedule(self, graph: Graph) -> Schedule:
+        """The schedule with a note on how it was chosen, and with measured times if it has no file."""
+        result = self.result()
+        chosen = f"the fastest of {self.candidates} in every other run: {self.label}"
+        if self.label == BASELINE:
+            chosen = f"in every other run none of {self.candidates} was significantly faster than {BASELINE}"
+        note = (
+            f"{chosen}; in the other runs {result.latency_ms.median:.4g} ms, "
+            f"{result.speedup:.2f} times as fast as {BASELINE}"
+        )
+        if self.competitor.worker is not None:
+            note += f"; it ran on one device of {self.cores} cores, with a thread on each inside every operator"
+        if self.entry is not None:
+            return replace(self.entry.schedule, notes={**self.entry.schedule.notes, "auto": note})
+        rows = tuple(self.competitor.typical())
+        notes = {"auto": note, "times": "measured; no cost model predicted them"}
+        end = max(row.finish_ms for row in rows)
+        return Schedule(
+            "sequential", {}, 1, end, 0.0, 0.0, rows, graph.name, notes=notes, graph_fingerprint=graph.fingerprint
+        )
+
+
+def choose(competitors: Mapping[str, Competitor], entries: Sequence[ScheduleEntry]) -> AutoChoice:
+    """Choose among all schedules, the sequential one on one device, and the sequential one with all cores.
+
+    It is the sequential one on one device unless the interval of the speedup over it lies above 1. Among candidates
+    that are statistically tied with the fastest, it is the one with the smallest 80th percentile
+    (`hios.machine.statistics`).
+    Every competitor needs at least ``LEAST_RUNS`` runs.
+    """
+    candidates = {name: competitor for name, competitor in competitors.items() if not competitor.copies}
+    chosen = best({name: competitor.latencies_ms[_CHOOSING] for name, competitor in candidates.items()}, BASELINE)
+    entry = next((entry for entry in entries if entry.competitor == chosen), None)
+    label = chosen if entry is None else entry.label
+    return AutoChoice(label, candidates[chosen], entry, len(candidates), competitors[BASELINE].latencies_ms)
+
 
 #: Longest time for a runtime to compile a model.
 _COMPILE_TIMEOUT_S = 1800.0
@@ -327,3 +410,39 @@ class PoolRunner:
                 "else a kernel is wrong"
             )
         return "the schedule is wrong, or the engine in running it"
+
+
+def write_trace(path: str | Path, title: str, graph: Graph, placements: Sequence[Placement]) -> None:
+    """Write a process per device, a thread per stream, and a slice per operator on each of its devices.
+
+    Operators of a stream that ran merged into one have one slice. Times of placements are measured milliseconds from
+    the start of the run.
+    """
+    type_of = {operator.id: operator.type for operator in graph.operators}
+    lanes = sorted({(device, row.stream) for row in placements for device in row.held_devices})
+    events: list[dict[str, object]] = [
+        {"ph": "M", "name": "process_name", "pid": device, "tid": 0, "args": {"name": f"device {device}"}}
+        for device in sorted({device for device, _ in lanes})
+    ]
+    events += [
+        {"ph": "M", "name": "thread_name", "pid": device, "tid": stream, "args": {"name": f"stream {stream}"}}
+        for device, stream in lanes
+    ]
+    events += [
+        {
+            "ph": "X",
+            "name": " + ".join(member.operator for member in group),
+            "cat": type_of[row.operator],
+            "pid": device,
+            "tid": row.stream,
+            "ts": row.start_ms * 1e3,
+            "dur": (row.finish_ms - row.start_ms) * 1e3,
+            "args": {"stage": row.stage, "type": type_of[row.operator], "width": len(row.held_devices)},
+        }
+        for group in merged_rows(placements)
+        for row in group[:1]
+        for device in row.held_devices
+    ]
+    document = {"displayTimeUnit": "ms", "otherData": {"title": title}, "traceEvents": events}
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(document) + "\n", encoding="utf-8")

@@ -6,8 +6,16 @@ import random
 
 from hios.core.problem import Problem, Stage, positions
 from hios.core.schedule import StagedPlan
-from hios.schedulers.policy.combining import model_blocks
-from hios.schedulers.policy.endings import Action, CombinedState, Passes, combined, labels_of, largest, sub_blocks
+from hios.schedulers.policy.endings import (
+    Action,
+    CombinedState,
+    Passes,
+    combined,
+    labels_of,
+    largest,
+    model_blocks,
+    sub_blocks,
+)
 from hios.schedulers.registry import Parameter, register
 
 

@@ -70,7 +70,7 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
     stages of several operators are not formed there. The bound is the best of the above and `trade_off_bound_ms`, which
     weighs the path against the area; nothing is rounded up and CP-SAT is not asked. Where merges make the plan of
     ``hios-wide`` the best, one of these chains starts from it and keeps its merges, each of which it moves as a single
-    operator; the other one has none. See `hios.schedulers.opt.wide_search`.
+    operator; the other one has none. See `hios.schedulers.opt.annealing`.
 
     It ends early when the gap between latency and the bound for staged schedules is closed. With ``time_limit`` the
     machine's speed decides how many moves are made; with ``moves`` a seed gives the same schedule everywhere, as
@@ -82,10 +82,8 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
     Raises:
         ModuleNotFoundError: numba or OR-tools are not installed (extra ``opt``).
     """
-    from hios.schedulers.opt.annealing import StagedChain, fits
-    from hios.schedulers.opt.lower_bounds import proven_bound_ms
-    from hios.schedulers.opt.proof import staged_bound_ms
-    from hios.schedulers.opt.wide_search import compile_search, search_wide
+    from hios.schedulers.opt.annealing import StagedChain, compile_search, fits, search_wide
+    from hios.schedulers.opt.lower_bounds import proven_bound_ms, staged_bound_ms
 
     whole = StagedPlan((tuple(((operator,),) for operator in problem.order), *((),) * (devices - 1)))
     clock = Clock(time.perf_counter(), time_limit)
@@ -139,7 +137,7 @@ def _search_staged(
     ``bound`` is the one known before.
     """
     from hios.schedulers.opt.annealing import StagedChain, apart
-    from hios.schedulers.opt.proof import provable, prove
+    from hios.schedulers.opt.lower_bounds import provable, prove
 
     chains = [
         StagedChain(problem, devices, staged[min(number, len(staged) - 1)], seed * CHAINS + number)
@@ -185,7 +183,7 @@ def _starts(problem: Problem, devices: int, bound: float, clock: Clock) -> tuple
             continue
         starts.append(_Start(entry.name, _widened(plan, devices), latency_ms(evaluate(problem, plan))))
     if problem.has_widths:
-        from hios.schedulers.opt.wide_search import fastest_in_sequence
+        from hios.schedulers.opt.annealing import fastest_in_sequence
 
         if any(isinstance(start.plan, StreamPlan) and start.plan.merges for start in starts):
             apart = best_list(problem, devices)[0]

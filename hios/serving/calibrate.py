@@ -27,7 +27,7 @@ import numpy as np
 from torch import Tensor
 
 from hios.errors import HiosError
-from hios.files import defaults
+from hios.files import option_defaults
 from hios.files.versions import versions
 from hios.formats.scenario import Overheads
 from hios.formats.serving_result import CalibrationFile, PairFactor
@@ -75,7 +75,7 @@ def calibrate(
     *,
     budget_s: float = BUDGET_S,
     virtual: bool = False,
-    timeout_s: float = defaults.TIMEOUT_S,
+    timeout_s: float = option_defaults.TIMEOUT_S,
     show: Callable[[str], None] = lambda text: None,
 ) -> CalibrationFile:
     """Measure the constants of a scenario's models on its lanes.

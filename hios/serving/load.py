@@ -14,14 +14,13 @@ import torch
 from torch import Tensor
 
 from hios.errors import HiosError, PlatformError, warn
-from hios.files import defaults
+from hios.files import option_defaults
 from hios.files.versions import versions
 from hios.formats.serving_result import LateSends, ResultFile
 from hios.frontends import program as programs
 from hios.frontends.example_inputs import example_inputs
-from hios.frontends.extraction_check import flat
+from hios.frontends.extraction_check import flat, rounding_errors
 from hios.frontends.program_interface import flat_module
-from hios.frontends.rounding import rounding_errors
 from hios.frontends.tolerances import allows_rounding, compared, explained
 from hios.platforms.cpu.devices import describe
 from hios.platforms.reference import require_onnx, runtime
@@ -61,8 +60,8 @@ def load(
     *,
     launcher: str | None = None,
     virtual: bool = False,
-    tolerance: float = defaults.TOLERANCE,
-    timeout_s: float = defaults.TIMEOUT_S,
+    tolerance: float = option_defaults.TOLERANCE,
+    timeout_s: float = option_defaults.TIMEOUT_S,
     trusted: bool = False,
     show: Callable[[Server, Progress], None] | None = None,
     trace: str | Path | None = None,

@@ -19,7 +19,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from hios.errors import HiosError, PlatformError
-from hios.files import defaults
+from hios.files import option_defaults
 from hios.kernels.executable import require_executable
 from hios.kernels.merged import torch_dtype
 from hios.platforms.cpu.devices import all_cores, device_cores
@@ -73,7 +73,7 @@ class Server:
         launcher: str | None = None,
         weights: Mapping[str, Mapping[str, Tensor]] = MappingProxyType({}),
         virtual: bool = False,
-        timeout_s: float = defaults.TIMEOUT_S,
+        timeout_s: float = option_defaults.TIMEOUT_S,
         watch: Watch | None = None,
     ) -> None:
         if scenario.gpu:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from hios.core.problem import Group, Problem, Stage
 from hios.schedulers.gpg import chooser
-from hios.schedulers.policy.combining import ModelBlock, combined_problem
-from hios.schedulers.policy.endings import Passes
+from hios.schedulers.policy.endings import ModelBlock, Passes, combined_problem
 from hios.serving.pipeline import Pipeline, SubBlock, UnionStage
 from hios.serving.scenario import Scenario
 from hios.serving.stage_times import Device, block_stages, on_all_lanes, restricted, side_by_side

@@ -35,8 +35,7 @@ from hios.formats.study import (
 from hios.schedulers import schedule
 from hios.schedulers.gpg import chooser
 from hios.schedulers.ios_search import SearchedBlock, block_space
-from hios.schedulers.policy.combining import ModelBlock, combined_problem, model_blocks
-from hios.schedulers.policy.endings import index_of
+from hios.schedulers.policy.endings import ModelBlock, combined_problem, index_of, model_blocks
 from hios.schedulers.policy.network import write_policy
 from hios.schedulers.policy.training import train
 from hios.serving.scenario import Scenario

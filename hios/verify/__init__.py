@@ -2,8 +2,8 @@
 
 schema_check       a file against its schema, with all violations
 consistency        costs against their graph; schedules against graph and costs; what measurements say of the machine
-                   and the software; tables/latency.csv against the files that it is made from
-run_numbers        run.json against its own runs, and against graph and schedules
+                   and the software; tables/latency.csv against the files that it is made from; run.json against its
+                   own runs, and against graph and schedules
 study_and_serving  figures of the papers against the data that they are drawn from; results of serving against
                    themselves
 """
@@ -34,11 +34,11 @@ from hios.verify.consistency import (
     partition_problems,
     problem_of,
     run_description_problems,
+    run_problems,
     schedule_problems,
     table_problems,
     versions_problems,
 )
-from hios.verify.run_numbers import run_problems
 from hios.verify.schema_check import config_problems, contents
 from hios.verify.study_and_serving import SERVING_FILES, STUDY_FILES, scenario_problems
 

@@ -1,23 +1,27 @@
-"""What all commands have in common: warnings as lines, and ending with the process that $HIOS_ENDS_WITH names."""
+"""What goes wrong around hios: a clear line, a status, nothing lost; warnings, and ending as $HIOS_ENDS_WITH says."""
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 import hios
+from hios import Graph, Operator
 from hios.cli import main
 from hios.cli.error_exit import VARIABLE, Group
 from hios.errors import warn
 from hios.files import artifacts
+from tests.verify.results import write_network
 from tests.workers.processes import eventually, running
 
 
@@ -126,3 +130,206 @@ def test_others_do_not_count(tmp_path: Path, other: str) -> None:
         step = int((tmp_path / "process").read_text())
         assert running(step)
         os.killpg(runner.pid, signal.SIGKILL)
+
+
+_MODELS = """
+import torch
+
+class Raises(torch.nn.Module):
+    def forward(self, x):
+        raise ValueError("this network\\ncannot run")
+
+def raises():
+    return Raises(), (torch.ones(1, 4),)
+"""
+
+
+#: Interrupts its own process, as Ctrl-C would, while hios schedules.
+_INTERRUPTED_ALGORITHM = """
+import signal
+from hios.schedulers import register
+
+@register("interrupted", paper="", summary="", several_devices=False)
+def interrupted(problem, devices):
+    signal.raise_signal(signal.SIGINT)
+"""
+#: Runs hios as a program, and interrupts it while it imports a module.
+_INTERRUPTED_IMPORT = """
+import runpy, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["hios", "algorithms"]
+runpy.run_module("hios", run_name="__main__", alter_sys=True)
+"""
+
+#: As sitecustomize.py: interrupts its own process at an import, once.
+_INTERRUPTED_START = """
+import signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+"""
+
+
+def _python(*arguments: object, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Python in a process of its own, with this hios."""
+    command = [sys.executable, *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
+
+
+def _hios(*arguments: object, folder: Path | None = None) -> tuple[int, str]:
+    """Status and stderr of a command in a process of its own."""
+    done = _python("-m", "hios", *arguments, folder=folder)
+    return done.returncode, done.stderr
+
+
+def _one_line(stderr: str) -> str:
+    assert stderr.startswith("Error: "), stderr
+    assert len(stderr.splitlines()) == 1, stderr
+    return stderr
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 KB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", place], check=False, capture_output=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    yield place
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Path:
+    """Graph, costs and schedules of a network."""
+    return write_network(tmp_path / "net", 3)
+
+
+def test_a_full_disk(disk: Path, tmp_path: Path) -> None:
+    """The command says that the disk is full; what was there stays, and no part of the new file."""
+    graph = Graph("wide", tuple(Operator(f"operator-{number}", "t") for number in range(1000)), ())
+    graph.write(tmp_path / "graph.json")
+    costs = {"operators": {operator.id: {"time_ms": 1} for operator in graph.operators}, "transfers": []}
+    artifacts.write(tmp_path / "costs.json", "costs", costs)
+    (disk / "schedule.json").write_text("the one before")
+    command = ["schedule", tmp_path / "graph.json", tmp_path / "costs.json", "--algorithm", "sequential"]
+    status, stderr = _hios(*command, "--output", disk / "schedule.json")
+    assert status == 1
+    assert "No space left on device" in _one_line(stderr)
+    assert [path.name for path in disk.iterdir()] == ["schedule.json"]
+    assert (disk / "schedule.json").read_text() == "the one before"
+
+
+def test_a_read_only_results_folder(disk: Path, network: Path) -> None:
+    """Refused before the work for it begins."""
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    status, stderr = _hios(
+        *("schedule", network / "graph.json", network / "costs.json"),
+        *("--algorithm", "hios-lp", "--devices", 2, "--output", disk / "new" / "schedule.json"),
+    )
+    assert status == 1
+    assert "cannot be written" in _one_line(stderr)
+
+
+def test_a_read_only_cache(disk: Path) -> None:
+    """Refused before anything is measured, with a way round."""
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    from hios.errors import ArtifactError
+    from hios.profiling.cache import Cache
+
+    with pytest.raises(ArtifactError, match="cannot be written"):
+        Cache(disk / "measurements", {})
+
+
+def test_a_model_whose_forward_raises(tmp_path: Path) -> None:
+    """Its message in one line, and no program."""
+    (tmp_path / "faulty.py").write_text(_MODELS, encoding="utf-8")
+    status, stderr = _hios("export", "faulty:raises", "--output", "program.pt2", folder=tmp_path)
+    assert status == 1
+    assert "this network" in _one_line(stderr)
+    assert not (tmp_path / "program.pt2").exists()
+
+
+def test_ctrl_c_while_scheduling(network: Path, tmp_path: Path) -> None:
+    """One line, the status of an interrupted program, and no schedule."""
+    (tmp_path / "own.py").write_text(_INTERRUPTED_ALGORITHM, encoding="utf-8")
+    status, stderr = _hios(
+        *("schedule", network / "graph.json", network / "costs.json"),
+        *("--algorithm", "own:interrupted", "--output", "schedule.json"),
+        folder=tmp_path,
+    )
+    assert (status, stderr.strip()) == (130, "Aborted")
+    assert not (tmp_path / "schedule.json").exists()
+
+
+@pytest.mark.parametrize("module", ["hios.cli", "hios.cli.stages", "hios.cli.error_exit"])
+def test_ctrl_c_while_a_command_is_loaded(module: str) -> None:
+    """So it is before the command begins."""
+    done = _python("-c", _INTERRUPTED_IMPORT.format(module=module))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Aborted\n")
+
+
+def _interrupted_at(module: str, command: list[str], folder: Path, *, ignored: bool = False) -> tuple[int, str]:
+    """Status and output of a command that is interrupted as Python begins to import a module."""
+    (folder / "sitecustomize.py").write_text(_INTERRUPTED_START.format(module=module), encoding="utf-8")
+    script = folder / "hios"
+    script.write_text("import sys\nfrom hios.__main__ import main\nsys.exit(main())\n", encoding="utf-8")
+    arguments = [str(script) if (number, part) == (0, "hios") else part for number, part in enumerate(command)]
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if ignored else signal.getsignal(signal.SIGINT)
+    try:  # a process inherits that interrupts are ignored
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"},
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("module", ["hios.core.graph", "hios.schedulers", "hios.cli.error_exit"])
+@pytest.mark.parametrize("command", [["hios", "algorithms"], ["-m", "hios", "algorithms"]])
+def test_ctrl_c_while_hios_is_loaded(command: list[str], module: str, tmp_path: Path) -> None:
+    """There is no traceback; the program ends as one that was interrupted."""
+    assert _interrupted_at(module, command, tmp_path) == (-signal.SIGINT, "")
+
+
+def test_interrupts_that_are_ignored_stay_so(tmp_path: Path) -> None:
+    """A command in the background of a shell script, where interrupts are ignored, is not ended."""
+    status, printed = _interrupted_at("hios.core.graph", ["hios", "algorithms"], tmp_path, ignored=True)
+    assert status == 0
+    assert "hios-lp" in printed
+
+
+def test_the_library_leaves_interrupts_alone(tmp_path: Path) -> None:
+    """A program that imports hios sees KeyboardInterrupt."""
+    status, printed = _interrupted_at("hios.core.graph", ["-c", "import hios"], tmp_path)
+    assert "KeyboardInterrupt" in printed
+    assert status == -signal.SIGINT
+
+
+@pytest.mark.parametrize("call", ["time", "time_ns"])
+def test_no_duration_is_taken_from_a_clock_that_jumps(call: str) -> None:
+    """Durations and deadlines are of monotonic clocks: the time of day may be set while hios runs."""
+    for path in sorted((ROOT / "hios").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "time":
+                assert node.attr != call, f"{path}:{node.lineno}"

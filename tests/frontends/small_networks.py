@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from hios import Graph
 from hios.cli.files import extract
 from hios.files import artifacts
+from hios.frontends.export import build_model
 from hios.frontends.extraction_check import run_graph
 from hios.frontends.model_declarations import Declarations
-from hios.frontends.model_registry import build_model
 from hios.frontends.program import export, save
 
 #: Variable that names a folder which processes of one run of the tests share (tests/conftest.py).

@@ -15,7 +15,7 @@ from benchmarks import networks as benchmark
 from benchmarks.networks import KIND
 from hios import Edge, Graph, HiosError
 from hios.core.blocks import found_blocks
-from hios.frontends.model_registry import build_model, initialize
+from hios.frontends.export import build_model, initialize
 from hios.kernels import compile_operator
 from hios.schedulers.ios import search_space
 from models.randwire import RandWire, watts_strogatz

@@ -16,7 +16,7 @@ from hios.cli.files import export, extract
 from hios.core.graph import Shapes, TensorSpec
 from hios.errors import ArtifactError
 from hios.frontends import program as programs
-from hios.frontends.model_registry import build_model, initialize
+from hios.frontends.export import build_model, initialize
 from hios.frontends.models import names
 from tests.frontends.small_networks import Files, Model, extracted, network, write_files, write_squeezenet
 from tests.refusals import refused
@@ -206,7 +206,7 @@ def test_too_small_images_are_refused(name: str) -> None:
 
 def test_a_model_file_can_import_those_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``from .name import ...`` finds files of the same folder, each time as they are then."""
-    for module in ("hios.frontends.models", "hios.frontends.model_registry"):
+    for module in ("hios.frontends.models", "hios.frontends.export"):
         monkeypatch.setattr(f"{module}.resource_directory", lambda name: tmp_path)
     (tmp_path / "net.py").write_text(
         "import torch\n\nfrom ._wide import WIDTH\n\n\n"
@@ -266,7 +266,7 @@ def test_errors_in_a_model_file_name_the_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, line: int, message: str
 ) -> None:
     """Whatever is wrong in a user's file, the message leads to its line there, also where torch raised the error."""
-    for module in ("hios.frontends.models", "hios.frontends.model_registry"):
+    for module in ("hios.frontends.models", "hios.frontends.export"):
         monkeypatch.setattr(f"{module}.resource_directory", lambda name: tmp_path)
     (tmp_path / "wrong.py").write_text(text)
     with refused("", f"{tmp_path / 'wrong.py'}:{line}: {message}"):

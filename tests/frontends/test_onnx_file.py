@@ -28,9 +28,9 @@ from hios.formats.onnx_session import OnnxSession
 from hios.frontends import onnx_file, onnx_lowering
 from hios.frontends import program as programs
 from hios.frontends.example_inputs import example_inputs
+from hios.frontends.export import build_model
 from hios.frontends.extract import extract_program
 from hios.frontends.extraction_check import flat, run_graph
-from hios.frontends.model_registry import build_model
 from hios.kernels.table import IN_PLACE, KERNELS
 from tests.frontends.small_networks import Model
 from tests.refusals import refused

@@ -10,7 +10,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from hios.errors import HiosError
-from hios.frontends.model_registry import build_model
+from hios.frontends.export import build_model
 from tests.frontends.small_networks import Network, extracted
 
 pytest.importorskip("transformers", reason="needs the extra transformers")

@@ -1,8 +1,9 @@
-"""What hios says of the machine."""
+"""What hios says of the machine, and progress bars."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hios.machine import description
+from hios.machine.terminal import bar
 from hios.platforms.cpu.devices import describe
 from hios.report.results import hardware
 
@@ -64,3 +66,13 @@ def test_memory_that_was_written() -> None:
     assert description.private_bytes(os.getpid(), written=True) - before > 48 << 20
     assert description.private_bytes(0, written=True) == 0
     del held
+
+
+def test_a_bar_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is done, how much of it, in which unit, for how long and for how much longer."""
+    with bar(4, "measuring 2 operators", "runs") as progress:
+        progress.update(4)
+    printed = capsys.readouterr().err
+    assert re.search(r"measuring 2 operators 100% \|\S{20}\| 4 of 4 runs, \d\d:\d\d so far, 00:00 left\s*$", printed), (
+        printed
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hios.errors import HiosError
-from hios.pipeline import config, options
+from hios.pipeline import config
 
 SMALL: dict[str, Any] = {"models": {"net": {}}, "algorithms": {"sequential": {}}}
 
@@ -24,7 +24,7 @@ def models(tmp_path: Path) -> Path:
 def test_options() -> None:
     """Settings become options: lists repeat them, True is a flag, False nothing, and text is quoted."""
     values = {"model": "x", "image_size": 64, "classifier": True, "trusted": False, "stages_of": ["a", "b c"]}
-    assert options.options(values, without="model") == "--image-size 64 --classifier --stages-of a --stages-of 'b c'"
+    assert config.options(values, without="model") == "--image-size 64 --classifier --stages-of a --stages-of 'b c'"
 
 
 def test_options_of_a_network(models: Path) -> None:
@@ -32,22 +32,22 @@ def test_options_of_a_network(models: Path) -> None:
     entry = {"model": "net", "image_size": 64, "classifier": True, "units": "operator"}
     entry["options"] = {"depth": 2, "kind": "3", "wide": False}
     settings = config.resolve({**SMALL, "models": {"net": entry}}, "config.yaml", models=models)
-    words = shlex.split(options.export_options(settings.models["net"]))
+    words = shlex.split(config.export_options(settings.models["net"]))
     assert words[:3] == ["--image-size", "64", "--classifier"]
     assert words[3::2] == ["--option"] * 3
-    assert options.parsed_options(words[4::2], {}) == entry["options"]
-    assert options.extract_options(settings.models["net"]) == "--units operator"
+    assert config.parsed_options(words[4::2], {}) == entry["options"]
+    assert config.extract_options(settings.models["net"]) == "--units operator"
 
 
 def test_shapes_and_limits_of_inputs(models: Path) -> None:
     """Shapes of an ONNX file reach export, limits extract, as their options read them; no other model has shapes."""
     entry = {"model": "det.onnx", "inputs": {"x": [1, 3, 48, 320], "a=b c": [2]}, "below": {"tokens": 9}}
     settings = config.without_files({**SMALL, "models": {"net": entry}}, "config.yaml", models=models)
-    words = shlex.split(options.export_options(settings.models["net"]))
+    words = shlex.split(config.export_options(settings.models["net"]))
     assert words[::2] == ["--input"] * 2
-    assert options.parsed_shapes(words[1::2]) == {"x": (1, 3, 48, 320), "a=b c": (2,)}
-    limits = shlex.split(options.extract_options(settings.models["net"]))
-    assert options.parsed_limits(limits[1:]) == {"tokens": 9}
+    assert config.parsed_shapes(words[1::2]) == {"x": (1, 3, 48, 320), "a=b c": (2,)}
+    limits = shlex.split(config.extract_options(settings.models["net"]))
+    assert config.parsed_limits(limits[1:]) == {"tokens": 9}
     with pytest.raises(
         HiosError, match=r"models\.net: inputs: found with another kind of model; allowed: for \.onnx and \.pt2 files"
     ):
@@ -69,5 +69,5 @@ def test_shapes_and_limits_of_inputs(models: Path) -> None:
 def test_bad_options_of_a_model(texts: list[str], message: str) -> None:
     """Options of a model without name or value, given twice, or of a kind that no option is, are refused."""
     with pytest.raises(HiosError) as caught:
-        options.parsed_options(texts, {"image_size": 1})
+        config.parsed_options(texts, {"image_size": 1})
     assert str(caught.value) == message

@@ -10,7 +10,7 @@ import pytest
 
 from hios.cli import main
 from hios.formats.config import Config
-from hios.pipeline import config, options, rank_launchers
+from hios.pipeline import config, rank_launchers
 from tests.refusals import refused
 
 ALGORITHMS: dict[str, Any] = {"sequential": {}, "wide": {"algorithm": "hios-lp"}, "auto": {}}
@@ -107,7 +107,7 @@ def test_cores_per_device() -> None:
     """Both srun and hios are told how many cores a rank has."""
     settings = _settings({"algorithms": ["wide"], "launcher": "srun"}, cores_per_device=3)
     assert "--cpus-per-task=3" in shlex.split(rank_launchers.launch(settings))
-    assert options.distribute_options(settings, "squeezenet").startswith("--cores-per-device 3 --runs 36")
+    assert config.distribute_options(settings, "squeezenet").startswith("--cores-per-device 3 --runs 36")
 
 
 def test_options_exist(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_options_exist(tmp_path: Path) -> None:
     settings = _settings(
         {"algorithms": ["wide"]}, cores_per_device=2, models={"net": {"model": "net.pt2", "trusted": True}}
     )
-    words = shlex.split(options.distribute_options(settings, "net"))
+    words = shlex.split(config.distribute_options(settings, "net"))
     assert words[-1] == "--trust"
     files = []
     for name in ("graph.json", "weights.safetensors", "wide-4.json"):

@@ -18,7 +18,7 @@ from hios.files import artifacts
 from hios.profiling import measurements as session
 from hios.profiling.cache import Cache
 from hios.profiling.measurements import Effort
-from hios.report.cost_summary import profile_details
+from hios.report.statements import profile_details
 from tests.profiling.conftest import DEVICES
 
 #: What a cache holds; devices at once only where their factor is certain.

@@ -22,7 +22,7 @@ from hios.profiling import measurements as session
 from hios.profiling.cache import Measured
 from hios.profiling.profile import _corun, _ratio_timing
 from hios.profiling.stage_requests import RecordingProblem
-from hios.report.cost_summary import cost_summary
+from hios.report.statements import cost_summary
 from tests.platforms.model.gpu_graphs import one_operator
 from tests.profiling.conftest import DEVICES, REPEATS
 

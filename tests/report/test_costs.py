@@ -10,7 +10,7 @@ import msgspec
 
 from hios.core.costs import CostsFile
 from hios.files import artifacts
-from hios.report.cost_summary import CostEntry, cost_summary
+from hios.report.statements import CostEntry, cost_summary
 from tests.report.browser import needs_chromium, opened
 from tests.report.test_report import edited, make_results, page_of, read_csv
 

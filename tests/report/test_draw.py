@@ -15,10 +15,9 @@ import pytest
 from benchmarks.networks import googlenet, inception_v3, nasnet_large, randwire, resnet50, squeezenet
 from hios import Edge, Graph, HiosError, Operator
 from hios.charts.theme import style_of
-from hios.report.graph_boxes import Box
+from hios.report.graph_boxes import Box, assign_columns, order_columns, place_vertically
 from hios.report.graph_layout import Picture, lay_out, text_width
 from hios.report.graph_svg import block_sizes, far_edges, operator_tooltip, reading_order, svg, svg_file
-from hios.report.layered_layout import assign_columns, order_columns, place_vertically
 from tests.cli.commands import refused, succeed
 from tests.external_data import data_folder
 from tests.operators import operator_from

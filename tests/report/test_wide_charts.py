@@ -12,7 +12,7 @@ from hios.report.charts import schedule_chart
 from hios.report.dataframes import _rows
 from hios.report.graph_layout import lanes, lanes_of
 from hios.report.terminal import ASCII, Look, device_uses, draw, summary, widths_in_words
-from hios.runtime.chrome_trace import write_trace
+from hios.runtime.session import write_trace
 from tests.cli.commands import invoke, refused, succeed
 from tests.convolution_graphs import Conv, conv_graph
 from tests.problems import problem

@@ -11,7 +11,7 @@ from benchmarks.networks import inception_v3, resnet50, squeezenet, synthetic_co
 from hios import Costs, Edge, Graph, HiosError, Operator, Problem, schedule, violations
 from hios.core.schedule import StagedPlan
 from hios.errors import ArtifactError
-from hios.schedulers.policy.combining import combined_problem, model_blocks
+from hios.schedulers.policy.endings import combined_problem, model_blocks
 from tests.problems import problem, problems, synthetic_problem
 
 

@@ -25,11 +25,10 @@ from hios.errors import ScheduleError
 from hios.pipeline import config
 from hios.schedulers import Algorithm
 from hios.schedulers.hios_opt import hios_opt
-from hios.schedulers.opt import proof
+from hios.schedulers.opt import lower_bounds
 from hios.schedulers.opt.annealing import StagedChain, groups
-from hios.schedulers.opt.lower_bounds import interval_bound_ms
+from hios.schedulers.opt.lower_bounds import interval_bound_ms, provable, staged_bound_ms
 from hios.schedulers.opt.parallel_search import CLOSED
-from hios.schedulers.opt.proof import provable, staged_bound_ms
 from tests.convolution_graphs import Conv, conv_problem
 from tests.problems import problem, problems, write_files
 
@@ -212,7 +211,7 @@ def test_whole_milliseconds() -> None:
 def test_never_worse_than_any_other(instance: Problem, devices: int) -> None:
     """Every other algorithm, on its devices, is at most as good; schedule and bounds are valid."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(proof, "provable", lambda _: False)  # it may take the solver long
+        patch.setattr(lower_bounds, "provable", lambda _: False)  # it may take the solver long
         scheduled = _opt(instance, devices, moves=20)
     assert violations(instance, scheduled) == []
     assert "not compared" not in scheduled.notes

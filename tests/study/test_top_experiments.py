@@ -21,7 +21,7 @@ from hios.platforms.model import descriptions
 from hios.platforms.model.devices import predicted_costs
 from hios.platforms.model.kernel_work import kernels
 from hios.schedulers.ios_search import SearchedBlock, block_space
-from hios.schedulers.policy.combining import combined_problem, model_blocks
+from hios.schedulers.policy.endings import combined_problem, model_blocks
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
 from hios.study import registry

@@ -16,13 +16,12 @@ import yaml
 from hios import optimize
 from hios.cli import main
 from hios.errors import ArtifactError, HiosError
-from hios.files import artifacts, defaults
+from hios.files import artifacts, option_defaults
 from hios.files.yaml_file import read_yaml, refuse_repeated_keys
 from hios.formats.settings import Measuring
 from hios.frontends.models import RUNTIMES
 from hios.machine import description
 from hios.pipeline import config
-from hios.pipeline import options as config_options
 from hios.platforms import PLATFORMS
 from hios.schedulers import ALGORITHMS, Algorithm, Parameter
 from tests.refusals import refused
@@ -48,16 +47,16 @@ def test_defaults_are_those_of_the_library() -> None:
     """The schema, the command line and the functions of the library take their defaults from one table."""
     schema = artifacts.schema("config")
     execute, profile = (schema["properties"][part]["properties"] for part in ("execute", "profile"))
-    assert schema["properties"]["seed"]["default"] == defaults.SEED
+    assert schema["properties"]["seed"]["default"] == option_defaults.SEED
     assert [execute[key]["default"] for key in ("runs", "warmup", "tolerance")] == [
         Measuring().runs,
         Measuring().warmup,
-        defaults.TOLERANCE,
+        option_defaults.TOLERANCE,
     ]
     assert [profile[key]["default"] for key in ("stages_of", "repeats", "budget")] == [
-        list(defaults.STAGES_OF),
-        defaults.REPEATS,
-        defaults.PROFILE_BUDGET_S,
+        list(option_defaults.STAGES_OF),
+        option_defaults.REPEATS,
+        option_defaults.PROFILE_BUDGET_S,
     ]
     options = {
         (name, option.name): option.default
@@ -69,20 +68,20 @@ def test_defaults_are_those_of_the_library() -> None:
         assert given == [
             Measuring().runs,
             Measuring().warmup,
-            defaults.TOLERANCE,
-            defaults.SEED,
-            defaults.TIMEOUT_S,
+            option_defaults.TOLERANCE,
+            option_defaults.SEED,
+            option_defaults.TIMEOUT_S,
         ]
     assert [options["profile", key] for key in ("repeats", "budget", "stages_of")] == [
-        defaults.REPEATS,
-        defaults.PROFILE_BUDGET_S,
-        defaults.STAGES_OF,
+        option_defaults.REPEATS,
+        option_defaults.PROFILE_BUDGET_S,
+        option_defaults.STAGES_OF,
     ]
     optimized = inspect.signature(optimize).parameters
     assert [optimized[key].default for key in ("tolerance", "budget_s", "timeout_s")] == [
-        defaults.TOLERANCE,
-        defaults.OPTIMIZE_BUDGET_S,
-        defaults.TIMEOUT_S,
+        option_defaults.TOLERANCE,
+        option_defaults.OPTIMIZE_BUDGET_S,
+        option_defaults.TIMEOUT_S,
     ]
 
 
@@ -214,7 +213,7 @@ def test_predicting(models: Path) -> None:
     """Platform model takes a GPU and a link, any number of devices, and no option of measuring."""
     settings = config.resolve({**PREDICTED, "link": "nvlink", "devices": [1, 8]}, "", cores=1, models=models)
     assert config.predicts(settings)
-    assert config_options.profile_options(settings) == "--gpu a40 --link nvlink"
+    assert config.profile_options(settings) == "--gpu a40 --link nvlink"
     assert config.resolve(yaml.safe_load(config.as_yaml(settings)), "", cores=1, models=models) == settings
     assert not config.predicts(config.resolve(SMALL, "", models=models))
 
@@ -224,9 +223,9 @@ def test_cores_per_device(models: Path) -> None:
     data = {**SMALL, "devices": [1, 2], "cores_per_device": 4}
     settings = config.resolve(data, "", cores=8, models=models)
     label = next(iter(settings.models))
-    for options in (config_options.profile_options(settings), config_options.execute_options(settings, label)):
+    for options in (config.profile_options(settings), config.execute_options(settings, label)):
         assert "--cores-per-device 4" in options
-    assert "--cores" not in config_options.profile_options(config.resolve(SMALL, "", cores=8, models=models))
+    assert "--cores" not in config.profile_options(config.resolve(SMALL, "", cores=8, models=models))
     assert config.resolve(config.contents(settings), "", models=models) == settings
     with pytest.raises(HiosError, match=r"^config.yaml: devices: found 2; allowed: at most 1, as platform cpu pins "):
         config.resolve(data, "config.yaml", cores=7, models=models)
@@ -237,7 +236,7 @@ def test_cores_per_device(models: Path) -> None:
 def test_widths(models: Path) -> None:
     """Widths reach the profile; they are devices that there are, on platform cpu."""
     data = {**SMALL, "devices": [1, 2], "profile": {"widths": [2]}}
-    assert "--widths 2" in config_options.profile_options(config.resolve(data, "", models=models))
+    assert "--widths 2" in config.profile_options(config.resolve(data, "", models=models))
     for change, message in (
         ({"platform": "cuda"}, "profile.widths: found with platform cuda; allowed: with platform cpu"),
         ({"profile": {"widths": [4]}}, "profile.widths: found 4; allowed: at most 2, the largest number of devices"),
@@ -252,10 +251,10 @@ def test_virtual_devices(models: Path) -> None:
     """More devices than cores are allowed where they are virtual, and profile and execute are told."""
     data = {**SMALL, "devices": [1, 5], "virtual": True}
     settings = config.resolve(data, "config.yaml", cores=4, models=models)
-    for options in (config_options.profile_options(settings), config_options.execute_options(settings, "net")):
+    for options in (config.profile_options(settings), config.execute_options(settings, "net")):
         assert "--virtual" in shlex.split(options)
     settings = config.resolve(SMALL, "config.yaml", cores=4, models=models)
-    for options in (config_options.profile_options(settings), config_options.execute_options(settings, "net")):
+    for options in (config.profile_options(settings), config.execute_options(settings, "net")):
         assert "--virtual" not in shlex.split(options)
 
 
@@ -272,7 +271,7 @@ def test_numbers_as_people_write_them(models: Path) -> None:
     settings = config.resolve(data, "config.yaml", models=models)
     assert settings.execute.tolerance == 0.0001
     assert (
-        config_options.options(config.contents(settings)["execute"])
+        config.options(config.contents(settings)["execute"])
         == "--runs 2 --warmup 3 --tolerance 0.0001 --baselines eager --engine operators"
     )
 
@@ -291,7 +290,7 @@ def test_devices_that_are_found_by_measurement(models: Path) -> None:
     assert config.competitors(settings) == [("sequential", 1), ("lp", "auto")]
     assert config.resolve(config.contents(settings), "", models=models) == settings
     measured = {"profile": {"repeats": 7, "budget": 1.5, "cache": False}, "execute": {"runs": 5, "warmup": 2}}
-    words = shlex.split(config_options.partition_options(config.resolve({**data, **measured}, "", models=models)))
+    words = shlex.split(config.partition_options(config.resolve({**data, **measured}, "", models=models)))
     assert words == shlex.split("--repeats 7 --budget 1.5 --no-cache --runs 5 --warmup 2 --tolerance 0.0001 --seed 0")
     for change, message in (
         ({"devices": "all"}, "devices: found "),

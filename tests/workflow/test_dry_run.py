@@ -280,7 +280,7 @@ def test_edited_model(finished: Checkout) -> None:
     [
         pytest.param("report/page.py", {"report": 1}, id="report"),
         pytest.param("report/templates/style.css", {"report": 1}, id="template of the report", marks=pytest.mark.slow),
-        pytest.param("runtime/chrome_trace.py", {"execute": 2, "report": 1}, id="execute", marks=pytest.mark.slow),
+        pytest.param("runtime/session.py", {"execute": 2, "report": 1}, id="execute", marks=pytest.mark.slow),
         pytest.param("schedulers/sequential.py", {"schedule": 2, "execute": 2, "report": 1}, id="algorithm"),
         pytest.param(
             "schedulers/heft.py", {}, id="algorithm that the configuration does not name", marks=pytest.mark.slow

@@ -11,7 +11,6 @@ from typing import get_args
 sys.path.insert(0, str(workflow.basedir))
 
 import hios
-from hios.pipeline import options as config_options
 from hios.pipeline import config as configuration
 from hios.pipeline import rank_launchers
 from hios.pipeline import snakemake_locks
@@ -76,7 +75,7 @@ if not workflow.overwrite_configfiles:
 
 # What Snakemake takes for text within lists and mappings of --config.
 given = workflow.config_settings.config_args or []
-update_config(config, checked(config_options.nested_values, given))
+update_config(config, checked(configuration.nested_values, given))
 source = " and ".join(config_files + ["--config"] * bool(given))
 
 # The jobs of a cluster see cores of their own; what counts there is the node that they run on. Snakemake knows its
@@ -316,7 +315,7 @@ def instance_options():
 def setting_options(setting):
     """A setting of the simulation as options of `hios study`."""
     given = {key: getattr(setting, key) for key in setting.__struct_fields__}
-    return config_options.options({**given, **instance_options()})
+    return configuration.options({**given, **instance_options()})
 
 
 def several_settings(several):
@@ -326,7 +325,7 @@ def several_settings(several):
         for setting in several
     ]
     search = {"window": SIMULATION.window, "moves": SIMULATION.moves}
-    return config_options.options({"setting": texts, **instance_options(), **search})
+    return configuration.options({"setting": texts, **instance_options(), **search})
 
 
 def figure_data(wildcards):

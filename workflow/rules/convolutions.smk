@@ -13,7 +13,7 @@ rule convolutions:
         mem_mb=6000,
         runtime=30,
     params:
-        options=config_options.options(
+        options=configuration.options(
             {
                 "size": convolution_sizes(settings.study),
                 "channels": settings.study.convolutions.channels,

@@ -27,7 +27,7 @@ rule distribute:
         launch=rank_launchers.launch(settings),
         platform=settings.platform,
         transport=rank_launchers.transport(settings),
-        options=lambda w: config_options.distribute_options(settings, w.model),
+        options=lambda w: configuration.distribute_options(settings, w.model),
         seed=settings.seed,
         versions=lambda w: versions(*runtime_packages(w.model), *RANK_PACKAGES),
         code=source_hash("distribute", platform=settings.platform),

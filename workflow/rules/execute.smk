@@ -23,9 +23,9 @@ rule execute:
         gpu=GPUS,
     params:
         platform=settings.platform,
-        devices=config_options.options({} if AUTO else {"devices": MOST_DEVICES}),
-        options=lambda w: config_options.execute_options(EVERYTHING, w.model),
-        auto=lambda w, output: config_options.options(
+        devices=configuration.options({} if AUTO else {"devices": MOST_DEVICES}),
+        options=lambda w: configuration.execute_options(EVERYTHING, w.model),
+        auto=lambda w, output: configuration.options(
             {"auto": output.chosen} if CHOSEN else {}
         ),
         seed=settings.seed,

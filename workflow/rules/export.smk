@@ -19,7 +19,7 @@ rule export:
         runtime=more(15),
     params:
         model=lambda w: NETWORKS[w.model].model,
-        options=lambda w: config_options.export_options(NETWORKS[w.model]),
+        options=lambda w: configuration.export_options(NETWORKS[w.model]),
         seed=settings.seed,
         versions=lambda w: versions("torch", *onnx_packages(w.model)),
         code=source_hash("export"),

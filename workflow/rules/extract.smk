@@ -18,7 +18,7 @@ rule extract:
         runtime=more(15),
     params:
         name=lambda w: os.path.basename(w.model),
-        options=lambda w: config_options.extract_options(NETWORKS[w.model]),
+        options=lambda w: configuration.extract_options(NETWORKS[w.model]),
         versions=lambda w: versions(
             "torch", "apache-tvm", "apache-tvm-ffi", *onnx_packages(w.model)
         ),

@@ -16,7 +16,7 @@ rule partition:
         mem_mb=more(4000, 6),
         runtime=more(60),
     params:
-        options=config_options.partition_options(settings),
+        options=configuration.partition_options(settings),
         versions=versions("torch"),
         code=source_hash("partition", ["hios-lp"], platform=settings.platform),
     message:

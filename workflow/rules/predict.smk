@@ -15,7 +15,7 @@ rule predict:
         mem_mb=more(2000, 100),
         runtime=more(30),
     params:
-        targets=lambda w: config_options.options({"for": targets_of(w.model)}),
+        targets=lambda w: configuration.options({"for": targets_of(w.model)}),
         versions=versions("numba", "ortools"),
         code=source_hash("predict_targets", PREDICTED_ALGORITHMS, platform="model"),
     message:

@@ -19,10 +19,10 @@ rule profile:
         gpu=GPUS,
     params:
         platform=settings.platform,
-        devices=lambda w, input: config_options.options(
+        devices=lambda w, input: configuration.options(
             {"partition": input.partition} if AUTO else {"devices": MOST_DEVICES}
         ),
-        options=config_options.profile_options(settings),
+        options=configuration.profile_options(settings),
         versions=versions("torch"),
         code=(
             source_hash("predict", platform=settings.platform)

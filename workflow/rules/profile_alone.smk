@@ -25,17 +25,17 @@ rule profile_alone:
         gpu=GPUS,
     params:
         platform=settings.platform,
-        devices=lambda w, input: config_options.options(
+        devices=lambda w, input: configuration.options(
             {"partition": input.partition}
             if AUTO
             else {"devices": MOST_DEVICES if find(w.algorithm).several_devices else 1}
         ),
-        devices_of_schedule=lambda w, input: config_options.options(
+        devices_of_schedule=lambda w, input: configuration.options(
             {"partition": input.partition}
             if AUTO and find(w.algorithm).several_devices
             else {"devices": MOST_DEVICES if find(w.algorithm).several_devices else 1}
         ),
-        options=lambda w: config_options.alone_options(settings, w.algorithm),
+        options=lambda w: configuration.alone_options(settings, w.algorithm),
         versions=versions("torch", "numba"),
         profile=lambda w: source_hash(
             "profile", [w.algorithm], platform=settings.platform

@@ -25,7 +25,7 @@ rule pruning:
         gpu=GPUS,
     params:
         platform=settings.platform,
-        options=lambda w: config_options.execute_options(EVERYTHING, w.model),
+        options=lambda w: configuration.execute_options(EVERYTHING, w.model),
         seed=settings.seed,
         versions=lambda w: versions(*runtime_packages(w.model)),
         code=source_hash("execute", platform=settings.platform),

@@ -54,11 +54,11 @@ rule report:
     params:
         directories=[f"{settings.results}/{model}" for model in settings.models],
         tables=subpath(output.latency, parent=True),
-        schedules=config_options.options({"schedule": COMPETITORS if PREDICTED else []}),
-        figures=config_options.options(
+        schedules=configuration.options({"schedule": COMPETITORS if PREDICTED else []}),
+        figures=configuration.options(
             {"figures": f"{settings.results}/figures" if PAGE_FIGURES else None}
         ),
-        serving=config_options.options(
+        serving=configuration.options(
             {"serving": f"{settings.results}/serving" if SERVED else None}
         ),
         versions=versions("altair", "vl-convert-python"),

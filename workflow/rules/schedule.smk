@@ -17,13 +17,13 @@ rule schedule:
         mem_mb=more(2000, 100),
         runtime=more(20),
     params:
-        devices=lambda w, input: config_options.options(
+        devices=lambda w, input: configuration.options(
             {"devices": w.devices}
             if w.devices != AUTO_DEVICES
             else {"partition": input.partition}
         ),
         algorithm=lambda w: algorithm_of(w)["algorithm"],
-        options=lambda w: config_options.options(algorithm_of(w), without="algorithm"),
+        options=lambda w: configuration.options(algorithm_of(w), without="algorithm"),
         versions=versions("numba", "ortools"),
         code=lambda w: source_hash("schedule", [algorithm_of(w)["algorithm"]]),
     message:

@@ -20,7 +20,7 @@ rule serve:
         runtime=more(20),
     params:
         command="simulate",
-        options=lambda w: config_options.options(
+        options=lambda w: configuration.options(
             served_with(serving_jobs.simulate_options, w)
         ),
         versions=versions("numba"),
@@ -52,7 +52,7 @@ use rule serve as serve_measured with:
         runtime=more(60),
     params:
         command="load",
-        options=lambda w: config_options.options(
+        options=lambda w: configuration.options(
             {
                 "virtual": settings.virtual,
                 **served_with(serving_jobs.load_options, w),
@@ -81,7 +81,7 @@ rule serve_calibrate:
         mem_mb=more(4000),
         runtime=more(20),
     params:
-        options=config_options.options({"virtual": settings.virtual}),
+        options=configuration.options({"virtual": settings.virtual}),
         versions=versions("torch"),
         code=source_hash("calibrate", serving_jobs.ALGORITHMS),
     message:
@@ -111,7 +111,7 @@ rule serve_train:
         mem_mb=more(3000),
         runtime=more(90),
     params:
-        options=lambda w: config_options.options(
+        options=lambda w: configuration.options(
             {
                 "size": settings.serving.training,
                 "seed": settings.seed,

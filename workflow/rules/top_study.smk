@@ -25,7 +25,7 @@ rule top_study:
         mem_mb=more(3000),
         runtime=more(60),
     params:
-        options=config_options.top_options(settings, serving_jobs.labels(settings)),
+        options=configuration.top_options(settings, serving_jobs.labels(settings)),
         versions=versions("numba", "torch"),
         code=source_hash("top", serving_jobs.ALGORITHMS),
     message:

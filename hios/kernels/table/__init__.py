@@ -8,7 +8,7 @@ attribute values that it does not support.
 To add an operator, add a builder to the file of its kind; tests compare every entry with eager torch.
 """
 
-from hios.kernels.table import elementwise, images, indexing, layout, matrix, reduction
+from hios.kernels.table import elementwise, images, layout, matrix, reduction
 from hios.kernels.table.kernel_registry import ALLOCATES, IN_PLACE, KERNELS, Attributes, Builder, Kernel, build, kernel
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "build",
     "elementwise",
     "images",
-    "indexing",
     "kernel",
     "layout",
     "matrix",

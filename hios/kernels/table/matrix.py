@@ -84,7 +84,7 @@ def _convolution(dimensions: int, transposed: bool) -> Builder:
         if explicit is not None and transposed:
             raise refuse("padding", attributes["padding"], "equal padding on both sides of an axis")
 
-        # Relax's convolution has no bias; folding adds one, see hios.frontends.folding.
+        # Relax's convolution has no bias; folding adds one, see hios.frontends.extract.
         def run(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             if explicit is not None:
                 x = F.pad(x, explicit)

@@ -24,7 +24,7 @@ from torch import Tensor
 from hios.core.graph import Graph
 from hios.core.schedule import Plan
 from hios.errors import FailedCallError, PlatformError
-from hios.files import defaults
+from hios.files import option_defaults
 from hios.formats.run import SegmentResult
 from hios.kernels.executable import require_executable
 from hios.platforms.cpu import segments, thread_team
@@ -72,7 +72,7 @@ class Engine:
         weights: Mapping[str, Tensor],
         tasks: Mapping[str, Task],
         cores: Sequence[Sequence[int]],
-        timeout_s: float = defaults.TIMEOUT_S,
+        timeout_s: float = option_defaults.TIMEOUT_S,
         choosing: segments.Choosing | None = None,
     ) -> None:
         require_executable(graph)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from hios.core.graph import Graph, Value
 from hios.errors import ArtifactError, FailedCallError, HiosError, UnsupportedError, first_line
-from hios.files import defaults
+from hios.files import option_defaults
 from hios.files.folder_cache import FolderCache
 from hios.files.json_cache import JsonCache
 from hios.files.versions import versions
@@ -261,10 +261,10 @@ class _Converter:
         compute = session.bound([value.contiguous() for value in segment.inputs], outputs)
         compute()
         for (_, operator, _), output, right in zip(segment.boundary.outputs, outputs, segment.outputs, strict=True):
-            off, within = scaled(output, right, defaults.TOLERANCE)
+            off, within = scaled(output, right, option_defaults.TOLERANCE)
             if not within:
                 raise UnsupportedError(
-                    f"its output of operator {operator} differs by {off:.3g}; allowed: {defaults.TOLERANCE:g}"
+                    f"its output of operator {operator} differs by {off:.3g}; allowed: {option_defaults.TOLERANCE:g}"
                 )
         return compute
 

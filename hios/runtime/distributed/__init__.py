@@ -8,6 +8,5 @@ rank_runner      values of a program as messages, and the memory of a rank; barr
 control_channel  the host of every rank, and its cores; what a rank is doing, for error messages; the connection of
                  each rank to rank 0, by which all ranks end together
 monitor          rank 0: reports of the ranks, the failure or death of a rank, and which rank caused it
-mpirun_guard     a parent process for a rank under mpirun, so that its last error message is still printed
 session          a rank's part in a session (`hios.runtime.rounds`), and run.json
 """

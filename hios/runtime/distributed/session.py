@@ -56,8 +56,7 @@ from hios.runtime.distributed.control_channel import (
 from hios.runtime.distributed.monitor import RankMonitor
 from hios.runtime.distributed.rank_runner import RESERVED, Peers, Tags, Turns, joined
 from hios.runtime.distributed.transports import RankInputs, Transport, connect
-from hios.runtime.record import run_file
-from hios.runtime.rounds import Competition, TurnOutcome
+from hios.runtime.rounds import Competition, TurnOutcome, run_file
 from hios.workers.process_settings import end_with_parent
 from hios.workers.stream_threads import Streams
 from hios.workers.worker import Worker

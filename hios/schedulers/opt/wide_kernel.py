@@ -3,7 +3,7 @@
 A candidate is a list of operators in an order in which they can run, each with its devices. A move changes the place
 of an operator or the devices of one or several, the times from the first changed place on are worked out again, and
 the move is kept or taken back, as in `staged_kernel`; unlike there, stages of several operators are not searched. All
-arrays are allocated once by `hios.schedulers.opt.wide_search`; the functions change them in place.
+arrays are allocated once by `hios.schedulers.opt.annealing`; the functions change them in place.
 
 The arrays hold records (numpy structured types); n operators, e edges, o options, M devices; times in milliseconds.
 """

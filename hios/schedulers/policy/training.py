@@ -17,8 +17,16 @@ from hios.core.problem import Group, Problem, Stage, positions
 from hios.errors import HiosError
 from hios.files.artifacts import Json
 from hios.formats.settings import TrainingSettings
-from hios.schedulers.policy.combining import combined_problem, model_blocks
-from hios.schedulers.policy.endings import CombinedState, SubBlock, combined, index_of, labels_of, sub_blocks
+from hios.schedulers.policy.endings import (
+    CombinedState,
+    SubBlock,
+    combined,
+    combined_problem,
+    index_of,
+    labels_of,
+    model_blocks,
+    sub_blocks,
+)
 from hios.schedulers.policy.network import (
     EMBEDDING,
     Adam,

@@ -16,7 +16,7 @@ from hios.machine.description import usable_cores
 from hios.platforms.cpu import segments
 from hios.platforms.cpu.engine import Engine, Task
 from hios.platforms.cpu.segments import Choosing
-from hios.verify.run_numbers import run_problems
+from hios.verify.consistency import run_problems
 from tests.frontends.small_networks import write_files
 from tests.platforms.cpu import forced_segments
 from tests.runtime.schedules import one_by_one, run_schedules, write_schedules

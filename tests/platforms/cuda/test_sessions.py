@@ -23,9 +23,9 @@ from hios.platforms.cuda import cuda_reference, executing, gpu_probe
 from hios.platforms.cuda import devices as cuda
 from hios.platforms.cuda import worker as device
 from hios.platforms.reference import Reference
-from hios.runtime.auto import LEAST_RUNS
 from hios.runtime.competitors import BASELINE, require
 from hios.runtime.run_table import latency_table
+from hios.runtime.session import LEAST_RUNS
 from tests.frontends.small_networks import Files, write_files
 from tests.platforms.cuda import simulated
 from tests.platforms.cuda.simulated import DEVICES

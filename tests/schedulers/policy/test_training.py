@@ -12,8 +12,7 @@ import pytest
 from hios import HiosError, Problem, schedule, violations
 from hios.errors import ArtifactError
 from hios.formats.settings import TrainingSettings
-from hios.schedulers.policy.combining import combined_problem, model_blocks
-from hios.schedulers.policy.endings import index_of
+from hios.schedulers.policy.endings import combined_problem, index_of, model_blocks
 from hios.schedulers.policy.network import GpgPolicy, initial_weights, read_policy, write_policy
 from hios.schedulers.policy.training import REWARDS, Pool, mean_share, reward, train
 from tests.convolution_graphs import Conv, conv_problem
