@@ -1,6 +1,6 @@
 """Where OpenVINO and ONNX Runtime, set up as hios.optimize sets them up, answer differently from PyTorch.
 
-    python benchmarks/runtime_faithfulness.py           writes hios/optimizing/known_differences.json
+    python benchmarks/runtime_faithfulness.py           writes hios/frontends/known_differences.json
     python benchmarks/runtime_faithfulness.py --check   fails if the file says something else
 
 Operators run on values on which runtimes are known to stumble, in four groups; each one that differs in the first runs
@@ -34,8 +34,9 @@ from torch.utils import _pytree as pytree
 
 from hios.errors import HiosError
 from hios.files.versions import versions
-from hios.optimizing import known_differences, runtimes
-from hios.optimizing.known_differences import KINDS, signature
+from hios.frontends import known_differences
+from hios.frontends.known_differences import KINDS, signature
+from hios.optimizing import runtimes
 
 RUNTIMES = ("openvino", "onnxruntime")
 #: Beyond 1 + the magnitude of the right value: far above rounding, far below a wrong answer.

@@ -22,8 +22,8 @@ import click
 import hios
 from hios.cli import main
 from hios.files import artifacts
+from hios.frontends import known_differences
 from hios.frontends.models import RUNTIMES
-from hios.optimizing import known_differences
 
 FOLDER = Path(__file__).parent
 

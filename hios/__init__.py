@@ -360,8 +360,9 @@ def execute(
     **settings
         ``runs`` (36) measured and ``warmup`` (3) other runs of each, ``tolerance`` (1e-4) of outputs, ``seed`` (0),
         ``timeout_s`` (120) of a run, ``baselines`` (``("eager",)``), ``platform`` (``"cpu"``), ``virtual`` (False),
-        ``cores_per_device`` (as in the costs of the schedules), ``other_hardware`` (False: schedules whose costs were
-        measured on other hardware are refused); see `hios.formats.settings.Settings`.
+        ``cores_per_device`` (as in the costs of the schedules), ``engine`` (``"operators"``, or ``"segments"``: what
+        a device runs between two hand-overs is one call of the fastest runtime), ``other_hardware`` (False: schedules
+        whose costs were measured on other hardware are refused); see `hios.formats.settings.Settings`.
 
     Returns
     -------

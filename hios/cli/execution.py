@@ -20,6 +20,7 @@ from hios.cli.options import (
     PATH,
     check_settings,
     cores_per_device_option,
+    engine_option,
     executing_option,
     measuring_options,
     other_hardware_option,
@@ -81,6 +82,7 @@ def guard() -> None:
 @executing_option
 @virtual_option
 @other_hardware_option
+@engine_option
 @click.option("--devices", type=int, help="Number of devices; default: the most that any schedule uses.")
 @cores_per_device_option
 @output_option("run.json")

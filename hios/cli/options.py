@@ -178,6 +178,7 @@ def given_own(platform: str, options: Mapping[str, str | None]) -> dict[str, str
 virtual_option = settings_options(Settings, "virtual")
 cores_per_device_option = settings_options(Settings, "cores_per_device")
 other_hardware_option = settings_options(Settings, "other_hardware")
+engine_option = settings_options(Settings, "engine")
 measuring_options = settings_options(Measuring)
 trust_option = click.option(
     "--trust", is_flag=True, help="Load a .pt2 file even if loading it can run code; only if you trust who made it."

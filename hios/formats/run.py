@@ -12,6 +12,7 @@ from hios.files.base import (
     DeviceCount,
     FormatVersion,
     NonNegative,
+    OperatorId,
     OrAbsent,
     Platform,
     Positive,
@@ -59,6 +60,10 @@ ReferenceKind = Literal[
     "compile-max-autotune",
     "tensorrt",
 ]
+
+
+#: What runs a segment.
+SegmentRuntime = Literal["packed", "onnxruntime", "openvino"]
 
 
 class RunPlatform(Platform, frozen=True):
@@ -123,6 +128,23 @@ class ReferenceResult(Record, frozen=True):
     peak_memory_bytes: OrAbsent[_PeakMemory] = None
 
 
+class SegmentResult(Record, frozen=True):
+    """What ran a segment: operators that a device runs between two hand-overs."""
+
+    device: Count
+    """The device."""
+    operators: tuple[OperatorId, ...]
+    """Its operators, in order."""
+    runtime: SegmentRuntime
+    """The runtime that ran it, as one call: ONNX Runtime or OpenVINO, or the engine's own packed kernels, operator by
+    operator."""
+    latency_ms: dict[str, NonNegative]
+    """Time of the segment alone in each runtime that was compared, 20th percentile, milliseconds; the shortest was
+    chosen."""
+    refused: OrAbsent[dict[str, str]] = None
+    """Why a runtime was not compared, such as other outputs or an operator that it lacks."""
+
+
 class Baseline(Record, frozen=True):
     """The sequential schedule on one device, which speedups refer to."""
 
@@ -130,6 +152,8 @@ class Baseline(Record, frozen=True):
     launch: OrAbsent[Launch] = None
     no_graph: OrAbsent[NoGraph] = None
     peak_memory_bytes: OrAbsent[_PeakMemory] = None
+    segments: OrAbsent[tuple[SegmentResult, ...]] = None
+    """With engine segments: as of the schedules."""
 
 
 class Chosen(Record, frozen=True):
@@ -199,6 +223,10 @@ class ScheduleResult(Record, frozen=True):
     allocation_time_s: OrAbsent[NonNegative] = None
     """Seconds that stream allocation alone took, as in schedule.json."""
     peak_memory_bytes: OrAbsent[_PeakMemory] = None
+    segments: OrAbsent[tuple[SegmentResult, ...]] = None
+    """With engine segments: what ran each segment, by device, in order. Operators that use several devices at once or
+    are merged are not in segments. The times of operators in a segment of another runtime are its time, in proportion
+    to those of the packed kernels."""
 
 
 class Run(Record, frozen=True):
@@ -243,6 +271,8 @@ class Run(Record, frozen=True):
     """Source of the reference outputs: eager PyTorch, ONNX Runtime, or the engine's sequential schedule if no program
     was given."""
     probe: OrAbsent[RunProbe] = None
+    engine: OrAbsent[Literal["operators", "segments"]] = None
+    """How devices ran the schedules: operator by operator, or in segments; operator by operator where absent."""
     profiled_on: OrAbsent[Text] = None
     """Hardware that the costs of the schedules were measured on, if it differs from the hardware of this run (allowed
     by --other-hardware). Predictions are for that hardware."""

@@ -49,6 +49,10 @@ class Profile(Record, frozen=True):
     """Whether to reuse and save measurements across runs and networks; or the folder to cache them in."""
 
 
+#: How devices run schedules.
+EngineKind = Literal["operators", "segments"]
+
+
 class _Competing(Record, frozen=True):
     """How often competitors run, and how exact their outputs are."""
 
@@ -75,6 +79,8 @@ class Execute(_Competing, frozen=True):
     ] = ("eager",)
     """Runtimes that also run the whole network, with the cores of one device and with those of all devices; without
     duplicates. Eager PyTorch always takes part."""
+    engine: EngineKind = "operators"
+    """What a device runs as one call: an operator, or all between two hand-overs in the fastest runtime; on cores."""
     other_hardware: bool = False
     """Whether schedules may run on other hardware than was profiled, which is refused otherwise; the results say so."""
 
@@ -106,6 +112,8 @@ class Settings(_OnDevices, frozen=True, kw_only=True):
     PyTorch, or ONNX Runtime for an ONNX file."""
     platform: str = "cpu"
     """One of ``PLATFORMS``."""
+    engine: EngineKind = "operators"
+    """What a device runs as one call: an operator, or all between two hand-overs in the fastest runtime; on cores."""
     cores_per_device: int | None = None
     """Platform cpu: number of cores of each device, used by threads inside each operator; default: 1, or the number
     that the costs of the schedules were measured with."""

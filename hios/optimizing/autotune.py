@@ -12,13 +12,14 @@ from typing import NamedTuple
 from torch import Tensor
 
 from hios.errors import HiosError
+from hios.files.folder_cache import FolderCache
 from hios.files.versions import versions
 from hios.frontends.tolerances import allows_rounding, explained_share, meaningless
 from hios.machine.description import BUSY, OtherWork, busy_share
 from hios.machine.statistics import speedup_interval, spread
 from hios.optimizing import choice_cache, runtimes
 from hios.optimizing.candidates import EAGER, SCHEDULE, Candidate
-from hios.optimizing.choice_cache import ChoiceCache, ModelStore, model_key, state_digest
+from hios.optimizing.choice_cache import ChoiceCache, model_key, state_digest
 from hios.optimizing.module import warn
 from hios.optimizing.other_inputs import Difference, InputsComparison, are_flags
 from hios.optimizing.preparation import Preparation, ReadyCandidate, Subject
@@ -66,7 +67,7 @@ class Autotune:
         self._key = self._choice_key()
         self._folder = folder = self.options.folder()
         self.choices = ChoiceCache(None if folder is None else folder / "choices", self._key)
-        self._store = ModelStore(None if folder is None else folder / "models")
+        self._store = FolderCache(None if folder is None else folder / "models")
 
     @functools.cached_property
     def _state(self) -> str:
@@ -138,7 +139,8 @@ class Autotune:
             return Tuned(report, candidate, run)
         graph, weights = choice_cache.read_graph(folder)
         task, cores = candidate.alone(graph, self.subject.divisions, self.subject.everything)
-        engine = Engine(graph, weights, {candidate.label: task}, cores, self.options.timeout_s)
+        choosing = self.options.choosing(self.subject.tensors, self.options.budget_s / 2)
+        engine = Engine(graph, weights, {candidate.label: task}, cores, self.options.timeout_s, choosing)
         return Tuned(report, candidate, functools.partial(engine.run, candidate.label), engine.close)
 
     def raced(self, budget: Budget, latency_ms: float, expected: list[Tensor], threads: int) -> Tuned:

@@ -13,14 +13,10 @@ The key of a prepared model also covers the contents of its state: all parameter
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import inspect
-import json
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -42,8 +38,6 @@ from hios.optimizing.candidates import SCHEDULE, Candidate
 from hios.optimizing.report import Report
 
 _ADVICE = "give another folder (cache=FOLDER), or keep nothing (cache=False)"
-#: Maximum size of all kept models; the least recently used are deleted first.
-_MOST_BYTES = 10 * 10**9
 _GRAPH, _WEIGHTS = "graph.json", "weights.safetensors"
 
 
@@ -80,66 +74,6 @@ def _choice(entry: Any) -> tuple[Report, Candidate]:
     return report, Candidate.from_json(entry["way"])
 
 
-class ModelStore:
-    """Folders with the files that run a model with given weights; without a folder, temporary ones."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
-
-    def find(self, key: Mapping[str, Any], state: str) -> Path | None:
-        """The folder of a key and weights; None if there is none."""
-        if self._folder is None:
-            return None
-        path = self._folder / _digest(key, state)
-        if not path.is_dir():
-            return None
-        with contextlib.suppress(OSError):
-            os.utime(path)  # mark it as recently used
-        return path
-
-    @contextlib.contextmanager
-    def workspace(self) -> Any:
-        """A new folder for files of a model; deleted afterwards unless it is kept."""
-        if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        path = Path(tempfile.mkdtemp(prefix="partial-", dir=self._folder))
-        try:
-            yield path
-        finally:
-            shutil.rmtree(path, ignore_errors=True)
-
-    def keep(self, key: Mapping[str, Any], state: str, workspace: Path) -> None:
-        """Keep a workspace as the folder of a key and weights; nothing is kept if there is no room."""
-        if self._folder is None:
-            return
-        target = self._folder / _digest(key, state)
-        with contextlib.suppress(OSError):
-            shutil.rmtree(target, ignore_errors=True)
-            workspace.rename(target)  # appears whole
-            self._prune(target)
-
-    def adopt(self, others: Path) -> None:
-        """Move the folders of another store here, but for those of which there is one."""
-        assert self._folder is not None  # noqa: S101 - it is asked only where it keeps folders
-        self._folder.mkdir(parents=True, exist_ok=True)
-        for path in others.iterdir() if others.is_dir() else ():
-            with contextlib.suppress(OSError):
-                path.rename(self._folder / path.name)
-
-    def _prune(self, newest: Path) -> None:
-        assert self._folder is not None  # noqa: S101 - where nothing is kept nothing is pruned
-        folders = sorted(
-            (path for path in self._folder.iterdir() if path.is_dir() and path != newest),
-            key=lambda path: path.stat().st_mtime,
-            reverse=True,
-        )
-        total = _bytes(newest)
-        for path in folders:
-            total += _bytes(path)
-            if total > _MOST_BYTES:
-                shutil.rmtree(path, ignore_errors=True)
-
-
 def write_graph(folder: Path, graph: Graph, weights: Mapping[str, Tensor]) -> None:
     """Write a graph and its weights."""
     (folder / _GRAPH).write_bytes(graph.to_bytes())
@@ -169,15 +103,6 @@ def leave_only(folder: Path, candidate: Candidate) -> None:
     for path in folder.iterdir():
         if path.name not in needed:
             path.unlink()
-
-
-def _digest(key: Mapping[str, Any], state: str) -> str:
-    text = json.dumps([key, state], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def _bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 #: Environment variables that change how intra-operator threads wait and where they run.

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from hios import platforms
 from hios.core.graph import UNITS
 from hios.errors import ArtifactError, HiosError, PlatformError
@@ -15,6 +17,7 @@ from hios.machine import topology
 from hios.optimizing.candidates import SCHEDULE, WAYS
 from hios.optimizing.module import warn
 from hios.platforms.cpu import devices as cpu
+from hios.platforms.cpu.segments import Choosing
 from hios.profiling.cache import default_folder
 from hios.schedulers import find
 
@@ -125,6 +128,11 @@ class Options:
             warn(f"what hios.optimize measures is not kept: {error}")
             return None
         return folder
+
+    def choosing(self, example: Sequence[Tensor], seconds: float) -> Choosing:
+        """How schedules choose what runs their segments."""
+        folder = self.folder()
+        return Choosing(example, folder and folder / "segments", seconds)
 
 
 def _is_number(value: object) -> bool:

@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from hios.errors import ExampleInputsError, HiosError, first_line
+from hios.frontends.known_differences import known
 from hios.machine.description import private_bytes, usable_cores
 from hios.optimizing import runtimes
 from hios.optimizing.candidates import EAGER, OTHERS, SCHEDULE, Candidate, distinct, in_runtime, itself
-from hios.optimizing.known_differences import known
 from hios.optimizing.module import torch_threads, warn
 from hios.optimizing.options import Options
 from hios.optimizing.report import Budget, RaceOutcome, WayReport
@@ -32,6 +32,8 @@ from hios.platforms.cpu.engine import Engine
 _APART = ("onnxruntime", "compile")
 #: Seconds that stopping a conversion may take, so that what follows still fits.
 _STOPPING_S = 1.0
+#: Share of the time before the race in which segments of schedules may be converted for other runtimes.
+_SEGMENTS_SHARE = 0.5
 
 
 #: Operators of a graph for a step of a layer that torch.export keeps as one operator: about so many.
@@ -348,7 +350,9 @@ class Preparation:
             return
         with self.budget.step("engine", "starting workers"):
             racing, workers = tasks(graph, candidates, divisions, self.everything)
-            engine = Engine(graph, self.traced.weights, racing, workers, self.options.timeout_s)
+            seconds = _SEGMENTS_SHARE * max(self.budget.left_s - self.reserve_s, 0.0)
+            choosing = self.options.choosing(self.subject.tensors, seconds)
+            engine = Engine(graph, self.traced.weights, racing, workers, self.options.timeout_s, choosing)
         self.engine = engine
         seconds = self._export_s + self._extract_s + time.monotonic() - began
         for candidate in candidates:

@@ -63,19 +63,18 @@ def convert(kind: str, program: ExportedProgram, path: Path, threads: int) -> No
 
         openvino.save(openvino.converted(program, "the model"), path)
         return
+    if kind == "onnxruntime":
+        from hios.frontends.onnx_export import to_onnx
+
+        path.write_bytes(to_onnx(program))
+        return
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            (_to_onnx if kind == "onnxruntime" else _to_inductor)(program, path, threads)
-    except Exception as error:  # both raise many types; all mean the same to the user
+            _to_inductor(program, path, threads)
+    except Exception as error:  # it raises many types; all mean the same to the user
         reason = first_line(getattr(error, "inner_exception", error))
         raise UnsupportedError(f"it cannot be converted: {reason}") from error
-
-
-def _to_onnx(program: ExportedProgram, path: Path, threads: int) -> None:
-    exported = torch.onnx.export(program, dynamo=True, verbose=False)
-    assert exported is not None  # noqa: S101 - it is where no file is named
-    exported.save(str(path), external_data=False)  # one file; protobuf allows it 2 GB
 
 
 def _to_inductor(program: ExportedProgram, path: Path, threads: int) -> None:

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 from hios.core.graph import Graph
 from hios.core.schedule import Placement, Plan, StreamPlan
+from hios.formats.run import SegmentResult
 from hios.machine.statistics import spread
 from hios.platforms.program import DeviceProgram, is_wide
+from hios.platforms.segments import segmented
 
 
 @dataclass
@@ -26,6 +28,7 @@ class Competitor:
         launch: on GPUs, how it is launched: as one CUDA ``graph`` on each run, or operator by operator on ``streams``.
         no_graph: why it could not be captured in a graph.
         peak_memory_bytes: of one run; None where it is not known.
+        segments: what runs each segment of its programs; None if devices run operator by operator.
     """
 
     programs: list[DeviceProgram]
@@ -39,11 +42,16 @@ class Competitor:
     launch: str = ""
     no_graph: str = ""
     peak_memory_bytes: int | None = None
+    segments: tuple[SegmentResult, ...] | None = None
 
     @property
     def parts(self) -> dict[int, DeviceProgram]:
         """The programs by the worker that runs each."""
         return {part.device if self.worker is None else self.worker: part for part in self.programs}
+
+    def use_segments(self, graph: Graph) -> None:
+        """Have its devices run segments in place of operators."""
+        self.programs, self.segments = segmented(self.programs, graph, concurrent=self.cores > 1), ()
 
     @property
     def is_wide(self) -> bool:

@@ -49,6 +49,9 @@ class ProgramStep:
     An operator may take several ``devices``: the first waits until the others are ``free``, runs it on the cores of
     all, and sets the flag ``done``. Each of the others sets its flag of ``free`` and waits for ``done``; consecutive
     operators of the same first device are one step there, which ends with the last of them.
+
+    A segment (`hios.platforms.segments`) has one group, with the stream and stage of each operator in ``places``;
+    ``kept`` are those of its values that later steps of the device read.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -60,6 +63,8 @@ class ProgramStep:
     merged: bool = False
     free: tuple[int, ...] = ()
     done: int = 0
+    places: tuple[tuple[int, int | None], ...] = ()
+    kept: tuple[External, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ and, exported by torch.onnx.export, in ONNX Runtime; on a GPU also in a CUDA gra
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
 import shutil
 import time
@@ -236,16 +235,12 @@ def _onnx(program: str, parallel: bool) -> tuple[Callable[..., Any], _Types]:
 def _exported(program: str, loaded: ExportedProgram, parallel: bool) -> Callable[..., Any]:
     """A program of torch.export in ONNX Runtime."""
     from hios.formats.onnx_session import OnnxSession
+    from hios.frontends.onnx_export import to_onnx
 
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            exported = torch.onnx.export(loaded, dynamo=True, verbose=False)
-        assert exported is not None  # noqa: S101 - it is where no file is named
-        content = exported.model_proto.SerializeToString()
-    except Exception as error:  # the exporter raises many types of errors
-        raise PlatformError(f"{program}: torch.onnx.export cannot export it: {first_line(error)}") from error
+        content = to_onnx(loaded)
+    except UnsupportedError as error:
+        raise PlatformError(f"{program}: {error}") from error
     return OnnxSession(program, content, threads=_threads(), parallel=parallel)
 
 

@@ -155,12 +155,13 @@ def run_file(
         chosen=chosen,
         ceilings=tuple(Ceiling(count, latency, ratios[count]) for count, latency in copies.items()),
         references=(*engines, *(_reference(own, own.name, own.threads, own.kind, runs) for own in session.references)),
-        baseline=Baseline(baseline, _launch(first), first.no_graph or None, first.peak_memory_bytes),
+        baseline=Baseline(baseline, _launch(first), first.no_graph or None, first.peak_memory_bytes, first.segments),
         results=tuple(
             _result(entry, session.competitors[entry.competitor], runs, {1: 1.0, **ratios}, session.probe)
             for entry in session.entries
         ),
         probe=None if session.probe is None else session.probe.record(),
+        engine=None if first.segments is None else "segments",
         profiled_on=profiled_on,
         rounding=rounding,
     )
@@ -231,6 +232,7 @@ def _result(
         else drift.error_beyond(drifted, schedule.latency_ms, latency.median),
         allocation_time_s=schedule.allocation_time_s,
         peak_memory_bytes=competitor.peak_memory_bytes,
+        segments=competitor.segments,
     )
 
 

@@ -194,6 +194,14 @@ def execute(
     taking_part = competitors(
         graph, plan, entries, settings.devices, executing.most_threads(platform), cores_per_device or 1
     )
+    engines = ("operators", "segments") if platforms.find(settings.platform).GROUPS_CORES else ("operators",)
+    if settings.engine not in engines:
+        raise PlatformError(
+            f"--engine: found {settings.engine}; allowed on platform {settings.platform}: {', '.join(engines)}"
+        )
+    if settings.engine == "segments":
+        for competitor in taking_part.values():
+            competitor.use_segments(graph)
     taking_turns = [] if runtime is None else executing.references(platform, runtime, baselines)
     workers = executing.workers(graph, plan, taking_part, platform, settings.timeout_s)
     arena = executing.arena(plan, platform)

@@ -368,7 +368,7 @@ def run_problems(run: Run, graph: Graph | None, schedules: Mapping[str, Schedule
     problems = [*_latencies(run), *_ratios(run), *_intervals(run), *_probe(run)]
     for number, result in enumerate(run.results):
         field = f"results[{number}]"
-        problems += _placements(field, result, graph)
+        problems += [*_placements(field, result, graph), *_segments(field, result)]
         if result.label in schedules:
             problems += _of_schedule(field, result, schedules[result.label])
             problems += _drift(field, result, schedules[result.label], run.probe)
@@ -505,6 +505,19 @@ def _placements(field: str, result: ScheduleResult, graph: Graph | None) -> Iter
     for number, row in enumerate(result.measured):
         if row.operator in predicted and _place(row) != predicted[row.operator]:
             yield f"{field}.measured[{number}]: {_name(row.operator)} ran elsewhere than predicted"
+
+
+def _segments(field: str, result: ScheduleResult) -> Iterator[str]:
+    """Check that segments are of operators that ran on their device, each in one, and that the fastest runtime ran."""
+    on_device = {(row.operator, row.device) for row in result.measured}
+    for number, segment in enumerate(result.segments or ()):
+        place = f"{field}.segments[{number}]"
+        for operator in segment.operators:
+            if (operator, segment.device) not in on_device:
+                yield f"{place}.operators: found {_name(operator)}; allowed: what ran on device {segment.device}, once"
+            on_device.discard((operator, segment.device))
+        if segment.latency_ms.get(segment.runtime) != min(segment.latency_ms.values(), default=None):
+            yield f"{place}.runtime: found {segment.runtime}; allowed: the one of the shortest latency_ms"
 
 
 def _of_schedule(field: str, result: ScheduleResult, schedule: Schedule) -> Iterator[str]:

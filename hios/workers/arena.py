@@ -19,6 +19,8 @@ from hios.errors import PlatformError
 _FLAG_STRIDE = 64
 #: Spins between checks of the clock and of the abort flag.
 _SPINS = 1 << 14
+#: Seconds of each sleep of those that may.
+_NAP_S = 20e-6
 
 
 class Arena:
@@ -93,7 +95,9 @@ class Arena:
 
         return write
 
-    def wait(self, flag: int, value: int, timeout_s: float, what: str, *, yielding: bool = False) -> None:
+    def wait(
+        self, flag: int, value: int, timeout_s: float, what: str, *, yielding: bool = False, sleeping: bool = False
+    ) -> None:
         """Spin until a flag has a value: a worker owns its core, and sleeping would cost more than the wait.
 
         If workers share cores, it yields its core after every check, as the process that sets the flag may need it.
@@ -105,10 +109,11 @@ class Arena:
             timeout_s: after so many seconds a PlatformError is raised, as it is when the controller aborts.
             what: the awaited event in words, for the message.
             yielding: whether another worker uses this core meanwhile, though workers do not share cores otherwise.
+            sleeping: whether to sleep after some tens of microseconds, where being late does no harm.
         """
         flags, index = self._flags, flag * self._step
         yielding = yielding or self.shares_cores
-        spins = 1 if yielding else _SPINS
+        spins = 1 if yielding else _SPINS >> 4 if sleeping else _SPINS
         deadline = 0.0
         while True:
             for _ in range(spins):
@@ -116,6 +121,8 @@ class Arena:
                     return
             if yielding:
                 os.sched_yield()
+            elif sleeping:
+                time.sleep(_NAP_S)
             now = time.monotonic()
             deadline = deadline or now + timeout_s
             if flags[0]:

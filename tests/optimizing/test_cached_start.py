@@ -16,8 +16,10 @@ from torch import Tensor, nn
 
 import hios
 from hios import HiosWarning
+from hios.files import folder_cache
+from hios.files.folder_cache import FolderCache
 from hios.optimizing import autotune, choice_cache, race
-from hios.optimizing.choice_cache import ModelStore, model_key, state_digest
+from hios.optimizing.choice_cache import model_key, state_digest
 from hios.optimizing.module import OptimizedModule
 from hios.optimizing.options import Options
 from hios.optimizing.preparation import Subject
@@ -130,8 +132,8 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: p
     """Kept models take so much room at most; damaged ones count as absent."""
     import os
 
-    monkeypatch.setattr(choice_cache, "_MOST_BYTES", 250)
-    store = ModelStore(tmp_path)
+    monkeypatch.setattr(folder_cache, "_MOST_BYTES", 250)
+    store = FolderCache(tmp_path)
     for number in range(3):
         with store.workspace() as workspace:
             (workspace / "file").write_bytes(bytes(100))
@@ -143,7 +145,7 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: p
     assert [store.find({"model": number}, "state") is not None for number in range(3)] == [False, True, True]
     with pytest.raises(hios.HiosError):
         choice_cache.read_graph(tmp_path)
-    assert ModelStore(None).find({}, "") is None
+    assert FolderCache(None).find({}, "") is None
 
 
 #: Optimizes the same model with what the cache holds; prints what was imported, and whether nothing was prepared.

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import hios
 from hios import HiosWarning
-from hios.optimizing.known_differences import KINDS, known, read
+from hios.frontends.known_differences import KINDS, known, read
 from tests.optimizing.optimized_models import image
 from tests.runtime.small import Branches
 

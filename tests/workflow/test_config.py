@@ -95,7 +95,14 @@ def test_defaults(models: Path) -> None:
         "devices": [1, 2],
         "algorithms": {"wide": {"algorithm": "hios-lp", "window": 2, "fill_gaps": False}},
         "profile": {"stages_of": ["greedy", "hios-lp"], "repeats": 20, "budget": 120, "widths": [], "cache": True},
-        "execute": {"runs": 1, "warmup": 3, "tolerance": 0.0001, "baselines": ["eager"], "other_hardware": False},
+        "execute": {
+            "runs": 1,
+            "warmup": 3,
+            "tolerance": 0.0001,
+            "baselines": ["eager"],
+            "engine": "operators",
+            "other_hardware": False,
+        },
         "distribute": {"algorithms": [], "launcher": "torchrun"},
         "serving": {
             "policies": [],
@@ -265,7 +272,7 @@ def test_numbers_as_people_write_them(models: Path) -> None:
     assert settings.execute.tolerance == 0.0001
     assert (
         config.options(config.contents(settings)["execute"])
-        == "--runs 2 --warmup 3 --tolerance 0.0001 --baselines eager"
+        == "--runs 2 --warmup 3 --tolerance 0.0001 --baselines eager --engine operators"
     )
 
 

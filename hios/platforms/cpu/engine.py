@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,10 +25,12 @@ from hios.core.graph import Graph
 from hios.core.schedule import Plan
 from hios.errors import FailedCallError, PlatformError
 from hios.files import option_defaults
+from hios.formats.run import SegmentResult
 from hios.kernels.executable import require_executable
-from hios.platforms.cpu import thread_team
+from hios.platforms.cpu import segments, thread_team
 from hios.platforms.cpu import worker as cpu_worker
 from hios.platforms.program import ABORT, ArenaPlan, DeviceProgram, is_wide
+from hios.platforms.segments import segmented
 from hios.platforms.workloads import arena_tensor, copy_alone
 from hios.workers.arena import Arena, memory_file
 from hios.workers.pool import WorkerPool
@@ -41,9 +44,13 @@ class Task:
     plan: Plan
     workers: tuple[int, ...] = ()
 
-    def programs(self, arena: ArenaPlan) -> dict[int, DeviceProgram]:
-        """What each worker that takes part does."""
-        return {self.workers[part.device] if self.workers else part.device: part for part in arena.program(self.plan)}
+    def programs(self, arena: ArenaPlan, cores: Sequence[Sequence[int]], *, cut: bool) -> dict[int, DeviceProgram]:
+        """What each worker that takes part does; in segments if it is to be cut. Workers have these cores."""
+        parts = arena.program(self.plan)
+        workers = [self.workers[part.device] if self.workers else part.device for part in parts]
+        if cut:
+            parts = segmented(parts, arena.graph, concurrent=any(len(cores[worker]) > 1 for worker in workers))
+        return dict(zip(workers, parts, strict=True))
 
 
 class Engine:
@@ -52,7 +59,8 @@ class Engine:
     Several threads may use it, and then take turns; a process forked from its creator may not. Workers end with
     ``close``, when the engine is garbage-collected, at exit, and whenever the process ends. Tasks are what it can run,
     by name. The workers keep copies of the weights, the engine keeps none; each uses as many threads inside an operator
-    as it has cores. One call takes ``timeout_s`` at most.
+    as it has cores. One call takes ``timeout_s`` at most. With ``choosing``, devices run segments, each in the runtime
+    that is the fastest for it.
 
     Raises:
         HiosError: the graph cannot be run, or a worker failed.
@@ -65,14 +73,18 @@ class Engine:
         tasks: Mapping[str, Task],
         cores: Sequence[Sequence[int]],
         timeout_s: float = option_defaults.TIMEOUT_S,
+        choosing: segments.Choosing | None = None,
     ) -> None:
         require_executable(graph)
+        deadline = 0.0 if choosing is None else time.monotonic() + choosing.seconds
         plan = ArenaPlan(graph, max(len(task.plan.devices) for task in tasks.values()))
-        programs = {name: task.programs(plan) for name, task in tasks.items()}
+        programs = {name: task.programs(plan, cores, cut=choosing is not None) for name, task in tasks.items()}
         self._arena = arena = Arena(plan.flags, plan.size)
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._epoch = 0
+        #: What runs the segments of each task, where devices run segments.
+        self.segments: dict[str, list[SegmentResult]] = {}
         self._workers = {name: list(parts) for name, parts in programs.items()}
         self._inputs = [arena_tensor(arena, buffer) for buffer in plan.inputs.values()]
         self._outputs = [arena_tensor(arena, buffer) for buffer in plan.outputs]
@@ -88,10 +100,13 @@ class Engine:
                 files: dict[str, Any] = {"graph": known, "weights": values}
                 given = {**files, "inputs": plan.inputs, "timeout_s": timeout_s * cpu_worker.WAIT_SHARE}
                 self._pool.call_each(cpu_worker.load, dict.fromkeys(range(len(cores)), given))
-            for name, parts in programs.items():
-                own = {part.device: list(cores[worker]) for worker, part in parts.items()}
-                arguments = {worker: {"name": name, "program": part, "cores": own} for worker, part in parts.items()}
-                self._pool.call_each(cpu_worker.prepare, arguments)
+                for name, parts in programs.items():
+                    own = {part.device: list(cores[worker]) for worker, part in parts.items()}
+                    shared = {"name": name, "cores": own, "segments": choosing is not None}
+                    arguments = {worker: {**shared, "program": part} for worker, part in parts.items()}
+                    self._pool.call_each(cpu_worker.prepare, arguments)
+                    if choosing is not None:
+                        self._choose(name, choosing, files["weights"], deadline)
         except BaseException:
             self.close()
             raise
@@ -129,6 +144,15 @@ class Engine:
                 worker, why = next((worker, why) for worker, why in answers.items() if why not in ("", _ABORTED))
                 raise FailedCallError(f"worker {worker}: {why}")
             return [copy_alone(buffer, torch.empty(buffer.shape, dtype=buffer.dtype)) for buffer in self._outputs]
+
+    def _choose(self, name: str, choosing: segments.Choosing, weights: str, deadline: float) -> None:
+        """Choose what runs the segments of a task."""
+        workers = self._workers[name]
+        self._pool.call_each(segments.record, {worker: {"name": name} for worker in workers})
+        self.run(name, choosing.example)
+        given = {"name": name, "weights": weights, "folder": choosing.folder, "seconds": deadline - time.monotonic()}
+        chosen = self._pool.call_each(segments.choose, dict.fromkeys(workers, given), segments.TIMEOUT_S)
+        self.segments[name] = [row for own in chosen.values() for row in own]
 
     def _check(self, inputs: Sequence[Tensor]) -> None:
         stated = [(value.shape, value.dtype, value.device.type) for value in inputs]

@@ -10,10 +10,11 @@ from typing import Any
 from hios.core.graph import Graph
 from hios.core.schedule import Placement
 from hios.files.base import Platform
+from hios.files.json_cache import cache_folder
 from hios.frontends.models import RUNTIMES
 from hios.frontends.tolerances import ReducedPrecision
 from hios.platforms.competitor import Competitor
-from hios.platforms.cpu import core_probe, thread_team
+from hios.platforms.cpu import core_probe, segments, thread_team
 from hios.platforms.cpu import worker as cpu_worker
 from hios.platforms.cpu.devices import all_cores, cores_of
 from hios.platforms.program import ArenaPlan
@@ -129,10 +130,18 @@ class CpuWorkers:
         self._pool.call_each(cpu_worker.load, dict.fromkeys(workers, arguments))
         for name, competitor in self._competitors.items():
             known = dict(enumerate(self.cores)) if competitor.is_wide else {}
+            cut = competitor.segments is not None
             programs = {
-                worker: {"name": name, "program": part, "cores": known} for worker, part in competitor.parts.items()
+                worker: {"name": name, "program": part, "cores": known, "segments": cut}
+                for worker, part in competitor.parts.items()
             }
             self._pool.call_each(cpu_worker.prepare, programs)
+            if cut:
+                self._pool.call_each(segments.record, {worker: {"name": name} for worker in programs})
+                self.run(name)
+                given = {"name": name, "weights": weights, "folder": cache_folder() / "segments"}
+                chosen = self._pool.call_each(segments.choose, dict.fromkeys(programs, given), segments.TIMEOUT_S)
+                competitor.segments = tuple(row for own in chosen.values() for row in own)
 
     def check(self, name: str) -> None:
         """Run once."""

@@ -28,7 +28,6 @@ from hios.kernels.merged import torch_dtype
 from hios.platforms.cpu.thread_team import ThreadTeam, marker
 from hios.platforms.program import ABORT, Buffer, Handover, ProgramStep, Row, StepProgram, StreamProgram, StreamStep
 from hios.platforms.workloads import arena_tensor, deliver
-from hios.workers.arena import Arena
 from hios.workers.stream_threads import Done
 from hios.workers.worker import Worker, reason
 
@@ -38,6 +37,8 @@ class OperatorCall:
     """An operator bound to slots: its function, the slots of its arguments and outputs, and its marker."""
 
     operator: str
+    stage: int | None
+    stream: int
     function: Callable[..., Any]
     arguments: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -51,10 +52,14 @@ Result = tuple[int, Tensor]
 
 
 class Values:
-    """Tensors by slot; a slot is None while its value does not exist."""
+    """Tensors by slot; a slot is None while its value does not exist.
 
-    def __init__(self, worker: Worker) -> None:
+    If ``contiguous``, devices hand images over in the default memory format.
+    """
+
+    def __init__(self, worker: Worker, contiguous: bool = False) -> None:
         self.arena = worker.arena
+        self._channels_last = worker.arena.channels_last and not contiguous
         #: Tells the controller which operator has begun.
         self.mark = worker.mark
         self.tensors: list[Any] = []
@@ -77,6 +82,8 @@ class Values:
         compiled = self._operators[operator]
         return OperatorCall(
             operator,
+            stage,
+            stream,
             compiled.run,
             tuple(self.slot(value) for value in compiled.externals),
             tuple(self.slot(value) for value in self._outputs[operator]),
@@ -85,11 +92,11 @@ class Values:
 
     def arrive(self, handover: Handover) -> int:
         """Bind a value that another device produces to its buffer; returns its slot."""
-        return self.slot(handover.value, _handed_over(self.arena, handover.buffer))
+        return self.slot(handover.value, self._handed_over(handover.buffer))
 
     def departure(self, handover: Handover) -> Departure:
         """A value to send to other devices."""
-        buffer = _handed_over(self.arena, handover.buffer)
+        buffer = self._handed_over(handover.buffer)
         return self.slot(handover.value), buffer, self.arena.setter(handover.flag)
 
     def result(self, value: External, buffer: Buffer) -> Result:
@@ -117,23 +124,24 @@ class Values:
     def hand_over(self, departures: tuple[Departure, ...], results: tuple[Result, ...], epoch: int) -> None:
         """Copy values to the buffers that other devices and the controller read."""
         for slot, buffer, signal in departures:
-            deliver(self.tensors[slot], buffer)
+            if self.tensors[slot] is not buffer:  # where a segment did not write it there itself
+                deliver(self.tensors[slot], buffer)
             signal(epoch)
         for slot, buffer in results:
-            deliver(self.tensors[slot], buffer)
+            if self.tensors[slot] is not buffer:
+                deliver(self.tensors[slot], buffer)
+
+    def _handed_over(self, buffer: Buffer) -> Tensor:
+        """The same value in the memory format that operators produce, as converting costs several times a copy."""
+        dtype = torch_dtype(buffer.dtype)
+        return self.arena.tensor(buffer.offset, buffer.shape, dtype, channels_last=self._channels_last)
 
 
-def _handed_over(arena: Arena, buffer: Buffer) -> Tensor:
-    """The same value in the memory format that operators produce, as converting costs several times a copy."""
-    dtype = torch_dtype(buffer.dtype)
-    return arena.tensor(buffer.offset, buffer.shape, dtype, channels_last=arena.channels_last)
-
-
-class _BoundStep:
+class BoundStep:
     """A step that runs operators, with its values bound to slots."""
 
     def __init__(self, program: ProgramStep, worker: Worker, values: Values, cores: tuple[int, ...]) -> None:
-        self.stage = program.stage
+        self.program, self.stage = program, program.stage
         self.place = "stream 0" if program.stage is None else f"stage {program.stage}"
         arriving = "" if program.stage is None else f", {self.place}"
         lending = f"{_others(program.devices)} to be free for operator {program.groups[0][0]}"
@@ -144,16 +152,25 @@ class _BoundStep:
         ]
         for handover in program.arrivals:
             values.arrive(handover)
-        self.groups = tuple(
-            tuple(values.call(operator, program.stage, stream) for operator in group)
-            for stream, group in enumerate(program.groups)
+        places = iter(
+            program.places or [(stream, self.stage) for stream, own in enumerate(program.groups) for _ in own]
         )
+        self.groups = tuple(
+            tuple(
+                values.call(operator, stage, stream) for operator, (stream, stage) in zip(group, places, strict=False)
+            )
+            for group in program.groups
+        )
+        #: What runs instead of the groups, and adds their rows: a segment in another runtime.
+        self.runs: Callable[[list[Row]], None] | None = None
         #: What runs instead of the groups: a function of the value that all of them read.
         self.merge: Callable[[Any], tuple[Tensor, ...]] | None = None
         if program.merged:
             self.merge = worker.state["merged"](tuple(operator for (operator,) in program.groups))
         self.departures = tuple(map(values.departure, program.departures))
         self.results = tuple(values.result(*result) for result in program.results)
+        #: Values that a later segment in another runtime reads, and the buffers where it does.
+        self.kept: tuple[Result, ...] = ()
         #: Cores of all its devices; empty if no operator of the program uses several.
         self.cores = cores
         #: Flag that lets the other devices go on; 0 without any.
@@ -174,46 +191,50 @@ class _Loan:
 class StepRunner:
     """A program of steps bound to compiled operators and shared memory.
 
-    ``cores`` are those of every device by number, where operators use several.
+    ``cores`` are those of every device by number, where operators use several; ``segments`` says whether the steps of
+    the devices are segments.
     """
 
-    def __init__(self, worker: Worker, program: StepProgram, cores: Mapping[int, Sequence[int]]) -> None:
+    def __init__(
+        self, worker: Worker, program: StepProgram, cores: Mapping[int, Sequence[int]], *, segments: bool = False
+    ) -> None:
         self._streams, self._clock = worker.streams, worker.clock
         self._timeout_s: float = worker.state["timeout_s"]
-        self._values = Values(worker)
+        self.values = Values(worker, contiguous=segments)
         wide = any(len(step.devices) > 1 for step in program.steps)
-        self._steps: list[_BoundStep | _Loan] = []
+        self.steps: list[BoundStep | _Loan] = []
         for step in program.steps:
             if step.devices[0] != program.device:
                 # If this device needs the values, they arrive from the first device.
-                self._steps.append(_Loan(step, worker))
+                self.steps.append(_Loan(step, worker))
             else:
                 used = tuple(core for device in step.devices for core in cores[device]) if wide else ()
-                self._steps.append(_BoundStep(step, worker, self._values, used))
+                self.steps.append(BoundStep(step, worker, self.values, used))
         self._mark_dead()
         self._team = ThreadTeam.of(worker, cores[program.device]) if wide else None
         if self._team is not None:
-            for taken in dict.fromkeys(step.cores for step in self._steps if isinstance(step, _BoundStep)):
+            for taken in dict.fromkeys(step.cores for step in self.steps if isinstance(step, BoundStep)):
                 self._team.take(taken)  # starts the threads
             self._team.release()
 
     def _mark_dead(self) -> None:
         """Mark where each value is read last: it is freed there, so that its memory is reused while still cached."""
-        steps = [step for step in self._steps if isinstance(step, _BoundStep)]
+        steps = [step for step in self.steps if isinstance(step, BoundStep)]
         last: dict[int, int] = {}
         for number, step in enumerate(steps):
             for call in (call for group in step.groups for call in group):
                 last.update(dict.fromkeys(call.outputs, number))
                 last.update((slot, number) for slot in call.arguments if slot in last)
+            last.update((slot, number) for slot, *_ in step.departures)
         for number, step in enumerate(steps):
             step.dead = tuple(slot for slot, at in last.items() if at == number)
 
     def run(self, epoch: int) -> list[Row]:
         """Run all steps; returns the rows of the operators whose values this device keeps."""
-        arena, values, team = self._values.arena, self._values, self._team
+        arena, values, team = self.values.arena, self.values, self._team
         rows: list[Row] = []
         try:
-            for step in self._steps:
+            for step in self.steps:
                 if isinstance(step, _Loan):
                     self._lend(step, epoch)
                     continue
@@ -221,18 +242,17 @@ class StepRunner:
                     arena.wait(flag, epoch, self._timeout_s, what)
                 if team is not None:
                     team.take(step.cores)
-                if step.merge is not None:
+                if step.runs is not None:
+                    step.runs(rows)
+                elif step.merge is not None:
                     self._run_merge(step.merge, step, rows)
                 elif len(step.groups) == 1:
-                    self._run_group(step.groups[0], 0, step, rows)
+                    self.run_group(step.groups[0], step, rows)
                 else:
-                    functions = [
-                        partial(self._run_group, own, number, step, rows) for number, own in enumerate(step.groups)
-                    ]
-                    self._streams.run(functions)
+                    self._streams.run([partial(self.run_group, own, step, rows) for own in step.groups])
                 if step.done:
                     arena.write(step.done, epoch)
-                values.hand_over(step.departures, step.results, epoch)
+                values.hand_over(step.departures, (*step.results, *step.kept), epoch)
                 for slot in step.dead:
                     values.tensors[slot] = None
         finally:
@@ -241,26 +261,27 @@ class StepRunner:
         return rows
 
     def _lend(self, loan: _Loan, epoch: int) -> None:
-        arena = self._values.arena
-        self._values.mark(loan.marker)
+        arena = self.values.arena
+        self.values.mark(loan.marker)
         arena.write(loan.free, epoch)
         arena.wait(loan.done, epoch, self._timeout_s, f"operator {loan.operator} to end", yielding=True)
 
-    def _run_group(self, group: Sequence[OperatorCall], stream: int, step: _BoundStep, rows: list[Row]) -> None:
-        values, clock = self._values, self._clock
+    def run_group(self, group: Sequence[OperatorCall], step: BoundStep, rows: list[Row]) -> None:
+        """Run operators of a step one after another, and add their rows."""
+        values, clock = self.values, self._clock
         for call in group:
             start = clock()
             try:
                 values.run(call)
             except Exception as error:
                 raise FailedCallError(f"operator {call.operator}, {step.place}: {reason(error)}") from error
-            rows.append((call.operator, stream, step.stage, start, clock()))
+            rows.append((call.operator, call.stream, call.stage, start, clock()))
 
-    def _run_merge(self, function: Callable[[Any], tuple[Tensor, ...]], step: _BoundStep, rows: list[Row]) -> None:
+    def _run_merge(self, function: Callable[[Any], tuple[Tensor, ...]], step: BoundStep, rows: list[Row]) -> None:
         calls = [call for (call,) in step.groups]
         start = self._clock()
         try:
-            self._values.run_merged(function, calls)
+            self.values.run_merged(function, calls)
         except Exception as error:
             names = ", ".join(call.operator for call in calls)
             raise FailedCallError(f"operators {names}, {step.place}: {reason(error)}") from error

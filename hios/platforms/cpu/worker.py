@@ -65,14 +65,22 @@ def _merged(graph: Graph, weights: Mapping[str, Tensor], names: tuple[str, ...])
 
 
 def prepare(
-    worker: Worker, name: str, program: DeviceProgram, cores: Mapping[int, Sequence[int]] = MappingProxyType({})
+    worker: Worker,
+    name: str,
+    program: DeviceProgram,
+    cores: Mapping[int, Sequence[int]] = MappingProxyType({}),
+    segments: bool = False,
 ) -> None:
     """Make a program ready to run under a name.
 
-    ``cores`` are those of every device by number, for operators that take several.
+    ``cores`` are those of every device by number, for operators that take several; ``segments`` says whether the
+    programs of all devices are of segments.
     """
     runner: StepRunner | StreamRunner
-    runner = StreamRunner(worker, program) if isinstance(program, StreamProgram) else StepRunner(worker, program, cores)
+    if isinstance(program, StreamProgram):
+        runner = StreamRunner(worker, program)
+    else:
+        runner = StepRunner(worker, program, cores, segments=segments)
     worker.state["programs"][name] = program.device, program.devices, runner
 
 
@@ -89,13 +97,16 @@ def run(worker: Worker, name: str, epoch: int) -> tuple[int, int, list[Row]]:
 
 
 def _start_together(arena: Arena, device: int, devices: tuple[int, ...], epoch: int, timeout_s: float) -> int:
-    """Wait until all devices are here; the first of them takes the time and gives the signal."""
+    """Wait until all devices are here; the first of them takes the time and gives the signal.
+
+    It sleeps meanwhile, as the process that wakes the others may need its core.
+    """
     if device != devices[0]:
         arena.write(FIRST_READY + device, epoch)
         arena.wait(START, epoch, timeout_s, "the start signal")
         return arena.read(START_TIME)
     for other in devices[1:]:
-        arena.wait(FIRST_READY + other, epoch, timeout_s, f"device {other} to start")
+        arena.wait(FIRST_READY + other, epoch, timeout_s, f"device {other} to start", sleeping=True)
     began = time.perf_counter_ns()
     arena.write(START_TIME, began)
     arena.write(START, epoch)

@@ -92,7 +92,9 @@ class RankMemory(Arena):
 
         return send
 
-    def wait(self, flag: int, value: int, timeout_s: float, what: str, *, yielding: bool = False) -> None:
+    def wait(
+        self, flag: int, value: int, timeout_s: float, what: str, *, yielding: bool = False, sleeping: bool = False
+    ) -> None:
         """Wait for the message of a flag."""
         self.exchange.wait(flag, what)
 

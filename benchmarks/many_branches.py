@@ -1,0 +1,103 @@
+"""Many small branches: hios's schedules, by operators and by segments, against other runtimes with the same cores.
+
+    python benchmarks/many_branches.py [NETWORK ...] [--runs N]
+
+Networks are those of `NETWORKS`, all if none is named. For each engine there is one session of `hios.execute`, in which
+all ways take turns on the same two cores. Times are 20th percentiles and medians, milliseconds; the bound is half of
+the fastest way on one core, or what two independent copies of the network leave of that.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+import hios
+
+_BRANCHES, _LAYERS = 16, 3
+_SCHEDULES = [("hios-lp", 2), ("sequential", 1)]
+_BASELINES = ("eager", "compile", "onnxruntime", "openvino")
+
+
+class Branches(nn.Module):
+    """Branches of one input, whose outputs are joined."""
+
+    def __init__(self, layers: Callable[[], list[nn.Module]]) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(nn.Sequential(*layers()) for _ in range(_BRANCHES))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run all."""
+        return torch.cat([branch(x) for branch in self.branches], 1)
+
+
+class _LastOfGru(nn.Module):
+    """The last output of a GRU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(32, 32, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run it."""
+        output: Tensor = self.gru(x)[0][:, -1]
+        return output
+
+
+def _convolutions() -> list[nn.Module]:
+    return [layer for _ in range(_LAYERS) for layer in (nn.Conv2d(64, 64, 1), nn.ReLU())]
+
+
+def _linear() -> list[nn.Module]:
+    return [layer for _ in range(_LAYERS) for layer in (nn.Linear(256, 256), nn.ReLU())]
+
+
+NETWORKS: dict[str, tuple[Callable[[], list[nn.Module]], tuple[int, ...]]] = {
+    "convolutions-14": (_convolutions, (1, 64, 14, 14)),
+    "convolutions-7": (_convolutions, (1, 64, 7, 7)),
+    "mlps-32": (_linear, (32, 256)),
+    "mlps-256": (_linear, (256, 256)),
+    "grus": (lambda: [_LastOfGru()], (1, 16, 32)),
+}
+
+
+def compare(name: str, runs: int) -> None:
+    """Print the times of all ways to run a network."""
+    torch.manual_seed(0)
+    layers, shape = NETWORKS[name]
+    program = torch.export.export(Branches(layers).eval(), (torch.randn(shape),))
+    graph, weights = hios.extract(program)
+    problem = hios.Problem(graph, hios.profile(graph, devices=2, repeats=3, stages_of=(), budget_s=10))
+    schedules = [hios.schedule(problem, algorithm, devices) for algorithm, devices in _SCHEDULES]
+    print(f"{name}: {len(graph.operators)} operators, {runs} runs")
+    for engine in ("operators", "segments"):
+        run = hios.execute(
+            graph, weights, schedules, program=program, engine=engine, runs=runs, baselines=_BASELINES, timeout_s=600
+        )
+        print(f"  engine: {engine}; load average at the start {run.platform.load_average}")
+        ways = {entry.label: entry.latency_ms for entry in run.results}
+        ways |= {entry.name: entry.latency_ms for entry in run.references}
+        for way, latency in ways.items():
+            print(f"    {way:<34} {latency.p20:8.3f} {latency.median:8.3f}")
+        for entry in run.results:
+            used = Counter(segment.runtime for segment in entry.segments or ())
+            print(f"    {entry.label}: {', '.join(f'{count} segments in {kind}' for kind, count in used.items())}")
+        least = min(latency.p20 for way, latency in ways.items() if way == "sequential-1" or way.endswith("1 thread"))
+        (ceiling,) = run.ceilings
+        print(f"    {'bound: fastest on one core / 2':<34} {least / 2:8.3f}")
+        print(f"    {'the same / throughput of 2 copies':<34} {least / ceiling.throughput_ratio:8.3f}", flush=True)
+
+
+def main(*arguments: str) -> None:
+    """Compare the networks that are named, or all."""
+    runs = int(arguments[arguments.index("--runs") + 1]) if "--runs" in arguments else 36
+    for name in [name for name in arguments if name in NETWORKS] or NETWORKS:
+        compare(name, runs)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,77 @@
+"""Several operators of graph.json as one module of torch, which torch.export takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from hios.core.graph import Operator
+from hios.errors import UnsupportedError, first_line
+from hios.kernels.compiled_operator import External, compile_operator, parts
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+
+class SegmentModule(nn.Module):
+    """Operators in an order in which they can run, from values made outside them to some of their own.
+
+    Its weights are copies, by which torch.export takes them even from the inference mode.
+    """
+
+    def __init__(
+        self,
+        operators: Sequence[Operator],
+        inputs: Sequence[External],
+        outputs: Sequence[External],
+        weights: Mapping[str, Tensor],
+    ) -> None:
+        super().__init__()
+        self._operators, self._inputs, self._outputs = operators, inputs, outputs
+        self._names = list(
+            dict.fromkeys(
+                argument.weight
+                for operator in operators
+                for call in operator.calls
+                for argument in call.arguments
+                if argument.weight is not None
+            )
+        )
+        for number, name in enumerate(self._names):
+            self.register_buffer(f"weight_{number}", weights[name].clone())
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """The outputs in their order."""
+        values: dict[External, Any] = dict(zip(self._inputs, tensors, strict=True))
+        weights = {name: getattr(self, f"weight_{number}") for number, name in enumerate(self._names)}
+        for operator in self._operators:
+            compiled = compile_operator(operator, weights)
+            made = compiled.run(*(values[value] for value in compiled.externals))
+            count = len(operator.output_types)
+            for item, part in enumerate([made] if count == 1 else parts(made, count)):
+                values["operator", operator.id, item] = part
+        return tuple(values[value] for value in self._outputs)
+
+
+def exported(
+    operators: Sequence[Operator],
+    inputs: Mapping[External, Tensor],
+    outputs: Sequence[External],
+    weights: Mapping[str, Tensor],
+) -> ExportedProgram:
+    """Operators as a program of torch.export; inputs are examples.
+
+    Raises:
+        UnsupportedError: torch.export cannot trace them.
+    """
+    import torch.export  # loads much of torch
+
+    with torch.inference_mode(False), torch.no_grad():
+        module = SegmentModule(operators, list(inputs), outputs, weights).eval()
+        examples = tuple(value.clone(memory_format=torch.contiguous_format) for value in inputs.values())
+        try:
+            return torch.export.export(module, examples)
+        except Exception as error:  # it raises many types
+            raise UnsupportedError(f"torch.export cannot trace it: {first_line(error)}") from error

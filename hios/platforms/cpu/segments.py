@@ -1,0 +1,342 @@
+"""Running the segments of a device's program, each in the fastest runtime that gives equal outputs.
+
+The functions without underscore are called through the worker pool: the program runs once by its operators and is
+recorded, then every runtime is compared with what was recorded, and timed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor
+
+from hios.core.graph import Graph, Value
+from hios.errors import ArtifactError, FailedCallError, HiosError, UnsupportedError, first_line
+from hios.files import option_defaults
+from hios.files.folder_cache import FolderCache
+from hios.files.json_cache import JsonCache
+from hios.files.versions import versions
+from hios.formats.run import SegmentResult
+from hios.frontends.known_differences import known
+from hios.frontends.tolerances import scaled
+from hios.kernels.segment_module import exported
+from hios.machine.description import processor
+from hios.machine.statistics import spread
+from hios.platforms.cpu.runners import BoundStep, StepRunner
+from hios.platforms.program import Row
+from hios.platforms.segments import Boundary, boundary, members
+from hios.platforms.workloads import deliver, load_weights
+from hios.workers.worker import Worker, reason
+
+#: Today's kernels, operator by operator, and the runtimes that a segment may run in, by the package of each.
+PACKED = "packed"
+_PACKAGES = {"onnxruntime": ("onnxruntime", "onnx", "onnxscript"), "openvino": ("openvino",)}
+#: Seconds after which a device starts no further conversion of a program's segments.
+BUDGET_S = 60.0
+#: Longest time of `choose`, as a conversion that has begun is not stopped.
+TIMEOUT_S = BUDGET_S + 600.0
+#: Why a segment is not converted when that time is over.
+_LATE = "not converted within the time for it"
+#: Runs that are not timed; timed ones of each runtime, at least and at most, and seconds for all of them.
+_WARMUP, _LEAST, _MOST, _SECONDS = 2, 5, 100, 0.1
+#: Code that makes converted segments what they are.
+_CODE = ("kernels/**/*.py", "frontends/openvino.py", "frontends/onnx_export.py", "platforms/cpu/segments.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Choosing:
+    """How an engine chooses: on an example, converting for some seconds; the folder, if any, keeps what was made."""
+
+    example: Sequence[Tensor]
+    folder: Path | None
+    seconds: float = BUDGET_S
+
+
+#: A segment in a runtime: an OnnxSession or OpenVinoSession.
+_Session = Any
+
+
+@dataclass
+class _Segment:
+    """A segment of a program, and what it read and made when it was recorded."""
+
+    runner: StepRunner
+    step: BoundStep
+    boundary: Boundary
+    inputs: list[Tensor] = field(default_factory=list)
+    outputs: list[Tensor] = field(default_factory=list)
+    #: Nanoseconds of each operator.
+    taken: list[int] = field(default_factory=list)
+
+    def slots(self, values: Sequence[Any]) -> list[int]:
+        """Of values."""
+        return [self.runner.values.slot(value) for value in values]
+
+    def record(self, rows: list[Row]) -> None:
+        """Run it by its operators."""
+        tensors = self.runner.values.tensors
+        self.inputs = [tensors[slot].clone() for slot in self.slots(self.boundary.inputs)]
+        self.runner.run_group(self.step.groups[0], self.step, rows)
+        self.outputs = [tensors[slot].clone() for slot in self.slots(self.boundary.outputs)]
+        self.taken = [end - start for *_, start, end in rows[-len(self.step.groups[0]) :]]
+
+    @contextlib.contextmanager
+    def packed(self, outputs: Sequence[Tensor]) -> Iterator[Callable[[], object]]:
+        """It by its operators, from what it read to the given tensors."""
+        tensors, before = self.runner.values.tensors, list(self.runner.values.tensors)
+        for slot, value in zip(self.slots(self.boundary.inputs), self.inputs, strict=True):
+            tensors[slot] = value
+        made = self.slots(self.boundary.outputs)
+
+        def run() -> None:
+            self.runner.run_group(self.step.groups[0], self.step, [])
+            for slot, output in zip(made, outputs, strict=True):
+                deliver(tensors[slot], output)
+
+        yield run
+        tensors[:] = before
+
+    def runs(self, compute: Callable[[], object], outputs: Sequence[Tensor], name: str) -> Callable[[list[Row]], None]:
+        """What runs it in a runtime, with the time of its operators in proportion to that when it was recorded."""
+        calls, slots, tensors = self.step.groups[0], self.slots(self.boundary.outputs), self.runner.values.tensors
+        total = max(sum(self.taken), 1)
+        spans = pairwise(part / total for part in accumulate(self.taken, initial=0))
+        mark, marker, clock = self.runner.values.mark, calls[0].marker, time.perf_counter_ns
+        rows_of = [(call.operator, call.stream, call.stage, *span) for call, span in zip(calls, spans, strict=True)]
+
+        def run(rows: list[Row]) -> None:
+            mark(marker)
+            start = clock()
+            try:
+                compute()
+            except Exception as error:  # runtimes raise many types
+                raise FailedCallError(f"segment of operator {calls[0].operator} in {name}: {reason(error)}") from error
+            taken = clock() - start
+            for slot, output in zip(slots, outputs, strict=True):
+                tensors[slot] = output
+            rows += [
+                (operator, stream, stage, start + int(begin * taken), start + int(end * taken))
+                for operator, stream, stage, begin, end in rows_of
+            ]
+
+        return run
+
+
+def record(worker: Worker, name: str) -> None:
+    """Have the next run of a prepared program recorded."""
+    runner = worker.state["programs"][name][2]
+    segments = []
+    for step in runner.steps if isinstance(runner, StepRunner) else ():
+        if isinstance(step, BoundStep) and step.program.places:
+            segments.append(_Segment(runner, step, boundary(step.program, worker.state["graph"])))
+            step.runs = segments[-1].record
+    worker.state["segments"] = segments
+
+
+def choose(
+    worker: Worker, name: str, weights: str, folder: Path | None, seconds: float = BUDGET_S
+) -> list[SegmentResult]:
+    """Choose what runs each segment of the program that was recorded, as `Choosing` says."""
+    device, _, runner = worker.state["programs"][name]
+    segments: list[_Segment] = worker.state.pop("segments")
+    if not segments:
+        return []
+    graph: Graph = worker.state["graph"]
+    converter = _Converter(worker, graph, load_weights(weights, graph), folder, time.monotonic() + seconds)
+    chosen: dict[int, tuple[str, _Session]] = {}
+    results: dict[int, SegmentResult] = {}
+    for number in sorted(range(len(segments)), key=lambda number: -sum(segments[number].taken)):
+        segment = segments[number]
+        known_ms, why, sessions = converter.compared(segment)
+        runtime = min(known_ms, key=lambda kind: known_ms[kind])
+        operators = tuple(call.operator for call in segment.step.groups[0])
+        results[number] = SegmentResult(device, operators, runtime, known_ms, why)  # type: ignore[arg-type]
+        segment.step.runs = None
+        if runtime != PACKED:
+            chosen[number] = runtime, sessions[runtime]
+    _bind(runner, {number: (segments[number], *own) for number, own in chosen.items()})
+    return [results[number] for number in sorted(results)]
+
+
+def _bind(runner: StepRunner, chosen: Mapping[int, tuple[_Segment, str, _Session]]) -> None:
+    """Bind segments to the buffers of their values; operators then copy what such a segment reads to its buffer."""
+    values = runner.values
+    steps = [step for step in runner.steps if isinstance(step, BoundStep)]
+    made_by = {slot: step for step in steps for group in step.groups for call in group for slot in call.outputs}
+    buffers = {slot: tensor for slot, tensor in enumerate(values.tensors) if slot not in made_by}
+    for step in steps:
+        for slot, buffer in (*((slot, buffer) for slot, buffer, _ in step.departures), *step.results):
+            buffers.setdefault(slot, buffer)
+    inside = {id(segment.step) for segment, *_ in chosen.values()}
+    for segment, name, session in chosen.values():
+        for slot, value in zip(segment.slots(segment.boundary.inputs), segment.inputs, strict=True):
+            maker = made_by.get(slot)
+            buffers.setdefault(slot, torch.empty(value.shape, dtype=value.dtype))
+            if maker is not None and id(maker) not in inside:
+                delivered = {place for place, *_ in (*maker.departures, *maker.results, *maker.kept)}
+                maker.kept += () if slot in delivered else ((slot, buffers[slot]),)
+        made = segment.slots(segment.boundary.outputs)
+        for slot, value in zip(made, segment.outputs, strict=True):
+            buffers.setdefault(slot, torch.empty(value.shape, dtype=value.dtype))
+        outputs = [buffers[slot] for slot in made]
+        read = [buffers[slot] for slot in segment.slots(segment.boundary.inputs)]
+        segment.step.runs = segment.runs(session.bound(read, outputs), outputs, name)
+
+
+@dataclass
+class _Converter:
+    """Converts segments for runtimes, until a moment of ``time.monotonic``, and compares them."""
+
+    worker: Worker
+    graph: Graph
+    weights: Mapping[str, Tensor]
+    folder: Path | None
+    deadline: float
+
+    def __post_init__(self) -> None:
+        self._digest = cache(lambda name: hashlib.sha256(self.weights[name].numpy().tobytes()).hexdigest())
+        #: Of segments that other programs of this worker have too, by runtime and content.
+        self._sessions: dict[tuple[str, str], _Session] = self.worker.state.setdefault("sessions", {})
+        files = [file for pattern in _CODE for file in sorted(Path(__file__).parents[2].glob(pattern))]
+        code = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+        self._key = {"versions": versions(), "code": code}
+        self._choices: JsonCache | None = None
+        with contextlib.suppress(ArtifactError):  # not writable: nothing is kept
+            self._choices = JsonCache(self.folder / "choices", "set HIOS_CACHE") if self.folder else None
+        self._files = FolderCache(self.folder / "models" if self.folder and self._choices else None)
+
+    def compared(self, segment: _Segment) -> tuple[dict[str, float], dict[str, str], dict[str, _Session]]:
+        """Milliseconds by runtime, why others cannot run it, and it in the runtimes that are not ruled out."""
+        content = self._content(segment)
+        key = {**self._key, "content": content, "threads": torch.get_num_threads(), "processor": processor()}
+        known_ms, why = (self._choices and self._choices.get(key, _choice)) or ({}, {})
+        kinds = [kind for kind in _PACKAGES if not known_ms or known_ms.get(kind) == min(known_ms.values())]
+        sessions: dict[str, _Session] = {}
+        computing: dict[str, Callable[[], object]] = {}
+        for kind in kinds:
+            try:
+                sessions[kind] = self._session(kind, segment, content)
+                computing[kind] = self._equal(sessions[kind], segment)
+            except Exception as error:  # runtimes raise many types
+                why[kind] = str(error) if isinstance(error, HiosError) else first_line(error)
+        if known_ms and computing.keys() >= set(kinds):
+            return known_ms, why, sessions
+        known_ms = self._timed(segment, computing)
+        if self._choices is not None and _LATE not in why.values():
+            self._choices.put(key, {"latency_ms": known_ms, "why": why})
+        return known_ms, why, sessions
+
+    def _timed(self, segment: _Segment, computing: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+        """Milliseconds by runtime, taking turns; with no other runtime the packed kernels are not timed again."""
+        if not computing:
+            return {PACKED: sum(segment.taken) / 1e6}
+        samples: dict[str, list[float]] = {PACKED: [], **{kind: [] for kind in computing}}
+        with segment.packed([torch.empty(value.shape, dtype=value.dtype) for value in segment.outputs]) as packed:
+            ways = {PACKED: packed, **computing}
+            until = time.monotonic() + _SECONDS
+            for number in range(_WARMUP + _MOST):
+                if number >= _WARMUP + _LEAST and time.monotonic() > until:
+                    break
+                for kind, run in ways.items():
+                    began = time.perf_counter_ns()
+                    run()
+                    if number >= _WARMUP:
+                        samples[kind].append((time.perf_counter_ns() - began) / 1e6)
+        return {kind: spread(own)[1] for kind, own in samples.items()}
+
+    def _equal(self, session: _Session, segment: _Segment) -> Callable[[], object]:
+        """What computes the segment on tensors of its own, whose outputs equal those recorded."""
+        outputs = [torch.zeros(value.shape, dtype=value.dtype) for value in segment.outputs]
+        compute = session.bound([value.contiguous() for value in segment.inputs], outputs)
+        compute()
+        for (_, operator, _), output, right in zip(segment.boundary.outputs, outputs, segment.outputs, strict=True):
+            off, within = scaled(output, right, option_defaults.TOLERANCE)
+            if not within:
+                raise UnsupportedError(
+                    f"its output of operator {operator} differs by {off:.3g}; allowed: {option_defaults.TOLERANCE:g}"
+                )
+        return compute
+
+    def _session(self, kind: str, segment: _Segment, content: str) -> _Session:
+        """The segment in a runtime.
+
+        Raises:
+            UnsupportedError: it cannot be converted, or is known to differ.
+        """
+        if (kind, content) not in self._sessions:
+            for package in _PACKAGES[kind]:
+                if importlib.util.find_spec(package) is None:
+                    raise UnsupportedError(f"needs {package}, which is not installed")
+            folder = self._files.find({**self._key, "runtime": kind}, content)
+            if folder is not None:
+                self._sessions[kind, content] = _loaded(kind, folder)
+            else:
+                with self._files.workspace() as workspace:
+                    self._convert(kind, segment, workspace)
+                    self._sessions[kind, content] = _loaded(kind, workspace)
+                    self._files.keep({**self._key, "runtime": kind}, content, workspace)
+        return self._sessions[kind, content]
+
+    def _convert(self, kind: str, segment: _Segment, folder: Path) -> None:
+        if time.monotonic() > self.deadline:
+            raise UnsupportedError(_LATE)
+        program = segment.step.program
+        inputs = dict(zip(segment.boundary.inputs, segment.inputs, strict=True))
+        made = exported(members(program, self.graph), inputs, segment.boundary.outputs, self.weights)
+        if operators := known(made.graph, kind, "finite"):
+            raise UnsupportedError(f"it is known to give other outputs: {', '.join(operators)}")
+        with torch.inference_mode(False), torch.no_grad():
+            if kind == "openvino":
+                from hios.frontends import openvino
+
+                openvino.save(openvino.converted(made, "a segment"), folder / "model.xml")
+            else:
+                from hios.frontends.onnx_export import to_onnx
+
+                (folder / "model.onnx").write_bytes(to_onnx(made))
+
+    def _content(self, segment: _Segment) -> str:
+        """Hash of all that its outputs follow from but the values of its inputs: calls, types and weights."""
+        operators = members(segment.step.program, self.graph)
+        numbers = {value: number for number, value in enumerate(segment.boundary.inputs)}
+        places = {operator.id: place for place, operator in enumerate(operators)}
+
+        def named(argument: Value) -> list[Any]:
+            if (value := argument.external) is not None:
+                return ["input", numbers[value]] if value in numbers else ["made", places[value[1]], value[2]]
+            return [argument.weight and self._digest(argument.weight), argument.call, argument.constant]
+
+        calls = [
+            [[[call.function, call.attributes, *map(named, call.arguments)] for call in own.calls], own.output_types]
+            for own in operators
+        ]
+        types = [[list(value.shape), str(value.dtype)] for value in segment.inputs]
+        made = [[places[name], item] for _, name, item in segment.boundary.outputs]
+        return hashlib.sha256(msgspec.json.encode([calls, types, made], order="sorted")).hexdigest()
+
+
+def _loaded(kind: str, folder: Path) -> _Session:
+    """A converted segment, with as many threads as the device has cores."""
+    threads = torch.get_num_threads()
+    if kind == "openvino":
+        from hios.frontends import openvino
+
+        return openvino.OpenVinoSession(openvino.load(folder / "model.xml"), threads=threads)
+    from hios.formats.onnx_session import OnnxSession
+
+    return OnnxSession("a segment", (folder / "model.onnx").read_bytes(), threads=threads)
+
+
+def _choice(entry: Any) -> tuple[dict[str, float], dict[str, str]]:
+    return msgspec.convert((entry["latency_ms"], entry["why"]), tuple[dict[str, float], dict[str, str]])

@@ -1,0 +1,97 @@
+"""Segments in other runtimes: equal outputs for plans of all kinds, and why a runtime is left out."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+from torch import Tensor, nn
+
+from hios import Graph, Schedule
+from hios.core.schedule import StagedPlan, StreamPlan
+from hios.machine.description import usable_cores
+from hios.platforms.cpu import segments
+from hios.platforms.cpu.engine import Engine, Task
+from hios.platforms.cpu.segments import Choosing
+from hios.verify.consistency import run_problems
+from tests.frontends.small_networks import write_files
+from tests.platforms.cpu import forced_segments
+from tests.runtime.schedules import one_by_one, run_schedules, write_schedules
+from tests.runtime.small import alternating, branches, sequential
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="needs OpenVINO")
+
+
+def _inputs(seed: int) -> tuple[Tensor, ...]:
+    return (torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(seed)),)
+
+
+def _tasks() -> dict[str, Task]:
+    """Plans of all kinds."""
+    order = tuple(branches().graph.order)
+    stem, left, right, *rest = order
+    wide = StreamPlan(((order,), ((left,),)), order, {left: (0, 1)})
+    groups = StagedPlan(((((stem,),), ((left,), (right,)), *(((place,),) for place in rest)),))
+    return {
+        "one": Task(sequential()),
+        "staged": Task(alternating()),
+        "turned": Task(alternating(), (1, 0)),
+        "streams": Task(StreamPlan(((order[:2], order[3:]), (order[2:3],)), order)),
+        "wide": Task(wide),
+        "groups": Task(groups),
+    }
+
+
+@pytest.mark.parametrize("runtime", ["packed", "onnxruntime", "openvino"])
+def test_plans_of_all_kinds_give_equal_outputs(runtime: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever runs their segments, for inputs that change from call to call."""
+    monkeypatch.setenv(forced_segments.RUNTIME, runtime)
+    monkeypatch.setattr(segments, "choose", forced_segments.choose)
+    network, (first, *_, last) = branches(), [*usable_cores(), usable_cores()[0]]
+    given = network.graph, network.tensors, _tasks(), [[first], [last]]
+    with Engine(*given, choosing=Choosing(_inputs(0), tmp_path, 0.0 if runtime == "packed" else 1e3)) as engine:
+        for name in _tasks():
+            for seed in (0, 1):
+                (output,) = engine.run(name, _inputs(seed))
+                with torch.no_grad():
+                    right = network.module(*_inputs(seed))
+                torch.testing.assert_close(output, right, rtol=1e-4, atol=1e-4)
+
+
+class _Awkward(nn.Module):
+    """A whole number, a truth value and an operator of PyTorch's own beside floats, in two parts."""
+
+    def forward(self, x: Tensor, picked: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum rows that are picked, and mark them."""
+        summed = torch.zeros_like(x).scatter_add(0, picked, x * 2).relu()
+        return summed, (summed > 1) & (picked > 0)
+
+
+def test_a_run_says_what_ran_its_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """End to end: run.json names the runtime of every segment and is consistent; values of all dtypes pass."""
+    monkeypatch.setenv("HIOS_CACHE", str(tmp_path / "cache"))
+    files = write_files(tmp_path, _Awkward(), (torch.randn(4, 8), torch.randint(0, 4, (4, 8))))
+    graph = Graph.read(files.graph)
+    order = graph.order
+    turns = StagedPlan(tuple(tuple(((operator,),) for operator in order[device::2]) for device in (0, 1)))
+    plans = {"sequential": one_by_one(graph), "turns": turns}
+    paths = write_schedules(tmp_path, graph, plans)
+    run = run_schedules(
+        files, paths, program=True, engine="segments", devices=2, virtual=len(usable_cores()) < len(plans)
+    )
+    assert run.engine == "segments"
+    schedules = {path.stem: Schedule.read(path) for path in paths}
+    assert not run_problems(run, graph, schedules)
+    for result in run.results:
+        assert sorted(name for own in result.segments or () for name in own.operators) == sorted(graph.index)
+        for own in result.segments or ():
+            assert own.latency_ms[own.runtime] == min(own.latency_ms.values())
+            assert {"packed", *own.latency_ms, *(own.refused or ())} == {"packed", "onnxruntime", "openvino"}
+    (first, *_) = run.results[0].segments or ()
+    lost = msgspec.structs.replace(first, operators=("other",))
+    results = (msgspec.structs.replace(run.results[0], segments=(lost,)), *run.results[1:])
+    (problem,) = run_problems(msgspec.structs.replace(run, results=results), graph, schedules)
+    assert problem.startswith("results[0].segments[0].operators: found other")
