@@ -4,7 +4,8 @@
 
 SCENARIO is as `hios serve` takes it; its first model is called, one call at a time, by a client in another process with
 a connection that stays open, and in turns from the server's own process. Printed is the median latency of each round of
-calls, and by how much the median of HTTP is larger over all rounds, in milliseconds. Tensors are binary, or JSON.
+calls with the processor time of the server's process for a call, and at the end by how much more both are over HTTP, in
+milliseconds. Processor time says more where other programs use the cores. Tensors are binary, or JSON.
 """
 
 from __future__ import annotations
@@ -71,30 +72,39 @@ def main() -> None:
         length = None if chosen.json else len(head)
         process = spawned.Process(target=client, args=(theirs, address, path, head + tensors, length), daemon=True)
         process.start()
-        http_s: list[float] = []
-        alone_s: list[float] = []
+        rounds: list[tuple[float, ...]] = []
         try:
             for number in range(chosen.rounds + 1):
+                used = time.process_time()
                 ours.send(chosen.calls)
-                there = ours.recv()
-                here = []
+                there, used_there = ours.recv(), time.process_time() - used
+                used, here = time.process_time(), []
                 for _ in range(chosen.calls):
                     began = time.perf_counter()
                     server.infer(model.label, inputs, timeout_s=60)
                     here.append(time.perf_counter() - began)
+                spent = (used_there / chosen.calls, (time.process_time() - used) / chosen.calls)
+                measured = tuple(1e3 * value for value in (statistics.median(there), statistics.median(here), *spent))
                 if number:  # the first round warms up
-                    http_s, alone_s = http_s + there, alone_s + here
-                    medians = [1e3 * statistics.median(taken) for taken in (there, here)]
-                    print(f"round {number}: HTTP {medians[0]:.2f} ms, in the process {medians[1]:.2f} ms", flush=True)
+                    rounds.append(measured)
+                    _tell(f"round {number}", measured)
         finally:
             ours.send(0)
             process.join()
             front.stop()
             thread.join()
-    medians = [1e3 * statistics.median(taken) for taken in (http_s, alone_s)]
-    kind = "JSON" if chosen.json else "binary tensors"
-    print(f"{model.label}, {kind}: HTTP {medians[0]:.2f} ms, in the process {medians[1]:.2f} ms; ", end="")
-    print(f"{medians[0] - medians[1]:.2f} ms more ({medians[0] / medians[1]:.2f} times)")
+    middle = tuple(map(statistics.median, zip(*rounds, strict=True)))
+    _tell(f"{model.label}, {'JSON' if chosen.json else 'binary tensors'}, median of rounds", middle)
+    print(f"HTTP takes {middle[0] - middle[1]:.2f} ms more, and {middle[2] - middle[3]:.2f} ms of processor time")
+
+
+def _tell(what: str, measured: tuple[float, ...]) -> None:
+    http_ms, alone_ms, http_used_ms, alone_used_ms = measured
+    print(
+        f"{what}: HTTP {http_ms:.2f} ms (processor {http_used_ms:.2f}), in the process {alone_ms:.2f} ms "
+        f"({alone_used_ms:.2f})",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -93,15 +93,7 @@ def load_command(
             require_writable(file)
     if calibrate and calibration is not None:
         raise click.UsageError("--calibration: found with --calibrate; allowed: one of them.")
-    if (
-        calibration is not None
-        and policy is not None
-        and "auto" not in (policy, launcher or Scenario.read(path).file.launcher)
-    ):
-        raise click.UsageError(
-            f"--calibration: found with --policy {policy}; allowed: with --policy auto or --launcher auto, which it "
-            "helps to choose."
-        )
+    _require_choice(path, policy, launcher, calibration)
     scenario = scenario_of(path, load, weights, calibration)
     refuse_overwriting(scenario.files, [output, trace, metrics])
     if calibrate:
@@ -131,6 +123,17 @@ def load_command(
     )
     if loaded.wrong:
         click.echo(f"first failure: {loaded.wrong}", err=True)
+
+
+def _require_choice(path: Path, policy: str | None, launcher: str | None, calibration: Path | None) -> None:
+    """Refuse a calibration where there is nothing to choose."""
+    if calibration is None or policy is None:
+        return
+    if "auto" not in (policy, launcher or Scenario.read(path).file.launcher):
+        raise click.UsageError(
+            f"--calibration: found with --policy {policy}; allowed: with --policy auto or --launcher auto, which it "
+            "helps to choose."
+        )
 
 
 @contextlib.contextmanager
@@ -213,6 +216,7 @@ def serve_command(
     predicts it without running anything.
     """
     check_settings(Settings, {"timeout_s": timeout_s})
+    _require_choice(path, policy, launcher, calibration)
     from hios.serving.http_server import HttpServer
     from hios.serving.server import Server
 

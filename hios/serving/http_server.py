@@ -1,18 +1,15 @@
-"""A server's models over HTTP, by the Open Inference Protocol (v2), with metrics and an OpenAPI page."""
+"""A server's models over HTTP, by the Open Inference Protocol (v2), with metrics and an OpenAPI description."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import signal
 import socket
 import threading
 import time
 from asyncio import TimerHandle, Transport
-from collections import Counter
-from collections.abc import Callable, Mapping
-from html import escape
+from collections.abc import Callable
 from typing import Any
 
 import h11
@@ -20,15 +17,15 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hios import __version__
 from hios.errors import HiosError, suggestion
-from hios.serving.admission import Counts, DeadlineError, OperatorError, QueueFullError
+from hios.serving.admission import DeadlineError, OperatorError, QueueFullError
 from hios.serving.load import warm_up
-from hios.serving.metrics import Metrics
+from hios.serving.metrics import ENDS, Metrics
 from hios.serving.open_api import described
 from hios.serving.open_inference import ModelInterface, RefusedError
 from hios.serving.server import Server
@@ -60,7 +57,6 @@ class HttpServer:
         number = self._socket.getsockname()[1]
         self.address = f"http://{f'[{host}]' if ':' in host else host}:{number}"
         routes: dict[str, Callable[[Request], Any]] = {
-            "/": self._page,
             "/openapi.json": self._open_api,
             "/metrics": self._text,
             "/v2": self._about,
@@ -110,23 +106,16 @@ class HttpServer:
 
     # What it says about itself
 
-    async def _page(self, _: Request) -> Response:
-        return HTMLResponse(_html(self._described()))
-
     async def _open_api(self, _: Request) -> Response:
-        return JSONResponse(self._described())
-
-    def _described(self) -> dict[str, Any]:
-        return described(self._models, __version__)
+        return JSONResponse(described(self._models, __version__))
 
     async def _text(self, _: Request) -> Response:
-        counts = {label: _since(self._before[label], own) for label, own in self._server.counts.items()}
-        offered = {label: own.offered for label, own in counts.items()}
-        ended = {
-            label: Counter({end: getattr(own, end) for end in ("completed", "dropped", "expired", "failed")})
-            for label, own in counts.items()
+        counts = {
+            label: {name: getattr(own, name) - getattr(self._before[label], name) for name in ("offered", *ENDS)}
+            for label, own in self._server.counts.items()
         }
-        text = self._metrics.text(self._server, offered, ended)
+        offered = {label: own["offered"] for label, own in counts.items()}
+        text = self._metrics.text(self._server, offered, counts)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     async def _about(self, _: Request) -> Response:
@@ -178,15 +167,12 @@ class HttpServer:
     def _not_answered(self, model: ModelInterface, error: HiosError) -> Response:
         """The answer to a request that was taken, but has no outputs."""
         headers = {}
-        match error:
-            case QueueFullError():
-                status, headers = 429, {"Retry-After": str(self._emptied_s(model.label))}
-            case DeadlineError():
-                status = 504
-            case OperatorError():
-                status = 422
-            case _:
-                status, headers = 503, {"Retry-After": "1"}
+        if isinstance(error, QueueFullError):
+            status, headers = 429, {"Retry-After": str(self._emptied_s(model.label))}
+        elif isinstance(error, (DeadlineError, OperatorError)):
+            status = 504 if isinstance(error, DeadlineError) else 422
+        else:
+            status, headers = 503, {"Retry-After": "1"}
         return JSONResponse({"error": str(error)}, status, headers)
 
     def _emptied_s(self, label: str) -> int:
@@ -312,25 +298,3 @@ async def _failed(request: Request, error: Exception) -> Response:
     status, headers = getattr(error, "status_code", 500), getattr(error, "headers", None)
     found = f"{request.method} {request.url.path[:100]}"
     return JSONResponse({"error": f"found {found}; allowed: see /openapi.json"}, status, headers)
-
-
-def _since(before: Counts, now: Counts) -> Counts:
-    """Counts without those of the inferences that warmed up the lanes."""
-    ended = ("offered", "completed", "dropped", "expired", "failed")
-    now_s = {end: getattr(now, end) - getattr(before, end) for end in ended}
-    return Counts(**now_s, waiting=now.waiting, in_flight=now.in_flight)
-
-
-def _html(page: Mapping[str, Any]) -> str:
-    """The description as a page without scripts."""
-    rows = [
-        f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(own['summary'])}</p>"
-        + (f"<pre>{escape(json.dumps(own['requestBody'], indent=1))}</pre>" if "requestBody" in own else "")
-        for path, methods in page["paths"].items()
-        for method, own in methods.items()
-    ]
-    title = escape(page["info"]["title"])
-    return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><h1>{title}</h1>"
-        f"<p><a href=/openapi.json>openapi.json</a></p>{''.join(rows)}</html>"
-    )

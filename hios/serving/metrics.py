@@ -19,7 +19,8 @@ from hios.serving.server import Server
 
 #: Upper ends of the buckets of latencies, seconds.
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-_ENDS = ("completed", "dropped", "expired", "failed")
+#: What becomes of tasks.
+ENDS = ("completed", "dropped", "expired", "failed")
 
 
 class Metrics:
@@ -47,7 +48,7 @@ class Metrics:
         yield from _head("hios_tasks_total", "counter", "Tasks that ended, by what became of them.")
         for label in counts:
             own = ended.get(label, {})
-            yield from (f'hios_tasks_total{{model="{label}",outcome="{end}"}} {own.get(end, 0)}' for end in _ENDS)
+            yield from (f'hios_tasks_total{{model="{label}",outcome="{end}"}} {own.get(end, 0)}' for end in ENDS)
         yield from _head("hios_tasks_offered_total", "counter", "Tasks that arrived.")
         yield from (f'hios_tasks_offered_total{{model="{label}"}} {offered.get(label, 0)}' for label in counts)
         yield from _head("hios_tasks_waiting", "gauge", "Tasks in the queue.")

@@ -10,7 +10,6 @@ from hios.serving.open_inference import ModelInterface, TensorInterface
 
 _ANSWERS = {
     400: "other inputs than the model has; the message says which it has",
-    404: "no such model",
     406: "an output that JSON cannot hold",
     413: "a body larger than the inputs need",
     415: "a body that is compressed",
@@ -23,23 +22,17 @@ _ANSWERS = {
 
 def described(models: Mapping[str, ModelInterface], version: str) -> dict[str, Any]:
     """The description of a server with these models."""
-    paths = {
-        path: {"get": _operation(summary, media=media)}
-        for path, summary, media in (
-            ("/v2", "Name, version and extensions of the server", "application/json"),
-            ("/v2/health/live", "Whether the server answers", "application/json"),
-            ("/v2/health/ready", "Whether models can be run", "application/json"),
-            ("/metrics", "Metrics in the text format of Prometheus", "text/plain"),
-            ("/openapi.json", "This description", "application/json"),
-            ("/", "This description as a page", "text/html"),
-        )
+    paths: dict[str, dict[str, Any]] = {
+        "/v2": {"get": _operation("Name, version and extensions of the server")},
+        "/v2/health/live": {"get": _operation("Whether the server answers", 503)},
+        "/v2/health/ready": {"get": _operation("Whether models can be run", 503)},
+        "/metrics": {"get": _operation("Metrics in the text format of Prometheus", media="text/plain")},
+        "/openapi.json": {"get": _operation("This description")},
     }
-    for path in ("/v2/health/ready",):
-        paths[path]["get"]["responses"]["503"] = _answer(_ANSWERS[503])
     for label, model in models.items():
         where = f"/v2/models/{label}"
-        paths[where] = {"get": _operation(f"Inputs and outputs of {label}", (404,))}
-        paths[f"{where}/ready"] = {"get": _operation(f"Whether {label} can be run", (404, 503))}
+        paths[where] = {"get": _operation(f"Inputs and outputs of {label}")}
+        paths[f"{where}/ready"] = {"get": _operation(f"Whether {label} can be run", 503)}
         paths[f"{where}/infer"] = {"post": _inference(model)}
     info = {"title": f"hios: {', '.join(models)}", "version": version}
     return {"openapi": "3.1.0", "info": info, "paths": paths}
@@ -47,32 +40,24 @@ def described(models: Mapping[str, ModelInterface], version: str) -> dict[str, A
 
 def _inference(model: ModelInterface) -> dict[str, Any]:
     entries = [_input(entry) for entry in model.inputs.values()]
-    inputs = {"type": "array", "prefixItems": entries, "items": False, "minItems": len(entries)}
-    outputs = {
-        "type": "array",
-        "items": _object(
-            {"name": {"enum": list(model.outputs)}, "parameters": _object({"binary_data": {"type": "boolean"}})}, "name"
-        ),
-    }
+    binary = _object({"binary_data": {"type": "boolean"}})
+    asked = _object({"name": {"enum": list(model.outputs)}, "parameters": binary}, "name")
     properties = {
         "id": {"type": "string"},
-        "inputs": inputs,
-        "outputs": outputs,
+        "inputs": {"type": "array", "prefixItems": entries, "items": False, "minItems": len(entries)},
+        "outputs": {"type": "array", "items": asked},
         "parameters": _object({"binary_data_output": {"type": "boolean"}}),
     }
-    body = {"application/json": {"schema": _object(properties, "inputs")}}
-    summary = f"Run {model.label}; tensors as JSON, or binary behind it"
-    header = {
+    length = {
         "name": "Inference-Header-Content-Length",
         "in": "header",
         "description": "Length of the JSON, where binary tensors follow it",
         "schema": {"type": "integer", "minimum": 0},
     }
-    codes = tuple(_ANSWERS)
     return {
-        **_operation(summary, codes),
-        "parameters": [header],
-        "requestBody": {"required": True, "content": body},
+        **_operation(f"Run {model.label}; tensors as JSON, or binary behind it", *_ANSWERS),
+        "parameters": [length],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": _object(properties, "inputs")}}},
     }
 
 
@@ -88,7 +73,7 @@ def _object(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
     return {"type": "object", "properties": dict(properties), "required": list(required)}
 
 
-def _operation(summary: str, errors: tuple[int, ...] = (), media: str = "application/json") -> dict[str, Any]:
+def _operation(summary: str, *errors: int, media: str = "application/json") -> dict[str, Any]:
     fine = {"description": summary, "content": {media: {}}}
     return {"summary": summary, "responses": {"200": fine, **{str(code): _answer(_ANSWERS[code]) for code in errors}}}
 

@@ -77,18 +77,13 @@ class TensorInterface:
     shape: tuple[int, ...]
     dtype: str
 
+    def __str__(self) -> str:
+        return f"{self.name} ({self.datatype} {list(self.shape)})"
+
     @property
     def datatype(self) -> str:
         """Its datatype by the name that the protocol has for it."""
         return _DATATYPES[self.dtype][0]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its values."""
-        return nbytes(self.shape, self.dtype)
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.datatype} {list(self.shape)})"
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -162,7 +157,7 @@ class ModelInterface:
                 )
         #: Bytes of a request in JSON, and of the tensors of a binary one, at most.
         self.most_json = _AROUND + _NUMBER * sum(math.prod(entry.shape) for entry in self.inputs.values())
-        self.most_binary = sum(entry.nbytes for entry in self.inputs.values())
+        self.most_binary = sum(nbytes(entry.shape, entry.dtype) for entry in self.inputs.values())
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -211,13 +206,14 @@ class ModelInterface:
             raise RefusedError(400, f"{where}: found {found}; required: data, or the parameter binary_data_size")
         if entry.data is not msgspec.UNSET:
             return own.of_json(entry.data, where), rest
-        if size != own.nbytes or isinstance(size, float) or rest.nbytes < own.nbytes:
+        need = nbytes(own.shape, own.dtype)
+        if size != need or isinstance(size, float) or rest.nbytes < need:
             raise RefusedError(
                 400,
                 f"{where}: found binary_data_size {shown(size)} and {rest.nbytes} bytes behind the JSON; required: "
-                f"{own.nbytes}, and Inference-Header-Content-Length, the length of the JSON",
+                f"{need}, and Inference-Header-Content-Length, the length of the JSON",
             )
-        return own.of_binary(rest[: own.nbytes], where), rest[own.nbytes :]
+        return own.of_binary(rest[:need], where), rest[need:]
 
     def _asked(self, request: _Request) -> dict[int, bool]:
         """The outputs that a request asks for by number, all if it names none, and whether each is to be binary."""

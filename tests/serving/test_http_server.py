@@ -66,7 +66,7 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
     """Two models on one lane, with queues of two; large inputs of ``blocks`` make its first operator fail."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lane_worker, "prepare", lane_faults.prepare)
-        labels = {"words": {"queue": 2, "deadline_ms": 600_000.0}, "blocks": {"queue": 2}}
+        labels: dict[str, dict[str, Any]] = {"words": {"queue": 2, "deadline_ms": 600_000.0}, "blocks": {"queue": 2}}
         path = open_scenario(tmp_path_factory.mktemp("open"), labels)
         with Server(Scenario.read(path), "one-per-lane", virtual=True) as server, _running(server) as address:
             yield Front(server, address)
@@ -388,7 +388,7 @@ def test_metrics_count_requests(front: Front) -> None:
 
 
 def test_the_description_is_valid(front: Front) -> None:
-    """It names every path, and the page shows it."""
+    """It names every path, and its schemas are those of the models."""
     status, _, page = front.ask("/openapi.json")
     assert status == 200
     assert {"/v2", "/metrics", "/v2/models/words/infer", "/v2/models/blocks/ready"} <= page["paths"].keys()
@@ -396,7 +396,6 @@ def test_the_description_is_valid(front: Front) -> None:
     given = sorted(_of_words(_words()), key=lambda entry: entry["name"], reverse=True)
     given[0]["data"] = list(itertools.chain.from_iterable(given[0]["data"]))
     jsonschema.Draft202012Validator(body).validate({"inputs": given})
-    assert "POST /v2/models/words/infer" in front.ask("/")[2]
 
 
 @pytest.mark.slow
@@ -406,7 +405,7 @@ def test_nothing_makes_it_fail(tmp_path: Path) -> None:
     scenario = Scenario.read(open_scenario(tmp_path, {"words": {}}))
     with Server(scenario, "one-per-lane", virtual=True) as server, _running(server) as address:
         command = [sys.executable, "-m", "schemathesis.cli", "run", f"{address}/openapi.json"]
-        options = ["--checks", "not_a_server_error", "--phases", "coverage,fuzzing", "--max-examples", "30"]
+        options = ["--checks", "not_a_server_error", "--phases", "coverage,fuzzing", "--max-examples", "20"]
         done = subprocess.run([*command, *options, "--seed", "1"], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout
         assert server.counts["words"].completed > 0
