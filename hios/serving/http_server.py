@@ -253,7 +253,7 @@ def _header_length(request: Request, model: ModelInterface) -> int | None:
     return int(text)
 
 
-async def _body(request: Request, model: ModelInterface, length: int | None) -> bytes:
+async def _body(request: Request, model: ModelInterface, length: int | None) -> bytearray:
     """The body, refused before it is read where the inputs cannot need so much."""
     most = model.most_json if length is None else length + model.most_binary
     stated = int(request.headers.get("content-length", 0))
@@ -268,7 +268,7 @@ async def _body(request: Request, model: ModelInterface, length: int | None) -> 
         raise RefusedError(413, f"model {model.label}: body: found {found}; allowed: {most} bytes")
     if length is not None and len(body) < length:
         raise RefusedError(400, f"Inference-Header-Content-Length: found {length}; allowed: {len(body)}, all there is")
-    return bytes(body)
+    return body
 
 
 async def _unless_gone(request: Request, answer: asyncio.Future[Any]) -> Any:

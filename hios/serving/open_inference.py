@@ -166,7 +166,7 @@ class ModelInterface:
         described = {key: [entry.metadata for entry in own.values()] for key, own in tensors.items()}
         return {"name": self.label, "versions": ["1"], "platform": "hios", **described}
 
-    def decode(self, body: bytes, header_length: int | None = None) -> InferRequest:
+    def decode(self, body: bytes | bytearray, header_length: int | None = None) -> InferRequest:
         """The request of a body, whose JSON is as long as Inference-Header-Content-Length says, or all of it.
 
         Raises:
