@@ -32,6 +32,9 @@ _EXTRAS = {
     "vl_convert": "report",
     "pandas": "report",
     "jinja2": "report",
+    "starlette": "serve",
+    "uvicorn": "serve",
+    "h11": "serve",
 }
 
 

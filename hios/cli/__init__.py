@@ -27,7 +27,12 @@ _COMMANDS = {
         execution.evaluate_command,
         stages.retarget_command,
     ),
-    "Several models": (serving.simulate_command, serving.load_command, serving.train_command),
+    "Several models": (
+        serving.simulate_command,
+        serving.load_command,
+        serving.serve_command,
+        serving.train_command,
+    ),
     "Papers": (results.figures_command, study.study_command),
     "Files": (results.verify_command, results.archive_command, results.versions_command),
 }

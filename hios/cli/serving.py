@@ -1,4 +1,4 @@
-"""Several models on one device: ``hios load`` serves them for real, ``hios simulate`` in the simulator.
+"""Several models on one device: ``hios serve`` answers clients, ``hios load`` measures, ``hios simulate`` predicts.
 
 ``hios train`` learns on the models of a scenario: stages (algorithm gpg), or a launcher.
 """
@@ -84,7 +84,8 @@ def load_command(
 ) -> None:
     """Run the tasks of SCENARIO in workers on this machine's cores, and measure latencies and losses.
 
-    `hios simulate` predicts them without running anything, and `hios train` trains the launchers that --weights names.
+    `hios simulate` predicts them without running anything, `hios serve` answers other programs in the same way, and
+    `hios train` trains the launchers that --weights names.
     """
     check_settings(Measuring, measuring)
     refuse_overwriting([path, calibration], [output, trace, metrics])
@@ -93,15 +94,7 @@ def load_command(
             require_writable(file)
     if calibrate and calibration is not None:
         raise click.UsageError("--calibration: found with --calibrate; allowed: one of them.")
-    if (
-        calibration is not None
-        and policy is not None
-        and "auto" not in (policy, launcher or Scenario.read(path).file.launcher)
-    ):
-        raise click.UsageError(
-            f"--calibration: found with --policy {policy}; allowed: with --policy auto or --launcher auto, which it "
-            "helps to choose."
-        )
+    _require_choice(path, policy, launcher, calibration)
     scenario = scenario_of(path, load, weights, calibration)
     refuse_overwriting(scenario.files, [output, trace, metrics])
     if calibrate:
@@ -131,6 +124,17 @@ def load_command(
     )
     if loaded.wrong:
         click.echo(f"first failure: {loaded.wrong}", err=True)
+
+
+def _require_choice(path: Path, policy: str | None, launcher: str | None, calibration: Path | None) -> None:
+    """Refuse a calibration where there is nothing to choose."""
+    if calibration is None or policy is None:
+        return
+    if "auto" not in (policy, launcher or Scenario.read(path).file.launcher):
+        raise click.UsageError(
+            f"--calibration: found with --policy {policy}; allowed: with --policy auto or --launcher auto, which it "
+            "helps to choose."
+        )
 
 
 @contextlib.contextmanager
@@ -171,6 +175,59 @@ def _calibrate(
     click.echo(calibration_table(measured))
 
 
+@click.command("serve")
+@click.argument("path", metavar="SCENARIO", type=PATH)
+@click.option(
+    "--policy",
+    default="auto",
+    show_default=True,
+    help="Any policy of hios simulate, or auto: the best one in the simulator on tasks that arrive as SCENARIO says. "
+    "Give --calibration, so that the simulator predicts this machine.",
+)
+@serving_options()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; see SECURITY.md.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0: a free one."
+)
+@settings_options(
+    Settings,
+    "virtual",
+    "timeout_s",
+    texts={
+        "virtual": "Let lanes share cores if there are too few. Only for trying things out.",
+        "timeout_s": "Longest time of one run of a block, in seconds; a lane that takes longer is started again.",
+    },
+)
+def serve_command(
+    path: Path,
+    policy: str,
+    launcher: str | None,
+    load: float,
+    weights: Path | None,
+    calibration: Path | None,
+    host: str,
+    port: int,
+    virtual: bool,
+    timeout_s: float,
+) -> None:
+    """Serve the models of SCENARIO over HTTP, by the Open Inference Protocol, until SIGTERM or Ctrl-C.
+
+    Clients send the tasks; rates and arrivals of SCENARIO only help --policy auto to choose. Requests under way are
+    answered before the server ends. `hios load` measures such a server on tasks of its own, and `hios simulate`
+    predicts it without running anything.
+    """
+    check_settings(Settings, {"timeout_s": timeout_s})
+    _require_choice(path, policy, launcher, calibration)
+    from hios.serving.http_server import HttpServer
+    from hios.serving.server import Server
+
+    scenario = scenario_of(path, load, weights, calibration)
+    with Server(scenario, policy, launcher=launcher, virtual=virtual, timeout_s=timeout_s) as server:
+        front = HttpServer(server, host, port)
+        click.echo(f"{front.address} serves {', '.join(scenario.number)} by {server.policy}")
+        front.run()
+
+
 @click.command("simulate")
 @click.argument("path", metavar="SCENARIO", type=PATH)
 @click.option(
@@ -193,7 +250,8 @@ def simulate_command(
 ) -> None:
     """Simulate the tasks of SCENARIO under a policy: nothing runs, and times are those of costs.json.
 
-    `hios load` runs the same tasks on this machine, and `hios train` trains the launchers that --weights names.
+    `hios load` runs the same tasks on this machine, `hios serve` runs those that other programs ask for, and `hios
+    train` trains the launchers that --weights names.
 
     With --policy all or --launcher all, the terminal shows a table of all policies and launchers, and --output is a
     folder, with a file POLICY-LAUNCHER.json for each.

@@ -34,4 +34,7 @@ load            a scenario under real load to result.json
 calibrate       measurement of the constants, in about a minute
 lane_trace      what ran on which lane, and each request, for Perfetto
 metrics         metrics in the text format of Prometheus; progress of a load, in the terminal
+open_inference  messages of the Open Inference Protocol: JSON and binary tensors to tensors, and back
+open_api        the OpenAPI description of a server
+http_server     a server over HTTP
 """

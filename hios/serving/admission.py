@@ -31,6 +31,10 @@ class TaskFailedError(HiosError):
     """An operator raised, or a lane died, during the run of a request."""
 
 
+class OperatorError(TaskFailedError):
+    """An operator raised, which it would do again with these inputs."""
+
+
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class LiveTask:
     """One request for one model, by its number; ``answer`` gets the outputs, or why there are none.
@@ -40,6 +44,7 @@ class LiveTask:
         slots: slots of the arena that hold the values of its instance, by number of the `Slots`.
         since_s: since when the instance waits before its next block.
         number: of no other request of its server, from 1.
+        raised: whether an operator raised.
     """
 
     model: int
@@ -49,6 +54,7 @@ class LiveTask:
     slots: dict[int, int] = field(default_factory=dict)
     since_s: float = 0.0
     number: int = 0
+    raised: bool = False
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ import torch
 
 from hios.errors import HiosError
 from hios.platforms.workloads import copy_alone
-from hios.serving.admission import Admission, LiveTask, TaskFailedError
+from hios.serving.admission import Admission, LiveTask, OperatorError, TaskFailedError
 from hios.serving.instances import Instances, LiveRun
 from hios.serving.lane import Answer, LaneEvent, LaneProcess
 from hios.serving.lane_program import FreeSlots
@@ -324,7 +324,10 @@ class Dispatcher:
         self.busy_s += taken * (answer.ended_ns - answer.began_ns) / 1e9
         if answer.aborted:
             run.fail(places, answer.why)
-        run.fail(tuple(place for bit, place in enumerate(places) if answer.failed >> bit & 1), answer.why)
+        raised = tuple(place for bit, place in enumerate(places) if answer.failed >> bit & 1)
+        for place in raised:
+            run.tasks[place].raised |= place not in run.failed
+        run.fail(raised, answer.why)
         if self._watch is not None:
             self._watch(lane, run, places, answer)
         if not run.orders[lane]:
@@ -372,7 +375,8 @@ class Dispatcher:
         if why is None:
             task.answer.set_result(outputs)
         else:
-            task.answer.set_exception(TaskFailedError(f"model {queue.label}: {why}"))
+            kind = OperatorError if task.raised else TaskFailedError
+            task.answer.set_exception(kind(f"model {queue.label}: {why}"))
 
     # Lanes
 

@@ -149,21 +149,32 @@ def reference_samples(server: Server, tolerance: float, trusted: bool) -> dict[s
     models, seed = server.scenario.models, server.scenario.file.seed
     samples: dict[str, list[ReferenceSample]] = {model.label: [] for model in models}
     for number in range(_INPUTS):
-        inputs = {model.label: list(example_inputs(model.problem.graph.inputs, seed + number)) for model in models}
-        with server.without_deadlines():
-            for _ in range(_WARMUP):
-                alone = _outputs_alone(server, inputs)
+        inputs = {model.label: _drawn(model, seed + number) for model in models}
+        alone = _outputs_alone(server, inputs)
         for label, own in samples.items():
             own.append(ReferenceSample(inputs[label], alone[label], alone[label]))
     return {model.label: _checked(model, samples[model.label], tolerance, trusted) for model in models}
 
 
+def warm_up(server: Server) -> None:
+    """Run every model of a server a few times, with inputs drawn at random."""
+    _outputs_alone(server, {model.label: _drawn(model, 0) for model in server.scenario.models})
+
+
+def _drawn(model: ServedModel, seed: int) -> list[Tensor]:
+    return list(example_inputs(model.problem.graph.inputs, seed))
+
+
 def _outputs_alone(server: Server, inputs: Mapping[str, list[Tensor]]) -> dict[str, list[Tensor]]:
-    """Outputs of one inference of each model: one after another, except in strict rounds, which need all of them."""
-    if not server.pipeline.strict:
-        return {label: server.infer(label, own) for label, own in inputs.items()}
-    answers = {label: server.submit(label, own) for label, own in inputs.items()}
-    return {label: answer.result() for label, answer in answers.items()}
+    """Outputs of each model after inferences that warm it up: one at a time, but in strict rounds, which need all."""
+    with server.without_deadlines():
+        for _ in range(_WARMUP):
+            if server.pipeline.strict:
+                answers = {label: server.submit(label, own) for label, own in inputs.items()}
+                alone = {label: answer.result() for label, answer in answers.items()}
+            else:
+                alone = {label: server.infer(label, own) for label, own in inputs.items()}
+    return alone
 
 
 def _checked(

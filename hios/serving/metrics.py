@@ -1,4 +1,4 @@
-"""How a load goes: a file in the format of Prometheus, written at the end and on SIGUSR1; a table in the terminal."""
+"""Metrics of a server as text of Prometheus; how a load goes, in a file of them and in a table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -19,11 +19,68 @@ from hios.serving.server import Server
 
 #: Upper ends of the buckets of latencies, seconds.
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-_ENDS = ("completed", "dropped", "expired", "failed")
+#: What becomes of tasks.
+ENDS = ("completed", "dropped", "expired", "failed")
+
+
+class Metrics:
+    """Counters, gauges and a histogram of latencies by model, as text."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[str, list[int]] = {}
+        self._sums_s: dict[str, float] = {}
+
+    def add(self, label: str, latencies_ms: Iterable[float]) -> None:
+        """Add latencies of completed tasks of a model."""
+        counts = self._buckets.setdefault(label, [0] * (len(_BUCKETS_S) + 1))
+        for latency in latencies_ms:
+            counts[bisect.bisect_left(_BUCKETS_S, latency / 1e3)] += 1
+            self._sums_s[label] = self._sums_s.get(label, 0.0) + latency / 1e3
+
+    def text(self, server: Server, offered: Mapping[str, int], ended: Mapping[str, Mapping[str, int]]) -> str:
+        """The current values, with the tasks by label that were sent, and by outcome those that ended."""
+        return "\n".join(self._lines(server, offered, ended)) + "\n"
+
+    def _lines(
+        self, server: Server, offered: Mapping[str, int], ended: Mapping[str, Mapping[str, int]]
+    ) -> Iterator[str]:
+        counts = server.counts
+        yield from _head("hios_tasks_total", "counter", "Tasks that ended, by what became of them.")
+        for label in counts:
+            own = ended.get(label, {})
+            yield from (f'hios_tasks_total{{model="{label}",outcome="{end}"}} {own.get(end, 0)}' for end in ENDS)
+        yield from _head("hios_tasks_offered_total", "counter", "Tasks that arrived.")
+        yield from (f'hios_tasks_offered_total{{model="{label}"}} {offered.get(label, 0)}' for label in counts)
+        yield from _head("hios_tasks_waiting", "gauge", "Tasks in the queue.")
+        yield from (f'hios_tasks_waiting{{model="{label}"}} {own.waiting}' for label, own in counts.items())
+        yield from _head("hios_tasks_in_flight", "gauge", "Tasks between queue and answer.")
+        yield from (f'hios_tasks_in_flight{{model="{label}"}} {own.in_flight}' for label, own in counts.items())
+        yield from _head(
+            "hios_latency_seconds",
+            "histogram",
+            "Latency of completed tasks from their arrival, as scheduled in a load.",
+        )
+        for label, buckets in self._buckets.items():
+            yield from self._histogram(label, buckets)
+        for name, kind, value, words in (
+            ("hios_lanes_busy_seconds_total", "counter", server.busy_s, "Time that lanes were busy, all together."),
+            ("hios_control_seconds_total", "counter", server.control_s, "Processor time of launching and dispatch."),
+            ("hios_lanes_up", "gauge", server.lanes_up, "Lanes whose worker is ready."),
+        ):
+            yield from _head(name, kind, words)
+            yield f"{name} {value:g}"
+
+    def _histogram(self, label: str, buckets: list[int]) -> Iterator[str]:
+        total = 0
+        for end, count in zip((*map("{:g}".format, _BUCKETS_S), "+Inf"), buckets, strict=True):
+            total += count
+            yield f'hios_latency_seconds_bucket{{model="{label}",le="{end}"}} {total}'
+        yield f'hios_latency_seconds_sum{{model="{label}"}} {self._sums_s.get(label, 0.0):g}'
+        yield f'hios_latency_seconds_count{{model="{label}"}} {total}'
 
 
 class MetricsFile:
-    """Counters, gauges and a histogram of latencies by model, in a file that is replaced atomically.
+    """The metrics of a load in a file that is replaced atomically.
 
     Tasks are those that were sent and answered up to the last look, at most half a second before the file is written;
     at the end they are all tasks. Inferences that warm up the lanes are not among them.
@@ -32,8 +89,7 @@ class MetricsFile:
     def __init__(self, path: Path) -> None:
         self._path, self._wanted = path, False
         self._server: Server | None = None
-        self._buckets: dict[str, list[int]] = {}
-        self._sums_s: dict[str, float] = {}
+        self._metrics = Metrics()
         self._sent: Counter[str] = Counter()
         self._ended: dict[str, Counter[str]] = {}
 
@@ -51,10 +107,7 @@ class MetricsFile:
         for label, ended in progress.ended.items():
             self._ended.setdefault(label, Counter()).update(ended)
         for label, latencies in progress.latencies_ms.items():
-            counts = self._buckets.setdefault(label, [0] * (len(_BUCKETS_S) + 1))
-            for latency in latencies:
-                counts[bisect.bisect_left(_BUCKETS_S, latency / 1e3)] += 1
-            self._sums_s[label] = self._sums_s.get(label, 0.0) + sum(latencies) / 1e3
+            self._metrics.add(label, latencies)
         if self._wanted:
             self._wanted = False
             self.write()
@@ -63,40 +116,8 @@ class MetricsFile:
         """Write the current values; nothing before the first update."""
         if self._server is not None:
             with replacing(self._path) as temporary:
-                temporary.write_text("\n".join(self._lines(self._server)) + "\n", encoding="utf-8")
-
-    def _lines(self, server: Server) -> Iterator[str]:
-        counts = server.counts
-        yield from _head("hios_tasks_total", "counter", "Tasks that ended, by what became of them.")
-        for label in counts:
-            ended = self._ended.get(label, Counter())
-            yield from (f'hios_tasks_total{{model="{label}",outcome="{end}"}} {ended[end]}' for end in _ENDS)
-        yield from _head("hios_tasks_offered_total", "counter", "Tasks that arrived.")
-        yield from (f'hios_tasks_offered_total{{model="{label}"}} {self._sent[label]}' for label in counts)
-        yield from _head("hios_tasks_waiting", "gauge", "Tasks in the queue.")
-        yield from (f'hios_tasks_waiting{{model="{label}"}} {own.waiting}' for label, own in counts.items())
-        yield from _head("hios_tasks_in_flight", "gauge", "Tasks between queue and answer.")
-        yield from (f'hios_tasks_in_flight{{model="{label}"}} {own.in_flight}' for label, own in counts.items())
-        yield from _head(
-            "hios_latency_seconds", "histogram", "Latency of completed tasks from their scheduled arrival."
-        )
-        for label, buckets in self._buckets.items():
-            yield from self._histogram(label, buckets)
-        for name, kind, value, words in (
-            ("hios_lanes_busy_seconds_total", "counter", server.busy_s, "Time that lanes were busy, all together."),
-            ("hios_control_seconds_total", "counter", server.control_s, "Processor time of launching and dispatch."),
-            ("hios_lanes_up", "gauge", server.lanes_up, "Lanes whose worker is ready."),
-        ):
-            yield from _head(name, kind, words)
-            yield f"{name} {value:g}"
-
-    def _histogram(self, label: str, buckets: list[int]) -> Iterator[str]:
-        total = 0
-        for end, count in zip((*map("{:g}".format, _BUCKETS_S), "+Inf"), buckets, strict=True):
-            total += count
-            yield f'hios_latency_seconds_bucket{{model="{label}",le="{end}"}} {total}'
-        yield f'hios_latency_seconds_sum{{model="{label}"}} {self._sums_s[label]:g}'
-        yield f'hios_latency_seconds_count{{model="{label}"}} {total}'
+                text = self._metrics.text(self._server, self._sent, self._ended)
+                temporary.write_text(text, encoding="utf-8")
 
 
 def _head(name: str, kind: str, words: str) -> Iterator[str]:

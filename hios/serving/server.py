@@ -1,6 +1,6 @@
 """Several models served on the lanes of this machine: requests from any thread, answers as futures.
 
-What speaks to clients over a network, when there is such a thing, calls ``Server.submit``.
+``HttpServer`` speaks to clients over a network.
 """
 
 from __future__ import annotations

@@ -1,0 +1,72 @@
+"""Small models for clients: words, a batch of four with int64 in and out, and images of the size that docs show."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tests.frontends.small_networks import Network, extracted
+from tests.serving.served import scenario_file, write_costs
+
+WORDS = 10
+
+
+class Words(nn.Module):
+    """A batch of sentences; answers with numbers, and with the place of the largest one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.end = nn.Embedding(WORDS, 6), nn.Linear(6, 5)
+
+    def forward(self, words: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum over the words of each sentence."""
+        sums = self.end(self.table(words).sum(1) * scale)
+        return sums, sums.argmax(1)
+
+
+class Images(nn.Module):
+    """A network for the images of SqueezeNet, of little work."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.end = nn.Conv2d(3, 4, 3, stride=32), nn.Linear(4, 1000)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Classes of an image."""
+        return self.end(self.first(x).relu().mean((2, 3)))
+
+
+@functools.cache
+def open_networks() -> dict[str, Network]:
+    """The networks by label."""
+    torch.manual_seed(2)
+    words = extracted(Words(), (torch.randint(WORDS, (4, 3)), torch.ones(1)))
+    return {"words": words, "squeezenet": extracted(Images(), (torch.randn(1, 3, 224, 224),))}
+
+
+def open_scenario(folder: Path, labels: dict[str, dict[str, Any]], **settings: Any) -> Path:
+    """scenario.yaml for some of them on one lane."""
+    from safetensors.torch import save_file
+
+    files = Path(os.environ["HIOS_CACHE"], "open")
+    files.mkdir(exist_ok=True)
+    models = {}
+    for label, own in labels.items():
+        if label in open_networks():
+            network = open_networks()[label]
+            network.graph.write(files / f"{label}.graph.json")
+            save_file(network.tensors, files / f"{label}.safetensors")
+            write_costs(files / f"{label}.costs.json", network.graph, 0.2, 0.01)
+            own = {
+                "graph": str(files / f"{label}.graph.json"),
+                "costs": str(files / f"{label}.costs.json"),
+                "weights": str(files / f"{label}.safetensors"),
+                **own,
+            }
+        models[label] = own
+    return scenario_file(folder / "scenario.yaml", models, lanes=1, **settings)

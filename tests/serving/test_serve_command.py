@@ -1,0 +1,93 @@
+"""``hios serve`` as a process: the commands of the docs, and how it ends."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("starlette")
+from tests.scripts import ROOT
+from tests.serving.open_models import open_scenario
+from tests.workers.processes import children, eventually, running
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server on a free port, and its address."""
+    path = open_scenario(tmp_path, {"squeezenet": {}})
+    command = [sys.executable, "-m", "hios", "serve", str(path), "--policy", "one-per-lane", "--port", "0"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        address, _, words = process.stdout.readline().partition(" ")
+        assert words == "serves squeezenet by one-per-lane\n"
+        try:
+            yield process, address
+        finally:
+            process.kill()
+
+
+def test_the_docs_and_the_end(serving: tuple[subprocess.Popen[str], str], tmp_path: Path) -> None:
+    """What docs/serving.md tells to type is answered; after SIGTERM, so is a request that waits; exit status 0."""
+    process, address = serving
+    block = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8").partition("in ten lines:\n\n")[2]
+    lines = block.partition("\n\n")[0].splitlines()
+    assert len(lines) == 10
+    outputs = []
+    for line in lines[lines.index("    hios serve scenario.yaml  # the rest in another terminal") + 1 :]:
+        command = line.replace("http://127.0.0.1:8000", address).replace("python -c", f"{sys.executable} -c")
+        done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S602
+        assert done.returncode == 0, done.stderr
+        outputs.append(done.stdout)
+    ready, metadata, _, answer, metrics = outputs
+    assert json.loads(ready) == {"ready": True}
+    assert json.loads(metadata)["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [1, 3, 224, 224]}]
+    assert len(json.loads(answer)["outputs"][0]["data"]) == 1000
+    assert 'hios_tasks_total{model="squeezenet",outcome="completed"} 1\n' in metrics
+
+    lanes = [lane for lane in children(process.pid) if b"squeezenet" not in Path(f"/proc/{lane}/cmdline").read_bytes()]
+    for lane in lanes:
+        os.kill(lane, signal.SIGSTOP)
+    statuses: list[int] = []
+
+    def ask() -> None:
+        client = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
+        client.request("POST", "/v2/models/squeezenet/infer", (tmp_path / "request.json").read_bytes())
+        statuses.append(client.getresponse().status)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    taken = re.compile(r'hios_tasks_in_flight\{model="squeezenet"\} 1\n')
+    assert eventually(lambda: taken.search(_metrics(address)) is not None)
+    process.terminate()
+    assert eventually(lambda: not _listens(address))
+    for lane in lanes:
+        os.kill(lane, signal.SIGCONT)
+    asking.join()
+    assert statuses == [200]
+    assert process.wait(60) == 0
+    assert not any(map(running, lanes))
+
+
+def _metrics(address: str) -> str:
+    client = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
+    client.request("GET", "/metrics")
+    return client.getresponse().read().decode()
+
+
+def _listens(address: str) -> bool:
+    try:
+        _metrics(address)
+    except (ConnectionError, http.client.HTTPException):
+        return False
+    return True
