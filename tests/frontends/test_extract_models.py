@@ -18,7 +18,8 @@ from hios.core.blocks import found_blocks
 from hios.frontends.export import build_model, initialize
 from hios.kernels import compile_operator
 from hios.schedulers.ios import search_space
-from models.randwire import RandWire, watts_strogatz
+from hios.study.random_graphs import watts_strogatz
+from models.randwire import RandWire
 from tests.external_data import data_folder
 from tests.frontends.small_networks import Network, extracted
 

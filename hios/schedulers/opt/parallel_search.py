@@ -6,10 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from hios.schedulers.opt.annealing import Chain
+from typing import Protocol
 
 #: Chains of simulated annealing side by side.
 CHAINS = 2
@@ -38,7 +35,21 @@ def is_open(latency: float, bound: float) -> bool:
     return latency > bound * (1 + CLOSED)
 
 
-def anneal(chains: Sequence[Chain], bound: float, clock: Clock, moves: int, share: float) -> None:
+class SearchChain(Protocol):
+    """What is run side by side: `hios.schedulers.opt.annealing.Chain`."""
+
+    moves: int
+    slice: int
+
+    @property
+    def latency_ms(self) -> float:
+        """Latency of the best candidate so far."""
+
+    def run(self, progress: float, moves: int) -> None:
+        """Try moves at a progress between 0 and 1."""
+
+
+def anneal(chains: Sequence[SearchChain], bound: float, clock: Clock, moves: int, share: float) -> None:
     """Run chains side by side until the gap is closed or their moves or their share of the time is spent.
 
     ``bound`` is in milliseconds; ``moves`` are those of each chain, independently of the others, 0 for no limit;
@@ -50,7 +61,7 @@ def anneal(chains: Sequence[Chain], bound: float, clock: Clock, moves: int, shar
     began = clock.spent()
     stop = threading.Event()
 
-    def run(chain: Chain) -> None:
+    def run(chain: SearchChain) -> None:
         while not stop.is_set() and is_open(
             chain.latency_ms if moves else min(other.latency_ms for other in chains), bound
         ):
