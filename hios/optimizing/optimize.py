@@ -180,10 +180,13 @@ def _improving(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any],
             torch.set_num_threads(subject.threads)  # of this thread
             for text in what.warnings:
                 warn(text)
-            kept = optimizer.autotune.choices.get()
-            if changed := guards.changed():
+            changed, kept = guards.changed(), optimizer.autotune.choices.get()
+            final = None if changed or kept is None else optimizer.taken(*kept)
+            if changed := changed or guards.changed():  # guards of the result know nothing of before it was loaded
+                if final is not None:
+                    final.close()
                 failed(f"{changed} while it was optimized; call hios.optimize again")
-            elif kept is None or (final := optimizer.taken(*kept)) is None:
+            elif kept is None or final is None:
                 fast.settle(OptimizedModule(model, replace(what.report, chosen="the model itself")))
             else:
                 final.report = replace(final.report, cached=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from torch import nn
 
 import hios
 from hios import HiosError, HiosWarning
+from hios.optimizing.autotune import Tuned
 from hios.optimizing.module import OptimizedModule
-from tests.optimizing.optimized_models import image
+from hios.optimizing.optimize import _Optimizer
+from tests.optimizing.optimized_models import as_optimized, image
 from tests.runtime.small import Branches
 from tests.workers.processes import children
 
@@ -74,6 +77,39 @@ def test_a_model_that_changes_meanwhile_runs_itself() -> None:
     assert fast.runner is None
     torch.testing.assert_close(fast(image(1)), model(image(1)))
     fast.close()
+
+
+def test_a_model_that_changes_while_the_result_is_loaded_runs_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights that change after the first look at them, and before the result has guards of its own, count too."""
+    pytest.importorskip("openvino")
+    model, is_right = Branches().eval(), _Optimizer._is_right
+
+    def changing(optimizer: _Optimizer, tuned: Tuned, expected: list[torch.Tensor]) -> bool:
+        right = is_right(optimizer, tuned, expected)
+        with torch.no_grad():
+            next(model.parameters()).mul_(2)
+        return right
+
+    monkeypatch.setattr(_Optimizer, "_is_right", changing)
+    with warnings.catch_warnings(record=True) as told:
+        fast = hios.optimize(model, image(0), cache=False, **_KEYWORDS)
+        _until(lambda: not fast.report.pending)
+    assert ["changed while it was optimized; call hios.optimize again" in str(own.message) for own in told] == [True]
+    assert fast.runner is None
+    torch.testing.assert_close(fast(image(1)), model(image(1)))
+    fast.close()
+
+
+def test_what_is_found_after_the_end_is_closed() -> None:
+    """No runner is set whose workers end with the search."""
+    closed: list[str] = []
+    model, x = Branches().eval(), image(0)
+    fast, final = as_optimized(model, (x,), lambda tensors: tensors), as_optimized(model, (x,), lambda tensors: tensors)
+    final.runner = replace(final.runner, close=lambda: closed.append("final"))
+    fast.close()
+    fast.settle(final)
+    assert (fast.runner, final.runner, closed) == (None, None, ["final"])
+    torch.testing.assert_close(fast(x), model(x))
 
 
 def test_what_fails_in_the_process_is_told_once() -> None:
