@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shutil
 import sys
 import time
 import warnings
@@ -196,9 +195,10 @@ def _improving(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any],
 
         background.start((model, args, kwargs, private, subject.threads), found, failed)
     except ExampleInputsError:
-        shutil.rmtree(background.folder)
+        background.discard()
         raise
     except HiosError as error:
+        background.discard()
         return _left_as_it_is(model, str(error))
     fast.background = background
     return fast

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import stat
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -16,6 +20,7 @@ from torch import nn
 import hios
 from hios import HiosError, HiosWarning
 from hios.optimizing.autotune import Tuned
+from hios.optimizing.background import Background
 from hios.optimizing.module import OptimizedModule
 from hios.optimizing.optimize import _Optimizer
 from tests.optimizing.optimized_models import as_optimized, image
@@ -98,6 +103,24 @@ def test_a_model_that_changes_while_the_result_is_loaded_runs_itself(monkeypatch
     assert fast.runner is None
     torch.testing.assert_close(fast(image(1)), model(image(1)))
     fast.close()
+
+
+def test_folders_of_processes_that_ended_are_deleted(tmp_path: Path) -> None:
+    """Whether they were killed or exited; those of living ones stay, which only their user can read."""
+    given = "import os, pathlib, sys; from hios.optimizing.background import Background\n"
+    given += "own = Background(pathlib.Path(sys.argv[1])); (own.folder / 'request.pt').touch(); "
+    left = [sys.executable, "-c", f"{given} os.kill(os.getpid(), 9)", str(tmp_path)]
+    assert subprocess.run(left, check=False).returncode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 1
+    first = Background(tmp_path)
+    assert list(tmp_path.iterdir()) == [first.folder]
+    assert stat.S_IMODE(first.folder.stat().st_mode) == stat.S_IRWXU
+    second = Background(tmp_path)
+    assert set(tmp_path.iterdir()) == {first.folder, second.folder}
+    second.discard()
+    subprocess.run([sys.executable, "-c", given, str(tmp_path)], check=True)
+    assert list(tmp_path.iterdir()) == [first.folder]
+    first.discard()
 
 
 def test_what_is_found_after_the_end_is_closed() -> None:
