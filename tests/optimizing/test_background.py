@@ -68,6 +68,23 @@ def test_another_process_finds_the_way(tmp_path: Path) -> None:
         again.close()
 
 
+def test_an_earlier_choice_is_taken_at_once(tmp_path: Path) -> None:
+    """No process looks for what the cache holds, but for what it holds for other weights."""
+    pytest.importorskip("openvino")
+    model, x = Branches().eval(), image(0)
+    hios.optimize(model, x, cache=tmp_path, **{**_KEYWORDS, "wait": True}).close()
+    fast = hios.optimize(model, x, cache=tmp_path, **_KEYWORDS)
+    assert (fast.background, fast.report.cached, fast.report.pending) == (None, True, "")
+    assert fast.report.chosen.startswith("OpenVINO")
+    torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
+    fast.close()
+    with torch.no_grad():
+        next(model.parameters()).mul_(2)
+    other = hios.optimize(model, x, cache=tmp_path, **_KEYWORDS)
+    assert (other.runner, other.background is None) == (None, False)
+    other.close()
+
+
 @pytest.mark.slow
 def test_a_model_that_changes_meanwhile_runs_itself() -> None:
     """What was found for other weights is not taken, and one warning says so."""
