@@ -13,6 +13,7 @@ batch 1, from ``benchmarks/gpu_networks``; their weights are those of seed 0, ma
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import statistics
@@ -57,8 +58,9 @@ class Facts:
         self.folder.mkdir(parents=True, exist_ok=True)
         line = json.dumps({"step": step, **facts})
         print(line, flush=True)
+        cut = self._path.exists() and not self._path.read_bytes().endswith(b"\n")
         with self._path.open("a", encoding="utf-8") as file:
-            file.write(f"{line}\n")
+            file.write(f"{chr(10) * cut}{line}\n")
             file.flush()
             os.fsync(file.fileno())
 
@@ -66,8 +68,11 @@ class Facts:
         """All facts, but for a line that was cut off."""
         if not self._path.exists():
             return []
-        lines = self._path.read_text(encoding="utf-8").split("\n")
-        return [json.loads(line) for line in lines if line.endswith("}")]
+        facts = []
+        for line in self._path.read_text(encoding="utf-8").splitlines():
+            with contextlib.suppress(json.JSONDecodeError):
+                facts.append(json.loads(line))
+        return facts
 
 
 def prepare(networks: Sequence[str], folder: Path = PREPARED, **options: Any) -> None:
@@ -163,7 +168,9 @@ class Steps:
     def _best(self, network: str) -> str:
         medians = _medians(self._facts.all(), "race").get(network, {})
         schedules = {name: median for (kind, name), median in medians.items() if kind == "schedule"}
-        return min(schedules, key=schedules.__getitem__, default="sequential")
+        if not schedules:
+            sys.exit(f"{network}: found no race in {self._facts.folder}; required: one that succeeded")
+        return min(schedules, key=schedules.__getitem__)
 
     def _execute(self, step: str, network: str, algorithms: Sequence[str], baselines: Sequence[str]) -> None:
         graph, weights, program = loaded(network, self._prepared)

@@ -280,8 +280,9 @@ class _Simulation:
         self._rank = {operator: number for number, operator in enumerate(plan.launch or problem.order)}
         self._devices: list[_Device] | list[SharedDevice]
         if problem.demand:
-            rank = positions(plan.launch or problem.order)
-            self._devices = [SharedDevice(problem.demand, rank) for _ in plan.devices]
+            # Without a launch order, operators count as launched in the order of their starts, as rows state it.
+            self._launched = positions(plan.launch) if plan.launch else [0] * len(problem)
+            self._devices = [SharedDevice(problem.demand, self._launched) for _ in plan.devices]
         else:
             self._devices = [_Device(problem) for _ in plan.devices]
         self._where: dict[int, tuple[int, int]] = {}
@@ -331,6 +332,8 @@ class _Simulation:
         end = min(ends, key=lambda candidate: candidate[:2], default=None)
         if self._ready and (end is None or self._ready[0][0] < end[0]):
             now, _, operator = heapq.heappop(self._ready)
+            if self._problem.demand and not self._plan.launch:
+                self._launched[operator] = len(self._start)
             self._start[operator] = now
             self._devices[self._where[operator][0]].start(operator, now, self._time[operator])
             return True

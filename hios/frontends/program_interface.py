@@ -56,9 +56,14 @@ def copied(program: ExportedProgram) -> ExportedProgram:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch warns about a deprecated class that it uses itself
         calls = copy.deepcopy(program.module_call_graph)
+    graph = copy.deepcopy(program.graph)
+    for node, original in zip(graph.nodes, program.graph.nodes, strict=True):
+        node.name = original.name  # a copy of `input`, as of torch.nn.Sequential, would be input_1
+        if node.op == "placeholder":
+            node.target = original.target
     return ExportedProgram(
         root=program.graph_module,
-        graph=copy.deepcopy(program.graph),
+        graph=graph,
         graph_signature=copy.deepcopy(program.graph_signature),
         state_dict=dict(program.state_dict),
         range_constraints=dict(program.range_constraints),

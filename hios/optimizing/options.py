@@ -129,10 +129,15 @@ class Options:
             return None
         return folder
 
+    @property
+    def different(self) -> tuple[str, ...]:
+        """The values for which a runtime must not be known to differ from PyTorch."""
+        return ("finite", "special") if self.strict else ("finite",)
+
     def choosing(self, example: Sequence[Tensor], seconds: float) -> Choosing:
         """How schedules choose what runs their segments."""
         folder = self.folder()
-        return Choosing(example, folder and folder / "segments", seconds)
+        return Choosing(example, folder and folder / "segments", seconds, self.different)
 
 
 def _is_number(value: object) -> bool:

@@ -182,8 +182,7 @@ class Preparation:
 
     def _differs(self, kind: str) -> bool:
         """Whether a runtime is known to answer differently; an error if the user chose it and it is."""
-        kinds = ("finite", "special") if self.options.strict else ("finite",)
-        if not (operators := self.known(kind, *kinds)):
+        if not (operators := self.known(kind, *self.options.different)):
             return False
         why = f"it is known to give other outputs: {', '.join(operators)}"
         if self.options.asks_for(kind):

@@ -16,6 +16,7 @@ from typing import cast
 from hios.core.bounds import least_of_all
 from hios.core.problem import Group, Problem, Stage
 from hios.core.schedule import StagedPlan
+from hios.core.sharing import DemandShares, together_ms
 from hios.formats.scenario import Overheads
 from hios.schedulers.ios import ios
 from hios.serving.pipeline import SubBlock, UnionStage
@@ -152,6 +153,8 @@ def _gpu_stage_ms(groups: Sequence[tuple[Problem, Group]]) -> float:
     problems = {id(problem): problem for problem, _ in groups}
     if len(problems) == 1:
         return groups[0][0].stage_ms(tuple(group for _, group in groups))
+    if any(problem.demand for problem in problems.values()):
+        return _shared_ms(groups)
     longest = max(sum(problem.time[v] for v in group) for problem, group in groups)
     known = [problem.alpha for problem in problems.values() if problem.alpha is not None]
     if not known:
@@ -160,6 +163,19 @@ def _gpu_stage_ms(groups: Sequence[tuple[Problem, Group]]) -> float:
     total = sum(problem.time[v] for problem, group in groups for v in group)
     work = sum(problem.time[v] * problem.utilization[v] for problem, group in groups for v in group)
     return alpha * total + (1 - alpha) * max(work, longest)
+
+
+def _shared_ms(groups: Sequence[tuple[Problem, Group]]) -> float:
+    """Groups of several models that share a GPU's resources; of costs without demands, slots alone are known."""
+    time: list[float] = []
+    demand: list[DemandShares] = []
+    numbers: list[list[int]] = []
+    for problem, group in groups:
+        numbers.append(list(range(len(time), len(time) + len(group))))
+        time += [problem.time[v] for v in group]
+        demand += [problem.demand[v] if problem.demand else (problem.utilization[v], 0.0, 0.0) for v in group]
+    barrier_ms = max(problem.barrier_ms for problem, _ in groups)
+    return together_ms(numbers, time, demand, range(len(time))) + (len(groups) - 1) * barrier_ms
 
 
 def on_all_lanes(model: ServedModel, lanes: int) -> frozenset[int]:

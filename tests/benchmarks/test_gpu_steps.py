@@ -114,6 +114,8 @@ def test_a_line_that_was_cut_off_is_no_fact(gpu: ModuleType, tmp_path: Path) -> 
     with (tmp_path / "facts.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"step": "race", "med')
     assert facts.all() == [{"step": "machine", "torch": "2.11"}]
+    facts.add("capture", after=2)
+    assert [fact["step"] for fact in facts.all()] == ["machine", "capture"]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -93,6 +93,17 @@ def test_the_launch_order_matters() -> None:
     assert any("of progress on device 0" in line for line in violations(instance, stolen))
 
 
+@given(sharing_problems(6), st.data())
+def test_streams_without_a_launch_order_are_launched_as_they_start(instance: Problem, data: st.DataObject) -> None:
+    """The rows say in which order: the checker agrees, and a plan made from them gives the same times."""
+    homes = data.draw(st.lists(st.integers(0, 1), min_size=len(instance), max_size=len(instance)))
+    rows = tuple(tuple(v for v in instance.order if homes[v] == home) for home in (0, 1))
+    made = schedule_of(instance, StreamPlan((rows,)))
+    assert violations(instance, made) == []
+    again = evaluate(instance, StreamPlan((rows,), tuple(instance.ids.index(row.operator) for row in made.placements)))
+    assert latency_ms(again) == pytest.approx(made.latency_ms)
+
+
 def test_without_demand_the_utilization_counts() -> None:
     """It stands for all three shares."""
     instance = problem({"a": 1.0, "b": 1.0}, {}, contention="resources", utilization={"a": 0.5, "b": 0.5})

@@ -296,3 +296,11 @@ def test_autocast_that_is_on_is_refused() -> None:
     """What would run in another precision is refused, with the place in the model."""
     with pytest.raises(UnsupportedError, match=r"where autocast is on; allowed: torch\.autocast with enabled=False"):
         programs.export(Regions(enabled=True).eval(), (torch.randn(2, 4),))
+
+
+def test_an_input_may_be_named_input() -> None:
+    """As that of torch.nn.Sequential, whose name a copy of the graph would change."""
+    module, inputs = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval(), (torch.ones(2, 4),)
+    graph, weights = extract_program(programs.export(module, inputs), "net")
+    (output,) = run_graph(graph, weights, inputs)
+    torch.testing.assert_close(output, module(*inputs))

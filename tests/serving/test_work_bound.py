@@ -6,9 +6,11 @@ import random
 
 import pytest
 
+from hios.core.costs import CostOverheads, Demand
 from hios.serving.simulate import simulate
-from hios.serving.stage_times import bound_per_s, even_intervals_s, least_work_s
+from hios.serving.stage_times import _gpu_stage_ms, bound_per_s, even_intervals_s, least_work_s
 from hios.serving.strict_rounds import rounds_notes, strict_rounds_per_s
+from tests.problems import problem
 from tests.serving.scenarios import scenario, served
 
 
@@ -81,3 +83,13 @@ def test_what_the_limit_of_strict_rounds_explains() -> None:
     assert rounds_notes({"sequential": results["sequential"]}) == []
     alone = scenario(models[0], duration_s=1.0)
     assert rounds_notes({"pos-strict": simulate(alone, "pos-strict", compiled=False)}) == []
+
+
+def test_stages_of_several_models_share_resources() -> None:
+    """Two memory-bound operators take as long in a stage of two models as in a stage of one, with its barrier."""
+    demand = dict.fromkeys("ab", Demand(slots=0.3, compute=0.1, memory=1.0))
+    overheads = CostOverheads(stage_ms=0.5)
+    one = problem({"a": 2.0, "b": 2.0}, {}, contention="resources", demand=demand, overheads=overheads)
+    other = problem({"a": 2.0, "b": 2.0}, {}, contention="resources", demand=demand, overheads=overheads)
+    assert one.stage_ms(((0,), (1,))) == pytest.approx(4.5)
+    assert _gpu_stage_ms([(one, (0,)), (other, (1,))]) == pytest.approx(4.5)

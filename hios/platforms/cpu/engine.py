@@ -150,7 +150,13 @@ class Engine:
         workers = self._workers[name]
         self._pool.call_each(segments.record, {worker: {"name": name} for worker in workers})
         self.run(name, choosing.example)
-        given = {"name": name, "weights": weights, "folder": choosing.folder, "seconds": deadline - time.monotonic()}
+        given = {
+            "name": name,
+            "weights": weights,
+            "folder": choosing.folder,
+            "seconds": deadline - time.monotonic(),
+            "kinds": choosing.kinds,
+        }
         chosen = self._pool.call_each(segments.choose, dict.fromkeys(workers, given), segments.TIMEOUT_S)
         self.segments[name] = [row for own in chosen.values() for row in own]
 

@@ -29,7 +29,7 @@ from hios.files.json_cache import JsonCache
 from hios.files.versions import versions
 from hios.formats.run import SegmentResult
 from hios.frontends.known_differences import known
-from hios.frontends.tolerances import scaled
+from hios.frontends.tolerances import beyond
 from hios.kernels.segment_module import exported
 from hios.machine.description import processor
 from hios.machine.statistics import spread
@@ -51,16 +51,28 @@ _LATE = "not converted within the time for it"
 #: Runs that are not timed; timed ones of each runtime, at least and at most, and seconds for all of them.
 _WARMUP, _LEAST, _MOST, _SECONDS = 2, 5, 100, 0.1
 #: Code that makes converted segments what they are.
-_CODE = ("kernels/**/*.py", "frontends/openvino.py", "frontends/onnx_export.py", "platforms/cpu/segments.py")
+_CODE = (
+    "kernels/**/*.py",
+    "frontends/openvino.py",
+    "frontends/onnx_export.py",
+    "frontends/known_differences.*",
+    "frontends/tolerances.py",
+    "formats/onnx_session.py",
+    "platforms/cpu/segments.py",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Choosing:
-    """How an engine chooses: on an example, converting for some seconds; the folder, if any, keeps what was made."""
+    """How an engine chooses: on an example, converting for some seconds; the folder, if any, keeps what was made.
+
+    ``kinds`` are the values for which a runtime must not be known to differ (`hios.frontends.known_differences`).
+    """
 
     example: Sequence[Tensor]
     folder: Path | None
     seconds: float = BUDGET_S
+    kinds: tuple[str, ...] = ("finite",)
 
 
 #: A segment in a runtime: an OnnxSession or OpenVinoSession.
@@ -145,7 +157,12 @@ def record(worker: Worker, name: str) -> None:
 
 
 def choose(
-    worker: Worker, name: str, weights: str, folder: Path | None, seconds: float = BUDGET_S
+    worker: Worker,
+    name: str,
+    weights: str,
+    folder: Path | None,
+    seconds: float = BUDGET_S,
+    kinds: tuple[str, ...] = ("finite",),
 ) -> list[SegmentResult]:
     """Choose what runs each segment of the program that was recorded, as `Choosing` says."""
     device, _, runner = worker.state["programs"][name]
@@ -153,7 +170,7 @@ def choose(
     if not segments:
         return []
     graph: Graph = worker.state["graph"]
-    converter = _Converter(worker, graph, load_weights(weights, graph), folder, time.monotonic() + seconds)
+    converter = _Converter(worker, graph, load_weights(weights, graph), folder, time.monotonic() + seconds, kinds)
     chosen: dict[int, tuple[str, _Session]] = {}
     results: dict[int, SegmentResult] = {}
     for number in sorted(range(len(segments)), key=lambda number: -sum(segments[number].taken)):
@@ -176,8 +193,8 @@ def _bind(runner: StepRunner, chosen: Mapping[int, tuple[_Segment, str, _Session
     made_by = {slot: step for step in steps for group in step.groups for call in group for slot in call.outputs}
     buffers = {slot: tensor for slot, tensor in enumerate(values.tensors) if slot not in made_by}
     for step in steps:
-        for slot, buffer in (*((slot, buffer) for slot, buffer, _ in step.departures), *step.results):
-            buffers.setdefault(slot, buffer)
+        for slot, buffer, _ in step.departures:
+            buffers.setdefault(slot, buffer)  # not buffers of results: independent copies share them
     inside = {id(segment.step) for segment, *_ in chosen.values()}
     for segment, name, session in chosen.values():
         for slot, value in zip(segment.slots(segment.boundary.inputs), segment.inputs, strict=True):
@@ -203,14 +220,15 @@ class _Converter:
     weights: Mapping[str, Tensor]
     folder: Path | None
     deadline: float
+    kinds: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        self._digest = cache(lambda name: hashlib.sha256(self.weights[name].numpy().tobytes()).hexdigest())
+        self._digest = cache(lambda name: _hashed(self.weights[name]))
         #: Of segments that other programs of this worker have too, by runtime and content.
         self._sessions: dict[tuple[str, str], _Session] = self.worker.state.setdefault("sessions", {})
         files = [file for pattern in _CODE for file in sorted(Path(__file__).parents[2].glob(pattern))]
         code = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-        self._key = {"versions": versions(), "code": code}
+        self._key = {"versions": versions(), "code": code, "kinds": self.kinds}
         self._choices: JsonCache | None = None
         with contextlib.suppress(ArtifactError):  # not writable: nothing is kept
             self._choices = JsonCache(self.folder / "choices", "set HIOS_CACHE") if self.folder else None
@@ -220,22 +238,37 @@ class _Converter:
         """Milliseconds by runtime, why others cannot run it, and it in the runtimes that are not ruled out."""
         content = self._content(segment)
         key = {**self._key, "content": content, "threads": torch.get_num_threads(), "processor": processor()}
-        known_ms, why = (self._choices and self._choices.get(key, _choice)) or ({}, {})
-        kinds = [kind for kind in _PACKAGES if not known_ms or known_ms.get(kind) == min(known_ms.values())]
+        kept: tuple[dict[str, float], dict[str, str]] | None = None
+        if self._choices is not None:
+            kept = self._choices.get(key, _choice)
+        if kept is not None:
+            best = min(kept[0], key=kept[0].__getitem__)
+            sessions, computing, _, _ = self._tried([kind for kind in _PACKAGES if kind == best], segment, content)
+            if computing or best == PACKED:
+                return *kept, sessions
+        sessions, computing, why, passing = self._tried(list(_PACKAGES), segment, content)
+        known_ms = self._timed(segment, computing)
+        if self._choices is not None and not passing:
+            with contextlib.suppress(ArtifactError):  # a full disk: nothing is kept
+                self._choices.put(key, {"latency_ms": known_ms, "why": why})
+        return known_ms, why, sessions
+
+    def _tried(
+        self, kinds: Sequence[str], segment: _Segment, content: str
+    ) -> tuple[dict[str, _Session], dict[str, Callable[[], object]], dict[str, str], bool]:
+        """A segment in runtimes, what computes it where outputs are equal, why not elsewhere, and if that may pass."""
         sessions: dict[str, _Session] = {}
         computing: dict[str, Callable[[], object]] = {}
+        why: dict[str, str] = {}
+        passing = False
         for kind in kinds:
             try:
                 sessions[kind] = self._session(kind, segment, content)
                 computing[kind] = self._equal(sessions[kind], segment)
             except Exception as error:  # runtimes raise many types
                 why[kind] = str(error) if isinstance(error, HiosError) else first_line(error)
-        if known_ms and computing.keys() >= set(kinds):
-            return known_ms, why, sessions
-        known_ms = self._timed(segment, computing)
-        if self._choices is not None and _LATE not in why.values():
-            self._choices.put(key, {"latency_ms": known_ms, "why": why})
-        return known_ms, why, sessions
+                passing = passing or why[kind] == _LATE or isinstance(error, OSError | MemoryError | ArtifactError)
+        return sessions, computing, why, passing
 
     def _timed(self, segment: _Segment, computing: Mapping[str, Callable[[], object]]) -> dict[str, float]:
         """Milliseconds by runtime, taking turns; with no other runtime the packed kernels are not timed again."""
@@ -261,10 +294,10 @@ class _Converter:
         compute = session.bound([value.contiguous() for value in segment.inputs], outputs)
         compute()
         for (_, operator, _), output, right in zip(segment.boundary.outputs, outputs, segment.outputs, strict=True):
-            off, within = scaled(output, right, option_defaults.TOLERANCE)
-            if not within:
+            if (off := beyond([output], [right], option_defaults.TOLERANCE)) is not None:
                 raise UnsupportedError(
-                    f"its output of operator {operator} differs by {off:.3g}; allowed: {option_defaults.TOLERANCE:g}"
+                    f"its output of operator {operator} differs by {off:.3g} of its largest value; allowed: "
+                    f"{option_defaults.TOLERANCE:g}"
                 )
         return compute
 
@@ -294,7 +327,7 @@ class _Converter:
         program = segment.step.program
         inputs = dict(zip(segment.boundary.inputs, segment.inputs, strict=True))
         made = exported(members(program, self.graph), inputs, segment.boundary.outputs, self.weights)
-        if operators := known(made.graph, kind, "finite"):
+        if operators := known(made.graph, kind, *self.kinds):
             raise UnsupportedError(f"it is known to give other outputs: {', '.join(operators)}")
         with torch.inference_mode(False), torch.no_grad():
             if kind == "openvino":
@@ -336,6 +369,10 @@ def _loaded(kind: str, folder: Path) -> _Session:
     from hios.formats.onnx_session import OnnxSession
 
     return OnnxSession("a segment", (folder / "model.onnx").read_bytes(), threads=threads)
+
+
+def _hashed(tensor: Tensor) -> str:
+    return hashlib.sha256(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()).hexdigest()
 
 
 def _choice(entry: Any) -> tuple[dict[str, float], dict[str, str]]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 import torch
 from torch import Tensor, nn
 
-from hios import Graph, Schedule
+from hios import Graph, HiosError, Schedule
 from hios.core.schedule import StagedPlan, StreamPlan
 from hios.machine.description import usable_cores
 from hios.platforms.cpu import segments
@@ -68,6 +70,55 @@ class _Awkward(nn.Module):
         """Sum rows that are picked, and mark them."""
         summed = torch.zeros_like(x).scatter_add(0, picked, x * 2).relu()
         return summed, (summed > 1) & (picked > 0)
+
+
+class _Wide(nn.Module):
+    """A sum of 2048 numbers, which runtimes add up in parts, in the memory of the result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2048, 512)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply it."""
+        return self.linear(x)
+
+
+def test_independent_copies_have_results_of_their_own(tmp_path: Path) -> None:
+    """Two devices run the same network at once: neither computes in the memory in which the other does."""
+    files = write_files(tmp_path, _Wide(), (torch.randn(32, 2048),))
+    graph = Graph.read(files.graph)
+    paths = write_schedules(tmp_path, graph, {"first": StagedPlan((*one_by_one(graph).devices, ()))})
+    run = run_schedules(files, paths, program=True, engine="segments", devices=2, runs=20)
+    assert [ceiling.devices for ceiling in run.ceilings] == [2]
+    assert run.results[0].largest_difference < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"), [(torch.tensor([30000, 5]), torch.tensor([30001, 5])), (torch.full((4,), 1e-5), torch.zeros(4))]
+)
+def test_other_outputs_rule_a_runtime_out(right: Tensor, wrong: Tensor) -> None:
+    """An index that is off by one is wrong, however large it is, and so are zeros for small numbers."""
+
+    class Session:
+        def bound(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Callable[[], object]:
+            return lambda: outputs[0].copy_(inputs[0])
+
+    converter = object.__new__(segments._Converter)
+    boundary = SimpleNamespace(outputs=[("operator", "last", 0)])
+    recorded = SimpleNamespace(inputs=[wrong], outputs=[right], boundary=boundary)
+    with pytest.raises(HiosError, match=r"^its output of operator last differs by "):
+        converter._equal(Session(), recorded)  # type: ignore[arg-type]
+    recorded.inputs = [right]
+    converter._equal(Session(), recorded)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int64, torch.bool, torch.complex64])
+def test_weights_of_all_types_have_digests(dtype: torch.dtype) -> None:
+    """NumPy lacks some types, and a tensor may be a part of another, or a number."""
+    tensor = torch.tensor([[0, 1, 1], [1, 0, 1]]).to(dtype)
+    assert segments._hashed(tensor) == segments._hashed(tensor.clone()) != segments._hashed(tensor.t())
+    assert len(segments._hashed(tensor[0, 0])) == 64
 
 
 def test_a_run_says_what_ran_its_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
