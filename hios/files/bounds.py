@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import threading
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -26,6 +27,10 @@ MOST_VALUES_OF_YAML = 100_000
 MOST_PROBLEMS = 1000
 #: A zip file may unpack to this many bytes whatever its own size is.
 _SMALL = 64_000_000
+#: How many times its size a library may take to read a valid file.
+_COPIES = 6
+#: Held while the limit of this process is lowered.
+_LIMITED = threading.RLock()
 _READ_AT_ONCE = 1 << 20
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _OWN = Path("/proc/self/statm")
@@ -49,21 +54,28 @@ def _taken() -> int:
 
 
 @contextlib.contextmanager
-def limited(source: Path) -> Iterator[None]:
-    """A context in which a library that allocates what a file asks for gets half of the memory at most.
+def limited(source: Path) -> Iterator[int]:
+    """A context in which a library that allocates what a file asks for gets so many bytes at most.
+
+    That is half of the memory, or what copies of a larger file take, up to all of it. The limit is one of the whole
+    process, so files are read one after another.
 
     Raises:
         ArtifactError: it asked for more.
     """
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    most = memory_bytes() // 2
-    resource.setrlimit(resource.RLIMIT_AS, (_taken() + most, limits[1]))
-    try:
-        yield
-    except MemoryError as error:
-        raise ArtifactError(f"{source}: reading it takes more than {most / 1e9:.1f} GB, half of the memory") from error
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, limits)
+    with _LIMITED:
+        limits, memory = resource.getrlimit(resource.RLIMIT_AS), memory_bytes()
+        size = source.stat().st_size if source.is_file() else 0
+        most = min(memory, max(memory // 2, _COPIES * size))
+        resource.setrlimit(resource.RLIMIT_AS, (_taken() + most, limits[1]))
+        try:
+            yield most
+        except MemoryError as error:
+            raise ArtifactError(
+                f"{source}: reading it takes more than {most / 1e9:.1f} GB; the memory here is {memory / 1e9:.1f} GB"
+            ) from error
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 def require_memory(source: str | Path, what: str, needed: int) -> None:

@@ -66,13 +66,13 @@ def load(path: str | Path, batch_size: int | None = None, shapes: Shapes | None 
     """
     path = Path(path)
     try:
-        with bounds.limited(path):  # values that shapes depend on are computed
-            return _checked(_read(path), path, batch_size, shapes)
+        with bounds.limited(path) as most:  # values that shapes depend on are computed
+            return _checked(_read(path, most), path, batch_size, shapes)
     except UnicodeDecodeError as error:  # when a name is asked for
         raise ArtifactError(f"{path}: found text that is not UTF-8: {error.object[:40]!r}; export it again") from error
 
 
-def _read(path: Path) -> ModelProto:
+def _read(path: Path, most: int) -> ModelProto:
     try:
         if path.exists() and not path.is_file():  # a device might have no end
             raise ArtifactError(f"{path}: cannot be read: no regular file")
@@ -80,6 +80,8 @@ def _read(path: Path) -> ModelProto:
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (DecodeError, ValueError) as error:
+        if isinstance(error, DecodeError) and path.stat().st_size > most / 3:  # protobuf does not say that memory ends
+            raise MemoryError from error
         raise ArtifactError(f"{path}: not an ONNX file, or cut off; export it again") from error
 
 

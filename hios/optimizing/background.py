@@ -5,6 +5,9 @@ Exporting replaces the parameters of a model for a while, so a thread could not 
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
@@ -37,13 +40,20 @@ class Found(msgspec.Struct):
 class Background:
     """A process that optimizes a model, and the thread that waits for it; both end with this process.
 
-    They share a folder within the given one, or among temporary files.
+    They share a folder within the given one, or among temporary files, which only this user can read. It is locked
+    while this process lives; those of processes that were killed are deleted.
     """
 
     def __init__(self, within: Path | None) -> None:
         if within is not None:
             within.mkdir(parents=True, exist_ok=True)
-        self.folder = Path(tempfile.mkdtemp(prefix="background-", dir=within))
+        among = Path(tempfile.gettempdir()) if within is None else within
+        prefix = "hios-background-" if within is None else "background-"
+        for path in among.glob(f"{prefix}*"):
+            _delete_if_left(path)
+        self.folder, lock = _locked_folder(among, prefix)
+        self._lock: int | None = lock
+        atexit.register(self._leave)
         self._closed = threading.Event()
         self._process: subprocess.Popen[str] | None = None
 
@@ -56,7 +66,6 @@ class Background:
         try:
             torch.save(tuple(request), self.folder / _REQUEST)
         except Exception as error:  # classes raise what they want
-            shutil.rmtree(self.folder, ignore_errors=True)
             raise HiosError(f"it cannot be sent to another process: {first_line(error)}; allowed: wait=True") from error
         threading.Thread(target=self._watch, args=(found, failed), name="hios background", daemon=True).start()
 
@@ -84,7 +93,7 @@ class Background:
         except Exception as error:  # it would be lost with the thread
             failed(first_line(error))
         finally:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self.discard()
         self._closed.wait()  # what the thread has started, such as workers, ends with it
 
     def end(self) -> None:
@@ -92,6 +101,47 @@ class Background:
         self._closed.set()
         if self._process is not None:
             self._process.kill()
+
+    def discard(self) -> None:
+        """Delete the folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        atexit.unregister(self._leave)
+
+    def _leave(self) -> None:
+        """At the end of this process, which ends the thread wherever it is."""
+        self.end()
+        if self._process is not None:
+            self._process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _locked_folder(within: Path, prefix: str) -> tuple[Path, int]:
+    """A new folder, and a lock of it, which ends with this process however it ends."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=within))  # for this user alone
+        try:
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:  # another process took it for one that is left
+            continue
+        with contextlib.suppress(OSError):  # a file system without locks, where nothing counts as left
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        if folder.exists():
+            return folder, lock
+        os.close(lock)
+
+
+def _delete_if_left(folder: Path) -> None:
+    """Delete a folder that no living process has locked."""
+    with contextlib.suppress(OSError):  # locked, gone, or of another user
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(lock)
 
 
 def received(folder: Path) -> tuple[Any, ...]:

@@ -23,6 +23,7 @@ import operator
 import os
 import sys
 import sysconfig
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.context import ForkProcess
@@ -255,6 +256,7 @@ class OptimizedModule(nn.Module):
         self._warned: set[str] = set()
         #: Calls in a row that failed in the chosen way and not in the model.
         self._failures = 0
+        self._settling, self._ended = threading.Lock(), False
         self.__dict__["_model"] = model  # from here on all other attributes belong to the model
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -325,15 +327,21 @@ class OptimizedModule(nn.Module):
         return model
 
     def settle(self, final: OptimizedModule) -> None:
-        """Switch to the final choice that another module of the same model runs."""
-        self.report, self.runner, self.threads = final.report, final.runner, final.threads
-        self._failures = 0
+        """Switch to the final choice that another module of the same model runs; after the end, close that instead."""
+        with self._settling:
+            if not self._ended:
+                self.report, self.runner, self.threads = final.report, final.runner, final.threads
+                self._failures = 0
+                return
+        final.close()
 
     def close(self) -> None:
         """Stop the workers, and the search for a faster way; afterwards the model itself runs."""
         if self.background is not None:
             self.background.end()
-        runner, self.runner = self.runner, None
+        with self._settling:
+            self._ended = True
+            runner, self.runner = self.runner, None
         if runner is not None:
             runner.close()
 

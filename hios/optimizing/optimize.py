@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shutil
 import sys
 import time
 import warnings
@@ -158,19 +157,35 @@ def optimize(
         model.eval()
     except NotImplementedError as error:
         return _left_as_it_is(model, f"{first_line(error)}; allowed: models that torch.export has not made")
-    return (accelerated if wait else _improving)(model, args, example_keywords or {}, options)
+    return (accelerated if wait else _at_once)(model, args, example_keywords or {}, options)
 
 
-def _improving(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], options: Options) -> OptimizedModule:
-    """The model itself, until another process has found the fastest way."""
-    name, cache = type(model).__name__, options.folder()
+def _at_once(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], options: Options) -> OptimizedModule:
+    """``optimize`` without waiting."""
+    try:
+        own = _Optimizer(Subject(model, args, kwargs, options, options.divisions()), None)
+        return own.cached() or _improving(own)
+    except ExampleInputsError:
+        raise
+    except HiosError as error:
+        return _left_as_it_is(model, str(error))
+
+
+def _improving(own: _Optimizer) -> OptimizedModule:
+    """The model itself, until another process has found the fastest way.
+
+    Raises:
+        HiosError: it cannot look for it.
+    """
+    model, name, options = own.subject.model, own.subject.name, own.options
+    cache = options.folder()
     background = Background(cache)
     private = replace(options, cache=background.folder)
     fast = OptimizedModule(
         model, Report(name, "the model itself", "for now", pending="the fastest way, for which a process looks")
     )
     try:
-        subject, guards = Subject(model, args, kwargs, private, options.divisions()), Guards(model)
+        subject, guards = replace(own.subject, options=private), Guards(model)
         optimizer = _Optimizer(subject, None)
 
         def failed(why: str) -> None:
@@ -180,23 +195,25 @@ def _improving(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any],
             torch.set_num_threads(subject.threads)  # of this thread
             for text in what.warnings:
                 warn(text)
-            kept = optimizer.autotune.choices.get()
-            if changed := guards.changed():
+            changed, kept = guards.changed(), optimizer.autotune.choices.get()
+            final = None if changed or kept is None else optimizer.taken(*kept)
+            if changed := changed or guards.changed():  # guards of the result know nothing of before it was loaded
+                if final is not None:
+                    final.close()
                 failed(f"{changed} while it was optimized; call hios.optimize again")
-            elif kept is None or (final := optimizer.taken(*kept)) is None:
+            elif kept is None or final is None:
                 fast.settle(OptimizedModule(model, replace(what.report, chosen="the model itself")))
             else:
                 final.report = replace(final.report, cached=False)
                 fast.settle(final)
                 if cache is not None and not final.report.provisional:
-                    Autotune(replace(subject, options=options)).adopt(*kept, background.folder)
+                    own.autotune.adopt(*kept, background.folder)
 
-        background.start((model, args, kwargs, private, subject.threads), found, failed)
-    except ExampleInputsError:
-        shutil.rmtree(background.folder)
+        request = (model, subject.args, subject.kwargs, private, subject.threads)
+        background.start(request, found, failed)
+    except HiosError:
+        background.discard()
         raise
-    except HiosError as error:
-        return _left_as_it_is(model, str(error))
     fast.background = background
     return fast
 
@@ -267,10 +284,10 @@ class _Optimizer:
         Raises:
             HiosError: the model cannot be taken, or something failed.
         """
-        model, kept = self.subject.model, self.autotune.choices.get()
+        kept = self.autotune.choices.get()
         # Once a model is known to have no side effects, it may run as often as needed; a cached choice implies it
         # was checked.
-        known = kept is not None and (kept[1] == itself(self.subject.threads) or is_in_files(model))
+        known = kept is not None and self._is_known(kept[1])
         if not known:
             self._require_pure()
         if kept is not None and (fast := self.taken(*kept)) is not None:
@@ -278,6 +295,29 @@ class _Optimizer:
         if known:
             self._require_pure()
         return self._raced()
+
+    def cached(self) -> OptimizedModule | None:
+        """The cached choice, if it can be taken without preparing anything; otherwise None.
+
+        Raises:
+            ExampleInputsError: the model cannot run on the example.
+        """
+        kept = self.autotune.choices.get()
+        if kept is None or not self._is_known(kept[1]):
+            return None
+        if has_hooks(self.subject.model) or torch.is_autocast_enabled("cpu"):
+            return None
+        try:
+            with torch.random.fork_rng(devices=[]):
+                return self.taken(*kept)
+        except ExampleInputsError:
+            raise
+        except HiosError:  # what runs it is not there, or for other weights
+            return None
+
+    def _is_known(self, candidate: Candidate) -> bool:
+        """Whether a cached choice implies that the model has no side effects."""
+        return candidate == itself(self.subject.threads) or is_in_files(self.subject.model)
 
     def _require_pure(self) -> None:
         from hios.optimizing.purity import require_pure  # imports sympy, which a start from the cache does without

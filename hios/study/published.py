@@ -18,6 +18,8 @@ from hios.files import artifacts
 from hios.files.yaml_file import plain, read_yaml
 from hios.formats.study import PublishedFigure, PublishedFile, PublishedNumber, Source
 
+#: Share of a published effect that a number may be away from it at most.
+_SHARE = 0.25
 _FILE = Path(__file__).with_suffix(".yaml")
 
 #: A result of this machine: one number, the lowest and the highest, or one for each case.
@@ -186,8 +188,8 @@ def verdict(published: Published, found: Found) -> Verdict:
     """How numbers compare with a published statement.
 
     They agree where every number is within the tolerance, and on the same side of what no effect would be. The
-    tolerance is relative to the value, or to the ends of the range; where that would allow no effect, as 10 % around a
-    speedup of 1.05 does, it is relative to the effect, here 0.05. Cases that were not found here do not count.
+    tolerance is relative to the value, or to the ends of the range, but at most a quarter of the effect: 10 % of a
+    speedup of 2 is 0.2, while a speedup of 1.2 may be 0.05 away. Cases that were not found here do not count.
 
     Otherwise a bound is broken, and what has to be exact, by a tolerance of 0, is missed: it differs. Other numbers
     point in the same direction where each is on the same side of no effect as the published one and, with several
@@ -237,8 +239,7 @@ def _within(published: Published, number: float, least: float | None, most: floa
 def _margin(published: Published, end: float) -> float:
     """How far a number may be from a published one."""
     effect = abs(end if published.neutral is None else end - published.neutral)
-    margin = published.tolerance * abs(end)
-    return margin if margin < effect else published.tolerance * effect
+    return min(published.tolerance * abs(end), _SHARE * effect)
 
 
 def _has_direction(published: Published, pairs: list[_Pair]) -> bool:

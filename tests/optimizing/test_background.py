@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import stat
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +19,11 @@ from torch import nn
 
 import hios
 from hios import HiosError, HiosWarning
+from hios.optimizing.autotune import Tuned
+from hios.optimizing.background import Background
 from hios.optimizing.module import OptimizedModule
-from tests.optimizing.optimized_models import image
+from hios.optimizing.optimize import _Optimizer
+from tests.optimizing.optimized_models import as_optimized, image
 from tests.runtime.small import Branches
 from tests.workers.processes import children
 
@@ -60,6 +68,23 @@ def test_another_process_finds_the_way(tmp_path: Path) -> None:
         again.close()
 
 
+def test_an_earlier_choice_is_taken_at_once(tmp_path: Path) -> None:
+    """No process looks for what the cache holds, but for what it holds for other weights."""
+    pytest.importorskip("openvino")
+    model, x = Branches().eval(), image(0)
+    hios.optimize(model, x, cache=tmp_path, **{**_KEYWORDS, "wait": True}).close()
+    fast = hios.optimize(model, x, cache=tmp_path, **_KEYWORDS)
+    assert (fast.background, fast.report.cached, fast.report.pending) == (None, True, "")
+    assert fast.report.chosen.startswith("OpenVINO")
+    torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
+    fast.close()
+    with torch.no_grad():
+        next(model.parameters()).mul_(2)
+    other = hios.optimize(model, x, cache=tmp_path, **_KEYWORDS)
+    assert (other.runner, other.background is None) == (None, False)
+    other.close()
+
+
 @pytest.mark.slow
 def test_a_model_that_changes_meanwhile_runs_itself() -> None:
     """What was found for other weights is not taken, and one warning says so."""
@@ -74,6 +99,57 @@ def test_a_model_that_changes_meanwhile_runs_itself() -> None:
     assert fast.runner is None
     torch.testing.assert_close(fast(image(1)), model(image(1)))
     fast.close()
+
+
+def test_a_model_that_changes_while_the_result_is_loaded_runs_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights that change after the first look at them, and before the result has guards of its own, count too."""
+    pytest.importorskip("openvino")
+    model, is_right = Branches().eval(), _Optimizer._is_right
+
+    def changing(optimizer: _Optimizer, tuned: Tuned, expected: list[torch.Tensor]) -> bool:
+        right = is_right(optimizer, tuned, expected)
+        with torch.no_grad():
+            next(model.parameters()).mul_(2)
+        return right
+
+    monkeypatch.setattr(_Optimizer, "_is_right", changing)
+    with warnings.catch_warnings(record=True) as told:
+        fast = hios.optimize(model, image(0), cache=False, **_KEYWORDS)
+        _until(lambda: not fast.report.pending)
+    assert ["changed while it was optimized; call hios.optimize again" in str(own.message) for own in told] == [True]
+    assert fast.runner is None
+    torch.testing.assert_close(fast(image(1)), model(image(1)))
+    fast.close()
+
+
+def test_folders_of_processes_that_ended_are_deleted(tmp_path: Path) -> None:
+    """Whether they were killed or exited; those of living ones stay, which only their user can read."""
+    given = "import os, pathlib, sys; from hios.optimizing.background import Background\n"
+    given += "own = Background(pathlib.Path(sys.argv[1])); (own.folder / 'request.pt').touch(); "
+    left = [sys.executable, "-c", f"{given} os.kill(os.getpid(), 9)", str(tmp_path)]
+    assert subprocess.run(left, check=False).returncode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 1
+    first = Background(tmp_path)
+    assert list(tmp_path.iterdir()) == [first.folder]
+    assert stat.S_IMODE(first.folder.stat().st_mode) == stat.S_IRWXU
+    second = Background(tmp_path)
+    assert set(tmp_path.iterdir()) == {first.folder, second.folder}
+    second.discard()
+    subprocess.run([sys.executable, "-c", given, str(tmp_path)], check=True)
+    assert list(tmp_path.iterdir()) == [first.folder]
+    first.discard()
+
+
+def test_what_is_found_after_the_end_is_closed() -> None:
+    """No runner is set whose workers end with the search."""
+    closed: list[str] = []
+    model, x = Branches().eval(), image(0)
+    fast, final = as_optimized(model, (x,), lambda tensors: tensors), as_optimized(model, (x,), lambda tensors: tensors)
+    final.runner = replace(final.runner, close=lambda: closed.append("final"))
+    fast.close()
+    fast.settle(final)
+    assert (fast.runner, final.runner, closed) == (None, None, ["final"])
+    torch.testing.assert_close(fast(x), model(x))
 
 
 def test_what_fails_in_the_process_is_told_once() -> None:
