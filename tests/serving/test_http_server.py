@@ -406,7 +406,9 @@ def test_nothing_makes_it_fail(tmp_path: Path) -> None:
     with Server(scenario, "one-per-lane", virtual=True) as server, _running(server) as address:
         command = [sys.executable, "-m", "schemathesis.cli", "run", f"{address}/openapi.json"]
         options = ["--checks", "not_a_server_error", "--phases", "coverage,fuzzing", "--max-examples", "20"]
-        done = subprocess.run([*command, *options, "--seed", "1"], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*command, *options, "--seed", "1"], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stdout
         assert server.counts["words"].completed > 0
 
