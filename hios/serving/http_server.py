@@ -27,7 +27,7 @@ from hios.serving.admission import DeadlineError, OperatorError, QueueFullError
 from hios.serving.load import warm_up
 from hios.serving.metrics import ENDS, Metrics
 from hios.serving.open_api import described
-from hios.serving.open_inference import ModelInterface, RefusedError
+from hios.serving.open_inference import VERSION, ModelInterface, RefusedError
 from hios.serving.server import Server
 
 #: Connections at most; time in which a request has to arrive, or an answer be taken; that a connection may idle; and
@@ -62,13 +62,14 @@ class HttpServer:
             "/v2": self._about,
             "/v2/health/live": self._live,
             "/v2/health/ready": self._ready,
-            "/v2/models/{model}": self._metadata,
-            "/v2/models/{model}/ready": self._ready,
         }
+        models = ("/v2/models/{model}", "/v2/models/{model}/versions/{version}")
+        for path in models:
+            routes |= {path: self._metadata, f"{path}/ready": self._ready}
         application = Starlette(
             routes=[
                 *(Route(path, answer, methods=["GET"]) for path, answer in routes.items()),
-                Route("/v2/models/{model}/infer", self._infer, methods=["POST"]),
+                *(Route(f"{path}/infer", self._infer, methods=["POST"]) for path in models),
             ],
             exception_handlers={HTTPException: _failed, RefusedError: _refused},
         )
@@ -138,6 +139,9 @@ class HttpServer:
         if label not in self._models:
             similar = suggestion(label, self._models)
             raise RefusedError(404, f"model: found {label[:100]}; allowed: {', '.join(self._models)}{similar}")
+        version = request.path_params.get("version", VERSION)
+        if version != VERSION:
+            raise RefusedError(404, f"model {label}: version: found {version[:100]}; allowed: {VERSION}")
         return self._models[label]
 
     # Inference

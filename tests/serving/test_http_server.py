@@ -158,6 +158,31 @@ def test_triton_clients_get_what_the_model_computes(front: Front, binary_in: boo
                 torch.testing.assert_close(own, module)
 
 
+def test_the_version_of_a_model(front: Front) -> None:
+    """The one that the metadata announce can be asked for, and no other."""
+    triton = pytest.importorskip("tritonclient.http")
+    with triton.InferenceServerClient(front.address.removeprefix("http://")) as client:
+        (version,) = client.get_model_metadata("words")["versions"]
+        assert client.get_model_metadata("words", version) == client.get_model_metadata("words")
+        assert client.is_model_ready("words", version)
+        assert not client.is_model_ready("words", "2")
+        given = [triton.InferInput("words", [4, 3], "INT64"), triton.InferInput("scale", [1], "FP32")]
+        for entry, value in zip(given, _words(), strict=True):
+            entry.set_data_from_numpy(value.numpy())
+        answer = client.infer("words", given, version)
+        torch.testing.assert_close(torch.tensor(answer.as_numpy("output_0")), _expected(_words())[0])
+    status, _, answer = front.ask("/v2/models/words/versions/2")
+    assert (status, answer["error"]) == (404, "model words: version: found 2; allowed: 1")
+
+
+@pytest.mark.parametrize("layout", [{"indent": 8}, {"indent": 100}, {"separators": (",", ":")}, {"indent": "\r\n\t"}])
+def test_white_space_in_json(front: Front, layout: dict[str, Any]) -> None:
+    """Lists within lists are known as such however they are set."""
+    status, _, answer = front.ask("/v2/models/words/infer", json.dumps({"inputs": _of_words(_words())}, **layout).encode())
+    assert status == 200
+    torch.testing.assert_close(torch.tensor(answer["outputs"][0]["data"]).reshape(4, 5), _expected(_words())[0])
+
+
 def test_all_outputs_by_default(front: Front) -> None:
     """Without outputs in the request, all are answered, in order; binary ones where the request says so."""
     status, _, answer = front.infer("words", inputs=_of_words(_words()))
