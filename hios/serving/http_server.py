@@ -90,7 +90,10 @@ class HttpServer:
         self._uvicorn = uvicorn.Server(config)
 
     def run(self) -> None:
-        """Answer requests until `stop`, or SIGTERM or SIGINT in the main thread; then those that are under way."""
+        """Answer requests until `stop`, or SIGTERM or SIGINT in the main thread; then those that are under way.
+
+        They have 30 s; what is not answered by then gets 503.
+        """
         # uvicorn raises the signal again when it has ended, for the handlers that were there before.
         main = threading.current_thread() is threading.main_thread()
         before = {number: signal.signal(number, _ignored) for number in (signal.SIGTERM, signal.SIGINT) if main}
@@ -156,6 +159,9 @@ class HttpServer:
             del body
             answer = asyncio.wrap_future(self._server.submit(model.label, asked.inputs, arrived_s=arrived_s))
             outputs = await _unless_gone(request, answer)
+        except asyncio.CancelledError:  # as it ends
+            error = "the server ends before the request is answered; ask another one"
+            return JSONResponse({"error": error}, 503, {"Retry-After": "1"})
         except ClientDisconnect:
             return Response(status_code=499)  # nobody reads it
         except RefusedError:

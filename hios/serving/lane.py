@@ -26,7 +26,7 @@ _SERVE_S = 600.0
 #: Starts in a row that may fail before a lane is given up, and the pause between them.
 _MOST_STARTS, _PAUSE_S = 3, 0.5
 #: Seconds that a lane may take to end what it runs.
-_ENDING_S = 5.0
+ENDING_S = 5.0
 #: Flags of a lane: head and tail of its two rings.
 FLAGS = 4
 
@@ -149,7 +149,7 @@ class LaneProcess:
             with contextlib.suppress(HiosError):  # its ring is full: it is killed in a while
                 self.send(0, STOP, ())
 
-    def join(self, limit_s: float = _ENDING_S) -> None:
+    def join(self, limit_s: float = ENDING_S) -> None:
         """Wait until the worker has exited, and kill it after a time limit."""
         if self._thread is None:
             return

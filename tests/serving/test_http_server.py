@@ -75,10 +75,16 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
 @contextlib.contextmanager
 def _running(server: Server) -> Iterator[str]:
     made = HttpServer(server, port=0)
+    with _runs(made):
+        yield made.address
+
+
+@contextlib.contextmanager
+def _runs(made: HttpServer) -> Iterator[None]:
     thread = threading.Thread(target=made.run)
     thread.start()
     try:
-        yield made.address
+        yield
     finally:
         made.stop()
         thread.join()
@@ -342,6 +348,27 @@ def test_a_full_queue_refuses(front: Front) -> None:
             assert status == 200
             numbers = torch.tensor(answer["outputs"][0]["data"]).reshape(4, 5)
             torch.testing.assert_close(numbers, _expected(_words(seed))[0])
+
+
+def test_the_end_comes_before_the_answer(
+    front: Front, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request that is under way, or still arrives, when the time to end is over is told to come again; no traceback."""
+    monkeypatch.setattr(http_server, "_DRAIN_S", 1)
+    made = HttpServer(front.server, port=0)
+    own = Front(front.server, made.address)
+    with ThreadPoolExecutor(1) as pool, _lane_stopped(front.server), contextlib.ExitStack() as until:
+        with _runs(made):
+            arriving = until.enter_context(_raw(own))
+            arriving.sendall(f"{_HEAD}Content-Length: 100\r\n\r\n{{".encode())
+            asked = pool.submit(own.infer, "words", inputs=_of_words(_words()))
+            assert eventually(lambda: front.server.counts["words"].waiting == 1)
+        status, headers, answer = asked.result(60)
+        assert arriving.recv(4096).startswith(b"HTTP/1.1 503 ")
+    assert (status, headers["Retry-After"]) == (503, "1")
+    assert answer["error"].startswith("the server ends before the request is answered")
+    assert not any(record.exc_info for record in caplog.records)
+    assert front.server.counts["words"].unaccounted == 0
 
 
 def test_a_deadline_that_passes(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
