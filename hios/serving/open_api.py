@@ -10,6 +10,7 @@ from hios.serving.open_inference import VERSION, ModelInterface, TensorInterface
 
 _ANSWERS = {
     400: "other inputs than the model has; the message says which it has",
+    403: "a request of a web page, while the server listens on a loopback address",
     406: "an output that JSON cannot hold",
     413: "a body larger than the inputs need",
     415: "a body that is compressed",

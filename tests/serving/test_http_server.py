@@ -8,6 +8,7 @@ import http.client
 import itertools
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -184,7 +185,9 @@ def test_the_version_of_a_model(front: Front) -> None:
 @pytest.mark.parametrize("layout", [{"indent": 8}, {"indent": 100}, {"separators": (",", ":")}, {"indent": "\r\n\t"}])
 def test_white_space_in_json(front: Front, layout: dict[str, Any]) -> None:
     """Lists within lists are known as such however they are set."""
-    status, _, answer = front.ask("/v2/models/words/infer", json.dumps({"inputs": _of_words(_words())}, **layout).encode())
+    status, _, answer = front.ask(
+        "/v2/models/words/infer", json.dumps({"inputs": _of_words(_words())}, **layout).encode()
+    )
     assert status == 200
     torch.testing.assert_close(torch.tensor(answer["outputs"][0]["data"]).reshape(4, 5), _expected(_words())[0])
 
@@ -299,7 +302,7 @@ def _raw(front: Front) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=60)
 
 
-_HEAD = "POST /v2/models/words/infer HTTP/1.1\r\nHost: here\r\n"
+_HEAD = "POST /v2/models/words/infer HTTP/1.1\r\nHost: localhost\r\n"
 
 
 def test_a_body_that_is_too_large_is_not_read(front: Front) -> None:
@@ -333,6 +336,55 @@ def test_slow_and_broken_clients_hold_nothing_up(front: Front, monkeypatch: pyte
     assert (counts.waiting, counts.in_flight, counts.unaccounted) == (0, 0, 0)
 
 
+def test_connections_beyond_the_limit_are_cut(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are there are answered, about health too; the limit is less where fewer files may be open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    monkeypatch.setattr(http_server, "_CONNECTIONS", 2)
+    made = HttpServer(front.server, port=0)
+    with _runs(made), contextlib.ExitStack() as open_ones:
+        own = Front(front.server, made.address)
+        clients = [http.client.HTTPConnection(made.address.removeprefix("http://"), timeout=60) for _ in range(2)]
+        for client in (*clients, *clients):
+            open_ones.callback(client.close)
+            client.request("GET", "/v2/health/ready")
+            answer = client.getresponse()
+            assert (answer.status, answer.read()) == (200, b'{"ready":true}')
+        with _raw(own) as another, contextlib.suppress(ConnectionResetError):
+            assert another.recv(4096) == b""
+        clients[0].request("GET", "/v2/health/ready")
+        assert clients[0].getresponse().status == 200
+    monkeypatch.setattr(http_server, "_CONNECTIONS", 10**9)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1024) if soft > 0 else 1024, hard))
+        assert 1 <= http_server._most_connections() < 1024
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "localhost:80"}, 200),
+        ({"Host": "127.0.0.1"}, 200),
+        ({"Host": "[::1]:8000"}, 200),
+        ({"Host": "elsewhere.org"}, 400),
+        ({"Origin": "http://elsewhere.org"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+)
+def test_web_pages_do_not_call_a_local_server(front: Front, headers: dict[str, Any], status: int) -> None:
+    """Neither by the name of another site that leads here, nor from a page of one."""
+    assert front.ask("/v2", **headers)[0] == status
+
+
+def test_other_machines_call_by_any_name(front: Front) -> None:
+    """On an address that others reach, names are for whoever stands before it."""
+    made = HttpServer(front.server, "0.0.0.0", port=0)  # noqa: S104
+    with _runs(made):
+        own = Front(front.server, made.address.replace("0.0.0.0", "127.0.0.1"))  # noqa: S104
+        assert own.ask("/v2", Host="elsewhere.org", Origin="http://elsewhere.org")[0] == 200
+
+
 def test_a_full_queue_refuses(front: Front) -> None:
     """As many requests as the queue holds wait; the next one is told when to come back, and the others are answered."""
     queue = front.server._queues[0]
@@ -353,7 +405,7 @@ def test_a_full_queue_refuses(front: Front) -> None:
 def test_the_end_comes_before_the_answer(
     front: Front, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A request that is under way, or still arrives, when the time to end is over is told to come again; no traceback."""
+    """A request under way, or still arriving, when the time to end is over is told to come again; no traceback."""
     monkeypatch.setattr(http_server, "_DRAIN_S", 1)
     made = HttpServer(front.server, port=0)
     own = Front(front.server, made.address)

@@ -203,7 +203,7 @@ def test_a_lane_that_cannot_start_ends_the_server(tmp_path: Path, monkeypatch: p
 
 def test_a_lane_without_files_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that cannot be started, as with too many open files, is one failed start; anything else ends a lane."""
-    starts, start = ["no files", "no files", "as usual", "fails"], lane.WorkerPool
+    starts = ["no files", "no files", "as usual", "fails"]
 
     def pool(*arguments: Any, **more: Any) -> WorkerPool:
         how = starts.pop(0)
@@ -212,7 +212,7 @@ def test_a_lane_without_files_is_tried_again(tmp_path: Path, monkeypatch: pytest
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (0 if how == "no files" else soft, hard))
         try:
-            return start(*arguments, **more)
+            return WorkerPool(*arguments, **more)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

@@ -260,6 +260,7 @@ def promising(
     """
     if not seen:
         return []
+    keys: list[tuple[float, ...]]
     if scenario.file.objective == "reward":
         measures = np.array([own.row for _, own in seen])
         scores = scores or Scores.of(measures)
