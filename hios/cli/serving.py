@@ -226,6 +226,7 @@ def serve_command(
         front = HttpServer(server, host, port)
         click.echo(f"{front.address} serves {', '.join(scenario.number)} by {server.policy}")
         front.run()
+        server.close(drain=False)  # what is still under way has been answered with 503, or its client has gone
 
 
 @click.command("simulate")

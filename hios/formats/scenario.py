@@ -170,9 +170,9 @@ class ScenarioFile(Record, frozen=True):
     on other traces, simulated."""
     objective: Objective = "fair"
     """What `auto` looks for, and what a training keeps. fair: first the worst-served model, by its goodput over the
-    smaller of what it offered and its fair share of the device's time, then total goodput weighted by work; throughput:
-    tasks within their SLO; reward: utilisation, latency and variance of the queues, as the reward (2) of TOP weighs
-    them. Of equals the one with the lowest 99th percentile."""
+    smaller of what it offered and its fair share of the device's time, then the next ones, then total goodput weighted
+    by work; throughput: tasks within their SLO; reward: utilisation, latency and variance of the queues, as the reward
+    (2) of TOP weighs them. Of equals the one with the lowest 99th percentile."""
     top: TopSettings = field(default_factory=TopSettings)
     overheads: Overheads = field(default_factory=Overheads)
     format_version: Literal[1] = 1

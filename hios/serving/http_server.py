@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import math
+import resource
 import signal
 import socket
 import threading
 import time
 from asyncio import TimerHandle, Transport
 from collections.abc import Callable
+from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 import h11
 import uvicorn
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hios import __version__
@@ -27,12 +34,14 @@ from hios.serving.admission import DeadlineError, OperatorError, QueueFullError
 from hios.serving.load import warm_up
 from hios.serving.metrics import ENDS, Metrics
 from hios.serving.open_api import described
-from hios.serving.open_inference import ModelInterface, RefusedError
+from hios.serving.open_inference import VERSION, ModelInterface, RefusedError
 from hios.serving.server import Server
 
-#: Connections at most; time in which a request has to arrive, or an answer be taken; that a connection may idle; and
-#: for requests that are under way when the server is told to end; seconds.
-_CONNECTIONS, _ARRIVAL_S, _IDLE_S, _DRAIN_S = 1000, 30.0, 75, 30
+#: Connections at most; that the system keeps until they are accepted; and open files that are left for all else.
+_CONNECTIONS, _BACKLOG, _SPARE_FILES = 1000, 128, 192
+#: Time in which a request has to arrive, or an answer be taken; that a connection may idle; and for requests that are
+#: under way when the server is told to end; seconds.
+_ARRIVAL_S, _IDLE_S, _DRAIN_S = 30.0, 75, 30
 _LENGTH = "inference-header-content-length"
 
 
@@ -62,34 +71,39 @@ class HttpServer:
             "/v2": self._about,
             "/v2/health/live": self._live,
             "/v2/health/ready": self._ready,
-            "/v2/models/{model}": self._metadata,
-            "/v2/models/{model}/ready": self._ready,
         }
+        models = ("/v2/models/{model}", "/v2/models/{model}/versions/{version}")
+        for path in models:
+            routes |= {path: self._metadata, f"{path}/ready": self._ready}
         application = Starlette(
             routes=[
                 *(Route(path, answer, methods=["GET"]) for path, answer in routes.items()),
-                Route("/v2/models/{model}/infer", self._infer, methods=["POST"]),
+                *(Route(f"{path}/infer", self._infer, methods=["POST"]) for path in models),
             ],
+            middleware=_local(host) if ip_address(self._socket.getsockname()[0]).is_loopback else [],
             exception_handlers={HTTPException: _failed, RefusedError: _refused},
         )
         config = uvicorn.Config(
             application,
-            http=_Connection,
+            http=_limited(_most_connections()),
             ws="none",
             lifespan="off",
             log_config=None,
             log_level="error",
             access_log=False,
             server_header=False,
-            limit_concurrency=_CONNECTIONS,
+            limit_concurrency=None,  # connections are limited, so that those there are get an answer about health
             timeout_keep_alive=_IDLE_S,
             timeout_graceful_shutdown=_DRAIN_S,
-            backlog=_CONNECTIONS,
+            backlog=_BACKLOG,
         )
         self._uvicorn = uvicorn.Server(config)
 
     def run(self) -> None:
-        """Answer requests until `stop`, or SIGTERM or SIGINT in the main thread; then those that are under way."""
+        """Answer requests until `stop`, or SIGTERM or SIGINT in the main thread; then those that are under way.
+
+        They have 30 s; what is not answered by then gets 503.
+        """
         # uvicorn raises the signal again when it has ended, for the handlers that were there before.
         main = threading.current_thread() is threading.main_thread()
         before = {number: signal.signal(number, _ignored) for number in (signal.SIGTERM, signal.SIGINT) if main}
@@ -138,6 +152,9 @@ class HttpServer:
         if label not in self._models:
             similar = suggestion(label, self._models)
             raise RefusedError(404, f"model: found {label[:100]}; allowed: {', '.join(self._models)}{similar}")
+        version = request.path_params.get("version", VERSION)
+        if version != VERSION:
+            raise RefusedError(404, f"model {label}: version: found {version[:100]}; allowed: {VERSION}")
         return self._models[label]
 
     # Inference
@@ -152,6 +169,9 @@ class HttpServer:
             del body
             answer = asyncio.wrap_future(self._server.submit(model.label, asked.inputs, arrived_s=arrived_s))
             outputs = await _unless_gone(request, answer)
+        except asyncio.CancelledError:  # as it ends
+            error = "the server ends before the request is answered; ask another one"
+            return JSONResponse({"error": error}, 503, {"Retry-After": "1"})
         except ClientDisconnect:
             return Response(status_code=499)  # nobody reads it
         except RefusedError:
@@ -184,14 +204,18 @@ class HttpServer:
 
 
 class _Connection(H11Protocol):
-    """A connection that is cut where a request takes too long to arrive, or an answer to be taken."""
+    """A connection that is cut where there are too many, or a request or an answer takes too long."""
 
+    most = _CONNECTIONS
     _arriving: TimerHandle | None = None
     _leaving: TimerHandle | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._look()
+        if len(self.connections) > self.most:
+            transport.abort()
+        else:
+            self._look()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -223,10 +247,42 @@ class _Connection(H11Protocol):
                 timer.cancel()
 
 
+class _NoPages:
+    """Refuses requests of web pages, whose browsers state the origin."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = self._app
+        if scope["type"] == "http" and (origin := Headers(scope=scope).get("origin")) is not None:
+            error = f"Origin: found {origin[:100]}; allowed: none, as web pages may not call a server of this machine"
+            answer = JSONResponse({"error": error}, 403)
+        await answer(scope, receive, send)
+
+
+def _local(host: str) -> list[Middleware]:
+    """What admits programs of this machine alone, where it listens on an address that nobody else reaches."""
+    names = ["localhost", "127.0.0.1", "[::1]", f"[{host}]" if ":" in host else host]
+    return [Middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False), Middleware(_NoPages)]
+
+
+def _limited(connections: int) -> type[_Connection]:
+    return type("_Limited", (_Connection,), {"most": connections})
+
+
+def _most_connections() -> int:
+    """As many as there may be, or fewer where the process may not open so many files."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if files == resource.RLIM_INFINITY:
+        return _CONNECTIONS
+    return max(1, min(_CONNECTIONS, files - len(list(Path("/proc/self/fd").iterdir())) - _SPARE_FILES))
+
+
 def _listening(host: str, port: int) -> socket.socket:
     try:
         (family, *_, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        return socket.create_server(address, family=family, backlog=_CONNECTIONS)
+        return socket.create_server(address, family=family, backlog=_BACKLOG)
     except OSError as error:
         raise HiosError(
             f"--host {host} --port {port}: {error.strerror or error}; allowed: an address of this machine and a port "

@@ -19,13 +19,14 @@ from hios.serving.lane_worker import ANSWER_WORDS, MORE, STOP, LaneWiring
 from hios.workers.arena import Arena, Layout
 from hios.workers.pool import WorkerPool
 from hios.workers.ring import Bell, Ring
+from hios.workers.worker import reason
 
 #: A worker answers so often, though it has nothing to say: a call has a time-out.
 _SERVE_S = 600.0
 #: Starts in a row that may fail before a lane is given up, and the pause between them.
 _MOST_STARTS, _PAUSE_S = 3, 0.5
 #: Seconds that a lane may take to end what it runs.
-_ENDING_S = 5.0
+ENDING_S = 5.0
 #: Flags of a lane: head and tail of its two rings.
 FLAGS = 4
 
@@ -68,7 +69,8 @@ class LaneProcess:
     def __init__(
         self, number: int, cores: Sequence[int], layout: Layout, first_flag: int, words: int, *, shared: bool = False
     ) -> None:
-        self.number, self.cores, self._shared = number, list(cores), shared
+        self.number, self.cores = number, list(cores)
+        self._name = "all lanes" if shared else f"lane {number}"
         self._rings = (
             (layout.add(Ring.nbytes(words)), words, first_flag, first_flag + 1),
             (layout.add(Ring.nbytes(ANSWER_WORDS)), ANSWER_WORDS, first_flag + 2, first_flag + 3),
@@ -147,7 +149,7 @@ class LaneProcess:
             with contextlib.suppress(HiosError):  # its ring is full: it is killed in a while
                 self.send(0, STOP, ())
 
-    def join(self, limit_s: float = _ENDING_S) -> None:
+    def join(self, limit_s: float = ENDING_S) -> None:
         """Wait until the worker has exited, and kill it after a time limit."""
         if self._thread is None:
             return
@@ -163,6 +165,15 @@ class LaneProcess:
                 os.kill(pid, signal.SIGKILL)
 
     def _keep(self) -> None:
+        """Keep a worker running; whatever else ends this, the lane is lost."""
+        try:
+            self._keep_started()
+        except Exception as error:  # whatever it is, callers must not wait for ever
+            self.pid = 0
+            why = f"{self._name} failed: {type(error).__name__}: {reason(error)}"
+            self._event(LaneEvent(self.number, "lost", why))
+
+    def _keep_started(self) -> None:
         failures, begun = 0, False
         while not self._stopping:
             ready = False
@@ -178,12 +189,13 @@ class LaneProcess:
                     ):
                         known = self._prepare_more(pool, known)
                 return
-            except HiosError as error:
+            except (HiosError, OSError) as error:  # OSError: no worker can be started, as with too many open files
                 self.pid = 0
+                why = str(error) if isinstance(error, HiosError) else f"{self._name}: {error}"
                 failures += not ready
                 lost = failures >= _MOST_STARTS or not begun
                 self._cleared.clear()
-                self._event(LaneEvent(self.number, "lost" if lost else "down", str(error)))
+                self._event(LaneEvent(self.number, "lost" if lost else "down", why))
                 if lost:
                     return
                 if not self._stopping:
@@ -196,7 +208,7 @@ class LaneProcess:
             [self.cores],
             Arena(1, 0),  # its own: a lane that dies is no reason for others to abort
             self._timeout_s,
-            ["all lanes" if self._shared else f"lane {self.number}"],
+            [self._name],
             {0: thread_team.environment(alone=True, pinned=self.cores)} if len(self.cores) > 1 else {},
             descriptors=(self._wiring.descriptor, self._wiring.own, self._wiring.server),
         )

@@ -13,14 +13,14 @@ from hios.formats.serving_result import Candidate, ModelOfCandidate, ResultFile
 
 #: What is compared, in words.
 WORDS: dict[Objective | None, str] = {
-    "fair": "the worst-served model first, then goodput by work",
+    "fair": "the worst-served model first, then the next ones, then goodput by work",
     "throughput": "tasks within their SLO",
     "reward": "the reward of TOP",
 }
 WORDS[None] = WORDS["throughput"]
-#: A model starves below this part of its fair share, if another policy gives it (nearly) all of that.
-STARVED, _ALL = 0.5, 0.99
-#: The worst-served models of two policies are served equally well within this share; so are all tasks together.
+#: A model starves below this part of the share that another policy gives it.
+STARVED = 0.5
+#: A model is served equally well by two policies within this part of its share; so are all tasks together.
 _EQUALLY_FAIR, _EQUAL = 1e-2, 1e-3
 
 
@@ -68,45 +68,54 @@ def brief(candidate: Candidate) -> str:
 def order(candidates: Sequence[Candidate], objective: Objective | None) -> list[int]:
     """Positions of candidates for the same tasks, the best one first; none of them is left out.
 
-    ``fair``: candidates that starve a model come last, then the worst-served model counts, then goodput by work.
-    ``throughput``, or None: goodput. ``reward``: (2) of TOP, with z-scores over the candidates. Of equals, the one with
-    the lowest 99th percentile, then the lowest mean latency, comes first.
+    ``fair``: as `fair_keys` says. ``throughput``, or None: goodput. ``reward``: (2) of TOP, with z-scores over the
+    candidates. Of equals, the one with the lowest 99th percentile, then the lowest mean latency, comes first.
     """
-    last = [False] * len(candidates)
-    second = [0.0] * len(candidates)
     if objective == "fair":
-        last = _starving(candidates)
-        first, equal = [worst_share(own) for own in candidates], _EQUALLY_FAIR
-        second = [own.good_work_share or own.goodput_per_s for own in candidates]
+        keys = fair_keys(_shares(candidates), [own.good_work_share or own.goodput_per_s for own in candidates])
     elif objective == "reward":
-        first, equal = _rewards(candidates), 0.0
+        keys = [(-reward,) for reward in _rewards(candidates)]
     else:
-        first, equal = [own.goodput_per_s for own in candidates], _EQUAL
-    first = _levelled(first, [number for number, late in enumerate(last) if late == min(last)], equal)
-    leading = [number for number, late in enumerate(last) if late == min(last) and first[number] == max(first)]
-    second = _levelled(second, leading or range(len(candidates)), _EQUAL)
-    return sorted(
-        range(len(candidates)),
-        key=lambda n: (last[n], -first[n], -second[n], *_times(candidates[n])),
-    )
+        keys = _levelled([False] * len(candidates), [([own.goodput_per_s for own in candidates], _EQUAL)])
+    return sorted(range(len(candidates)), key=lambda n: (*keys[n], *_times(candidates[n])))
 
 
-def _levelled(values: Sequence[float], among: Sequence[int], equal: float) -> list[float]:
-    """Values near the best of some of them, or above, as that best one."""
-    best = max((values[number] for number in among), default=0.0)
-    return [best if value >= best * (1 - equal) else value for value in values]
+def fair_keys(shares: Sequence[Sequence[float]], work: Sequence[float]) -> list[tuple[float, ...]]:
+    """What to sort candidates by, the best one first, given the fair shares that each gives the models.
+
+    Those that starve a model come last. Then the worst-served model counts, then the next one and so on, so that a
+    model that nothing serves decides nothing; then goodput by work.
+    """
+    most = [max(column) for column in zip(*shares, strict=True)]
+    starving = [any(share < STARVED * best for share, best in zip(own, most, strict=True)) for own in shares]
+    columns = zip(*map(sorted, shares), strict=True)
+    return _levelled(starving, [*((column, _EQUALLY_FAIR) for column in columns), (work, _EQUAL)])
+
+
+def _levelled(late: Sequence[bool], columns: Sequence[tuple[Sequence[float], float]]) -> list[tuple[float, ...]]:
+    """Keys of candidates: those that are late last, then the largest value of each column in turn.
+
+    Values that are less by a column's part than the best one of those that lead so far, or above it, count as that.
+    """
+    leading = [number for number, own in enumerate(late) if own == min(late)]
+    keys: list[Sequence[float]] = [late]
+    for values, equal in columns:
+        best = max((values[number] for number in leading), default=0.0)
+        keys.append([-best if value >= best * (1 - equal) else -value for value in values])
+        leading = [number for number in leading if keys[-1][number] == -best]
+    return list(zip(*keys, strict=True))
+
+
+def _shares(candidates: Sequence[Candidate]) -> list[list[float]]:
+    """The shares of all models in each candidate; 1 where they are not known."""
+    labels = dict.fromkeys(label for entry in candidates for label in entry.models or {})
+    own = [{label: model.fair_share for label, model in (entry.models or {}).items()} for entry in candidates]
+    return [[shares.get(label, 1.0) for label in labels] for shares in own]
 
 
 def _times(candidate: Candidate) -> tuple[float, float]:
     p99_ms, mean_ms = candidate.p99_ms, candidate.mean_ms
     return math.inf if p99_ms is None else p99_ms, math.inf if mean_ms is None else mean_ms
-
-
-def _starving(candidates: Sequence[Candidate]) -> list[bool]:
-    """Which candidates give a model less than half of the fair share that another one gives it."""
-    shares = [{label: own.fair_share for label, own in (entry.models or {}).items()} for entry in candidates]
-    fed = {label for own in shares for label, share in own.items() if share >= _ALL}
-    return [any(own.get(label, 1.0) < STARVED for label in fed) for own in shares]
 
 
 def _rewards(candidates: Sequence[Candidate]) -> list[float]:

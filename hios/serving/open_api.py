@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from hios.serving.open_inference import ModelInterface, TensorInterface
+from hios.serving.open_inference import VERSION, ModelInterface, TensorInterface
 
 _ANSWERS = {
     400: "other inputs than the model has; the message says which it has",
+    403: "a request of a web page, while the server listens on a loopback address",
     406: "an output that JSON cannot hold",
     413: "a body larger than the inputs need",
     415: "a body that is compressed",
@@ -30,10 +31,10 @@ def described(models: Mapping[str, ModelInterface], version: str) -> dict[str, A
         "/openapi.json": {"get": _operation("This description")},
     }
     for label, model in models.items():
-        where = f"/v2/models/{label}"
-        paths[where] = {"get": _operation(f"Inputs and outputs of {label}")}
-        paths[f"{where}/ready"] = {"get": _operation(f"Whether {label} can be run", 503)}
-        paths[f"{where}/infer"] = {"post": _inference(model)}
+        for where in (f"/v2/models/{label}", f"/v2/models/{label}/versions/{VERSION}"):
+            paths[where] = {"get": _operation(f"Inputs and outputs of {label}")}
+            paths[f"{where}/ready"] = {"get": _operation(f"Whether {label} can be run", 503)}
+            paths[f"{where}/infer"] = {"post": _inference(model)}
     info = {"title": f"hios: {', '.join(models)}", "version": version}
     return {"openapi": "3.1.0", "info": info, "paths": paths}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,10 @@ _DATATYPES: Mapping[str, tuple[str, Any]] = {
 }
 #: Characters of a number in JSON, with what stands around it, and of all else in a request.
 _NUMBER, _AROUND = 32, 1 << 16
+#: How lists within a list begin in JSON.
+_NESTED = re.compile(rb"\s*\[\s*\[")
+#: The only version of a model.
+VERSION = "1"
 #: Parameters that ask for what this server does not do; others that it does not know are without meaning to it.
 _REFUSED = ("classification", "priority", "sequence_id", "shared_memory_region", "timeout")
 
@@ -106,7 +111,7 @@ class TensorInterface:
     def of_json(self, data: Raw, where: str) -> Tensor:
         """The tensor of values in JSON."""
         flat, nested = self._decoders
-        depth = len(self.shape) if bytes(memoryview(data)[:_NUMBER]).lstrip()[1:].lstrip()[:1] == b"[" else 1
+        depth = len(self.shape) if _NESTED.match(memoryview(data)) else 1
         try:
             values = (nested if depth > 1 else flat).decode(data)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -164,7 +169,7 @@ class ModelInterface:
         """What GET /v2/models/NAME answers."""
         tensors = {"inputs": self.inputs, "outputs": self.outputs}
         described = {key: [entry.metadata for entry in own.values()] for key, own in tensors.items()}
-        return {"name": self.label, "versions": ["1"], "platform": "hios", **described}
+        return {"name": self.label, "versions": [VERSION], "platform": "hios", **described}
 
     def decode(self, body: bytes | bytearray, header_length: int | None = None) -> InferRequest:
         """The request of a body, whose JSON is as long as Inference-Header-Content-Length says, or all of it.

@@ -25,7 +25,7 @@ from hios.kernels.merged import torch_dtype
 from hios.platforms.cpu.devices import all_cores, device_cores
 from hios.serving.admission import Admission, Counts, LiveTask
 from hios.serving.dispatcher import Dispatcher, Watch
-from hios.serving.lane import FLAGS, LaneEvent, LaneProcess
+from hios.serving.lane import ENDING_S, FLAGS, LaneEvent, LaneProcess
 from hios.serving.launcher.live_launcher import LiveLauncher
 from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
 from hios.serving.pipeline import Pipeline, QueueRules
@@ -293,8 +293,9 @@ class Server:
             self._dispatcher.stop(drain=drain)
             for lane in self._lanes:
                 lane.stop()
+            until = time.monotonic() + ENDING_S
             for lane in self._lanes:
-                lane.join()
+                lane.join(max(0.0, until - time.monotonic()))
         self._closing.close()
 
     def __enter__(self) -> Server:

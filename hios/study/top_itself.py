@@ -10,7 +10,7 @@ import dataclasses
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hios.formats.config import TopStudy
 from hios.formats.serving_result import ResultFile
@@ -33,16 +33,18 @@ _LEAST_STEP_S = 0.001
 
 
 class TopItself:
-    """TOP and its ablations; what is trained is kept for other scenarios with the same costs and rates.
+    """TOP and its ablations.
 
-    The training keeps what is best by ``objective``, the reward (2) in the paper. A context manager, as policies of
-    GPG are files.
+    Policies of GPG are kept for other scenarios that differ in nothing that they are trained on, as in rates; a
+    launcher is trained for every scenario, and keeps what is best by its ``objective``, the reward (2) in the paper. A
+    context manager, as policies are files.
     """
 
     def __init__(self, study: TopStudy, seed: int = 0) -> None:
         self._study, self._seed = study, seed
         self._folder = tempfile.TemporaryDirectory()
-        self._policies: dict[tuple[tuple[float, ...], ...], str] = {}
+        #: Files of policies, each with what it was trained on.
+        self._policies: list[tuple[tuple[Any, ...], str]] = []
 
     def __enter__(self) -> TopItself:
         return self
@@ -73,20 +75,26 @@ class TopItself:
     def _with_stages(self, scenario: Scenario, system: str) -> Scenario:
         if system not in _GPG:
             return scenario.with_top(stages="ios", stage_policy="")
+        return scenario.with_top(stages="gpg", stage_policy=self._policy(scenario), stage_passes=1)
+
+    def _policy(self, scenario: Scenario) -> str:
+        """The file of a policy of GPG for a scenario, which is trained if there is none."""
         from hios.schedulers.policy.network import write_policy
         from hios.schedulers.policy.training import train
 
-        costs = tuple(tuple(model.problem.time) for model in scenario.models)
-        if costs not in self._policies:
-            problems, stage_time = stages_to_learn(scenario)
-            most = scenario.file.top.most or 2
-            trained = train(
-                problems, TrainingSettings(steps=self._study.steps, most=most, seed=self._seed), None, stage_time
-            )
-            path = str(Path(self._folder.name) / f"stages-{len(self._policies)}.safetensors")
-            write_policy(path, trained.weights, trained.facts)
-            self._policies[costs] = path
-        return scenario.with_top(stages="gpg", stage_policy=self._policies[costs], stage_passes=1)
+        most, plain = scenario.file.top.most or 2, scenario.plain
+        models = [(model.label, model.problem.graph, model.costs) for model in scenario.models]
+        by = (models, scenario.gpu, scenario.lanes, plain.file.overheads, most)
+        for known, path in self._policies:
+            if known == by:
+                return path
+        problems, stage_time = stages_to_learn(scenario)
+        settings = TrainingSettings(steps=self._study.steps, most=most, seed=self._seed)
+        trained = train(problems, settings, None, stage_time)
+        path = str(Path(self._folder.name) / f"stages-{len(self._policies)}.safetensors")
+        write_policy(path, trained.weights, trained.facts)
+        self._policies.append((by, path))
+        return path
 
     def _launcher(self, scenario: Scenario) -> Launcher:
         from hios.serving.launcher.launcher_settings import settings_of

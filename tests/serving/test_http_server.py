@@ -8,6 +8,7 @@ import http.client
 import itertools
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -75,10 +76,16 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
 @contextlib.contextmanager
 def _running(server: Server) -> Iterator[str]:
     made = HttpServer(server, port=0)
+    with _runs(made):
+        yield made.address
+
+
+@contextlib.contextmanager
+def _runs(made: HttpServer) -> Iterator[None]:
     thread = threading.Thread(target=made.run)
     thread.start()
     try:
-        yield made.address
+        yield
     finally:
         made.stop()
         thread.join()
@@ -156,6 +163,33 @@ def test_triton_clients_get_what_the_model_computes(front: Front, binary_in: boo
                 assert value.dtype == own.numpy().dtype
                 np.testing.assert_array_equal(value, own.numpy())
                 torch.testing.assert_close(own, module)
+
+
+def test_the_version_of_a_model(front: Front) -> None:
+    """The one that the metadata announce can be asked for, and no other."""
+    triton = pytest.importorskip("tritonclient.http")
+    with triton.InferenceServerClient(front.address.removeprefix("http://")) as client:
+        (version,) = client.get_model_metadata("words")["versions"]
+        assert client.get_model_metadata("words", version) == client.get_model_metadata("words")
+        assert client.is_model_ready("words", version)
+        assert not client.is_model_ready("words", "2")
+        given = [triton.InferInput("words", [4, 3], "INT64"), triton.InferInput("scale", [1], "FP32")]
+        for entry, value in zip(given, _words(), strict=True):
+            entry.set_data_from_numpy(value.numpy())
+        answer = client.infer("words", given, version)
+        torch.testing.assert_close(torch.tensor(answer.as_numpy("output_0")), _expected(_words())[0])
+    status, _, answer = front.ask("/v2/models/words/versions/2")
+    assert (status, answer["error"]) == (404, "model words: version: found 2; allowed: 1")
+
+
+@pytest.mark.parametrize("layout", [{"indent": 8}, {"indent": 100}, {"separators": (",", ":")}, {"indent": "\r\n\t"}])
+def test_white_space_in_json(front: Front, layout: dict[str, Any]) -> None:
+    """Lists within lists are known as such however they are set."""
+    status, _, answer = front.ask(
+        "/v2/models/words/infer", json.dumps({"inputs": _of_words(_words())}, **layout).encode()
+    )
+    assert status == 200
+    torch.testing.assert_close(torch.tensor(answer["outputs"][0]["data"]).reshape(4, 5), _expected(_words())[0])
 
 
 def test_all_outputs_by_default(front: Front) -> None:
@@ -268,7 +302,7 @@ def _raw(front: Front) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=60)
 
 
-_HEAD = "POST /v2/models/words/infer HTTP/1.1\r\nHost: here\r\n"
+_HEAD = "POST /v2/models/words/infer HTTP/1.1\r\nHost: localhost\r\n"
 
 
 def test_a_body_that_is_too_large_is_not_read(front: Front) -> None:
@@ -302,6 +336,55 @@ def test_slow_and_broken_clients_hold_nothing_up(front: Front, monkeypatch: pyte
     assert (counts.waiting, counts.in_flight, counts.unaccounted) == (0, 0, 0)
 
 
+def test_connections_beyond_the_limit_are_cut(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are there are answered, about health too; the limit is less where fewer files may be open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    monkeypatch.setattr(http_server, "_CONNECTIONS", 2)
+    made = HttpServer(front.server, port=0)
+    with _runs(made), contextlib.ExitStack() as open_ones:
+        own = Front(front.server, made.address)
+        clients = [http.client.HTTPConnection(made.address.removeprefix("http://"), timeout=60) for _ in range(2)]
+        for client in (*clients, *clients):
+            open_ones.callback(client.close)
+            client.request("GET", "/v2/health/ready")
+            answer = client.getresponse()
+            assert (answer.status, answer.read()) == (200, b'{"ready":true}')
+        with _raw(own) as another, contextlib.suppress(ConnectionResetError):
+            assert another.recv(4096) == b""
+        clients[0].request("GET", "/v2/health/ready")
+        assert clients[0].getresponse().status == 200
+    monkeypatch.setattr(http_server, "_CONNECTIONS", 10**9)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1024) if soft > 0 else 1024, hard))
+        assert 1 <= http_server._most_connections() < 1024
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "localhost:80"}, 200),
+        ({"Host": "127.0.0.1"}, 200),
+        ({"Host": "[::1]:8000"}, 200),
+        ({"Host": "elsewhere.org"}, 400),
+        ({"Origin": "http://elsewhere.org"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+)
+def test_web_pages_do_not_call_a_local_server(front: Front, headers: dict[str, Any], status: int) -> None:
+    """Neither by the name of another site that leads here, nor from a page of one."""
+    assert front.ask("/v2", **headers)[0] == status
+
+
+def test_other_machines_call_by_any_name(front: Front) -> None:
+    """On an address that others reach, names are for whoever stands before it."""
+    made = HttpServer(front.server, "0.0.0.0", port=0)  # noqa: S104
+    with _runs(made):
+        own = Front(front.server, made.address.replace("0.0.0.0", "127.0.0.1"))  # noqa: S104
+        assert own.ask("/v2", Host="elsewhere.org", Origin="http://elsewhere.org")[0] == 200
+
+
 def test_a_full_queue_refuses(front: Front) -> None:
     """As many requests as the queue holds wait; the next one is told when to come back, and the others are answered."""
     queue = front.server._queues[0]
@@ -317,6 +400,27 @@ def test_a_full_queue_refuses(front: Front) -> None:
             assert status == 200
             numbers = torch.tensor(answer["outputs"][0]["data"]).reshape(4, 5)
             torch.testing.assert_close(numbers, _expected(_words(seed))[0])
+
+
+def test_the_end_comes_before_the_answer(
+    front: Front, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request under way, or still arriving, when the time to end is over is told to come again; no traceback."""
+    monkeypatch.setattr(http_server, "_DRAIN_S", 1)
+    made = HttpServer(front.server, port=0)
+    own = Front(front.server, made.address)
+    with ThreadPoolExecutor(1) as pool, _lane_stopped(front.server), contextlib.ExitStack() as until:
+        with _runs(made):
+            arriving = until.enter_context(_raw(own))
+            arriving.sendall(f"{_HEAD}Content-Length: 100\r\n\r\n{{".encode())
+            asked = pool.submit(own.infer, "words", inputs=_of_words(_words()))
+            assert eventually(lambda: front.server.counts["words"].waiting == 1)
+        status, headers, answer = asked.result(60)
+        assert arriving.recv(4096).startswith(b"HTTP/1.1 503 ")
+    assert (status, headers["Retry-After"]) == (503, "1")
+    assert answer["error"].startswith("the server ends before the request is answered")
+    assert not any(record.exc_info for record in caplog.records)
+    assert front.server.counts["words"].unaccounted == 0
 
 
 def test_a_deadline_that_passes(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -406,7 +510,9 @@ def test_nothing_makes_it_fail(tmp_path: Path) -> None:
     with Server(scenario, "one-per-lane", virtual=True) as server, _running(server) as address:
         command = [sys.executable, "-m", "schemathesis.cli", "run", f"{address}/openapi.json"]
         options = ["--checks", "not_a_server_error", "--phases", "coverage,fuzzing", "--max-examples", "20"]
-        done = subprocess.run([*command, *options, "--seed", "1"], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*command, *options, "--seed", "1"], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stdout
         assert server.counts["words"].completed > 0
 

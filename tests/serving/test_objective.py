@@ -57,7 +57,7 @@ def test_the_reward_of_the_paper() -> None:
 
 
 def test_a_starving_candidate_is_last() -> None:
-    """Whatever candidates there are, one that starves a model that another feeds is chosen only if all do."""
+    """Whatever candidates there are, one that starves a model which another serves is chosen only if all do."""
     chance = random.Random(0)
     chosen_starving = 0
     for _ in range(500):
@@ -66,12 +66,35 @@ def test_a_starving_candidate_is_last() -> None:
             for n in range(4)
         ]
         shares = [[model.fair_share for model in (entry.models or {}).values()] for entry in own]
-        fed = [place for place in range(3) if any(row[place] == 1.0 for row in shares)]
-        starving = [any(row[place] < STARVED for place in fed) for row in shares]
+        starving = _starving(shares)
         best = order(own, "fair")[0]
         chosen_starving += starving[best]
         assert not starving[best] or all(starving)
-    assert 0 < chosen_starving < 250
+    assert 0 < chosen_starving < 500
+
+
+def _starving(shares: list[list[float]]) -> list[bool]:
+    best = [max(column) for column in zip(*shares, strict=True)]
+    return [any(share < STARVED * most for share, most in zip(row, best, strict=True)) for row in shares]
+
+
+def test_a_hopeless_model_decides_nothing() -> None:
+    """Where no candidate serves a model, the others are served as fairly as they would be without it."""
+    greedy, even = _candidate("greedy", 0.0, 0.02, 0.98, work=0.62), _candidate("even", 0.0, 0.9, 0.9, work=0.60)
+    assert _best("fair", greedy, even) == "even"
+    high, low = _candidate("high", 0.0, 0.6, 0.9, work=0.5), _candidate("low", 0.0, 0.4, 0.9, work=0.6)
+    assert _best("fair", low, high) == "high"  # neither starves a model
+    chance = random.Random(1)
+    for _ in range(300):
+        rows = [([chance.choice([0.0, 0.3, 0.8, 0.9]) for _ in range(3)], chance.random()) for _ in range(4)]
+        place = chance.randrange(4)
+        without = [_candidate(str(n), *row, work=work) for n, (row, work) in enumerate(rows)]
+        hopeless = [
+            _candidate(str(n), *row[:place], 0.0, *row[place:], work=work) for n, (row, work) in enumerate(rows)
+        ]
+        assert order(hopeless, "fair") == order(without, "fair")
+        starving = _starving([row for row, _ in rows])
+        assert not starving[order(hopeless, "fair")[0]] or all(starving)
 
 
 def _overloaded(seed: int, objective: Objective) -> Scenario:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from hios.errors import HiosError
-from hios.serving import lane_worker
+from hios.serving import lane, lane_worker
 from hios.serving.admission import LiveTask, TaskFailedError
 from hios.serving.server import Server
+from hios.workers.pool import WorkerPool
 from tests.serving import lane_faults
 from tests.serving.served import inputs, require_nothing_held, require_right, scenario
 from tests.workers.processes import children, eventually, running
@@ -196,6 +199,32 @@ def test_a_lane_that_cannot_start_ends_the_server(tmp_path: Path, monkeypatch: p
     with pytest.raises(HiosError, match=r"^lane \d: no such kernel$"):
         Server(scenario(tmp_path), "one-per-lane", virtual=True)
     assert set(children()) <= before
+
+
+def test_a_lane_without_files_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that cannot be started, as with too many open files, is one failed start; anything else ends a lane."""
+    starts = ["no files", "no files", "as usual", "fails"]
+
+    def pool(*arguments: Any, **more: Any) -> WorkerPool:
+        how = starts.pop(0)
+        if how == "fails":
+            raise ValueError("wrong\nsecond line")
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0 if how == "no files" else soft, hard))
+        try:
+            return WorkerPool(*arguments, **more)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    with Server(scenario(tmp_path, lanes=1), "one-per-lane", virtual=True) as server:
+        monkeypatch.setattr(lane, "WorkerPool", pool)
+        os.kill(server.process_ids[0], signal.SIGKILL)
+        assert eventually(lambda: starts == ["fails"] and server.lanes_up == 1)
+        value = inputs("blocks", 1)
+        require_right("blocks", value, server.infer("blocks", value, timeout_s=60))
+        os.kill(server.process_ids[0], signal.SIGKILL)
+        assert eventually(lambda: bool(server.lost))
+        assert server.lost == "lane 0 failed: ValueError: wrong"
 
 
 @pytest.mark.slow

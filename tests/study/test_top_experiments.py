@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,11 +18,23 @@ from hios.core.problem import Problem
 from hios.errors import HiosError, HiosWarning
 from hios.files import artifacts
 from hios.formats.config import TopStudy
-from hios.formats.study import CURVE, DP, GPG, GPG_ONE_PASS, LAST_ENDING, NOT_LEARNED, RANDOM_SEARCH, TopStudyFile
+from hios.formats.settings import TrainingSettings
+from hios.formats.study import (
+    CURVE,
+    DP,
+    GPG,
+    GPG_ONE_PASS,
+    LAST_ENDING,
+    NO_LAUNCHER,
+    NOT_LEARNED,
+    RANDOM_SEARCH,
+    TopStudyFile,
+)
 from hios.platforms.model import descriptions
 from hios.platforms.model.devices import predicted_costs
 from hios.platforms.model.kernel_work import kernels
 from hios.schedulers.ios_search import SearchedBlock, block_space
+from hios.schedulers.policy import training
 from hios.schedulers.policy.endings import combined_problem, model_blocks
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
@@ -124,6 +138,27 @@ def test_top_is_trained(given: dict[str, Path]) -> None:
     with TopItself(_SMALL) as itself:
         (held,) = itself.combined(overloaded(Scenario.read(given["blocks"]))).file.top.combined[:1]
     assert 1 <= sum(map(len, held.values())) <= 2
+
+
+def test_policies_are_kept_for_what_they_are_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other rates need no other policy of GPG; another size of combined blocks does, and so do other overheads."""
+    trained: list[int] = []
+
+    def counted(problems: Mapping[str, Problem], settings: TrainingSettings, *more: Any) -> training.Trained:
+        trained.append(settings.most)
+        return train(problems, settings, *more)
+
+    train = training.train
+    monkeypatch.setattr(training, "train", counted)
+
+    def of(rate: float, most: int, **overheads: float) -> Scenario:
+        models = served("one", [[1.0, 2.0], [2.0, 1.0]], rate), served("two", [[4.0, 1.0]], 3 * rate)
+        return scenario(*models, lanes=2, duration_s=1.0, top={"most": most}, overheads=overheads)
+
+    with TopItself(_SMALL) as itself:
+        for given in (of(10.0, 2), of(20.0, 2), of(10.0, 3), of(10.0, 2), of(10.0, 2, stage_ms=0.5)):
+            itself.results(given, (NO_LAUNCHER,))
+    assert trained == [2, 3, 2]
 
 
 def test_copies_share_the_tasks() -> None:

@@ -22,7 +22,7 @@ from hios.serving.launcher.online_launcher import OnlineLauncher
 from hios.serving.launcher.replay import Batch, Replay
 from hios.serving.launcher.rewards import Scores, rewards
 from hios.serving.measures import RepeatOutcome, result
-from hios.serving.objective import candidate_of, order
+from hios.serving.objective import candidate_of, fair_keys, order
 from hios.serving.policies import LEARNED, LEARNED_STATIC, POLICIES
 from hios.serving.scenario import Scenario, Trace, draw
 from hios.serving.simulate import HELD_OUT, compare, outcomes_of
@@ -260,18 +260,21 @@ def promising(
     """
     if not seen:
         return []
+    keys: list[tuple[float, ...]]
     if scenario.file.objective == "reward":
         measures = np.array([own.row for _, own in seen])
         scores = scores or Scores.of(measures)
-        order = np.argsort(-rewards(scores.normalized(measures, settings.clip))[:, 0], kind="stable")
+        keys = [(-reward,) for reward in rewards(scores.normalized(measures, settings.clip))[:, 0].tolist()]
     else:
         good = np.array([own.good for _, own in seen]) / settings.step_s
-        fair = np.array(fair_rates(scenario, [model.rate for model in scenario.models]))
-        worst = np.divide(good, fair, out=np.ones_like(good), where=fair > 0).min(axis=1)
-        work = (good * least_works_s(scenario)).sum(axis=1)
-        keys = (-work, -np.minimum(worst, 1.0)) if scenario.file.objective == "fair" else (-good.sum(axis=1),)
-        order = np.lexsort(keys)
-    return [seen[place][0] for place in order[:_TRIED]]
+        if scenario.file.objective == "fair":
+            fair = np.array(fair_rates(scenario, [model.rate for model in scenario.models]))
+            shares = np.divide(good, fair, out=np.ones_like(good), where=fair > 0)
+            work = (good * least_works_s(scenario)).sum(axis=1)
+            keys = fair_keys(np.minimum(shares, 1.0).tolist(), work.tolist())
+        else:
+            keys = [(-own,) for own in good.sum(axis=1).tolist()]
+    return [seen[place][0] for place in sorted(range(len(seen)), key=keys.__getitem__)[:_TRIED]]
 
 
 def best_static(judge: Judge, decisions: Sequence[LauncherDecision]) -> tuple[LauncherDecision, Candidate]:

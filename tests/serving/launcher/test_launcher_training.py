@@ -15,10 +15,11 @@ from hios.serving.launcher.actions import ActionSpace, Launcher, LauncherDecisio
 from hios.serving.launcher.environment import EPISODE, Decisions, LauncherEnvironment
 from hios.serving.launcher.launcher_settings import AS_PRINTED, LauncherSettings, settings_of
 from hios.serving.launcher.online_launcher import OnlineLauncher
-from hios.serving.launcher.training import Judge, _Training, best_static, random_search, train_launcher
+from hios.serving.launcher.training import Judge, _Training, best_static, promising, random_search, train_launcher
 from hios.serving.pipeline import SubBlock
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import HELD_OUT
+from hios.serving.simulator import StepMeasures
 from tests.serving.scenarios import scenario, served
 
 #: Sizes with which a training takes about a second.
@@ -217,3 +218,15 @@ def test_random_search() -> None:
     assert decision.largest <= settings.most
     assert judge.best([value, judge.static(alone)]) == 0
     assert judge.static(decision) == value
+
+
+def test_a_hopeless_model_decides_nothing_of_what_is_promising() -> None:
+    """Where no step served a model, those come first that served the others fairly, though others did more work."""
+    models = [served(label, [[5.0]], 100.0) for label in ("hopeless", "small", "large")]
+    settings = LauncherSettings(**{**_QUICK, "step_s": 1.0})
+    seen = [
+        (LauncherDecision((float(number), 0.0, 0.0), (((0, 0),),)), StepMeasures(0.5, (1.0, 1.0, 1.0), 0.0, good))
+        for number, good in enumerate([(0, 1, 66), (0, 30, 30), (0, 60, 2), (0, 31, 29)])
+    ]
+    best = promising(scenario(*models, lanes=1), seen, settings)
+    assert [int(decision.intervals_s[0]) for decision in best[:2]] == [1, 3]
