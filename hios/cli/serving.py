@@ -85,7 +85,7 @@ def load_command(
     """Run the tasks of SCENARIO in workers on this machine's cores, and measure latencies and losses.
 
     `hios simulate` predicts them without running anything, `hios serve` answers other programs in the same way, and
-    `hios train` trains the launchers that --weights names.
+    `hios train` trains launchers.
     """
     check_settings(Measuring, measuring)
     refuse_overwriting([path, calibration], [output, trace, metrics])

@@ -370,7 +370,8 @@ def test_the_command(given: dict[str, Path], tmp_path: Path) -> None:
     arguments = ["study", "top", "sizes", str(given["blocks"]), "--most", "1", "--output", str(output)]
     done = succeed(*arguments)
     points = artifacts.load(output, TopStudyFile).points
-    assert [(point.scenario, point.system) for point in points] == [("blocks", "top"), ("blocks", "top with GPG")]
+    systems = ["top", "top, launcher off", "top, GPG off", "top, both off"]
+    assert [(point.scenario, point.system) for point in points] == [("blocks", system) for system in systems]
     done = invoke(*arguments, "--label", "a", "--label", "b")
     assert "--label: found a, b; required: a label of its own for each scenario" in done.stderr
 
