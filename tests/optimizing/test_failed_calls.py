@@ -162,7 +162,7 @@ def test_ids_outside_of_a_table(way: str) -> None:
             torch.testing.assert_close(fast(*most), model(*most), rtol=1e-4, atol=1e-4)
     flags = inputs[2] * (1 << 40)
     with pytest.warns(
-        HiosWarning, match=f"input 2 has whole numbers from {1 << 40} to {1 << 40}, the example allows 0 to 1"
+        HiosWarning, match=f"input 2 has whole numbers from {1 << 40} to {1 << 40}, the example allows 0 to 32767"
     ):
         assert torch.equal(fast(*inputs[:2], flags, inputs[3]), model(*inputs[:2], flags, inputs[3]))
     fast.close()

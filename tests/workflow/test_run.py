@@ -89,7 +89,9 @@ def test_commands(finished: Checkout) -> None:
     commands = {call["words"][0]: " ".join(call["words"]) for call in finished.calls()}
     assert "--image-size 64 --seed 0" in commands["export"]
     assert "--platform cpu --devices 2 --stages-of greedy --stages-of hios-lp --repeats 20" in commands["profile"]
-    assert "--runs 36 --warmup 3 --tolerance 0.0001 --baselines eager --engine operators --seed 0" in commands["execute"]
+    assert (
+        "--runs 36 --warmup 3 --tolerance 0.0001 --baselines eager --engine operators --seed 0" in commands["execute"]
+    )
     assert "report results/alpha results/beta" in commands["report"]
 
 
