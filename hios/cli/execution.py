@@ -202,8 +202,6 @@ def distribute_command(
     require_options(settings["platform"], {}, cores_per_device=settings["cores_per_device"])
     refuse_overwriting([graph, weights, program, *schedules], [output])
     if transport == "mpi":
-        from hios.cli.execution import guard
-
         guard()
     from hios.runtime.distributed.session import Job, distribute
     from hios.runtime.run_table import latency_table

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from hios.errors import ArtifactError, first_line, shown
-from hios.files import bounds
+from hios.files import read_limits
 from hios.files.base import Record
 from hios.files.validation import field_name, schema_errors
 
@@ -146,7 +146,7 @@ def read_json(path: str | Path, report: Callable[[str], None] | None = None) -> 
     """
     path = Path(path)
     try:
-        text = bounds.read_json_text(path)
+        text = read_limits.read_json_text(path)
         data = json.loads(text, object_pairs_hook=functools.partial(_object, report or _refuse))
         if "\\ud" in text.lower():  # an escaped lone surrogate, which could not be written again
             json.dumps(data, ensure_ascii=False).encode()

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from hios.errors import ArtifactError, HiosError
-from hios.files import artifacts, bounds
+from hios.files import artifacts, read_limits
 
 _Entry = TypeVar("_Entry")
 
@@ -51,7 +51,7 @@ class JsonCache:
         """
         key = _as_read(key)
         try:
-            entry = json.loads(bounds.read_json_text(self._file(key)))
+            entry = json.loads(read_limits.read_json_text(self._file(key)))
             return convert(entry) if entry["key"] == key else None
         except (OSError, ValueError, TypeError, KeyError, RecursionError, HiosError, msgspec.MsgspecError):
             return None

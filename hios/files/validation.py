@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hios.errors import shown, suggestion
-from hios.files.bounds import MOST_PROBLEMS
+from hios.files.read_limits import MOST_PROBLEMS
 
 #: Keys named in one message at most.
 _MOST_KEYS = 8

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from hios.errors import ArtifactError, HiosError, first_line
-from hios.files import bounds
+from hios.files import read_limits
 
 # YAML 1.1, which PyYAML reads, takes 1e-4 for text; people and YAML 1.2 take it for a number.
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
@@ -30,7 +30,7 @@ def read_yaml(path: str | Path) -> Any:
     refuse_repeated_keys(path)
     with _refusing_bad_yaml(path):
         try:
-            return yaml.safe_load(bounds.read_text(path, bounds.MOST_BYTES_OF_YAML))
+            return yaml.safe_load(read_limits.read_text(path, read_limits.MOST_BYTES_OF_YAML))
         except (ValueError, LookupError, AttributeError) as error:
             # What PyYAML's constructors raise for text that does not fit its tag: 2020-99-99, !!bool maybe
             raise yaml.YAMLError(f"a value does not fit its type: {first_line(error)}") from error
@@ -45,7 +45,7 @@ def refuse_repeated_keys(path: str | Path) -> None:
     """
     path = Path(path)
     with _refusing_bad_yaml(path):
-        tree = yaml.compose(bounds.read_text(path, bounds.MOST_BYTES_OF_YAML), Loader=yaml.SafeLoader)
+        tree = yaml.compose(read_limits.read_text(path, read_limits.MOST_BYTES_OF_YAML), Loader=yaml.SafeLoader)
         for first, second in _repeated(tree, {}, set()):
             raise ArtifactError(
                 f"{path}: line {second.start_mark.line + 1}: key {second.value} is given again; "
@@ -95,9 +95,9 @@ def _repeated(node: Any, counted: dict[int, int], around: set[int]) -> Iterator[
     for part in inner:
         yield from _repeated(part, counted, around)
     counted[id(node)] = 1 + sum(counted[id(part)] for part in inner)
-    if counted[id(node)] > bounds.MOST_VALUES_OF_YAML:
+    if counted[id(node)] > read_limits.MOST_VALUES_OF_YAML:
         raise yaml.MarkedYAMLError(
-            problem=f"more than {bounds.MOST_VALUES_OF_YAML:,} values, those that aliases stand for included",
+            problem=f"more than {read_limits.MOST_VALUES_OF_YAML:,} values, those that aliases stand for included",
             problem_mark=node.start_mark,
         )
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from hios.errors import ArtifactError
-from hios.files import artifacts, bounds
+from hios.files import artifacts, read_limits
 from hios.formats.archive import ArchivedFile, ArchiveFile
 
 #: What an archive has beside the files that it lists.
@@ -45,7 +45,7 @@ def unpacked(archive: Path) -> Iterator[tuple[Path, ArchiveFile]]:
     with tempfile.TemporaryDirectory(prefix="hios-archive-") as name:
         folder = Path(name).resolve()
         try:
-            with bounds.opened_zip(archive, archive, _MOST_GROWTH, _REQUIRED) as opened:
+            with read_limits.opened_zip(archive, archive, _MOST_GROWTH, _REQUIRED) as opened:
                 manifest = _unpack(opened, folder, archive)
             yield folder, manifest
         except ArtifactError as error:  # what people know is the archive, not where it was unpacked

@@ -17,7 +17,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 from onnx.external_data_helper import load_external_data_for_model, uses_external_data
 
 from hios.errors import ArtifactError, UnsupportedError, first_line
-from hios.files import bounds
+from hios.files import read_limits
 from hios.formats.onnx_session import OnnxSession
 from hios.frontends.onnx_rewriting import Shapes, fix_shapes, fix_values, folded
 from hios.frontends.program_interface import TensorType, dtype_name, type_text
@@ -66,7 +66,7 @@ def load(path: str | Path, batch_size: int | None = None, shapes: Shapes | None 
     """
     path = Path(path)
     try:
-        with bounds.limited(path) as most:  # values that shapes depend on are computed
+        with read_limits.limited(path) as most:  # values that shapes depend on are computed
             return _checked(_read(path, most), path, batch_size, shapes)
     except UnicodeDecodeError as error:  # when a name is asked for
         raise ArtifactError(f"{path}: found text that is not UTF-8: {error.object[:40]!r}; export it again") from error
@@ -127,7 +127,7 @@ def _require_memory(model: ModelProto, path: Path) -> None:
         kind = value.type.tensor_type
         if kind.elem_type in DTYPES:
             shape, dtype = tensor_type(value)
-            bounds.require_memory(path, f"the value {value.name}", math.prod(shape) * dtype.itemsize)
+            read_limits.require_memory(path, f"the value {value.name}", math.prod(shape) * dtype.itemsize)
 
 
 def nodes(graph: GraphProto) -> Iterator[NodeProto]:

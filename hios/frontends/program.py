@@ -22,7 +22,7 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
 from hios.errors import ArtifactError, HiosError, UnsupportedError, first_line, place
-from hios.files import bounds
+from hios.files import read_limits
 from hios.files.artifacts import replacing
 from hios.formats.aten_operators import is_harmless
 from hios.frontends.export_check import apart, require_faithful
@@ -181,9 +181,11 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
         raise ArtifactError(f"{path}: cannot be read: no such file")
     if not zipfile.is_zipfile(path):
         raise ArtifactError(f"{path}: not a program written by torch.export (.pt2), or cut off; export it again")
-    with bounds.opened_zip(path, path, MOST_GROWTH, "a program by torch.export, undamaged; export it again") as archive:
+    with read_limits.opened_zip(
+        path, path, MOST_GROWTH, "a program by torch.export, undamaged; export it again"
+    ) as archive:
         # The copy without code, what is read from it, and the tensors.
-        bounds.require_memory(
+        read_limits.require_memory(
             path, "its contents, three times", 3 * sum(entry.file_size for entry in archive.infolist())
         )
         if (broken := archive.testzip()) is not None:  # torch does not verify the checksums of weights
@@ -198,7 +200,7 @@ def _require_memory(program: ExportedProgram, path: Path) -> None:
     for what, value in [*values, *((f"the weight {name}", weight) for name, weight in weights.items())]:
         for tensor in value if isinstance(value, list | tuple) else [value]:
             if isinstance(tensor, Tensor) and all(isinstance(size, int) for size in tensor.shape):
-                bounds.require_memory(path, what, tensor.numel() * tensor.dtype.itemsize)
+                read_limits.require_memory(path, what, tensor.numel() * tensor.dtype.itemsize)
 
 
 def tensor_types(program: ExportedProgram) -> tuple[list[TensorType], list[TensorType]]:

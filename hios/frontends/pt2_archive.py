@@ -21,7 +21,7 @@ import torch
 from torch.export.pt2_archive import PT2ArchiveReader, PT2ArchiveWriter
 
 from hios.errors import ArtifactError, first_line
-from hios.files import bounds
+from hios.files import read_limits
 from hios.formats.aten_operators import is_harmless
 
 #: How many times smaller a file may be than its contents: torch compresses none of them, and weights hardly shrink.
@@ -135,7 +135,7 @@ class _Checked:
         """Example inputs if they are plain tensors; otherwise none."""
         data = self._read(_EXAMPLES) if _EXAMPLES in self._names else b""
         try:
-            with bounds.opened_zip(io.BytesIO(data), self._path, MOST_GROWTH, "plain tensors"):
+            with read_limits.opened_zip(io.BytesIO(data), self._path, MOST_GROWTH, "plain tensors"):
                 loaded = torch.load(io.BytesIO(data), weights_only=True)
         except Exception:  # any other pickled object: nothing depends on it
             return b""
@@ -159,7 +159,7 @@ class _Checked:
             raise ArtifactError(f"{self._path}: {name} is missing; export it again")
         try:
             text = self._read(name)
-            bounds.require_memory(self._path, f"{name} in memory", bounds.JSON_GROWTH * len(text))
+            read_limits.require_memory(self._path, f"{name} in memory", read_limits.JSON_GROWTH * len(text))
             data = json.loads(text)
             return json.dumps(self._clean(data, "", name)).encode()
         except (ValueError, RecursionError) as error:

@@ -17,7 +17,7 @@ from hios.machine import topology
 from hios.optimizing.candidates import SCHEDULE, WAYS
 from hios.optimizing.module import warn
 from hios.platforms.cpu import devices as cpu
-from hios.platforms.cpu.segments import Choosing
+from hios.platforms.cpu.segment_runtimes import Choosing
 from hios.profiling.cache import default_folder
 from hios.schedulers import find
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from hios import Graph
 from hios.errors import HiosError
-from hios.files import bounds
+from hios.files import read_limits
 from hios.files.json_cache import JsonCache
 from hios.files.yaml_file import read_yaml
 from hios.formats.archive_reader import unpacked
@@ -96,7 +96,7 @@ def _cached(path: Path) -> object:
 def _verified(path: Path) -> None:
     (path.parent / "graph.json").write_bytes(path.read_bytes())
     (checked,) = verify(path.parent)
-    assert len(checked.problems) == bounds.MOST_PROBLEMS
+    assert len(checked.problems) == read_limits.MOST_PROBLEMS
     raise HiosError(checked.problems[-1])
 
 

@@ -27,7 +27,7 @@ from hios.errors import FailedCallError, PlatformError
 from hios.files import option_defaults
 from hios.formats.run import SegmentResult
 from hios.kernels.executable import require_executable
-from hios.platforms.cpu import segments, thread_team
+from hios.platforms.cpu import segment_runtimes, thread_team
 from hios.platforms.cpu import worker as cpu_worker
 from hios.platforms.program import ABORT, ArenaPlan, DeviceProgram, is_wide
 from hios.platforms.segments import segmented
@@ -73,7 +73,7 @@ class Engine:
         tasks: Mapping[str, Task],
         cores: Sequence[Sequence[int]],
         timeout_s: float = option_defaults.TIMEOUT_S,
-        choosing: segments.Choosing | None = None,
+        choosing: segment_runtimes.Choosing | None = None,
     ) -> None:
         require_executable(graph)
         deadline = 0.0 if choosing is None else time.monotonic() + choosing.seconds
@@ -145,10 +145,10 @@ class Engine:
                 raise FailedCallError(f"worker {worker}: {why}")
             return [copy_alone(buffer, torch.empty(buffer.shape, dtype=buffer.dtype)) for buffer in self._outputs]
 
-    def _choose(self, name: str, choosing: segments.Choosing, weights: str, deadline: float) -> None:
+    def _choose(self, name: str, choosing: segment_runtimes.Choosing, weights: str, deadline: float) -> None:
         """Choose what runs the segments of a task."""
         workers = self._workers[name]
-        self._pool.call_each(segments.record, {worker: {"name": name} for worker in workers})
+        self._pool.call_each(segment_runtimes.record, {worker: {"name": name} for worker in workers})
         self.run(name, choosing.example)
         given = {
             "name": name,
@@ -157,7 +157,9 @@ class Engine:
             "seconds": deadline - time.monotonic(),
             "kinds": choosing.kinds,
         }
-        chosen = self._pool.call_each(segments.choose, dict.fromkeys(workers, given), segments.TIMEOUT_S)
+        chosen = self._pool.call_each(
+            segment_runtimes.choose, dict.fromkeys(workers, given), segment_runtimes.TIMEOUT_S
+        )
         self.segments[name] = [row for own in chosen.values() for row in own]
 
     def _check(self, inputs: Sequence[Tensor]) -> None:

@@ -14,7 +14,7 @@ from hios.files.json_cache import cache_folder
 from hios.frontends.models import RUNTIMES
 from hios.frontends.tolerances import ReducedPrecision
 from hios.platforms.competitor import Competitor
-from hios.platforms.cpu import core_probe, segments, thread_team
+from hios.platforms.cpu import core_probe, segment_runtimes, thread_team
 from hios.platforms.cpu import worker as cpu_worker
 from hios.platforms.cpu.devices import all_cores, cores_of
 from hios.platforms.program import ArenaPlan
@@ -137,10 +137,12 @@ class CpuWorkers:
             }
             self._pool.call_each(cpu_worker.prepare, programs)
             if cut:
-                self._pool.call_each(segments.record, {worker: {"name": name} for worker in programs})
+                self._pool.call_each(segment_runtimes.record, {worker: {"name": name} for worker in programs})
                 self.run(name)
                 given = {"name": name, "weights": weights, "folder": cache_folder() / "segments"}
-                chosen = self._pool.call_each(segments.choose, dict.fromkeys(programs, given), segments.TIMEOUT_S)
+                chosen = self._pool.call_each(
+                    segment_runtimes.choose, dict.fromkeys(programs, given), segment_runtimes.TIMEOUT_S
+                )
                 competitor.segments = tuple(row for own in chosen.values() for row in own)
 
     def check(self, name: str) -> None:

@@ -8,22 +8,22 @@ from typing import Any
 
 from hios.errors import PlatformError
 from hios.formats.run import SegmentResult
-from hios.platforms.cpu import segments
+from hios.platforms.cpu import segment_runtimes
 from hios.workers.worker import Worker
 
 #: Environment variable that names the runtime.
 RUNTIME = "HIOS_TEST_RUNTIME"
-_timed, _choose = segments._Converter._timed, segments.choose
+_timed, _choose = segment_runtimes._Converter._timed, segment_runtimes.choose
 
 
 def choose(worker: Worker, **arguments: Any) -> list[SegmentResult]:
-    """What ``segments.choose`` does, with the runtime named in the environment as the fastest of all."""
+    """What ``segment_runtimes.choose`` does, with the runtime named in the environment as the fastest of all."""
     wanted = os.environ[RUNTIME]
 
     def timed(own: Any, segment: Any, computing: Mapping[str, Callable[[], object]]) -> dict[str, float]:
         return {kind: taken if kind != wanted else 0.0 for kind, taken in _timed(own, segment, computing).items()}
 
-    segments._Converter._timed = timed  # type: ignore[method-assign, assignment]
+    segment_runtimes._Converter._timed = timed  # type: ignore[method-assign, assignment]
     made = _choose(worker, **arguments)
     for result in made:
         if result.runtime != wanted:

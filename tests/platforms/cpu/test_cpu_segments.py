@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from hios import Graph, HiosError, Schedule
 from hios.core.schedule import StagedPlan, StreamPlan
 from hios.machine.description import usable_cores
-from hios.platforms.cpu import segments
+from hios.platforms.cpu import segment_runtimes
 from hios.platforms.cpu.engine import Engine, Task
-from hios.platforms.cpu.segments import Choosing
+from hios.platforms.cpu.segment_runtimes import Choosing
 from hios.verify.consistency import run_problems
 from tests.frontends.small_networks import write_files
 from tests.platforms.cpu import forced_segments
@@ -51,7 +51,7 @@ def _tasks() -> dict[str, Task]:
 def test_plans_of_all_kinds_give_equal_outputs(runtime: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Whatever runs their segments, for inputs that change from call to call."""
     monkeypatch.setenv(forced_segments.RUNTIME, runtime)
-    monkeypatch.setattr(segments, "choose", forced_segments.choose)
+    monkeypatch.setattr(segment_runtimes, "choose", forced_segments.choose)
     network, (first, *_, last) = branches(), [*usable_cores(), usable_cores()[0]]
     given = network.graph, network.tensors, _tasks(), [[first], [last]]
     with Engine(*given, choosing=Choosing(_inputs(0), tmp_path, 0.0 if runtime == "packed" else 1e3)) as engine:
@@ -104,7 +104,7 @@ def test_other_outputs_rule_a_runtime_out(right: Tensor, wrong: Tensor) -> None:
         def bound(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Callable[[], object]:
             return lambda: outputs[0].copy_(inputs[0])
 
-    converter = object.__new__(segments._Converter)
+    converter = object.__new__(segment_runtimes._Converter)
     boundary = SimpleNamespace(outputs=[("operator", "last", 0)])
     recorded = SimpleNamespace(inputs=[wrong], outputs=[right], boundary=boundary)
     with pytest.raises(HiosError, match=r"^its output of operator last differs by "):
@@ -117,8 +117,12 @@ def test_other_outputs_rule_a_runtime_out(right: Tensor, wrong: Tensor) -> None:
 def test_weights_of_all_types_have_digests(dtype: torch.dtype) -> None:
     """NumPy lacks some types, and a tensor may be a part of another, or a number."""
     tensor = torch.tensor([[0, 1, 1], [1, 0, 1]]).to(dtype)
-    assert segments._hashed(tensor) == segments._hashed(tensor.clone()) != segments._hashed(tensor.t())
-    assert len(segments._hashed(tensor[0, 0])) == 64
+    assert (
+        segment_runtimes._hashed(tensor)
+        == segment_runtimes._hashed(tensor.clone())
+        != segment_runtimes._hashed(tensor.t())
+    )
+    assert len(segment_runtimes._hashed(tensor[0, 0])) == 64
 
 
 def test_a_run_says_what_ran_its_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ _CODE = (
     "frontends/known_differences.*",
     "frontends/tolerances.py",
     "formats/onnx_session.py",
-    "platforms/cpu/segments.py",
+    "platforms/cpu/segment_runtimes.py",
 )
 
 

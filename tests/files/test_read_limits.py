@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hios.errors import ArtifactError
-from hios.files import bounds
+from hios.files import read_limits
 
 
 def _file(path: Path, size: int) -> Path:
@@ -24,8 +24,8 @@ def test_large_files_may_take_more_than_half_of_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, most: float
 ) -> None:
     """Six times their size, up to all of it."""
-    monkeypatch.setattr(bounds, "memory_bytes", lambda: 2 * 10**9)
-    with bounds.limited(_file(tmp_path / "file", size)) as allowed:
+    monkeypatch.setattr(read_limits, "memory_bytes", lambda: 2 * 10**9)
+    with read_limits.limited(_file(tmp_path / "file", size)) as allowed:
         assert allowed == most
 
 
@@ -34,12 +34,12 @@ def test_readers_at_once_leave_the_limit_as_it_was(tmp_path: Path) -> None:
     before, entered, leave = resource.getrlimit(resource.RLIMIT_AS), threading.Event(), threading.Event()
 
     def read() -> None:
-        with bounds.limited(tmp_path):
+        with read_limits.limited(tmp_path):
             entered.set()
             leave.wait()
 
     other = threading.Thread(target=read)
-    with bounds.limited(tmp_path):
+    with read_limits.limited(tmp_path):
         other.start()
         assert not entered.wait(0.2)
     leave.set()
@@ -50,7 +50,7 @@ def test_readers_at_once_leave_the_limit_as_it_was(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Protobuf says the same of both; smaller ones are called damaged."""
     onnx_file = pytest.importorskip("hios.frontends.onnx_file", exc_type=ImportError)
-    monkeypatch.setattr(bounds, "memory_bytes", lambda: 300_000_000)
+    monkeypatch.setattr(read_limits, "memory_bytes", lambda: 300_000_000)
     with pytest.raises(ArtifactError, match=r"takes more than 0\.3 GB; the memory here is 0\.3 GB"):
         onnx_file.load(_file(tmp_path / "large.onnx", 110_000_000))
     with pytest.raises(ArtifactError, match="not an ONNX file, or cut off"):
