@@ -172,8 +172,10 @@ def load_in(
     return Loaded(taken)
 
 
-def in_runtime(program: str, kind: str, graph: Graph, trusted: bool) -> Callable[..., Any]:
+def in_runtime(program: str, graph: Graph, kind: str, trusted: bool) -> Callable[[Sequence[Tensor]], list[Tensor]]:
     """A program on the host in a runtime, one of ``RUNTIMES``, with a thread on every core of this process.
+
+    It makes outputs of inputs, in the order of the graph.
 
     Raises:
         ArtifactError: it has other inputs or outputs than the graph.
@@ -186,7 +188,13 @@ def in_runtime(program: str, kind: str, graph: Graph, trusted: bool) -> Callable
     _require(program, "inputs", types[0], given)
     _require(program, "outputs", types[1], [(tuple(shape), torch_dtype(dtype)) for shape, dtype in made])
     inputs = [torch.zeros(shape, dtype=dtype) for shape, dtype in given]
-    return _in_kind(place, program, kind, module, loaded, inputs)[0]
+    compute = _in_kind(place, program, kind, module, loaded, inputs)[0]
+
+    def run(given: Sequence[Tensor]) -> list[Tensor]:
+        with torch.inference_mode():
+            return list(flat(compute(*given)))
+
+    return run
 
 
 def _read(
@@ -316,6 +324,20 @@ def _threads() -> int:
 
 def _text(types: list[TensorType]) -> str:
     return ", ".join(map(type_text, types)) or "none"
+
+
+def require_runtime(name: str) -> None:
+    """Check for a C++ compiler for torch.compile, and for the packages of ONNX Runtime and OpenVINO.
+
+    Raises:
+        PlatformError: something is missing.
+    """
+    if name == "compile":
+        require_compiler(name)
+    if name == "onnxruntime":
+        require_onnx()
+    if name == "openvino":
+        require_openvino()
 
 
 def require_compiler(name: str) -> None:

@@ -9,13 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from hios.errors import HiosError
 from hios.platforms.cpu import thread_team
 from hios.serving import lane_worker
 from hios.serving.lane_program import LaneProgram, Slots
-from hios.serving.lane_worker import ANSWER_WORDS, MORE, STOP, LaneWiring
+from hios.serving.lane_worker import ANSWER_WORDS, MORE, STOP, LaneWiring, Whole
 from hios.workers.arena import Arena, Layout
 from hios.workers.pool import WorkerPool
 from hios.workers.ring import Bell, Ring
@@ -97,12 +97,11 @@ class LaneProcess:
         *,
         timeout_s: float,
         describe: Callable[[int], str],
-        runtime: str | None = None,
-        trusted: bool = False,
+        whole: Whole | None = None,
     ) -> None:
         """Create the lane's side of the shared memory, and note what every worker is given.
 
-        Models are files of graph, weights and program; with ``runtime``, that runs the programs. The server's bell is
+        Models are files of graph, weights and program, of which ``whole`` makes what runs it. The server's bell is
         rung for every answer; ``timeout_s`` is the longest wait for a value of another lane, and ``describe`` gives the
         text of a mark.
         """
@@ -110,8 +109,7 @@ class LaneProcess:
         self._wiring = LaneWiring(
             arena.descriptor, arena.flags_count, arena.size, *self._rings, self._bell.descriptor, server.descriptor
         )
-        self._loading: dict[str, Any] = {"models": models, "timeout_s": timeout_s}
-        self._loading |= {"runtime": runtime, "trusted": trusted}
+        self._loading = {"models": models, "timeout_s": timeout_s, "whole": whole}
         self._programs, self._slots = programs, slots
         self._timeout_s, self._describe = timeout_s, describe
 
@@ -226,7 +224,7 @@ class LaneProcess:
         """Make a new worker ready; returns the number from which on it does not know programs."""
         programs = self._programs
         given = {"wiring": self._wiring, **self._loading}
-        converting_s = _CONVERTING_S if self._loading["runtime"] else 0.0
+        converting_s = _CONVERTING_S if self._loading["whole"] else 0.0
         pool.call_each(lane_worker.load, {0: given}, max(self._timeout_s, converting_s))
         pool.call(0, lane_worker.prepare, slots=self._slots, programs=programs)
         self._unknown = _end(programs)

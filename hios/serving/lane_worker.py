@@ -17,12 +17,10 @@ from torch import Tensor
 
 from hios.core.graph import Graph
 from hios.errors import PlatformError
-from hios.frontends.extraction_check import flat
 from hios.kernels import CompiledOperator, compile_operator
 from hios.kernels.compiled_operator import External, parts
 from hios.kernels.merged import torch_dtype
 from hios.platforms.program import Buffer
-from hios.platforms.reference import in_runtime
 from hios.platforms.workloads import arena_tensor, deliver, load_weights
 from hios.serving.lane_program import LaneProgram, LaneStep, Placed, Slots
 from hios.workers.arena import Arena
@@ -30,6 +28,8 @@ from hios.workers.process_settings import keep_memory
 from hios.workers.ring import Bell, Ring
 from hios.workers.worker import Worker, reason
 
+#: Makes of a program and its graph what runs it as a whole, in place of its operators.
+Whole = Callable[[str, Graph], Callable[[Sequence[Tensor]], list[Tensor]]]
 #: In place of a program: the lane is to end, what it does once it has; it is to be given more programs.
 STOP, MORE = -1, -2
 #: Of a run on a lane: it went well as far as this lane knows, or it was given up as another lane ended.
@@ -80,21 +80,15 @@ class _Model:
             values.update({("operator", compiled.id, item): part for item, part in enumerate(parts)})
 
 
-class _Whole:
-    """A model as its program, in another runtime."""
+class _WholeModel:
+    """A model that something else runs as a whole."""
 
-    def __init__(self, graph: Graph, program: str, runtime: str, first_mark: int, trusted: bool) -> None:
-        self.graph, self.first_mark = graph, first_mark
-        self.module = in_runtime(program, runtime, graph, trusted)
+    def __init__(self, graph: Graph, run: Callable[[Sequence[Tensor]], list[Tensor]], first_mark: int) -> None:
+        self.graph, self.run, self.first_mark = graph, run, first_mark
 
     def warm_up(self) -> None:
         """Run it once, on zeros."""
         self.run([torch.zeros(tuple(entry.shape), dtype=torch_dtype(entry.dtype)) for entry in self.graph.inputs])
-
-    def run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """Its outputs."""
-        with torch.inference_mode():
-            return list(flat(self.module(*inputs)))
 
 
 def load(
@@ -102,12 +96,11 @@ def load(
     wiring: LaneWiring,
     models: Sequence[tuple[str, str, str]],
     timeout_s: float,
-    runtime: str | None,
-    trusted: bool,
+    whole: Whole | None,
 ) -> None:
     """Map the shared memory, and make all operators ready; marks count them in the order of ``models``.
 
-    Models are files of graph, weights and program; with ``runtime``, that runs the program as a whole.
+    Models are files of graph, weights and program.
     """
     keep_memory()
     arena = Arena(wiring.flags, wiring.size, wiring.descriptor, shares_cores=True)
@@ -120,8 +113,8 @@ def load(
         graph = Graph.read(graph_path)
         worker.state["models"].append(
             _Model(graph, load_weights(weights_path, graph), first)
-            if runtime is None
-            else _Whole(graph, program, runtime, first, trusted)
+            if whole is None
+            else _WholeModel(graph, whole(program, graph), first)
         )
         first += len(graph.operators)
 
@@ -139,7 +132,7 @@ def prepare_more(worker: Worker, programs: Mapping[int, LaneProgram]) -> None:
     """Bind more programs, of operators that have run once."""
     tables = worker.state["tables"]
     for number, program in programs.items():
-        whole = isinstance(worker.state["models"][program.models[0]], _Whole)
+        whole = isinstance(worker.state["models"][program.models[0]], _WholeModel)
         worker.state["programs"][number] = (_WholeRunner if whole else _Runner)(worker, program, tables)
 
 
@@ -279,7 +272,7 @@ class _WholeRunner:
     """A program of a whole model in another runtime, bound to slots."""
 
     def __init__(self, worker: Worker, program: LaneProgram, tables: Mapping[int, list[Tensor]]) -> None:
-        self._model: _Whole = worker.state["models"][program.models[0]]
+        self._model: _WholeModel = worker.state["models"][program.models[0]]
         self._mark, graph = worker.mark, self._model.graph
         read = {placed.value: (tables[placed.slots], placed.place) for placed in program.reads}
         # What no operator reads has no slot that the run states.

@@ -25,6 +25,7 @@ from hios.frontends.tolerances import allows_rounding, compared, explained
 from hios.platforms import reference
 from hios.platforms.cpu.devices import describe
 from hios.serving.lane_trace import LaneTrace
+from hios.serving.lane_worker import Whole
 from hios.serving.load_generator import LATE_S, Progress, ReferenceSample, Repeat
 from hios.serving.measures import RepeatOutcome, result
 from hios.serving.policies import AUTO
@@ -82,7 +83,8 @@ def load(
         show: called about twice a second, and at the end of every repeat.
         trace: Chrome trace to write of what ran on which lane in the first repeat, and of its requests.
         tell: is told of every policy and launcher that ``auto`` compares.
-        runtime: what runs the models as a whole, as of `Server`.
+        runtime: in place of hios's operators, what runs the program of every model as a whole: eager, compile,
+            onnxruntime or openvino. For policies that run whole tasks in one worker.
 
     Raises:
         HiosError: a file is missing or does not fit, the policy is unknown, or a lane could not be kept going.
@@ -101,8 +103,7 @@ def load(
         virtual=virtual,
         timeout_s=timeout_s,
         watch=None if rows is None else rows.add,
-        runtime=runtime,
-        trusted=trusted,
+        whole=None if runtime is None else _in_runtime(scenario, runtime, trusted),
     ) as server:
         samples = reference_samples(server, tolerance, trusted)
         began, used, control, busy = datetime.now(UTC), time.process_time(), server.control_s, server.busy_s
@@ -143,6 +144,17 @@ def load(
         candidates=choice.candidates,
     )
     return LoadReport(outcome, generator / busy, wrong, memory_mb)
+
+
+def _in_runtime(scenario: Scenario, runtime: str, trusted: bool) -> Whole:
+    reference.require_runtime(runtime)
+    for model in scenario.models:
+        place = f"{scenario.source}: models.{model.label}.program"
+        if model.program is None:
+            raise HiosError(f"{place}: missing; required with runtime {runtime}, which runs it")
+        if reference.runtime(model.program) == "onnxruntime" != runtime:
+            raise HiosError(f"{place}: found {model.program}; allowed with runtime {runtime}: program.pt2")
+    return functools.partial(reference.in_runtime, kind=runtime, trusted=trusted)
 
 
 def reference_samples(server: Server, tolerance: float, trusted: bool) -> dict[str, list[ReferenceSample]]:

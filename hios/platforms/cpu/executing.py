@@ -18,7 +18,7 @@ from hios.platforms.cpu import core_probe, segment_runtimes, thread_team
 from hios.platforms.cpu import worker as cpu_worker
 from hios.platforms.cpu.devices import all_cores, cores_of
 from hios.platforms.program import ArenaPlan
-from hios.platforms.reference import Reference, require_compiler, require_onnx, require_openvino
+from hios.platforms.reference import Reference
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool, peak_bytes
 
@@ -45,20 +45,6 @@ def workers(
 ) -> CpuWorkers:
     """A worker for each device, and one that has the cores of all."""
     return CpuWorkers(graph, plan, competitors, cores_of(description), timeout_s)
-
-
-def require_runtime(name: str) -> None:
-    """Check for a C++ compiler for torch.compile, and for the packages of ONNX Runtime and OpenVINO.
-
-    Raises:
-        PlatformError: something is missing.
-    """
-    if name == "compile":
-        require_compiler(name)
-    if name == "onnxruntime":
-        require_onnx()
-    if name == "openvino":
-        require_openvino()
 
 
 def references(description: Platform, runtime: str, baselines: Collection[str]) -> list[Reference]:
