@@ -199,6 +199,7 @@ class Speedups:
         self._graphs, self._shared = graphs, shared
         self._costs: dict[Any, CostsFile] = {}
         self._plans: dict[Any, Plan] = {}
+        self._found: dict[tuple[Row, Efficiency], float] = {}
 
     def _problem(self, place: tuple[str, str, int, float, int], efficiency: Efficiency) -> Problem:
         name, network, batch, launch_us, devices = place
@@ -211,8 +212,9 @@ class Speedups:
     def of(self, rows: Sequence[Row], efficiency: Efficiency = DEFAULT_EFFICIENCY) -> list[float]:
         """The speedup of every row."""
         problems: dict[Any, Problem] = {}
-        found = []
         for row in rows:
+            if (row, efficiency) in self._found:  # fits start from the same parameters
+                continue
             place = (row.gpu, row.network, row.batch, row.launch_us, row.devices)
             if place not in problems:
                 problems[place] = self._problem(place, efficiency)
@@ -221,8 +223,8 @@ class Speedups:
                 latency_ms(evaluate(problem, self._plan(row, algorithm, parameters)))
                 for algorithm, parameters in ((row.algorithm, row.parameters), (row.over, {}))
             )
-            found.append(other / taken)
-        return found
+            self._found[row, efficiency] = other / taken
+        return [self._found[row, efficiency] for row in rows]
 
     def _plan(self, row: Row, algorithm: str, parameters: Mapping[str, Any]) -> Plan:
         name, batch = (row.plan_for if algorithm == row.algorithm else None) or (row.gpu, row.batch)
