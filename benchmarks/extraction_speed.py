@@ -19,6 +19,7 @@ from pathlib import Path
 from hios import Graph
 
 MODELS = (
+    "ios_sample",
     "inception_v3",
     "squeezenet",
     "nasnet_large",

@@ -261,13 +261,14 @@ def main() -> None:
     rows = _rows()
     with tempfile.TemporaryDirectory(prefix="hios-") as temporary:
         folder = arguments.graphs or Path(temporary)
-        extracted(dict.fromkeys(row.network for row in rows), folder)
         predictor = Predictor(folder)
         if arguments.concurrent:
             import concurrent_validation  # beside this script
 
+            extracted(dict.fromkeys(row.network for row in concurrent_validation.rows()), folder)
             (concurrent_validation.print_fit if arguments.fit else concurrent_validation.print_concurrent)(predictor)
             return
+        extracted(dict.fromkeys(row.network for row in rows), folder)
         if arguments.fit:
             best = fit(predictor, [row for row in rows if row.fitted])
             for name in FITTED:

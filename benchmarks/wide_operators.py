@@ -1,12 +1,12 @@
 """How close schedules with operators on several devices come to a proven bound, on random graphs.
 
-    python benchmarks/wide_operators.py search [--seeds N] [--moves N] [--p P]
+    python benchmarks/wide_operators.py search [--seeds N] [--moves N] [--p P] [--operators N]
     python benchmarks/wide_operators.py variants [--seeds N]
 
-Graphs are those of HIOS's simulation (200 operators, 400 edges, 14 layers) with devices that an operator fills, as
-cores are, and transfers of max(0.1 ms, P * t(u)). Times on 2, 4, 8 and 16 devices are synthetic, by a speed-up model:
-Amdahl's law with a serial share uniform in 0 to 0.4, and Downey's model (1997) with an average parallelism uniform in 1
-to 16 and a variance uniform in 0 to 2. Everything is seeded; latencies are predictions.
+Graphs are those of HIOS's simulation (14 layers, twice as many edges as operators) with devices that an operator fills,
+as cores are, and transfers of max(0.1 ms, P * t(u)). Times on 2, 4, 8 and 16 devices are synthetic, by a speed-up
+model: Amdahl's law with a serial share uniform in 0 to 0.4, and Downey's model (1997) with an average parallelism
+uniform in 1 to 16 and a variance uniform in 0 to 2. Everything is seeded; latencies are predictions.
 
 search prints the latency of hios-opt over the bound that it proves, beside hios-wide, heft (one device an operator) and
 every operator at its fastest, in sequence; and how far that bound is above the simple one. variants compares ways of
@@ -60,9 +60,9 @@ def downey(draw: random.Random) -> Callable[[int], float]:
 MODELS = {"amdahl": amdahl, "downey": downey}
 
 
-def instance(model: str, devices: int, seed: int, p: float) -> Problem:
+def instance(model: str, devices: int, seed: int, p: float, operators: int = 200) -> Problem:
     """A random problem with the times on ``devices``."""
-    graph, costs = hios_simulation(seed=seed, p=p)
+    graph, costs = hios_simulation(operators=operators, edges=2 * operators, seed=seed, p=p)
     draw = random.Random(seed)
     for cost in costs["operators"].values():
         del cost["utilization"]
@@ -105,16 +105,17 @@ def compare(seeds: int) -> None:
         print(f"{name:<18}" + "".join(f" {_over(column[name]):>16}" for column in columns))
 
 
-def search(seeds: int, moves: int, p: float) -> None:
+def search(seeds: int, moves: int, p: float, operators: int) -> None:
     """Print how far hios-opt and its starts are above the bound that it proves."""
-    print(f"latency above the proven bound, median / worst of {seeds} graphs, %; p {p}, {moves} moves of each chain")
+    subject = f"{seeds} graphs of {operators} operators"
+    print(f"latency above the proven bound, median / worst of {subject}, %; p {p}, {moves} moves of each chain")
     line = "{:<8} {:>7} {:>14} {:>14} {:>14} {:>14} {:>14}"
     print(line.format("model", "devices", "in sequence", "heft", "hios-wide", "hios-opt", "bound gained"))
     for model in MODELS:
         for devices in DEVICES:
             rows: list[tuple[float, ...]] = []
             for seed in range(seeds):
-                problem = instance(model, devices, seed, p)
+                problem = instance(model, devices, seed, p, operators)
                 best = schedule(problem, "hios-opt", devices, {"time_limit": 1e6, "moves": moves, "seed": seed})
                 if wrong := violations(problem, best):
                     raise SystemExit(f"hios-opt: invalid schedule: {wrong[0]}")
@@ -133,9 +134,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--moves", type=int, default=1_000_000)
     parser.add_argument("--p", type=float, default=0.1)
+    parser.add_argument("--operators", type=int, default=200)
     given = parser.parse_args()
     if given.what == "search":
-        search(given.seeds, given.moves, given.p)
+        search(given.seeds, given.moves, given.p, given.operators)
     else:
         compare(given.seeds)
 

@@ -41,6 +41,7 @@ def described(algorithm: Algorithm, width: int) -> str:
         "",
         *_wrapped(f"Paper    {algorithm.paper}", width, " " * 9),
         f"Devices  {'any number' if algorithm.several_devices else 'one'}",
+        *_wrapped(f"Demand   {algorithm.demand or 'not used'}", width, " " * 9),
         f"Code     {algorithm.run.__module__}",
         *([f"From     {algorithm.distribution}"] if algorithm.distribution else []),
         "",

@@ -26,6 +26,7 @@ from hios.schedulers.registry import Parameter, register
     paper="TOP (Lin et al., IEEE TPDS 2025), Algorithm 2",
     summary="stages of one device chosen by a learned policy, block by block, improved by further passes",
     several_devices=False,
+    demand="slots, arithmetic and bandwidth, in t(S)",
     parameters=(
         Parameter("r", 3, "largest number of operators in a group", minimum=1),
         Parameter("s", 8, "largest number of groups in a stage", minimum=1),

@@ -21,6 +21,7 @@ _FILL_GAPS = Parameter("fill_gaps", False, "place operators into idle gaps betwe
     paper=f"{_PAPER} with Algorithm 2",
     summary="maps longest paths onto devices, then groups neighbors on each device within a window",
     several_devices=True,
+    demand="slots, arithmetic and bandwidth, in t(S)",
     parameters=(WINDOW, _FILL_GAPS),
 )
 def hios_lp(problem: Problem, devices: int, *, window: int = 2, fill_gaps: bool = False) -> StagedPlan:

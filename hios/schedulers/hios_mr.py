@@ -19,6 +19,7 @@ _INFINITY = float("inf")
     paper=f"{_PAPER} with Algorithm 2",
     summary="maps operators in order of priority, recording the best mapping of the one before; then groups",
     several_devices=True,
+    demand="slots, arithmetic and bandwidth, in t(S)",
     parameters=(WINDOW,),
 )
 def hios_mr(problem: Problem, devices: int, *, window: int = 2) -> StagedPlan:

@@ -34,6 +34,7 @@ _SOLVER = 0.9
     paper="hios; simulated annealing, heads and tails, CP-SAT (no paper)",
     summary="searches from the best of all others until the time is up or the gap to a proven bound is closed",
     several_devices=True,
+    demand="the largest of slots, arithmetic and bandwidth in the search; all three in what it compares",
     parameters=(
         Parameter("seed", 0, "seed of the random numbers", minimum=0),
         Parameter("time_limit", 10.0, "seconds of search; it ends earlier when the gap is closed", minimum=0),

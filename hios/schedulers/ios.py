@@ -70,6 +70,7 @@ def searching_once() -> Iterator[None]:
     paper="IOS (MLSys 2021), Algorithm 1",
     summary="best stages of one device by dynamic programming, block by block, with operator merge",
     several_devices=False,
+    demand="slots, arithmetic and bandwidth, in t(S)",
     parameters=(
         Parameter("r", 3, "largest number of operators in a group", minimum=1),
         Parameter("s", 8, "largest number of groups in a stage", minimum=1),

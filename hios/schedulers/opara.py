@@ -20,6 +20,7 @@ RIDGE = round(19.5e12 / 1.555e12, 2)
     paper="Opara (Chen et al., arXiv:2312.10351), Algorithms 1 and 2",
     summary="streams along first successors; memory- and compute-intensive operators launched in turn, small first",
     several_devices=False,
+    demand="registers, shared memory and threads of a block if profiled, else FLOPs and bytes; for the launch order",
     parameters=(
         Parameter(
             "rule",

@@ -81,6 +81,8 @@ class Algorithm:
     threads: int = 1
     #: Name and version of the distribution whose entry point it is; empty for those of hios and of this process.
     distribution: str = ""
+    #: What it knows of what operators take of a device, for ``hios algorithms``; empty if nothing.
+    demand: str = ""
 
     @property
     def origin(self) -> str:
@@ -133,6 +135,7 @@ def register(
     several_devices: bool,
     parameters: tuple[Parameter, ...] = (),
     threads: int = 1,
+    demand: str = "",
 ) -> Callable[[Run], Run]:
     """Register a function ``(problem, devices, **parameters) -> Plan | Solution`` under a name.
 
@@ -145,6 +148,7 @@ def register(
         several_devices: whether it can use more than one device.
         parameters: its parameters, with the names and defaults of the function's keyword arguments.
         threads: cores that it uses.
+        demand: what it knows of what operators take of a device, for ``hios algorithms``; empty if nothing.
 
     Raises:
         ValueError: the name is taken or not allowed, parameters and function disagree, the name of a parameter is also
@@ -164,7 +168,7 @@ def register(
         raise ValueError(f"algorithm {name}: found this name; allowed: letters, digits, - and _, but not {AUTO}")
 
     def decorate(run: Run) -> Run:
-        algorithm = Algorithm(name, paper, summary, several_devices, parameters, run, threads)
+        algorithm = Algorithm(name, paper, summary, several_devices, parameters, run, threads, demand=demand)
         known = ALGORITHMS.get(name)
         if known is not None and not (run.__module__ == "__main__" and known.origin == algorithm.origin):
             raise ValueError(f"an algorithm named {name} is registered already, {known.origin}")

@@ -24,16 +24,18 @@ class Target:
 
     @property
     def options(self) -> dict[str, str]:
-        """Options of the platform model."""
-        return {"gpu": self.gpu, **({"link": self.link} if self.link else {})}
+        """Options of the platform model; operators share resources, so that streams and launch orders tell apart."""
+        return {"gpu": self.gpu, **({"link": self.link} if self.link else {}), "contention": "resources"}
 
 
+#: LIOS, and what random choices in its place lead to (figure 8 of its paper).
+LIOS_VARIANTS = ("lios", "lios-rand1", "lios-rand2", "lios-rand")
 _OPARA = ("sequential", "nimble", "opara")
 #: By paper; Opara measured its networks on two GPUs.
 TARGETS: Mapping[str, Target] = {
     "hios": Target("a40", "nvlink", 2, ("sequential", "ios", "hios-mr-inter", "hios-mr", "hios-lp-inter", "hios-lp")),
     "ios": Target("v100-sxm2", None, 1, ("sequential", "greedy", "ios")),
-    "lios": Target("rtx3080", None, 1, ("sequential", "greedy", "nimble", "ios", "lios")),
+    "lios": Target("rtx3080", None, 1, ("sequential", "greedy", "nimble", "ios", *LIOS_VARIANTS)),
     "opara-a100": Target("a100-pcie-40gb", None, 1, _OPARA),
     "opara-rtx2080s": Target("rtx2080-super", None, 1, _OPARA),
 }

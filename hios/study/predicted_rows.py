@@ -7,6 +7,7 @@ How far predictions are from published latencies is read from predicted_rows.yam
 from __future__ import annotations
 
 import functools
+import re
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     import altair as alt
 
 VALIDATION_FILE = Path(__file__).with_suffix(".yaml")
+#: What tells GPUs apart in their names.
+_MODEL = re.compile(r"[A-Z]?[0-9]{2,}")
 #: In the column of platforms.
 _PLATFORM = "model"
 _Maker = Callable[[str, PredictedNetwork, GpuPrediction], Rows]
@@ -42,7 +45,8 @@ def predictions(
     """Adds predictions for the GPUs of the paper to a figure, beside what was measured.
 
     They have rows and a panel of their own, a sentence on the result and one on the error of such predictions where
-    latencies were published. No published number is compared with them. The networks are those of the sessions
+    latencies were published. The verdicts on published numbers are about measurements alone; how predictions compare
+    with them is said in the sentences. The networks are those of the sessions
     ``predictions/...`` of the figure, the GPUs those of its paper in `hios.study.gpu_targets`.
 
     Args:
@@ -81,8 +85,8 @@ def _beside(figure: Figure, *, made: _Maker, drawn: _Chart, words: Callable[[Row
         return marks.panels([*here, *others])
 
     def finding(rows: Rows) -> str:
-        own = _measured(rows)
-        return " ".join(filter(None, [figure.finding(own) if own else "", words(_on_gpus(rows))]))
+        own, there = _measured(rows), _on_gpus(rows)
+        return " ".join(filter(None, [figure.finding(own) if own else "", words(there), _compared(figure, there)]))
 
     def explain(rows: Rows) -> str:
         own = _measured(rows)
@@ -111,6 +115,33 @@ def hardware(prediction: GpuPrediction) -> str:
     """The GPUs of a prediction in words."""
     gpus, link = prediction.platform.gpus or (), prediction.platform.link
     return f"{len(gpus)} x {gpus[0]}, {link}" if len(gpus) > 1 else gpus[0] if gpus else "GPU"
+
+
+def _compared(figure: Figure, rows: Rows) -> str:
+    """How predictions for each GPU compare with what was published for it, as measurements would."""
+    texts = []
+    for name, there in grouped(rows, "hardware").items():
+        as_measured: Rows = [{**row, "platform": "cuda", "mark": marks.MEASURED.name} for row in there]
+        found = [
+            entry
+            for entry in figure.compare(as_measured)
+            if entry.found is not None and any(model in name for model in _MODEL.findall(entry.published.hardware))
+        ]
+        texts += [
+            f"{entry.published.what} ({entry.published.text} {entry.published.unit}): {entry.found_text} on {name}, "
+            f"{entry.verdict.value}"
+            for entry in found
+        ]
+    return f"Predicted beside what is published: {'; '.join(texts)}." if texts else ""
+
+
+def latencies_of(*algorithms: str) -> _Maker:
+    """Makes the rows of `latency_rows` of some algorithms."""
+
+    def made(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
+        return [row for row in latency_rows(label, network, prediction) if row["algorithm"] in algorithms]
+
+    return made
 
 
 def latency_rows(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:

@@ -44,6 +44,7 @@ def _nasnet(repeats: int) -> list[int]:
 
 
 PUBLISHED = {
+    "ios_sample": Published((4, 4), {"conv": 4, "concat or add": 1}, [5]),
     "squeezenet": Published(
         (65, 65), {"conv": 30, "pool": 4, "concat or add": 16}, [2, 6, 5, 6, 1, 5, 6, 5, 6, 1, 5, 2]
     ),
@@ -82,9 +83,9 @@ BENCHMARKS: dict[str, Callable[[], Graph]] = {
 #: Transitions of IOS, without pruning and with r = 3 and s = 8 (IOS table 1, recomputed over all blocks).
 TRANSITIONS = {"squeezenet": (284, 260), "inception_v3": (27742, 25022), "nasnet_large": (5284405, 4494507)}
 #: Image sizes beside those of the papers, small ones of which no layer makes nothing.
-SMALL = dict.fromkeys(PUBLISHED, 64) | {"inception_v3": 107, "randwire": 33, "squeezenet": 97}
-#: `make test` leaves all out but the smallest.
-_SLOW = PUBLISHED.keys() - {"squeezenet"}
+SMALL = dict.fromkeys(PUBLISHED, 64) | {"ios_sample": 9, "inception_v3": 107, "randwire": 33, "squeezenet": 97}
+#: `make test` leaves all out but the smallest two.
+_SLOW = PUBLISHED.keys() - {"squeezenet", "ios_sample"}
 
 
 def _marked(names: Iterable[str]) -> list[Any]:

@@ -35,7 +35,8 @@ def test_described_says_what_the_code_says(name: str) -> None:
     algorithm = ALGORITHMS[name]
     text = described(algorithm, 100)
     words = " ".join(text.split())
-    assert f"Paper {algorithm.paper} Devices {'any number' if algorithm.several_devices else 'one'}" in words
+    assert f"Paper {algorithm.paper} Devices {'any number' if algorithm.several_devices else 'one'} Demand " in words
+    assert (algorithm.demand or "not used") in words
     assert f"Code {algorithm.run.__module__}" in words
     for parameter in algorithm.parameters:
         assert f"{parameter.help} (default {parameter.default_text}; {parameter.allowed})" in words

@@ -508,6 +508,16 @@ def test_the_trade_off_by_hand() -> None:
     assert _opt(instance, 4).latency_ms == 6.0
 
 
+def test_the_trade_off_after_transfers_by_hand() -> None:
+    """The same two after z, which takes values of x and y: waiting for a transfer is longer than sharing a device."""
+    times, wide = {"x": 1.0, "y": 1.0, "z": 1.0, "a": 8.0, "b": 8.0}, {"a": {4: 3.0}, "b": {4: 3.0}}
+    edges = {("x", "z"): 10.0, ("y", "z"): 10.0, ("z", "a"): 0.0, ("z", "b"): 0.0}
+    instance = problem(times, edges, wide=wide)
+    assert interval_bound_ms(instance, 4) == pytest.approx(2 + 1 + 4)
+    assert trade_off_bound_ms(instance, 4) == pytest.approx(2 + 1 + 4 + 8 / 7)
+    assert _opt(instance, 4).latency_ms == pytest.approx(2 + 1 + 6)
+
+
 def test_other_models_of_contention_leave_it_out() -> None:
     """Where the area says nothing of the latency there is no such bound."""
     instance = problem({"a": 8.0, "b": 8.0}, {}, wide={"a": {4: 3.0}}, contention="none")

@@ -34,7 +34,7 @@ _GRAPH = Graph(
     tuple(Edge(source, target, bytes=10**5) for source, target in ("ab", "ac", "bd", "cd")),
     blocks=(("a", "b", "c", "d"),),
 )
-_BESIDE = ("hios_fig12", "hios_fig13", "ios_fig2", "ios_fig6", "ios_fig16", "lios_fig7")
+_BESIDE = ("hios_fig12", "hios_fig13", "ios_fig2", "ios_fig6", "ios_fig16", "lios_fig7", "lios_fig8")
 
 
 def _write(folder: Path, graph: Graph = _GRAPH, targets: tuple[str, ...] = ("hios", "ios", "lios")) -> Path:

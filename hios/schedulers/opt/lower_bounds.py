@@ -66,8 +66,7 @@ def interval_bound_ms(problem: Problem, devices: int) -> float:
     if len(problem) > _MOST_FOR_INTERVALS or not counts_work(problem):
         return simple
     least = least_of_all(problem)
-    heads = _heads(least, problem.order, problem.predecessors, devices)
-    tails = _heads(least, problem.order[::-1], problem.successors, devices)
+    heads, tails = _heads_and_tails(problem, least, devices)
     best = max(simple, *(head + time + tail for head, time, tail in zip(heads, least.time, tails, strict=True)))
     by_tail = sorted(range(len(problem)), key=lambda operator: -tails[operator])
     for head in set(heads):
@@ -85,6 +84,13 @@ def counts_work(problem: Problem) -> bool:
     if problem.alpha is None or any(stage_scales(problem)):
         return False
     return problem.alpha >= 0.5 or all(work_ms(problem, v) == time for v, time in enumerate(problem.time))
+
+
+def _heads_and_tails(problem: Problem, least: Least, devices: int) -> tuple[list[float], list[float]]:
+    return (
+        _heads(least, problem.order, problem.predecessors, devices),
+        _heads(least, problem.order[::-1], problem.successors, devices),
+    )
 
 
 def _heads(least: Least, order: Iterable[int], predecessors: _Neighbors, devices: int) -> list[float]:
@@ -144,13 +150,14 @@ def trade_off_bound_ms(problem: Problem, devices: int) -> float:
     operator has one time T and one area A, a mixture of those that it can have alone or merged, and a start s:
 
         s(v) >= s(u) + T(u) for an edge (u, v)      M s(v) >= area of all before v
-        L >= s(v) + T(v)                            M (L - s(v) - T(v)) >= area of all after v
-        M L >= area of all
+        L >= s(v) + T(v) + q(v)                     M (L - s(v) - T(v)) >= area of all after v
+        M L >= area of all                          s(v) >= r(v)
 
-    The least L is a bound (as for the allocation of moldable tasks: Jansen and Zhang, ACM TALG 2006). The result does
-    not rely on the solver: only its multipliers of these rows are used, and any non-negative multipliers give a bound.
-    Rows times multipliers, added up, leave c*L + sum of c(v)*s(v) >= sum of a(v)*T(v) + b(v)*A(v). There s(v) <= L, and
-    the right side is at least what each operator has at its best number of devices.
+    with the heads r and tails q of `interval_bound_ms`, which know of transfers. The least L is a bound (as for the
+    allocation of moldable tasks: Jansen and Zhang, ACM TALG 2006). The result does not rely on the solver: only its
+    multipliers of these rows are used, and any non-negative multipliers give a bound. Rows times multipliers, added up,
+    leave c*L + sum of c(v)*s(v) >= sum of a(v)*T(v) + b(v)*A(v) and a sum of heads and tails. There s(v) <= L, and the
+    right side is at least what each operator has at its best number of devices.
     """
     problem = problem.on(devices)
     if len(problem) > _MOST_FOR_LINEAR_PROGRAM or not counts_work(problem):
@@ -172,19 +179,22 @@ def _choices(problem: Problem) -> list[list[tuple[float, float]]]:
 
 @dataclass(slots=True)
 class _Constraint:
-    """``latency``*L + sum of ``start``*s - sum of ``time``*T - sum of A of ``area`` >= 0."""
+    """``latency``*L + sum of ``start``*s - sum of ``time``*T - sum of A of ``area`` >= ``least``."""
 
     latency: float = 0.0
     start: dict[int, float] = field(default_factory=dict)
     time: dict[int, float] = field(default_factory=dict)
     area: Sequence[int] = ()
+    least: float = 0.0
 
 
 def _rows(problem: Problem, devices: int) -> list[_Constraint]:
     operators = range(len(problem))
+    heads, tails = _heads_and_tails(problem, least_of_all(problem), devices)
     rows = [_Constraint(latency=devices, area=operators)]
     for v in operators:
-        rows.append(_Constraint(latency=1.0, start={v: -1.0}, time={v: 1.0}))
+        rows.append(_Constraint(latency=1.0, start={v: -1.0}, time={v: 1.0}, least=tails[v]))
+        rows.append(_Constraint(start={v: 1.0}, least=heads[v]))
         rows += [_Constraint(start={v: 1.0, u: -1.0}, time={u: 1.0}) for u, _ in problem.predecessors[v]]
     if len(problem) <= _MOST_COUNTED:
         before, after = _reached(problem.order, problem.predecessors), _reached(problem.order[::-1], problem.successors)
@@ -229,7 +239,7 @@ def _multipliers(problem: Problem, rows: Sequence[_Constraint]) -> list[float]:
             areas.SetCoefficient(share, used)
     constraints = []
     for row in rows:
-        constraint = solver.Constraint(0.0, infinity)
+        constraint = solver.Constraint(row.least, infinity)
         constraint.SetCoefficient(latency, row.latency)
         for variable, part, sign in ((start, row.start, 1.0), (time, row.time, -1.0)):
             for v, value in part.items():
@@ -245,12 +255,13 @@ def _multipliers(problem: Problem, rows: Sequence[_Constraint]) -> list[float]:
 
 def _certified(problem: Problem, rows: Sequence[_Constraint], multipliers: Sequence[float]) -> float:
     """The bound that multipliers of rows prove."""
-    latency = 0.0
+    latency = known = 0.0
     start, time, area = ([0.0] * len(problem) for _ in range(3))
     for row, multiplier in zip(rows, multipliers, strict=True):
         if multiplier <= _ROUNDING:
             continue
         latency += multiplier * row.latency
+        known += multiplier * row.least
         for total, part in ((start, row.start), (time, row.time)):
             for v, value in part.items():
                 total[v] += multiplier * value
@@ -261,7 +272,7 @@ def _certified(problem: Problem, rows: Sequence[_Constraint], multipliers: Seque
         return 0.0
     least = (min(time[v] * t + area[v] * a for t, a in own) for v, own in enumerate(_choices(problem)))
     # Sums of many terms: stay on the safe side of rounding.
-    return sum(least) / latency * (1 - 1e-9)
+    return (known + sum(least)) / latency * (1 - 1e-9)
 
 
 #: Beyond this number of operators the solver does not finish within the time of a search.

@@ -11,12 +11,13 @@ from hios.schedulers.lios import steps
 from hios.study import predicted_rows as predicted
 from hios.study import run_rows as runs
 from hios.study.figure_data import FigureData
+from hios.study.gpu_targets import LIOS_VARIANTS
 from hios.study.published import Comparison, comparisons
 from hios.study.reference_networks import benchmark, worked_example
 from hios.study.registry import register
 from hios.study.rows import Rows
 
-_RANDOM = ("lios", "lios-rand1", "lios-rand2", "lios-rand")
+_COMPARED = ("sequential", "greedy", "nimble", "ios", "lios")
 
 # Figures 4, 7, 8 and 9, and table VII: latencies of schedules of one device.
 register(
@@ -41,18 +42,19 @@ def fig7_comparisons(rows: Rows) -> list[Comparison]:
 
 register(
     "lios_fig7",
-    rows=lambda data: runs.schedule_rows(data, ("sequential", "greedy", "nimble", "ios", "lios"), devices=1),
+    rows=lambda data: runs.schedule_rows(data, _COMPARED, devices=1),
     chart=runs.box_plot,
     compare=fig7_comparisons,
     finding=runs.speedups,
     explain=runs.on_cores(runs.one_operator_fills_a_core),
-    beside=predicted.predictions(),
+    beside=predicted.predictions(rows=predicted.latencies_of(*_COMPARED)),
 )
 register(
     "lios_fig8",
-    rows=lambda data: runs.schedule_rows(data, _RANDOM, devices=1),
+    rows=lambda data: runs.schedule_rows(data, LIOS_VARIANTS, devices=1),
     chart=runs.box_plot,
     finding=runs.spreads,
+    beside=predicted.predictions(rows=predicted.latencies_of(*LIOS_VARIANTS)),
 )
 register(
     "lios_fig9",
@@ -181,6 +183,6 @@ def scheduling_rows(data: FigureData, algorithms: Collection[str]) -> Rows:
 register("lios_tab5", rows=lambda data: scheduling_rows(data, ("ios", "lios")), finding=runs.scheduling_times)
 register(
     "lios_tab6",
-    rows=lambda data: scheduling_rows(data, ("sequential", "greedy", "nimble", *_RANDOM)),
+    rows=lambda data: scheduling_rows(data, ("sequential", "greedy", "nimble", *LIOS_VARIANTS)),
     finding=runs.scheduling_times,
 )
