@@ -10,7 +10,7 @@ pt2_archive         loading a program.pt2 without trusting its author
 export_check        whether an exported program computes what its module computes
 onnx_file           program.onnx: checking, loading, ONNX Runtime
 onnx_rewriting      sizes for the dimensions that an ONNX file leaves open; constant folding of what fixed shapes
-                    determine; LSTM, GRU and RNN unrolled
+                    determine
 relax_calls         a Relax function as plain calls
 torch_lowering      programs of torch.export in Relax; what Relax cannot import becomes opaque calls; what its
                     importer makes wrong becomes other operators

@@ -240,6 +240,37 @@ _KEPT_WHOLE = {
     *("silu", "selu", "prelu", "softplus", "hardswish", "hardsigmoid", "pixel_shuffle", "upsample_bicubic2d"),
     *("inverse", "linalg_cholesky", "linalg_inv", "linalg_solve", "one_hot"),
 }
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+
+
+def _one_direction_at_a_time(operator: Any) -> Callable[..., Any]:
+    """A decomposition of a recurrent layer into calls with one layer and one direction, of which two can run at once.
+
+    Called by torch with the arguments of the operator; in evaluation nothing is dropped between layers.
+    """
+
+    def decompose(x: Tensor, hx: Any, params: Any, biases: bool, layers: int, *options: Any) -> Any:
+        dropout, train, bidirectional, batch_first = options
+        if layers == 1 and not bidirectional:
+            return NotImplemented  # torch then keeps the call
+        directions = 2 if bidirectional else 1
+        states = [state.split(1) for state in (hx if isinstance(hx, list | tuple) else [hx])]
+        size, time = len(params) // (layers * directions), 1 if batch_first else 0
+        last: list[tuple[Tensor, ...]] = []
+        for _ in range(layers):
+            made = []
+            for backwards in range(directions):
+                number = len(last)
+                own, weights = [state[number] for state in states], params[number * size : (number + 1) * size]
+                given = x.flip(time) if backwards else x
+                initial = own if isinstance(hx, list | tuple) else own[0]
+                output, *ends = operator(given, initial, weights, biases, 1, dropout, train, False, batch_first)
+                made.append(output.flip(time) if backwards else output)
+                last.append(tuple(ends))
+            x = torch.cat(made, 2) if bidirectional else made[0]
+        return x, *(torch.cat(parts) for parts in zip(*last, strict=True))
+
+    return decompose
 
 
 def _resizes_otherwise(node: fx.Node) -> bool:
@@ -263,7 +294,8 @@ def _always(node: fx.Node) -> bool:
 
 
 #: ATen operators that Relax's importer gets wrong, and the calls for which it does: it ignores some arguments, lets ids
-#: of tables count from the end, takes any of several maxima, and mixes up axes of several indices.
+#: of tables count from the end, takes any of several maxima, mixes up axes of several indices, and writes out the steps
+#: of recurrent layers.
 _WRONG: Mapping[str, Callable[[fx.Node], bool]] = {
     "aten::_upsample_bilinear2d_aa": _always,
     "aten::any": _always,
@@ -280,6 +312,7 @@ _WRONG: Mapping[str, Callable[[fx.Node], bool]] = {
     "aten::upsample_bicubic2d": _always,
     "aten::upsample_bilinear2d": _resizes_otherwise,
     "aten::upsample_nearest2d": _resizes_otherwise,
+    **dict.fromkeys((f"aten::{name}" for name in _RECURRENT), _always),
 }
 
 
@@ -302,6 +335,8 @@ def _decomposed(program: ExportedProgram) -> ExportedProgram:
         namespace, name, *_ = str(overload).split(".")
         if namespace == "aten" and name.removesuffix("_") in _KEPT_WHOLE:
             del table[overload]
+        if namespace == "aten" and name in _RECURRENT and str(overload).endswith(".input"):
+            table[overload] = _one_direction_at_a_time(overload)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's own pytree deprecation
         try:
@@ -362,7 +397,7 @@ class _TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
     def _opaque_call(self, node: fx.Node, reason: str) -> Any:
         """The outputs of a node as those of an opaque call; None for those that are not used."""
         own = _CHECKED.get(node.target, node.target)
-        if refusal := aten.refusal(own):
+        if refusal := aten.refusal(own, arguments_of(node)):
             raise UnsupportedError(f"{reason}, and PyTorch cannot run it as it is: {refusal}")
         made = node.meta["val"]
         parts = made if isinstance(made, list | tuple) else [made]

@@ -8,6 +8,9 @@ from typing import Any
 
 from hios.core.graph import LOOKUPS
 
+#: Rows of weights for an element of the hidden state, by opaque call of a recurrent layer.
+_GATES = {"onnx.LSTM": 4, "onnx.GRU": 3, "onnx.RNN": 1}
+_RECURRENT = {*_GATES, *(f"aten.{name}.input" for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"))}
 Shape = Sequence[int]
 #: Operations from attributes, shapes of the arguments and shape of the output.
 _Count = Callable[[Mapping[str, Any], Sequence[Shape], Shape], int]
@@ -19,9 +22,11 @@ def flops(function: str, attributes: Mapping[str, Any], arguments: Sequence[Shap
     Convolutions, matrix products and attention are counted exactly (of attention the two products, without
     softmax, as torch does), pooling one per element of the window, reductions one per element of the input,
     operators that only create, move or convert data as none, and everything else as one per element of the output.
-    Of opaque calls only look-ups are known.
+    Of opaque calls only look-ups and recurrent layers are known, of these the matrix products.
     """
     if not function.startswith("relax."):
+        if function in _RECURRENT:
+            return 2 * math.prod(arguments[0][:2]) * _weights(function, arguments, output)
         return 0 if function in LOOKUPS else None
     name = function.removeprefix("relax.")
     if name in _MOVES:
@@ -29,6 +34,13 @@ def flops(function: str, attributes: Mapping[str, Any], arguments: Sequence[Shap
     if name in _REDUCTIONS:
         return math.prod(arguments[0])
     return _COUNTS[name](attributes, arguments, output) if name in _COUNTS else math.prod(output)
+
+
+def _weights(function: str, arguments: Sequence[Shape], output: Shape) -> int:
+    """Elements of the matrices of a recurrent layer, each used once a step; of torch's also that of a projection."""
+    if (gates := _GATES.get(function)) is not None:  # small ones are no arguments
+        return gates * output[-1] * (arguments[0][-1] + output[-1])
+    return sum(math.prod(shape) for shape in arguments if len(shape) == 2)
 
 
 _MOVES = frozenset(

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from hios.errors import ExampleInputsError, HiosError, first_line
 from hios.frontends.known_differences import known
@@ -34,19 +33,6 @@ _APART = ("onnxruntime", "compile")
 _STOPPING_S = 1.0
 #: Share of the time before the race in which segments of schedules may be converted for other runtimes.
 _SEGMENTS_SHARE = 0.5
-
-
-#: Operators of a graph for a step of a layer that torch.export keeps as one operator: about so many.
-_A_STEP = {"aten.lstm.input": 16, "aten.gru.input": 16, "aten.rnn_tanh.input": 6, "aten.rnn_relu.input": 6}
-
-
-def _operators(node: torch.fx.Node) -> int:
-    """About how many operators a graph has for a node of a program."""
-    if (a_step := _A_STEP.get(str(node.target))) is None:
-        return 1
-    value, state = (pytree.tree_leaves(argument)[0].meta["val"] for argument in node.args[:2])
-    layers, batch, _ = state.shape
-    return a_step * int(layers * value.shape[0] * value.shape[1] // max(batch, 1))
 
 
 @dataclass
@@ -211,8 +197,8 @@ class Preparation:
         began = time.monotonic()
         with self.budget.step("export", "exporting"):
             self.exported = export(self.subject.model, self.subject.args, self.subject.kwargs, self.subject.outputs)
-        counted = [_operators(node) for node in self._program().graph.nodes if node.op == "call_function"]
-        self.budget.operators, self.budget.graph_operators = len(counted), sum(counted)
+        operators = sum(node.op == "call_function" for node in self._program().graph.nodes)
+        self.budget.operators = self.budget.graph_operators = operators
         self._export_s = time.monotonic() - began
         return True
 

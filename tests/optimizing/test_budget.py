@@ -16,7 +16,7 @@ from hios.optimizing import report as module
 from hios.optimizing.options import Options
 from hios.optimizing.preparation import Preparation, Subject
 from hios.optimizing.report import Budget
-from hios.optimizing.tracing import Traced, export
+from hios.optimizing.tracing import Traced
 from tests.runtime.small import Branches
 
 
@@ -111,22 +111,6 @@ def test_one_slow_step_does_not_stop_the_others() -> None:
     guessed = budget.predicted_s("extract")
     budget.took("export", 100 * budget.predicted_s("export"))
     assert budget.predicted_s("extract") == pytest.approx(3 * guessed)
-
-
-@pytest.mark.parametrize(("kind", "options"), [("GRU", {}), ("LSTM", {"bidirectional": True}), ("RNN", {})])
-def test_recurrent_layers_are_many_operators(kind: str, options: dict[str, bool]) -> None:
-    """A layer that is one operator of a program counts as those of the graph, for every step, layer and direction."""
-    net = getattr(nn, kind)(4, 8, num_layers=2, batch_first=True, **options).eval()
-    long, short = (
-        sum(
-            preparation._operators(node)
-            for node in export(net, [torch.ones(3, steps, 4)], {}).program.graph.nodes
-            if node.op == "call_function"
-        )
-        for steps in (20, 10)
-    )
-    a_step = {"GRU": 16, "LSTM": 16, "RNN": 6}[kind]
-    assert long - short == a_step * 10 * 2 * (2 if options else 1)
 
 
 class _Conversion:

@@ -27,11 +27,11 @@ PREFIX = "aten."
 _STORAGE = ("device", "layout", "memory_format", "pin_memory", "non_blocking")
 
 
-def refusal(operator: Any) -> str | None:
-    """Why an ATen operator cannot be one of a graph; None if it can be."""
+def refusal(operator: Any, arguments: Mapping[str, Any]) -> str | None:
+    """Why a call of an ATen operator cannot be one of a graph; None if it can be."""
     if not isinstance(operator, torch._ops.OpOverload) or not is_harmless(f"torch.ops.{operator}"):
         return "allowed: ATen operators on tensors and numbers"
-    if torch.Tag.nondeterministic_seeded in operator.tags:
+    if torch.Tag.nondeterministic_seeded in operator.tags and arguments.get("train", True):  # recurrent layers drop
         return "it draws random numbers"
     if operator._schema.is_mutable or operator._schema.name in UPDATES_STATISTICS:
         return "it writes to its arguments"
@@ -80,8 +80,8 @@ def build(function: str, attributes: Mapping[str, Any]) -> Callable[..., Any]:
     Raises:
         UnsupportedError: there is no such operator, it is not allowed, or its arguments are not those it takes.
     """
-    operator = _operator(function)
     arguments = attributes["arguments"]
+    operator = _operator(function, arguments)
     schema = {argument.name: argument for argument in operator._schema.arguments}
     if unknown := [name for name in arguments if name not in schema or name in _STORAGE]:
         raise UnsupportedError(f"found the argument {shown(unknown[0])}; allowed: {', '.join(schema)}")
@@ -108,12 +108,12 @@ def build(function: str, attributes: Mapping[str, Any]) -> Callable[..., Any]:
 _Filler = Callable[[Sequence[Any]], Any]
 
 
-def _operator(function: str) -> Any:
+def _operator(function: str, arguments: Mapping[str, Any]) -> Any:
     packet, _, overload = function.removeprefix(PREFIX).partition(".")
     operator = None
     if is_harmless(f"torch.ops.{function}"):
         operator = getattr(getattr(torch.ops.aten, packet), overload)
-    if reason := refusal(operator):
+    if reason := refusal(operator, arguments):
         raise UnsupportedError(f"found {shown(function, quoted=False)}: {reason}")
     return operator
 

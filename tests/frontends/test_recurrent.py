@@ -1,4 +1,4 @@
-"""Recurrent layers of ONNX: written out, they compute what ONNX Runtime does."""
+"""Recurrent layers: one operator for each layer and direction, which computes what PyTorch or ONNX Runtime does."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 import torch
 from onnx import ModelProto, TensorProto, helper, numpy_helper
+from torch import nn
+from torch.utils import _pytree as pytree
 
+import hios
 from hios.cli.files import export
+from hios.core.graph import Graph
 from hios.errors import UnsupportedError
 from hios.formats.onnx_session import OnnxSession
 from hios.frontends.example_inputs import example_inputs
@@ -76,18 +80,60 @@ def test_layers(model: ModelProto, tmp_path: Path) -> None:
     torch.testing.assert_close(run_graph(graph, weights, inputs), OnnxSession(path)(*inputs), rtol=1e-5, atol=1e-5)
 
 
-def test_directions_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    """The operators of one direction of a layer do not depend on those of the other one."""
-    graph, _ = extract(_saved(_layer("RNN", 2, direction="bidirectional", outputs=2), tmp_path), "net")
+@pytest.mark.parametrize("kind", list(_GATES))
+def test_directions_do_not_wait_for_each_other(kind: str, tmp_path: Path) -> None:
+    """A layer of two directions is two operators without a dependency, with the work of their matrix products."""
+    graph, _ = extract(_saved(_layer(kind, 2, direction="bidirectional", outputs=2), tmp_path), "net")
+    _require_apart(graph, kind, 2 * _STEPS * _BATCH * _GATES[kind] * _HIDDEN * (_SIZE + _HIDDEN))
+
+
+def _require_apart(graph: Graph, kind: str, flops: int) -> None:
+    first, second = (operator for operator in graph.operators if operator.type == kind)
+    assert (first.flops, second.flops) == (flops, flops)
     before: dict[str, set[str]] = {operator.id: set() for operator in graph.operators}
     for position in graph.order:
         target = graph.operators[position].id
         for edge in graph.edges:
             if edge.target == target:
                 before[target] |= {edge.source} | before[edge.source]
-    steps = [operator.id for operator in graph.operators if operator.type == "tanh"]
-    assert len(steps) == 2 * _STEPS
-    assert sorted(len(before[step] & set(steps)) for step in steps) == [0, 0, 1, 1, 2, 2]
+    assert first.id not in before[second.id]
+    assert second.id not in before[first.id]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "count"),
+    [
+        ("GRU", {}, 1),
+        ("GRU", {"num_layers": 2, "bidirectional": True, "dropout": 0.5}, 4),
+        ("LSTM", {"bidirectional": True, "batch_first": True}, 2),
+        ("LSTM", {"num_layers": 2, "proj_size": 3}, 2),
+        ("RNN", {"bias": False}, 1),
+        ("RNN", {"nonlinearity": "relu", "bidirectional": True}, 2),
+    ],
+)
+def test_layers_of_torch(kind: str, options: dict[str, Any], count: int) -> None:
+    """All outputs, also with states that are given, are those of PyTorch; dropout between layers is for training."""
+    torch.manual_seed(0)
+    layer = getattr(nn, kind)(_SIZE, _HIDDEN, **options).eval()
+    x = torch.randn(_STEPS, _BATCH, _SIZE)
+    _, state = layer(torch.randn(_STEPS, x.shape[1 - layer.batch_first], _SIZE).transpose(0, int(layer.batch_first)))
+    program = torch.export.export(layer, (x, state))
+    graph, weights = hios.extract(program)
+    name = "rnn_" + options.get("nonlinearity", "tanh") if kind == "RNN" else kind.lower()
+    assert [operator.type for operator in graph.operators].count(name) == count
+    expected = tuple(pytree.tree_leaves(layer(x, state)))
+    given = tuple(pytree.tree_leaves((x, state)))
+    torch.testing.assert_close(tuple(run_graph(graph, weights, given)), expected, rtol=1e-5, atol=1e-6)
+    if count == 2 and options.get("bidirectional"):
+        gates = _GATES[kind]
+        _require_apart(graph, name, 2 * _STEPS * _BATCH * gates * _HIDDEN * (_SIZE + _HIDDEN))
+
+
+def test_layers_in_training_are_refused() -> None:
+    """What drops values in training is no part of a graph of inference."""
+    program = torch.export.export(nn.GRU(_SIZE, _HIDDEN, 2, dropout=0.5), (torch.randn(_STEPS, _BATCH, _SIZE),))
+    with pytest.raises(UnsupportedError, match=r"gru.*it draws random numbers"):
+        hios.extract(program)
 
 
 def test_weights_that_nodes_compute(tmp_path: Path) -> None:
@@ -102,7 +148,7 @@ def test_weights_that_nodes_compute(tmp_path: Path) -> None:
     torch.testing.assert_close(run_graph(graph, weights, inputs), OnnxSession(path)(*inputs), rtol=1e-5, atol=1e-5)
 
 
-def test_layers_with_computed_weights_stay_one_operator(tmp_path: Path) -> None:
+def test_layers_with_computed_weights(tmp_path: Path) -> None:
     """Weights that depend on inputs are no reason to refuse a layer; ONNX Runtime runs it as it is."""
     model = _layer("RNN", bias=False)
     (layer,) = model.graph.node
@@ -166,6 +212,6 @@ def test_branches_by_a_number(rate: int, tmp_path: Path) -> None:
     "attributes",
     [{"clip": 0.1}, {"activations": ["Relu", "Tanh", "Tanh"]}, {"activations": ["Tanh", "Tanh", "Tanh"]}],
 )
-def test_what_cannot_be_unrolled_stays_one_operator(attributes: dict[str, Any], tmp_path: Path) -> None:
+def test_options_of_layers(attributes: dict[str, Any], tmp_path: Path) -> None:
     """Options that change what a layer computes count."""
     _require_one_operator(_layer("LSTM", **attributes), tmp_path, "LSTM")
