@@ -1,7 +1,7 @@
 # The pipeline: export, extract, profile, schedule, execute, report; one file a stage in workflow/rules.
 #
 #   snakemake --cores all                          everything that config.yaml asks for
-#   snakemake --cores all figures                  the figures and tables of the papers
+#   snakemake --cores all figures                  the figures and tables of the papers, on results/papers.html
 #   snakemake --cores all archive                  all of it as one file, results/archive.zip
 #   snakemake -n                                   what would run, and why
 #   snakemake --cores all --configfile other.yaml  another configuration in place of config.yaml
@@ -81,12 +81,7 @@ include: "workflow/rules/provenance.smk"
 include: "workflow/rules/archive.smk"
 
 
-# All figures of the papers, and a target for each: snakemake --cores all hios_fig9.
-rule figures:
-    input:
-        expand("<results>/figures/{figure}.svg", figure=registry.ids()),
-
-
+# A target for each figure of the papers: snakemake --cores all hios_fig9.
 for figure_id in registry.ids():
 
     rule:

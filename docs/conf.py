@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import hios
+from hios.report.archive import write_archived_page
+from hios.study.page_part import papers_part
 
 project = "hios"
 author = "The hios developers"
@@ -59,6 +61,15 @@ def _without_links_outside(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = _LINK.sub(_as_text, source[0])
 
 
+def _gallery(app: Sphinx) -> None:
+    """The page of each archive in gallery/, made again, beside the page that links to it."""
+    for archive in sorted((Path(app.srcdir) / "gallery").glob("*.zip")):
+        folder = Path(app.outdir) / "gallery" / archive.stem
+        folder.mkdir(parents=True, exist_ok=True)
+        write_archived_page(archive, folder / "report.html", folder / "tables", papers_part)
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
+    app.connect("builder-inited", _gallery)
     app.connect("source-read", _without_links_outside)

@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 import hios
+from tests.scripts import load_script
 
 ROOT = Path(hios.__file__).resolve().parents[1]
 
@@ -39,3 +40,16 @@ def test_catalog() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8").lower()
     assert "snakemake" in readme
     assert "workflow" in readme
+
+
+def test_gallery() -> None:
+    """docs/gallery.md has every archive with the command that makes it; together they stay small."""
+    generate = load_script("docs/generate_gallery.py")
+    archives = {archive.stem: archive for archive in (ROOT / "docs" / "gallery").glob("*.zip")}
+    assert sorted(archives) == sorted(generate.NAMES)
+    text = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    for name in generate.NAMES:
+        assert f"`python docs/generate_gallery.py {name}`" in text
+        assert f'"gallery/{name}/report.html"' in text
+        assert (ROOT / generate.CONFIGURATIONS / f"{name}.yaml").is_file()
+    assert sum(archive.stat().st_size for archive in archives.values()) < 1_500_000

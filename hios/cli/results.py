@@ -156,16 +156,28 @@ def report_command(
     "--results", type=PATH, default="results", show_default=True, help="Results folder, for the state of each figure."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--page", is_flag=True, help="Write papers.html in the results folder, with all figures that are drawn there."
+)
 def figures_command(
-    name: str | None, files: tuple[Path, ...], output: Path | None, results: Path, as_json: bool
+    name: str | None, files: tuple[Path, ...], output: Path | None, results: Path, as_json: bool, page: bool
 ) -> None:
     """List the figures and tables of the papers: what each needs, how long it takes to draw, and its state.
 
     With ID, explain one, its published numbers included. With --output, draw it from FILES of its sessions; the
-    pipeline does that with `snakemake ID`, and `snakemake figures` draws all.
+    pipeline does that with `snakemake ID`, and `snakemake figures` draws all and writes their page.
     """
     from hios.study.figure_listing import contents, explained, listing
 
+    if page:
+        if name is not None or output is not None or as_json:
+            raise click.UsageError("--page: found with ID or other options; allowed: with --results alone")
+        from hios.report import write_papers
+        from hios.study.page_part import papers_part
+
+        written = write_papers(results / "report.html", papers_part(results / "figures", results / "report.html"))
+        click.echo(f"The page of the figures is {written.resolve()}")
+        return
     if name is None:
         if output is not None:
             raise click.UsageError("--output: found without ID; allowed: with the ID of a figure")

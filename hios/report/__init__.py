@@ -52,7 +52,15 @@ from hios.report.tables import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Report", "report_of", "report_of_predictions", "write_picture", "write_report", "write_schedule"]
+__all__ = [
+    "Report",
+    "report_of",
+    "report_of_predictions",
+    "write_papers",
+    "write_picture",
+    "write_report",
+    "write_schedule",
+]
 
 
 def write_report(
@@ -100,12 +108,24 @@ def write_report(
     served = [] if serving is None else read_serving(serving)
     made = _read(list(map(Path, directories)), schedules, provenance, papers, served, processes)
     if papers is not None:
-        from hios.report.page import render_papers
-
-        _write(second, render_papers(papers, Path(output).name))
+        write_papers(output, papers)
     made.write(output)
     for name, text in made.files().items():
         _write(places[name], text)
+
+
+def write_papers(report: Path, papers: View) -> Path:
+    """Write the page of the papers beside that of a report, and return its path.
+
+    Raises:
+        ArtifactError: it cannot be written.
+    """
+    from hios.report.page import render_papers
+
+    page = papers_page(report)
+    artifacts.require_writable(page)
+    _write(page, render_papers(papers, Path(report).name))
+    return page
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ from hios.report.statements import (
     fastest_sentence,
     fastest_way_sentence,
     headlines,
+    is_chain,
     row_anchor,
     slower_sentence,
 )
@@ -378,7 +379,8 @@ def _predicted_view(number: int, model: ModelPredictions) -> View:
     ]
     return {
         **model_head(number, model),
-        "sentence": _fastest(model),
+        "fastest": _fastest(model),
+        "words": model.words,
         "rows": rows,
         "costs": cost_summary(model.costs),
         "legend": type_counts(operator.type for operator in model.graph.operators),
@@ -397,7 +399,5 @@ def _predicted_view(number: int, model: ModelPredictions) -> View:
 def _fastest(model: ModelPredictions) -> str:
     label, schedule = min(model.schedules.items(), key=lambda entry: entry[1].latency_ms)
     gain = f", {model.sequential_ms / schedule.latency_ms:.2f} times as fast as the sequential schedule on one device"
-    return (
-        f"Fastest as predicted: {label}, {schedule.latency_ms:.3f} ms{gain if schedule.latency_ms > 0 else ''}. "
-        f"Times are {model.words}."
-    )
+    chain = "; a chain: no schedule gains" if is_chain(model.graph) else ""
+    return f"{label}, {schedule.latency_ms:.3f} ms{gain if schedule.latency_ms > 0 else ''}{chain}"

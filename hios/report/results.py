@@ -70,12 +70,21 @@ class ModelResults(_ModelFiles):
 
 
 def told_apart(directories: Iterable[Path], models: Sequence[Any]) -> list[Any]:
-    """Data classes of folders in order, those of equal names with the names of their folders in brackets."""
+    """Data classes of folders in order, those of equal names with the ends of their folders' paths in brackets."""
     count = Counter(model.name for model in models)
     return [
-        model if count[model.name] == 1 else replace(model, name=f"{model.name} ({directory.name})")
-        for directory, model in zip(directories, models, strict=True)
+        model if count[model.name] == 1 else replace(model, name=f"{model.name} ({end})")
+        for end, model in zip(_ends(list(directories)), models, strict=True)
     ]
+
+
+def _ends(directories: Sequence[Path]) -> list[str]:
+    """The ends of paths that tell them apart, as short as possible; whole paths if nothing does."""
+    for length in range(1, max((len(directory.parts) for directory in directories), default=0)):
+        ends = ["/".join(directory.parts[-length:]) for directory in directories]
+        if len(set(ends)) == len(ends):
+            return ends
+    return list(map(str, directories))
 
 
 def read_results(directories: Sequence[Path]) -> list[ModelResults]:

@@ -199,13 +199,13 @@ def _advice(anchor: str, model: ModelResults) -> Advice:
         ratio = eager[other].latency_ms.median / way.latency_ms.median
         sentence += f", {ratio:.2f} times as fast as {other}{_in_words(_interval(eager[other], way), 2)}"
     sentence += _ties(timed, label)
-    sentence += "; a chain: no schedule gains." if _is_chain(model.graph) else "."
+    sentence += "; a chain: no schedule gains." if is_chain(model.graph) else "."
     # An ONNX file is checked against ONNX Runtime; hios.optimize takes only torch modules.
     line = "" if model.run.checked_against == "onnxruntime" else _line(way)
     return Advice(anchor, model.name, f"{sentence} Nothing to do." if label in eager else sentence, line)
 
 
-def _is_chain(graph: Graph) -> bool:
+def is_chain(graph: Graph) -> bool:
     """Whether no two operators can run at the same time, as each waits for the one before."""
     ends = ([edge.source for edge in graph.edges], [edge.target for edge in graph.edges])
     return len(graph.edges) == len(graph.operators) - 1 and all(len(set(own)) == len(own) for own in ends)

@@ -19,7 +19,7 @@ from hios.report.results import Provenance
 from hios.study import registry
 from hios.study.figure_data import FigureData
 from hios.study.page_part import papers_part
-from tests.cli.commands import refused
+from tests.cli.commands import refused, succeed
 from tests.report.paper_pages import CARD, DRAWN, write_page, write_results
 
 pytest.importorskip("altair", reason="needs the extra report")
@@ -178,6 +178,20 @@ def test_changed_data_change_the_page(results: Path, tmp_path: Path) -> None:
     assert {entry.found for entry in one.comparisons}.isdisjoint(
         entry.found for entry in new.comparisons if entry.by == "hios" and "sequential" in entry.key
     )
+
+
+def test_page_of_all_figures_by_command(results: Path, tmp_path: Path) -> None:
+    """`hios figures --page` writes what `hios report` would, of all figures that the folder has, and says where."""
+    folder = tmp_path / "results"
+    shutil.copytree(results / "figures", folder / "figures")
+    (folder / "papers.html").write_text("of fewer figures")
+    said = succeed("figures", "--page", "--results", folder).output
+    assert said == f"The page of the figures is {folder / 'papers.html'}\n"
+    text = (folder / "papers.html").read_text(encoding="utf-8")
+    assert all(_said(text, name) == _said((results / "papers.html").read_text("utf-8"), name) for name in DRAWN)
+    assert '<a href="report.html">The report</a>' in text
+    message = refused("figures", "--page", "--results", tmp_path)
+    assert message.startswith(f"{tmp_path / 'figures'}: found no figure; required: ")
 
 
 def test_pages_under_other_names_have_papers_of_their_own(results: Path, tmp_path: Path) -> None:

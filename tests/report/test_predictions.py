@@ -55,6 +55,9 @@ def test_page_says_predicted(folder: Path) -> None:
     assert "<title>Inter-operator scheduling, predicted: fork</title>" in text
     assert "All times on this page are predicted." in body
     assert WORDS in body
+    fastest = r"<dd>hios-lp-2, [0-9.]+ ms, [0-9.]+ times as fast as the sequential schedule on one device <small>"
+    assert re.search(fastest, body.partition('id="model-1"')[0])
+    assert "no schedule gains" not in body
     assert "model: predicted, nothing was measured or run" in body
     assert body.count('<th scope="col" class="number">predicted, ms</th>') == 1
     assert len(re.findall(r"<summary><b>[^<]+</b> predicted [0-9.]+ ms</summary>", body)) == 2
@@ -163,3 +166,12 @@ def test_predictions_and_runs_do_not_mix(folder: Path) -> None:
     status, message = report(folder, str(folder.parent / "other"))
     assert status == 1
     assert "allowed: only predictions, or only runs" in message
+
+
+def test_chains_are_told_that_no_schedule_gains(tmp_path: Path) -> None:
+    """In the summary, as for networks that ran."""
+    chain = Graph("chain", GRAPH.operators, tuple(Edge(a, b, 10**5) for a, b in ("ab", "bc", "cd")))
+    a40 = gpu("a40")
+    costs = predicted_costs(chain, a40, link("nvlink", a40), 2)
+    made = hios.report((chain, costs, schedule(Problem(chain, Costs.of(costs)), "sequential", 1)))
+    assert "the sequential schedule on one device; a chain: no schedule gains" in made.html

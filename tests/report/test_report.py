@@ -591,6 +591,9 @@ def test_folders_of_one_graph_are_told_apart(tmp_path: Path) -> None:
     models = [make_results(tmp_path / folder, "net") for folder in ("small", "large")]
     write_report(models, tmp_path / "report.html", tmp_path)
     assert {row["model"] for row in read_csv(tmp_path / "operators.csv")} == {"net (small)", "net (large)"}
+    models = [make_results(tmp_path / machine / "x", "net") for machine in ("one", "two")]
+    write_report(models, tmp_path / "report.html", tmp_path)
+    assert {row["model"] for row in read_csv(tmp_path / "operators.csv")} == {"net (one/x)", "net (two/x)"}
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut", "schema", "operator", "cost"])

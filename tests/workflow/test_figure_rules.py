@@ -46,9 +46,14 @@ def test_a_figure_runs_its_sessions_and_nothing_else(checkout: Checkout) -> None
 
 
 def test_all_figures(checkout: Checkout) -> None:
-    """The target figures draws every figure of the registry, from one session each; a job simulates a set of graphs."""
+    """The target figures draws every figure of the registry, from one session each, and then writes their page.
+
+    A job simulates a set of graphs.
+    """
+    printed = checkout.succeed("-n", "-p", "--", "figures")
+    assert printed.rindex("hios figures --page --results results") > printed.rindex("hios report")
     planned = checkout.planned("--", "figures")
-    assert planned["figure"] == len(registry.ids())
+    assert (planned["figure"], planned["report"], planned["figures"]) == (len(registry.ids()), 1, 1)
     assert (_simulations(planned), planned["ablation"], planned["execute"]) == (15, 2, 2 + 2 + 2)
     assert planned["profile_alone"] == 3
 
