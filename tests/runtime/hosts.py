@@ -46,6 +46,7 @@ exec ip netns exec $host unshare --uts --mount sh -ec '
 hostname "$0"
 mount --bind FOLDER/hosts /etc/hosts
 mount --bind FOLDER/boot-$0 /proc/sys/kernel/random/boot_id
+export TMPDIR=FOLDER/tmp-$0
 exec taskset --cpu-list $(cat FOLDER/cores-$0) sh -c "$*"' $host "$@"
 """
 
@@ -85,6 +86,7 @@ class Hosts:
         for host, name in enumerate(self.names):
             boot = one if self._one_boot else uuid.uuid4()
             (self._folder / f"boot-{name}").write_text(f"{boot}\n", encoding="utf-8")
+            (self._folder / f"tmp-{name}").mkdir()
             (self._folder / f"cores-{name}").write_text(f"{cores[host % len(cores)]}\n", encoding="utf-8")
         self.agent = self._folder / "on"
         self.agent.write_text(_ON.replace("FOLDER", str(self._folder)), encoding="utf-8")
@@ -102,6 +104,7 @@ class Hosts:
             raise OSError(f"no hosts: {line}")
         children = Path(f"/proc/{self._first.pid}/task/{self._first.pid}/children")
         self._init = int(children.read_text(encoding="ascii"))
+        self._namespace = Path(f"/proc/{self._init}/ns/pid").readlink()
         return self
 
     def __exit__(
@@ -128,7 +131,8 @@ class Hosts:
         for path in Path("/proc").glob("[0-9]*"):
             try:
                 state = (path / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-                if state != "Z" and path.name != str(self._init) and self._namespace(path.name) == self._namespace():
+                ours = (path / "ns/pid").readlink() == self._namespace
+                if ours and state != "Z" and path.name != str(self._init):
                     words = (path / "cmdline").read_bytes().decode(errors="replace").split("\0")
                     found[int(path.name)] = shlex.join(words[:-1])
             except (FileNotFoundError, PermissionError, ProcessLookupError):
@@ -137,9 +141,6 @@ class Hosts:
 
     def _inside(self, *words: object) -> list[str]:
         return ["nsenter", "--target", str(self._init), "--mount", "--pid", *map(str, words)]
-
-    def _namespace(self, process: int | str | None = None) -> str:
-        return str(Path(f"/proc/{process or self._init}/ns/pid").readlink())
 
 
 if __name__ == "__main__":
