@@ -63,11 +63,13 @@ def load_hanging_at_the_end(worker: Worker, **arguments: Any) -> None:
 
 
 def spoil(worker: Worker, operator: str, how: str) -> None:
-    """Have an operator fail, hang, make nothing, or stop or end its process, in programs prepared from now on."""
+    """Have an operator fail, hang, say that it hangs, make nothing, or stop or end its process, from now on."""
     operators = worker.state["operators"]
 
     def run(*_: Any) -> Any:
-        if how == "hang":
+        if how == "say":
+            os.write(1, b"spoilt\n")
+        if how in ("hang", "say"):
             time.sleep(600)
         elif how == "die":
             os._exit(3)

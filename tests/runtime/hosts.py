@@ -1,0 +1,150 @@
+"""Hosts on one machine: each with a network, an address, a host name and a boot id of its own.
+
+Needs root and iproute2. Nothing has a name outside the namespaces that are made here, and the system removes hosts,
+networks and processes when the process that made them ends, however that ends. ``python -m tests.runtime.hosts 3
+COMMAND...`` makes three hosts, ``host0`` to ``host2``, and runs a command on the first.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+#: Makes the hosts, in a process and mount namespace of their own, which end when the standard input is closed.
+_MAKE = """
+mkdir -p /run/netns
+mount -t tmpfs tmpfs /run/netns
+ip netns add switch
+ip -n switch link add bridge type bridge
+ip -n switch link set bridge up
+for number in $(seq 0 $(($1 - 1))); do
+    host=host$number
+    ip netns add $host
+    ip -n $host link set lo up
+    ip -n switch link add $host type veth peer name eth0 netns $host
+    ip -n switch link set $host master bridge up
+    ip -n $host address add 10.77.0.$((number + 1))/24 dev eth0
+    ip -n $host link set eth0 up
+done
+echo made
+read end || true
+"""
+
+#: Runs a command on a host: ``on HOST COMMAND...``, by a shell as with ssh, also from another host.
+_ON = """#!/bin/sh
+host=$1
+shift
+exec ip netns exec $host unshare --uts --mount sh -ec '
+hostname "$0"
+mount --bind FOLDER/hosts /etc/hosts
+mount --bind FOLDER/boot-$0 /proc/sys/kernel/random/boot_id
+export TMPDIR=FOLDER/tmp-$0
+exec taskset --cpu-list $(cat FOLDER/cores-$0) sh -c "$*"' $host "$@"
+"""
+
+
+def missing() -> str:
+    """What is missing here for such hosts; empty if nothing is."""
+    if os.geteuid() != 0:
+        return "hosts need root"
+    if lacking := [name for name in ("ip", "unshare", "nsenter", "taskset") if shutil.which(name) is None]:
+        return f"hosts need {', '.join(lacking)}"
+    done = subprocess.run(
+        ["unshare", "--net", "--mount", "ip", "link", "add", "type", "veth"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    return f"hosts need namespaces and veth: {done.stderr.strip()}" if done.returncode else ""
+
+
+class Hosts:
+    """Hosts ``host0``, ``host1``, ... with addresses 10.77.0.1, 10.77.0.2, ... on ``eth0``, until the context ends.
+
+    Args:
+        number: how many.
+        one_boot: whether they have one boot id, as containers of one machine have.
+    """
+
+    def __init__(self, number: int, *, one_boot: bool = False) -> None:
+        self.names = [f"host{host}" for host in range(number)]
+        self._one_boot = one_boot
+
+    def __enter__(self) -> Self:
+        self._folder = Path(tempfile.mkdtemp(prefix="hios-hosts-"))
+        names = [f"10.77.0.{host + 1} {name}\n" for host, name in enumerate(self.names)]
+        (self._folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(names), encoding="utf-8")
+        cores, one = sorted(os.sched_getaffinity(0)), uuid.uuid4()
+        for host, name in enumerate(self.names):
+            boot = one if self._one_boot else uuid.uuid4()
+            (self._folder / f"boot-{name}").write_text(f"{boot}\n", encoding="utf-8")
+            (self._folder / f"tmp-{name}").mkdir()
+            (self._folder / f"cores-{name}").write_text(f"{cores[host % len(cores)]}\n", encoding="utf-8")
+        self.agent = self._folder / "on"
+        self.agent.write_text(_ON.replace("FOLDER", str(self._folder)), encoding="utf-8")
+        self.agent.chmod(0o755)
+        self._first = subprocess.Popen(
+            ["unshare", "--pid", "--mount", "--fork", "--mount-proc", "sh", "-ec", _MAKE, "sh", str(len(self.names))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self._first.stdout is not None
+        if (line := self._first.stdout.readline().strip()) != "made":
+            self.close()
+            raise OSError(f"no hosts: {line}")
+        children = Path(f"/proc/{self._first.pid}/task/{self._first.pid}/children")
+        self._init = int(children.read_text(encoding="ascii"))
+        self._namespace = Path(f"/proc/{self._init}/ns/pid").readlink()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all their processes, and remove them."""
+        self._first.communicate()
+        shutil.rmtree(self._folder)
+
+    def command(self, host: str, *words: object) -> list[str]:
+        """A command that runs another one on a host."""
+        return self._inside(self.agent, host, shlex.join(map(str, words)))
+
+    def cut(self, host: str) -> None:
+        """Cut the link of a host at the switch, which the host itself does not notice."""
+        subprocess.run(self._inside("ip", "-n", "switch", "link", "set", host, "nomaster"), check=True)
+
+    def processes(self) -> dict[int, str]:
+        """Command lines of all processes on the hosts, by the process IDs that this process sees."""
+        found = {}
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                state = (path / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+                ours = (path / "ns/pid").readlink() == self._namespace
+                if ours and state != "Z" and path.name != str(self._init):
+                    words = (path / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                    found[int(path.name)] = shlex.join(words[:-1])
+            except (FileNotFoundError, PermissionError, ProcessLookupError):
+                continue
+        return found
+
+    def _inside(self, *words: object) -> list[str]:
+        return ["nsenter", "--target", str(self._init), "--mount", "--pid", *map(str, words)]
+
+
+if __name__ == "__main__":
+    if reason := missing():
+        sys.exit(reason)
+    with Hosts(int(sys.argv[1])) as made:
+        sys.exit(subprocess.run(made.command("host0", *sys.argv[2:]), check=False).returncode)
