@@ -9,7 +9,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -26,6 +26,7 @@ from hios.cli.options import (
 from hios.core.problem import Problem
 from hios.errors import HiosError, warn
 from hios.files.artifacts import require_writable, write
+from hios.formats.serving_result import ServingRuntime
 from hios.formats.settings import Measuring, Settings, TrainingSettings
 from hios.schedulers.policy import deviations
 from hios.serving.scenario import Scenario
@@ -67,6 +68,12 @@ if TYPE_CHECKING:
         "timeout_s": "Longest time of one run of a block, in seconds; a lane that takes longer is started again.",
     },
 )
+@click.option(
+    "--runtime",
+    type=click.Choice(get_args(ServingRuntime)),
+    help="Run the programs of the models as a whole in this runtime, to compare with: with --policy one-per-lane a "
+    "session on every lane, with sequential one on one lane, with threads one on all cores.",
+)
 @trust_option
 def load_command(
     path: Path,
@@ -79,6 +86,7 @@ def load_command(
     output: Path,
     trace: Path | None,
     metrics: Path | None,
+    runtime: str | None,
     trust: bool,
     **measuring: Any,
 ) -> None:
@@ -98,7 +106,7 @@ def load_command(
     scenario = scenario_of(path, load, weights, calibration)
     refuse_overwriting(scenario.files, [output, trace, metrics])
     if calibrate:
-        beside = {"--policy": policy, "--trace": trace, "--metrics": metrics}
+        beside = {"--policy": policy, "--trace": trace, "--metrics": metrics, "--runtime": runtime}
         _calibrate(scenario, beside, output, virtual=measuring["virtual"], timeout_s=measuring["timeout_s"])
         return
     if policy is None:
@@ -114,7 +122,15 @@ def load_command(
 
     with _shown(metrics) as show:
         loaded = run(
-            scenario, policy, launcher=launcher, trusted=trust, show=show, trace=trace, tell=_tell, **measuring
+            scenario,
+            policy,
+            launcher=launcher,
+            trusted=trust,
+            show=show,
+            trace=trace,
+            tell=_tell,
+            runtime=runtime,
+            **measuring,
         )
     write(output, "result", loaded.result)
     click.echo(result_table(loaded.result))

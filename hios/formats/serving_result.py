@@ -90,6 +90,8 @@ class LateSends(Record, frozen=True):
     """The largest delay, milliseconds."""
 
 
+#: What runs models as a whole.
+ServingRuntime = Literal["eager", "compile", "onnxruntime", "openvino"]
 #: What the outputs of a model were compared with.
 _Reference = Literal["program", "single inference"]
 #: When tasks left the queues.
@@ -136,6 +138,8 @@ class ResultFile(Record, frozen=True, kw_only=True):
 
     policy: Text
     """Name of the policy."""
+    runtime: OrAbsent[ServingRuntime] = None
+    """What ran the models as a whole; absent where hios ran their operators."""
     chosen: OrAbsent[Text] = None
     """The policy that auto chose."""
     candidates: tuple[Candidate, ...] = ()

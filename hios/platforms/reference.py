@@ -22,11 +22,12 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
+from hios.core.graph import Graph
 from hios.errors import ArtifactError, PlatformError, UnsupportedError, first_line
 from hios.frontends import program as programs
 from hios.frontends.extraction_check import flat, rounding_errors
 from hios.frontends.program_interface import TensorType, flat_module, type_text
-from hios.kernels.merged import torch_dtype
+from hios.kernels.merged import torch_dtype, value_type
 from hios.platforms.program import Buffer
 from hios.platforms.workloads import deliver
 from hios.workers.worker import Worker
@@ -155,38 +156,74 @@ def load_in(
     parallel: bool = False,
 ) -> Loaded:
     """Load a program somewhere; arguments are those of `load`."""
-    loaded: ExportedProgram | None = None
-    if runtime(program) == "onnxruntime":
-        module, types = _onnx(program, parallel)
-    else:
-        loaded = place.program(programs.load(program, trusted=trusted))
-        module, types = flat_module(loaded), programs.tensor_types(loaded)
+    module, types, loaded = _read(place, program, trusted, parallel)
     for what, stated, buffers in zip(("inputs", "outputs"), types, (inputs, outputs), strict=True):
-        required = [(buffer.shape, torch_dtype(buffer.dtype)) for buffer in buffers]
-        if stated != required:
-            raise ArtifactError(
-                f"{program}: {what}: found {_text(stated)}; required: {_text(required)}, as the graph states: it is "
-                "not the program that the graph was extracted from"
-            )
+        _require(program, what, stated, [(buffer.shape, torch_dtype(buffer.dtype)) for buffer in buffers])
         worker.state[what] = [
             worker.arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype)) for buffer in buffers
         ]
     worker.state["place"], worker.state["program"] = place, loaded
     worker.state["inputs"] = place.inputs(worker.state["inputs"])
-    taken = None
     try:
-        if kind in place.compilers:
-            module, taken = _compiled(program, module, worker.state["inputs"], kind, place)
-        elif kind == "onnxruntime" and loaded is not None:
-            module = _exported(program, loaded, parallel)
-        elif kind == "openvino" and loaded is not None:
-            module = _in_openvino(program, loaded)
-        else:
-            module = place.module(kind, module, worker.state["inputs"])
+        module, taken = _in_kind(place, program, kind, module, loaded, worker.state["inputs"], parallel)
     except PlatformError as error:  # not raised: that would end the session of all others
         return Loaded(why_not=str(error))
     worker.state["module"] = module
     return Loaded(taken)
+
+
+def in_runtime(program: str, kind: str, graph: Graph, trusted: bool) -> Callable[..., Any]:
+    """A program on the host in a runtime, one of ``RUNTIMES``, with a thread on every core of this process.
+
+    Raises:
+        ArtifactError: it has other inputs or outputs than the graph.
+        PlatformError: the runtime cannot run it.
+    """
+    place = Place()
+    module, types, loaded = _read(place, program, trusted)
+    given = [(tuple(entry.shape), torch_dtype(entry.dtype)) for entry in graph.inputs]
+    made = [value_type(graph, value.external) for value in graph.outputs if value.external is not None]
+    _require(program, "inputs", types[0], given)
+    _require(program, "outputs", types[1], [(tuple(shape), torch_dtype(dtype)) for shape, dtype in made])
+    inputs = [torch.zeros(shape, dtype=dtype) for shape, dtype in given]
+    return _in_kind(place, program, kind, module, loaded, inputs)[0]
+
+
+def _read(
+    place: Place, program: str, trusted: bool, parallel: bool = False
+) -> tuple[Callable[..., Any], _Types, ExportedProgram | None]:
+    """A program as a function, the types of its inputs and outputs, and what torch.export made."""
+    if runtime(program) == "onnxruntime":
+        return *_onnx(program, parallel), None
+    loaded = place.program(programs.load(program, trusted=trusted))
+    return flat_module(loaded), programs.tensor_types(loaded), loaded
+
+
+def _require(program: str, what: str, stated: list[TensorType], required: list[TensorType]) -> None:
+    if stated != required:
+        raise ArtifactError(
+            f"{program}: {what}: found {_text(stated)}; required: {_text(required)}, as the graph states: it is "
+            "not the program that the graph was extracted from"
+        )
+
+
+def _in_kind(
+    place: Place,
+    program: str,
+    kind: str,
+    module: Callable[..., Any],
+    loaded: ExportedProgram | None,
+    inputs: list[Tensor],
+    parallel: bool = False,
+) -> tuple[Callable[..., Any], float | None]:
+    """A program in a runtime, and the seconds that compiling it took, if it is compiled."""
+    if kind in place.compilers:
+        return _compiled(program, module, inputs, kind, place)
+    if kind == "onnxruntime" and loaded is not None:
+        return _exported(program, loaded, parallel), None
+    if kind == "openvino" and loaded is not None:
+        return _in_openvino(program, loaded), None
+    return place.module(kind, module, inputs), None
 
 
 def run(worker: Worker, exact: bool = False) -> int:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from hios.errors import HiosError
 from hios.platforms.cpu import thread_team
@@ -23,6 +23,8 @@ from hios.workers.worker import reason
 
 #: A worker answers so often, though it has nothing to say: a call has a time-out.
 _SERVE_S = 600.0
+#: Longest time in which all models are converted for another runtime.
+_CONVERTING_S = 900.0
 #: Starts in a row that may fail before a lane is given up, and the pause between them.
 _MOST_STARTS, _PAUSE_S = 3, 0.5
 #: Seconds that a lane may take to end what it runs.
@@ -89,23 +91,28 @@ class LaneProcess:
         self,
         arena: Arena,
         server: Bell,
-        models: Sequence[tuple[str, str]],
+        models: Sequence[tuple[str, str, str]],
         programs: Mapping[int, LaneProgram],
         slots: Sequence[Slots],
         *,
         timeout_s: float,
         describe: Callable[[int], str],
+        runtime: str | None = None,
+        trusted: bool = False,
     ) -> None:
         """Create the lane's side of the shared memory, and note what every worker is given.
 
-        Models are files of graph and weights. The server's bell is rung for every answer; ``timeout_s`` is the longest
-        wait for a value of another lane, and ``describe`` gives the text of a mark.
+        Models are files of graph, weights and program; with ``runtime``, that runs the programs. The server's bell is
+        rung for every answer; ``timeout_s`` is the longest wait for a value of another lane, and ``describe`` gives the
+        text of a mark.
         """
         self._orders, self._answers = (Ring(arena, *ring) for ring in self._rings)
         self._wiring = LaneWiring(
             arena.descriptor, arena.flags_count, arena.size, *self._rings, self._bell.descriptor, server.descriptor
         )
-        self._models, self._programs, self._slots = models, programs, slots
+        self._loading: dict[str, Any] = {"models": models, "timeout_s": timeout_s}
+        self._loading |= {"runtime": runtime, "trusted": trusted}
+        self._programs, self._slots = programs, slots
         self._timeout_s, self._describe = timeout_s, describe
 
     def start(self, event: Callable[[LaneEvent], None]) -> None:
@@ -218,7 +225,9 @@ class LaneProcess:
     def _prepare(self, pool: WorkerPool) -> int:
         """Make a new worker ready; returns the number from which on it does not know programs."""
         programs = self._programs
-        pool.call(0, lane_worker.load, wiring=self._wiring, models=self._models, timeout_s=self._timeout_s)
+        given = {"wiring": self._wiring, **self._loading}
+        converting_s = _CONVERTING_S if self._loading["runtime"] else 0.0
+        pool.call_each(lane_worker.load, {0: given}, max(self._timeout_s, converting_s))
         pool.call(0, lane_worker.prepare, slots=self._slots, programs=programs)
         self._unknown = _end(programs)
         return self._unknown

@@ -17,10 +17,12 @@ from torch import Tensor
 
 from hios.core.graph import Graph
 from hios.errors import PlatformError
+from hios.frontends.extraction_check import flat
 from hios.kernels import CompiledOperator, compile_operator
 from hios.kernels.compiled_operator import External, parts
 from hios.kernels.merged import torch_dtype
 from hios.platforms.program import Buffer
+from hios.platforms.reference import in_runtime
 from hios.platforms.workloads import arena_tensor, deliver, load_weights
 from hios.serving.lane_program import LaneProgram, LaneStep, Placed, Slots
 from hios.workers.arena import Arena
@@ -78,8 +80,35 @@ class _Model:
             values.update({("operator", compiled.id, item): part for item, part in enumerate(parts)})
 
 
-def load(worker: Worker, wiring: LaneWiring, models: Sequence[tuple[str, str]], timeout_s: float) -> None:
-    """Map the shared memory, and make all operators ready; marks count them in the order of ``models``."""
+class _Whole:
+    """A model as its program, in another runtime."""
+
+    def __init__(self, graph: Graph, program: str, runtime: str, first_mark: int, trusted: bool) -> None:
+        self.graph, self.first_mark = graph, first_mark
+        self.module = in_runtime(program, runtime, graph, trusted)
+
+    def warm_up(self) -> None:
+        """Run it once, on zeros."""
+        self.run([torch.zeros(tuple(entry.shape), dtype=torch_dtype(entry.dtype)) for entry in self.graph.inputs])
+
+    def run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """Its outputs."""
+        with torch.inference_mode():
+            return list(flat(self.module(*inputs)))
+
+
+def load(
+    worker: Worker,
+    wiring: LaneWiring,
+    models: Sequence[tuple[str, str, str]],
+    timeout_s: float,
+    runtime: str | None,
+    trusted: bool,
+) -> None:
+    """Map the shared memory, and make all operators ready; marks count them in the order of ``models``.
+
+    Models are files of graph, weights and program; with ``runtime``, that runs the program as a whole.
+    """
     keep_memory()
     arena = Arena(wiring.flags, wiring.size, wiring.descriptor, shares_cores=True)
     worker.state["arena"], worker.state["timeout_s"] = arena, timeout_s
@@ -87,9 +116,13 @@ def load(worker: Worker, wiring: LaneWiring, models: Sequence[tuple[str, str]], 
     worker.state["own"], worker.state["server"] = Bell(wiring.own), Bell(wiring.server)
     worker.state["models"] = []
     first = 1
-    for graph_path, weights_path in models:
+    for graph_path, weights_path, program in models:
         graph = Graph.read(graph_path)
-        worker.state["models"].append(_Model(graph, load_weights(weights_path, graph), first))
+        worker.state["models"].append(
+            _Model(graph, load_weights(weights_path, graph), first)
+            if runtime is None
+            else _Whole(graph, program, runtime, first, trusted)
+        )
         first += len(graph.operators)
 
 
@@ -105,7 +138,9 @@ def prepare(worker: Worker, slots: Sequence[Slots], programs: Mapping[int, LaneP
 def prepare_more(worker: Worker, programs: Mapping[int, LaneProgram]) -> None:
     """Bind more programs, of operators that have run once."""
     tables = worker.state["tables"]
-    worker.state["programs"] |= {number: _Runner(worker, program, tables) for number, program in programs.items()}
+    for number, program in programs.items():
+        whole = isinstance(worker.state["models"][program.models[0]], _Whole)
+        worker.state["programs"][number] = (_WholeRunner if whole else _Runner)(worker, program, tables)
 
 
 def _table(arena: Arena, slots: Slots) -> list[Tensor]:
@@ -240,6 +275,37 @@ class _Runner:
             deliver(tensors[place], table[slots[stated]])
 
 
+class _WholeRunner:
+    """A program of a whole model in another runtime, bound to slots."""
+
+    def __init__(self, worker: Worker, program: LaneProgram, tables: Mapping[int, list[Tensor]]) -> None:
+        self._model: _Whole = worker.state["models"][program.models[0]]
+        self._mark, graph = worker.mark, self._model.graph
+        read = {placed.value: (tables[placed.slots], placed.place) for placed in program.reads}
+        # What no operator reads has no slot that the run states.
+        unread = [([torch.zeros(entry.shape, dtype=torch_dtype(entry.dtype))], -1) for entry in graph.inputs]
+        self._inputs = [
+            read.get(("input", entry.name, 0), other) for entry, other in zip(graph.inputs, unread, strict=True)
+        ]
+        stores: dict[External, list[tuple[list[Tensor], int]]] = {}
+        for step in program.steps:
+            for placed in step.stores:
+                stores.setdefault(placed.value, []).append((tables[placed.slots], placed.place))
+        made = [value.external for value in graph.outputs]
+        self._outputs = [stores[value].pop(0) for value in made if value is not None]
+
+    def run(self, number: int, slots: Sequence[int]) -> tuple[int, str]:
+        """Run it once; returns the same as that of `_Runner`."""
+        self._mark(self._model.first_mark)
+        inputs = [table[slots[place]] if place >= 0 else table[0] for table, place in self._inputs]
+        try:
+            for value, (table, place) in zip(self._model.run(inputs), self._outputs, strict=True):
+                deliver(value, table[slots[place]])
+        except Exception as error:  # runtimes raise many types: the task fails, the lane goes on
+            return 1, reason(error)
+        return 0, ""
+
+
 def _handed_over(arena: Arena, buffer: Buffer) -> Tensor:
     """A buffer in the order in memory in which operators make values."""
     if len(buffer.shape) != 4:
@@ -254,7 +320,7 @@ def serve(worker: Worker, limit_s: float) -> bool:
     """
     orders, answers = worker.state["orders"], worker.state["answers"]
     own, server = worker.state["own"], worker.state["server"]
-    programs: dict[int, _Runner] = worker.state["programs"]
+    programs: dict[int, _Runner | _WholeRunner] = worker.state["programs"]
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
         order = _next(orders)

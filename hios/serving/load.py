@@ -22,8 +22,8 @@ from hios.frontends.example_inputs import example_inputs
 from hios.frontends.extraction_check import flat, rounding_errors
 from hios.frontends.program_interface import flat_module
 from hios.frontends.tolerances import allows_rounding, compared, explained
+from hios.platforms import reference
 from hios.platforms.cpu.devices import describe
-from hios.platforms.reference import require_onnx, runtime
 from hios.serving.lane_trace import LaneTrace
 from hios.serving.load_generator import LATE_S, Progress, ReferenceSample, Repeat
 from hios.serving.measures import RepeatOutcome, result
@@ -66,6 +66,7 @@ def load(
     show: Callable[[Server, Progress], None] | None = None,
     trace: str | Path | None = None,
     tell: Tell = no_one,
+    runtime: str | None = None,
 ) -> LoadReport:
     """Run all repeats of a scenario under a policy.
 
@@ -81,6 +82,7 @@ def load(
         show: called about twice a second, and at the end of every repeat.
         trace: Chrome trace to write of what ran on which lane in the first repeat, and of its requests.
         tell: is told of every policy and launcher that ``auto`` compares.
+        runtime: what runs the models as a whole, as of `Server`.
 
     Raises:
         HiosError: a file is missing or does not fit, the policy is unknown, or a lane could not be kept going.
@@ -99,6 +101,8 @@ def load(
         virtual=virtual,
         timeout_s=timeout_s,
         watch=None if rows is None else rows.add,
+        runtime=runtime,
+        trusted=trusted,
     ) as server:
         samples = reference_samples(server, tolerance, trusted)
         began, used, control, busy = datetime.now(UTC), time.process_time(), server.control_s, server.busy_s
@@ -134,6 +138,7 @@ def load(
         measured_at=f"{began:%Y-%m-%dT%H:%M:%SZ}",
         platform=platform,
         versions=versions(),
+        runtime=runtime,
         chosen=choice.policy if policy == AUTO else None,
         candidates=choice.candidates,
     )
@@ -207,7 +212,7 @@ def _explained(
     if all(within for _, within in differences):
         return []
     errors = None
-    if model.program is not None and allows_rounding(tolerance) and runtime(model.program) == "eager":
+    if model.program is not None and allows_rounding(tolerance) and reference.runtime(model.program) == "eager":
         errors = rounding_errors(programs.load(model.program, trusted=trusted), sample.inputs)
     allowed = explained(errors or [0.0] * len(expected), expected)
     for number, (off, within) in enumerate(differences):
@@ -222,9 +227,9 @@ def _explained(
 
 def _module(program: Path, trusted: bool) -> Callable[..., Any]:
     """A program in eager PyTorch, or in ONNX Runtime where it is an ONNX file."""
-    if runtime(program) == "eager":
+    if reference.runtime(program) == "eager":
         return flat_module(programs.load(program, trusted=trusted))
-    require_onnx()
+    reference.require_onnx()
     from hios.formats.onnx_session import OnnxSession  # its package is an extra of its own
 
     return OnnxSession(str(program), threads=1)

@@ -22,7 +22,9 @@ from hios.errors import HiosError, PlatformError
 from hios.files import option_defaults
 from hios.kernels.executable import require_executable
 from hios.kernels.merged import torch_dtype
+from hios.platforms import reference
 from hios.platforms.cpu.devices import all_cores, device_cores
+from hios.platforms.cpu.executing import require_runtime
 from hios.serving.admission import Admission, Counts, LiveTask
 from hios.serving.dispatcher import Dispatcher, Watch
 from hios.serving.lane import ENDING_S, FLAGS, LaneEvent, LaneProcess
@@ -35,6 +37,9 @@ from hios.serving.scenario import Scenario, ServedModel
 from hios.serving.simulate import choose
 from hios.workers.arena import Arena, Layout, memory_file
 from hios.workers.ring import Bell
+
+#: Policies whose runs are whole tasks, each in one worker.
+WHOLE_ON_A_LANE = ("sequential", "one-per-lane", "threads")
 
 
 class Server:
@@ -52,6 +57,9 @@ class Server:
         virtual: whether lanes may share cores where there are fewer.
         timeout_s: longest time of one run; a lane that takes longer is ended, and started again.
         watch: called from the server's own thread.
+        runtime: in place of hios's operators, what runs the program of every model as a whole: eager, compile,
+            onnxruntime or openvino. For policies that run whole tasks in one worker (`WHOLE_ON_A_LANE`).
+        trusted: whether program files may run code when they are loaded, with ``runtime``.
 
     Raises:
         HiosError: a model cannot be run, the policy is unknown or cannot serve the scenario, there are fewer cores than
@@ -75,6 +83,8 @@ class Server:
         virtual: bool = False,
         timeout_s: float = option_defaults.TIMEOUT_S,
         watch: Watch | None = None,
+        runtime: str | None = None,
+        trusted: bool = False,
     ) -> None:
         if scenario.gpu:
             raise HiosError(
@@ -84,6 +94,8 @@ class Server:
         # What runs is planned without the constants of a calibration, as they are those of plans made so.
         scenario, policy = scenario.plain, choice.policy
         self.scenario, self.policy = scenario, policy
+        if runtime is not None:
+            _require_programs(scenario, policy, runtime)
         for model in scenario.models:
             require_executable(model.problem.graph)
             if model.label not in weights and model.weights is None:
@@ -100,7 +112,7 @@ class Server:
         try:
             online = OnlineLauncher(scenario, launcher_of(scenario)) if policy == LEARNED else None
             later = 0 if online is None else online.most
-            self._connect(weights, timeout_s, watch, later)
+            self._connect(weights, timeout_s, watch, later, {"runtime": runtime, "trusted": trusted})
             self._start()
             if online is not None:
                 self._launcher = LiveLauncher(online, self._queues, self._dispatcher.instances, self._change)
@@ -115,6 +127,7 @@ class Server:
         timeout_s: float,
         watch: Watch | None,
         later: int,
+        loading: Mapping[str, Any],
     ) -> None:
         """Lay out the arena, and make lanes and dispatcher."""
         layout = Layout()
@@ -138,13 +151,15 @@ class Server:
                 str(model.weights)
                 if model.label not in weights
                 else self._closing.enter_context(memory_file(save(dict(weights[model.label])))),
+                str(model.program or ""),
             )
             for model in self.scenario.models
         ]
         describe = functools.partial(_mark_text, self.scenario)
         for lane in self._lanes:
             own = programs.of_lane(lane.number)
-            lane.connect(arena, bell, models, own, programs.slots, timeout_s=timeout_s, describe=describe)
+            shared = {"timeout_s": timeout_s, "describe": describe, **loading}
+            lane.connect(arena, bell, models, own, programs.slots, **shared)
         self._dispatcher = Dispatcher(
             self.pipeline,
             programs,
@@ -311,6 +326,21 @@ def _lanes_of(scenario: Scenario, policy: str, virtual: bool) -> tuple[Pipeline,
         return pipeline_of(scenario, "sequential"), [all_cores(device_cores(scenario.lanes, virtual=virtual))]
     pipeline = pipeline_of(scenario, policy)
     return pipeline, device_cores(pipeline.lanes, virtual=virtual)
+
+
+def _require_programs(scenario: Scenario, policy: str, runtime: str) -> None:
+    if policy not in WHOLE_ON_A_LANE:
+        raise HiosError(
+            f"runtime {runtime}: found policy {policy}; allowed: {', '.join(WHOLE_ON_A_LANE)}, which run a model as a "
+            "whole"
+        )
+    require_runtime(runtime)
+    for model in scenario.models:
+        place = f"{scenario.source}: models.{model.label}.program"
+        if model.program is None:
+            raise HiosError(f"{place}: missing; required with runtime {runtime}, which runs it")
+        if reference.runtime(model.program) == "onnxruntime" != runtime:
+            raise HiosError(f"{place}: found {model.program}; allowed with runtime {runtime}: program.pt2")
 
 
 def _check(model: ServedModel, inputs: Sequence[Tensor]) -> None:

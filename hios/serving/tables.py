@@ -119,7 +119,7 @@ def _known(value: float | None, how: str) -> str:
 
 
 def _notes(result: ResultFile) -> list[str]:
-    chosen = f" (chosen: {result.chosen})" if result.chosen else ""
+    chosen = f" (chosen: {result.chosen})" if result.chosen else f" in {result.runtime}" if result.runtime else ""
     how = "simulated, so predicted" if result.simulated else "measured"
     limit = "no policy can do" if result.simulated else "by the costs no policy can do"
     bound = result.total.p99_bound_ms

@@ -28,6 +28,7 @@ from hios.serving.load_generator import ReferenceSample, Repeat
 from hios.serving.metrics import MetricsFile
 from hios.serving.scenario import Scenario, draw
 from hios.serving.server import Server
+from hios.serving.tables import result_table
 from tests.frontends.small_networks import write_files
 from tests.runtime.small import Amplifying
 from tests.serving import lane_faults
@@ -319,3 +320,50 @@ def test_outputs_are_compared_with_the_program(tmp_path: Path) -> None:
         HiosError, match=r"model blocks: output 0 differs from the program by up to .*; allowed: 0.0001"
     ):
         load(wrong, "sequential", virtual=True)
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    """Settings of models with their programs."""
+    folder, settings = tmp_path_factory.mktemp("programs"), {}
+    for label, network in networks().items():
+        save(export(network.module, tuple(inputs(label, 0))), folder / f"{label}.pt2")
+        settings[label] = {"program": str(folder / f"{label}.pt2")}
+    return settings
+
+
+@pytest.mark.parametrize(
+    ("runtime", "policy"),
+    [
+        ("eager", "threads"),
+        ("onnxruntime", "one-per-lane"),
+        ("openvino", "sequential"),
+        pytest.param("compile", "one-per-lane", marks=pytest.mark.slow),
+    ],
+)
+def test_other_runtimes(runtime: str, policy: str, programs: dict[str, dict[str, str]], tmp_path: Path) -> None:
+    """The same tasks by a session of another runtime a lane, whose outputs are those of the program too."""
+    given = scenario(tmp_path, programs, duration_s=0.5, arrivals="periodic")
+    loaded = load(given, policy, virtual=True, runtime=runtime)
+    assert loaded.result.runtime == runtime
+    assert {label: (row.offered, row.failed) for label, row in loaded.result.models.items()} == {
+        "branches": (10, 0),
+        "blocks": (10, 0),
+    }
+    assert loaded.result.compared_with == dict.fromkeys(("branches", "blocks"), "program")
+    assert f"policy {policy} in {runtime}, launcher open" in result_table(loaded.result)
+
+
+def test_what_other_runtimes_cannot_run(programs: dict[str, dict[str, str]], tmp_path: Path) -> None:
+    """A policy that runs blocks, a model without a program, and a program of another model are named."""
+    with pytest.raises(HiosError, match=r"runtime eager: found policy top; allowed: sequential, one-per-lane, threads"):
+        load(scenario(tmp_path, programs), "top", virtual=True, runtime="eager")
+    with pytest.raises(HiosError, match=r"models\.blocks\.program: missing; required with runtime eager"):
+        load(scenario(tmp_path, {**programs, "blocks": {}}), "sequential", virtual=True, runtime="eager")
+    mixed = scenario(tmp_path, {"branches": programs["blocks"]})
+    with pytest.raises(HiosError, match=r"blocks\.pt2: inputs: found .*; required: .*, as the graph states"):
+        load(mixed, "sequential", virtual=True, runtime="eager")
+    onnx = tmp_path / "net.onnx"
+    onnx.write_bytes(b"")
+    with pytest.raises(HiosError, match=r"program: found .*net\.onnx; allowed with runtime eager: program\.pt2"):
+        load(scenario(tmp_path, {"blocks": {"program": str(onnx)}}), "sequential", virtual=True, runtime="eager")
