@@ -41,7 +41,7 @@ _ONE_OF = 64
 
 
 class OtherInputs(NamedTuple):
-    """Inputs of one kind, which follows on "for inputs with", and what the model computes from them."""
+    """Inputs of one kind, which follows on "for inputs with", and what the model computes; empty if it raises."""
 
     kind: str
     tensors: list[Tensor]
@@ -94,16 +94,17 @@ def _computed(model: _Model, tensors: list[Tensor]) -> list[Tensor]:
 
 
 def other_inputs(inputs: Sequence[InputVariations], model: _Model) -> Iterator[OtherInputs]:
-    """Inputs made from the example, the same ones every time, except what the model refuses or is too large for it.
+    """Inputs made from the example, the same ones every time, except what is too large for the model.
 
-    That is finite numbers from which the model computes NaN or infinities.
+    That is finite numbers from which the model computes NaN or infinities. What it refuses is left out if no input has
+    real numbers, as calls check whole ones.
     """
     for kind, (concerns, make) in _KINDS.items():
         if not any(map(concerns, inputs)):
             continue
         made = OtherInputs(kind, [make(own) for own in inputs], [])
         expected = _computed(model, made.tensors)
-        if expected and (_finite(expected) or not made.is_finite):
+        if (_finite(expected) or not made.is_finite) if expected else any(own.is_real for own in inputs):
             yield made._replace(expected=expected)
 
 
@@ -119,6 +120,10 @@ def outside(tensors: Sequence[Tensor], limits: Sequence[Limits]) -> str:
     return ""
 
 
+#: By how much outputs differ where the model has none.
+NO_ERROR = -1.0
+
+
 class Difference(NamedTuple):
     """By how much outputs differ from the model's, in units of their size; the kind of inputs, if not the example."""
 
@@ -126,6 +131,8 @@ class Difference(NamedTuple):
     kind: str = ""
 
     def __str__(self) -> str:
+        if self.off == NO_ERROR:
+            return f"numbers in place of its error for inputs with {self.kind}"
         return f"{self.off:.3g} of their size{self.kind and f' for inputs with {self.kind}'}"
 
 
@@ -170,8 +177,11 @@ class InputsComparison:
         self.with_special.pop(way, None)
         for inputs in self.inputs:
             try:
-                off = self._off(inputs, run(inputs.tensors))
+                outputs = run(inputs.tensors)
+                off = self._off(inputs, outputs) if inputs.expected else NO_ERROR
             except Exception as error:  # runtimes raise many types
+                if not inputs.expected:
+                    continue
                 raise HiosError(f"for inputs with {inputs.kind}: {first_line(error)}") from error
             differs = None if off is None else Difference(off, inputs.kind)
             if differs is not None and (self.strict or inputs.is_finite):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._prims_common import make_contiguous_strides_for
 from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
@@ -202,8 +203,7 @@ def same(value: Any, other: Any) -> bool:
 class ModelOutputs:
     """How to build the outputs of a model from those of the graph.
 
-    Equal tensors stay the same object, and views of other outputs stay views; strides are the model's, if it fills the
-    memory of the output.
+    Equal tensors stay the same object, and views of other outputs stay views; strides are the model's.
     """
 
     def __init__(self, outputs: Any, inputs: Sequence[Tensor]) -> None:
@@ -217,7 +217,7 @@ class ModelOutputs:
                 self._bases.append(tensor)
         self.tensors: list[Tensor] = [tensor for tensor in made.values() if any(tensor is own for own in self._bases)]
         self._parts: list[_Output] = [self._part(leaf, inputs) for leaf in leaves]
-        self._strides = [None if _is_contiguous(own) or not _is_dense(own) else own.stride() for own in self.tensors]
+        self._strides = [own.stride() if _has_own_strides(own) else None for own in self.tensors]
         self._viewed = {value[0] for kind, value in self._parts if kind == "view"}
         #: Outputs that are neither tensors of a graph nor constants, in words; empty if there are none.
         self.wrong = _no_constant([value for kind, value in self._parts if kind == "constant"])
@@ -291,8 +291,15 @@ class ModelOutputs:
 
 
 def laid_out(tensor: Tensor, stride: Sequence[int]) -> Tensor:
-    """A copy with other strides."""
-    return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype).copy_(tensor)
+    """A tensor with other strides, of which 0 repeats the first element: a copy, unless they mean the same memory."""
+    if all(size == 1 or own == other for size, own, other in zip(tensor.shape, tensor.stride(), stride, strict=True)):
+        return tensor.as_strided(tensor.shape, stride)
+    made = torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype)
+    written = made
+    for place in (place for place, step in enumerate(stride) if step == 0):
+        written, tensor = (own.narrow(place, 0, min(1, own.shape[place])) for own in (written, tensor))
+    written.copy_(tensor)
+    return made
 
 
 def _memory(tensor: Tensor) -> int:
@@ -309,15 +316,16 @@ def _form(tensor: Tensor) -> tuple[object, ...]:
     return tensor.dtype, tensor.is_conj(), tensor.is_neg()
 
 
-def _is_dense(tensor: Tensor) -> bool:
-    """Whether a tensor fills a part of the memory, in any order of its dimensions."""
-    if tensor.layout is not torch.strided:
+def _has_own_strides(tensor: Tensor) -> bool:
+    """Whether strides are not those of a new tensor, and no two elements share memory, but for repeated ones."""
+    if tensor.layout is not torch.strided or tensor.stride() == make_contiguous_strides_for(tensor.shape):
         return False
-    filled = 1
+    reached = 0
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size > 1 and stride != filled:
-            return False
-        filled *= size
+        if stride and size > 1:
+            if stride <= reached:
+                return False
+            reached += stride * (size - 1)
     return True
 
 

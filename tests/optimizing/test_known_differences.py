@@ -49,6 +49,7 @@ def _attention(x: Tensor, mask: Tensor) -> Tensor:
         ("openvino", lambda x: x.clamp(0, 2**40), WHOLE, LIMITS),
         ("openvino", lambda x: torch.where(x != 3, x, 2), WHOLE, LIMITS),
         ("openvino", lambda x: x.argmax(1), WHOLE, LIMITS),
+        ("openvino", lambda x: x[(x * 3).long() % 16 + (x.abs() > 99)], REAL, "in place of its error"),
         ("openvino", _attention, ATTENDED, MASKED),
         ("onnxruntime", _attention, ATTENDED, MASKED),
         ("openvino", lambda x: x.sort(1), REAL, "known to give other outputs: sort of float32"),

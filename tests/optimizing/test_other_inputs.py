@@ -104,8 +104,8 @@ def test_masks_have_empty_and_full_rows(mask: Tensor, empty: float, full: float)
     assert "whole numbers at their limits" not in made
 
 
-def test_what_the_model_refuses_is_left_out() -> None:
-    """Inputs on which the model itself raises, or gives NaN without having been given any, show nothing."""
+def test_what_the_model_refuses_a_way_refuses() -> None:
+    """Where the model raises a way has to; where it gives NaN without having been given any nothing is shown."""
 
     def model(tensors: list[Tensor]) -> list[Tensor]:
         if not tensors[0].any():
@@ -113,8 +113,13 @@ def test_what_the_model_refuses_is_left_out() -> None:
         return [tensors[0].log()]
 
     assert list(_made(IMAGE.abs() + 5, model=model)) == [
-        "other numbers", "1000 times larger numbers", "1000 times smaller numbers", "NaN", "infinities",
+        "other numbers", "1000 times larger numbers", "1000 times smaller numbers", "nothing but zeros", "NaN",
+        "infinities",
     ]  # fmt: skip
+    comparison = InputsComparison([IMAGE.abs() + 5], model, 1e-4, lambda tensors, expected: 0.0)
+    assert comparison.difference("way", model) is None
+    differs = comparison.difference("another", lambda tensors: [tensors[0].log()])
+    assert str(differs) == "numbers in place of its error for inputs with nothing but zeros"
 
 
 def test_tables_of_ones_are_flags_unless_the_model_counts_with_them() -> None:

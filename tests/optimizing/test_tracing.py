@@ -82,13 +82,24 @@ def test_views_of_outputs_stay_views() -> None:
 
 
 def test_outputs_have_the_strides_of_the_models() -> None:
-    """Outputs in channels_last or with dimensions in another order stay so; what leaves memory out is contiguous."""
+    """In channels_last, other orders of dimensions, gaps, repeated and single elements; overlaps are contiguous."""
     y = torch.arange(120.0).reshape(2, 3, 4, 5)
-    outputs = [y.contiguous(memory_format=torch.channels_last), (y + 1).permute(2, 0, 3, 1), (y + 2)[..., ::2], y + 3]
+    last = y.contiguous(memory_format=torch.channels_last)
+    outputs = [
+        last.clone(),
+        (y + 1).permute(2, 0, 3, 1),
+        (y + 2)[..., ::2],
+        (last + 3)[:, 1:],
+        y.mean((2, 3), keepdim=True).expand(-1, -1, 4, 5),
+        y[:0, :1].clone().expand(-1, 3, -1, -1),
+        (last + 4).sum((2, 3), keepdim=True).contiguous(memory_format=torch.channels_last),
+        y + 5,
+        (y + 6).unfold(3, 3, 1),
+    ]
     rebuilt = _outputs_of_runtime(outputs)[1]
     torch.testing.assert_close(rebuilt, outputs, rtol=0, atol=0)
-    assert [value.stride() for value in rebuilt[:2]] == [value.stride() for value in outputs[:2]]
-    assert rebuilt[2].is_contiguous()
+    assert [value.stride() for value in rebuilt[:-1]] == [value.stride() for value in outputs[:-1]]
+    assert rebuilt[-1].is_contiguous()
 
 
 def test_other_views_are_apart() -> None:
