@@ -13,6 +13,7 @@ from hios.files.base import Platform
 from hios.files.json_cache import cache_folder
 from hios.frontends.models import RUNTIMES
 from hios.frontends.tolerances import ReducedPrecision
+from hios.platforms import reference
 from hios.platforms.competitor import Competitor
 from hios.platforms.cpu import core_probe, segment_runtimes, thread_team
 from hios.platforms.cpu import worker as cpu_worker
@@ -22,6 +23,8 @@ from hios.platforms.reference import Reference
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool, peak_bytes
 
+#: Part of `hios.platforms.protocol`.
+require_runtime = reference.require_runtime
 #: Precision of runtimes that would choose one themselves (`hios.frontends.openvino.PRECISION`).
 _PRECISIONS = {"openvino": "f32"}
 
