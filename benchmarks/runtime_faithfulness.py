@@ -3,14 +3,15 @@
     python benchmarks/runtime_faithfulness.py           writes hios/frontends/known_differences.json
     python benchmarks/runtime_faithfulness.py --check   fails if the file says something else
 
-Operators run on values on which runtimes are known to stumble, in four groups; each one that differs in the first runs
-again by itself:
+Operators run on values on which runtimes are known to stumble, in five groups; each one that differs in the first runs
+again by itself, as do those of the last:
 
 finite   ordinary values: small whole numbers of both signs, the whole range of 8-bit ones, real numbers up to 1000,
          ties
 masked   masks with empty rows
 wide     whole numbers at the limits of 32 and 64 bits
 special  NaN, infinities, real numbers at the limits of their dtype, and values from which PyTorch makes such
+outside  indices outside of what they index, for which PyTorch raises: a runtime that answers, or crashes, differs
 
 `python docs/generate_reference.py` puts the result into docs/how-it-decides.md.
 """
@@ -18,14 +19,16 @@ special  NaN, infinities, real numbers at the limits of their dtype, and values 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import math
+import multiprocessing
 import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -217,6 +220,12 @@ _INDEXING: list[Function] = [
     lambda t, i, j: torch.gather(t, 0, i.abs().reshape(3, 1, 1).expand(3, 5, 6)),
     lambda t, i, j: F.embedding(i.abs(), t[:, :, 0]), lambda t, i, j: t.take_along_dim(i.abs().reshape(3, 1, 1), 0),
 ]  # fmt: skip
+#: The same without `abs`, by which indices stay outside on both sides.
+_LOOKUPS: list[Function] = [
+    lambda t, i, j: t[i], lambda t, i, j: t[i, j], lambda t, i, j: t.index_select(0, i),
+    lambda t, i, j: torch.gather(t, 0, i.reshape(3, 1, 1).expand(3, 5, 6)), lambda t, i, j: F.embedding(i, t[:, :, 0]),
+]  # fmt: skip
+_OUTSIDE = ((0, 9, 2), (0, -1, 2), (0, -9, 2))
 
 
 FAMILIES = (
@@ -338,7 +347,9 @@ def measured() -> dict[str, Any]:
     runs = 0
     for family in FAMILIES:
         for dtype in family.dtypes:
-            inputs = {kind: made for kind in KINDS if (made := family.inputs(dtype, kind)) is not None}
+            inputs = {
+                kind: made for kind in KINDS if kind != "outside" if (made := family.inputs(dtype, kind)) is not None
+            }
             example = next(iter(inputs.values()))
             keys = {function: own for function in family.functions if (own := key(function, example)) is not None}
             runs += len(keys) * len(RUNTIMES)
@@ -350,11 +361,41 @@ def measured() -> dict[str, Any]:
                         if dtypes not in known:
                             known.append(dtypes)
             sys.stderr.write(f"{family.inputs.__name__} {dtype}: {runs} runs\n")
+    for runtime, dtype, number in itertools.product(RUNTIMES, (torch.float32, torch.int64), range(len(_LOOKUPS))):
+        runs += 1
+        if _answers(runtime, dtype, number):
+            operator, dtypes = cast(tuple[str, str], key(_LOOKUPS[number], cast(Any, places(dtype, "finite"))))
+            found[runtime]["outside"].setdefault(operator, []).append(dtypes)
     differences = {
         runtime: {kind: {op: sorted(own) for op, own in sorted(operators.items())} for kind, operators in by.items()}
         for runtime, by in found.items()
     }
     return {"runs": runs, "differences": differences}
+
+
+def _answers(runtime: str, dtype: torch.dtype, number: int) -> bool:
+    """Whether a runtime does not raise for indices for which PyTorch does; in processes of their own, as some crash."""
+    spawn = multiprocessing.get_context("spawn")
+    for first in _OUTSIDE:
+        process = spawn.Process(target=_look_up, args=(runtime, dtype, number, first))
+        process.start()
+        process.join()
+        if process.exitcode == 1:  # it has printed why
+            raise HiosError(f"{runtime}: found an error in a lookup; allowed: answers and refusals")
+        if process.exitcode:
+            return True
+    return False
+
+
+def _look_up(runtime: str, dtype: torch.dtype, number: int, first: tuple[int, ...]) -> None:
+    """End this process with 2 if a runtime answers."""
+    function, example = _LOOKUPS[number], cast(tuple[Tensor, ...], places(dtype, "finite"))
+    bad = example[0], torch.tensor(first), example[2]
+    with contextlib.suppress(IndexError, RuntimeError):
+        function(*bad)
+        sys.exit(0)  # from the end, as PyTorch counts here
+    ((_, outputs),) = outputs_of(runtime, [function], {"finite": example, "outside": bad})
+    sys.exit(0 if isinstance(outputs, str) else 2)  # text: it raised, or could not be converted
 
 
 def _differing(

@@ -7,6 +7,7 @@ special  on NaN, infinities and numbers at the limits of their dtype: only if ``
 wide     on whole numbers at the limits of 32 and 64 bits, and
 masked   on masks with empty rows: left to the comparison on other inputs (`hios.optimizing.other_inputs`), as most
          whole numbers in a graph are indices, flags and sizes, which never get that large, and many masks are constant
+outside  on indices outside of what they index, for which PyTorch raises: every call checks these (`hios.optimizing`)
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import torch
 from torch import fx
 
 FILE = Path(__file__).with_suffix(".json")
-KINDS = ("finite", "masked", "wide", "special")
+KINDS = ("finite", "masked", "wide", "special", "outside")
 
 
 @functools.cache
