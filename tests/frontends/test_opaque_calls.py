@@ -267,6 +267,11 @@ _ONE = {"self": {"tensor": 0}}
         ("aten.from_file.default", {"arguments": {"filename": "/etc/passwd"}}, "found aten.from_file.default"),
         ("aten.relu_.default", {"arguments": _ONE}, "it writes to its arguments"),
         ("aten.rand_like.default", {"arguments": _ONE}, "it draws random numbers"),
+        (
+            "aten.native_dropout.default",
+            {"arguments": {"input": {"tensor": 0}, "p": 0.5, "train": None}},
+            "it draws random numbers",
+        ),
         ("aten.item.default", {"arguments": _ONE}, "it returns something else than tensors"),
         ("aten.erfc.out", {"arguments": _ONE}, "it writes to its arguments"),
         ("aten.__class__.default", {"arguments": _ONE}, "found aten.__class__.default"),

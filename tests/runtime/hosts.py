@@ -7,6 +7,7 @@ COMMAND...`` makes three hosts, ``host0`` to ``host2``, and runs a command on th
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 import shutil
@@ -51,19 +52,19 @@ exec taskset --cpu-list $(cat FOLDER/cores-$0) sh -c "$*"' $host "$@"
 """
 
 
+@functools.cache
 def missing() -> str:
     """What is missing here for such hosts; empty if nothing is."""
     if os.geteuid() != 0:
         return "hosts need root"
     if lacking := [name for name in ("ip", "unshare", "nsenter", "taskset") if shutil.which(name) is None]:
         return f"hosts need {', '.join(lacking)}"
-    done = subprocess.run(
-        ["unshare", "--net", "--mount", "ip", "link", "add", "type", "veth"],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    return f"hosts need namespaces and veth: {done.stderr.strip()}" if done.returncode else ""
+    try:
+        with Hosts(1) as made:
+            done = subprocess.run(made.command("host0", "true"), check=False, capture_output=True, text=True)
+    except OSError as error:
+        return f"hosts need namespaces, veth and bridges: {error}"
+    return f"hosts need namespaces: {done.stderr.strip()}" if done.returncode else ""
 
 
 class Hosts:

@@ -31,7 +31,7 @@ def refusal(operator: Any, arguments: Mapping[str, Any]) -> str | None:
     """Why a call of an ATen operator cannot be one of a graph; None if it can be."""
     if not isinstance(operator, torch._ops.OpOverload) or not is_harmless(f"torch.ops.{operator}"):
         return "allowed: ATen operators on tensors and numbers"
-    if torch.Tag.nondeterministic_seeded in operator.tags and arguments.get("train", True):  # recurrent layers drop
+    if torch.Tag.nondeterministic_seeded in operator.tags and arguments.get("train") is not False:
         return "it draws random numbers"
     if operator._schema.is_mutable or operator._schema.name in UPDATES_STATISTICS:
         return "it writes to its arguments"
