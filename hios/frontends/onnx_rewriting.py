@@ -19,8 +19,11 @@ from onnxscript import ir, optimizer
 
 from hios.errors import HiosError, UnsupportedError, shown
 
+_RECURRENT = ("LSTM", "GRU", "RNN")
 #: Inputs of recurrent layers that all directions share: the sequence, and its lengths.
 _SHARED = (0, 4)
+#: Options with which a layer stays one operator: numbers that belong to some of its activations.
+_INDIVISIBLE = {"activation_alpha", "activation_beta"}
 
 
 def _split_directions(graph: GraphProto) -> None:
@@ -29,7 +32,9 @@ def _split_directions(graph: GraphProto) -> None:
     del graph.node[:]
     for node in before:
         given = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-        if given.pop("direction", b"") != b"bidirectional" or given.get("layout") or "activation_alpha" in given:
+        is_layer = node.op_type in _RECURRENT and not node.domain
+        both = given.pop("direction", b"") == b"bidirectional"
+        if not (is_layer and both) or given.get("layout") or _INDIVISIBLE & given.keys():
             graph.node.append(node)
             continue
         names = given.pop("activations", [])
@@ -41,7 +46,7 @@ def _split_directions(graph: GraphProto) -> None:
             inputs = list(node.input)
             for item, name in enumerate(node.input):
                 if name and item not in _SHARED:
-                    inputs[item] = f"{name}/{direction}"
+                    inputs[item] = f"{prefix}/{direction}/{item}"
                     graph.node.append(helper.make_node("Gather", [name, number], [inputs[item]], axis=0))
             own = names[place * len(names) // 2 : (place + 1) * len(names) // 2]
             more = {**given, **({"activations": own} if own else {})}

@@ -39,7 +39,8 @@ def flops(function: str, attributes: Mapping[str, Any], arguments: Sequence[Shap
 def _weights(function: str, arguments: Sequence[Shape], output: Shape) -> int:
     """Elements of the matrices of a recurrent layer, each used once a step; of torch's also that of a projection."""
     if (gates := _GATES.get(function)) is not None:  # small ones are no arguments
-        return gates * output[-1] * (arguments[0][-1] + output[-1])
+        directions = output[1] if len(output) == 4 else output[0]  # of the sequence, or of the last states
+        return gates * output[-1] * (arguments[0][-1] + output[-1]) * directions
     return sum(math.prod(shape) for shape in arguments if len(shape) == 2)
 
 

@@ -22,7 +22,7 @@ from hios.optimizing.candidates import EAGER, SCHEDULE, Candidate
 from hios.optimizing.choice_cache import ChoiceCache, model_key, state_digest
 from hios.optimizing.module import warn
 from hios.optimizing.other_inputs import Difference, InputsComparison, are_flags
-from hios.optimizing.preparation import Preparation, ReadyCandidate, Subject
+from hios.optimizing.preparation import Preparation, Subject
 from hios.optimizing.race import FEWEST_ROUNDS, Race
 from hios.optimizing.report import Budget, Report, WayReport
 from hios.optimizing.schedules import SCHEDULERS
@@ -188,7 +188,7 @@ class Autotune:
             busy > BUSY and self.options.is_auto,
             budget.show,
             functools.cache(functools.partial(self._rounding, preparation, subject.tensors, expected)),
-            functools.partial(_elsewhere, comparison, ready),
+            functools.partial(_elsewhere, comparison, preparation),
         )
         race.measure()
         busy = max(busy, others.share(preparation.process_ids))
@@ -289,9 +289,7 @@ class Autotune:
         return chosen if engine is None else chosen._replace(close=engine.close)
 
 
-def _elsewhere(
-    comparison: InputsComparison, ready: Mapping[str, ReadyCandidate], candidate: Candidate
-) -> Difference | None:
+def _elsewhere(comparison: InputsComparison, preparation: Preparation, candidate: Candidate) -> Difference | None:
     """How a candidate differs from the model for other inputs; the model itself does not.
 
     A runtime computes the same with any number of threads, so it is compared once.
@@ -299,7 +297,8 @@ def _elsewhere(
     way = _compared_as(candidate)
     if candidate.kind == EAGER or way in comparison.right:
         return None
-    return comparison.difference(way, ready[candidate.label].run)
+    answers = bool(preparation.known(candidate.kind, "outside"))
+    return comparison.difference(way, preparation.ready[candidate.label].run, answers=answers)
 
 
 def _compared_as(candidate: Candidate) -> str:

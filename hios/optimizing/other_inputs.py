@@ -168,8 +168,13 @@ class InputsComparison:
         self.limits = tuple(own.limits for own in inputs)
         return list(other_inputs(inputs, self.model))
 
-    def difference(self, way: str, run: Callable[[list[Tensor]], list[Tensor]]) -> Difference | None:
+    def difference(
+        self, way: str, run: Callable[[list[Tensor]], list[Tensor]], *, answers: bool = False
+    ) -> Difference | None:
         """How a way differs from the model where it must not; None if its outputs are equal for all inputs.
+
+        It does not run on inputs that the model refuses if it is known to answer these (``answers``), as it might end
+        the process instead.
 
         Raises:
             HiosError: it fails on inputs that the model takes.
@@ -177,8 +182,9 @@ class InputsComparison:
         self.with_special.pop(way, None)
         for inputs in self.inputs:
             try:
-                outputs = run(inputs.tensors)
-                off = self._off(inputs, outputs) if inputs.expected else NO_ERROR
+                refused = not inputs.expected
+                outputs = [] if refused and answers else run(inputs.tensors)
+                off = NO_ERROR if refused else self._off(inputs, outputs)
             except Exception as error:  # runtimes raise many types
                 if not inputs.expected:
                     continue

@@ -209,12 +209,14 @@ class LaneProcess:
                     time.sleep(_PAUSE_S)
 
     def _started(self) -> WorkerPool:
+        # Not for another runtime, whose threads would inherit the one core to which the main thread is pinned.
+        has_team = len(self.cores) > 1 and self._loading["whole"] is None
         pool = WorkerPool(
             [self.cores],
             Arena(1, 0),  # its own: a lane that dies is no reason for others to abort
             self._timeout_s,
             [self._name],
-            {0: thread_team.environment(alone=True, pinned=self.cores)} if len(self.cores) > 1 else {},
+            {0: thread_team.environment(alone=True, pinned=self.cores)} if has_team else {},
             descriptors=(self._wiring.descriptor, self._wiring.own, self._wiring.server),
         )
         pool.describe = self._describe

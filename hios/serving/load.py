@@ -30,7 +30,7 @@ from hios.serving.load_generator import LATE_S, Progress, ReferenceSample, Repea
 from hios.serving.measures import RepeatOutcome, result
 from hios.serving.policies import AUTO
 from hios.serving.scenario import Scenario, ServedModel, draw
-from hios.serving.server import Server
+from hios.serving.server import WHOLE_ON_A_LANE, Server
 from hios.serving.simulate import Tell, choose, no_one
 
 #: Inputs of every model that its tasks have in turn, and inferences of each before anything is measured.
@@ -89,6 +89,7 @@ def load(
     Raises:
         HiosError: a file is missing or does not fit, the policy is unknown, or a lane could not be kept going.
     """
+    whole = None if runtime is None else _in_runtime(scenario, policy, runtime, trusted)
     choice = choose(scenario, policy, launcher, tell=tell)
     scenario = scenario.plain
     platform = describe(scenario.lanes, virtual=virtual)
@@ -103,7 +104,7 @@ def load(
         virtual=virtual,
         timeout_s=timeout_s,
         watch=None if rows is None else rows.add,
-        whole=None if runtime is None else _in_runtime(scenario, runtime, trusted),
+        whole=whole,
     ) as server:
         samples = reference_samples(server, tolerance, trusted)
         began, used, control, busy = datetime.now(UTC), time.process_time(), server.control_s, server.busy_s
@@ -146,7 +147,12 @@ def load(
     return LoadReport(outcome, generator / busy, wrong, memory_mb)
 
 
-def _in_runtime(scenario: Scenario, runtime: str, trusted: bool) -> Whole:
+def _in_runtime(scenario: Scenario, policy: str, runtime: str, trusted: bool) -> Whole:
+    if policy not in WHOLE_ON_A_LANE:
+        raise HiosError(
+            f"policy: found {policy}; allowed with runtime {runtime}: {', '.join(WHOLE_ON_A_LANE)}, which run a model "
+            "as a whole"
+        )
     reference.require_runtime(runtime)
     for model in scenario.models:
         place = f"{scenario.source}: models.{model.label}.program"

@@ -91,11 +91,6 @@ class Server:
         # What runs is planned without the constants of a calibration, as they are those of plans made so.
         scenario, policy = scenario.plain, choice.policy
         self.scenario, self.policy = scenario, policy
-        if whole is not None and policy not in WHOLE_ON_A_LANE:
-            raise HiosError(
-                f"policy: found {policy}; allowed where another runtime runs the models: {', '.join(WHOLE_ON_A_LANE)}, "
-                "which run a model as a whole"
-            )
         for model in scenario.models:
             require_executable(model.problem.graph)
             if model.label not in weights and model.weights is None:

@@ -122,6 +122,8 @@ def _notes(result: ResultFile) -> list[str]:
     chosen = f" (chosen: {result.chosen})" if result.chosen else f" in {result.runtime}" if result.runtime else ""
     how = "simulated, so predicted" if result.simulated else "measured"
     limit = "no policy can do" if result.simulated else "by the costs no policy can do"
+    if result.runtime:  # the costs are those of hios's operators
+        limit = "by the costs of hios's operators no policy can do"
     bound = result.total.p99_bound_ms
     notes = [
         f"policy {result.policy}{chosen}, launcher {result.launcher}, {result.lanes} lane(s), load {result.load:g}, "

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, checker, helper, numpy_helper
 from torch import nn
 from torch.utils import _pytree as pytree
 
@@ -20,6 +20,8 @@ from hios.formats.onnx_session import OnnxSession
 from hios.frontends.example_inputs import example_inputs
 from hios.frontends.extract import extract
 from hios.frontends.extraction_check import run_graph
+from hios.frontends.onnx_rewriting import rewritten
+from hios.kernels.table import aten
 
 _STEPS, _BATCH, _SIZE, _HIDDEN = 3, 2, 5, 4
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -136,6 +138,32 @@ def test_layers_in_training_are_refused() -> None:
         hios.extract(program)
 
 
+@pytest.mark.parametrize("name", ["activation_alpha", "activation_beta"])
+def test_numbers_of_activations(name: str, tmp_path: Path) -> None:
+    """A layer whose activations share a list of numbers stays one operator, with the work of both directions."""
+    more: Any = {"activations": ["HardSigmoid", "Tanh", "Tanh"] * 2, name: [0.3, 0.4]}
+    model = _layer("LSTM", 2, direction="bidirectional", **more)
+    _require_one_operator(model, tmp_path, "LSTM")
+    graph, _ = extract(tmp_path / "net.onnx", "net")
+    assert [operator.flops for operator in graph.operators if operator.type == "LSTM"] == [
+        2 * 2 * _STEPS * _BATCH * 4 * _HIDDEN * (_SIZE + _HIDDEN)
+    ]
+
+
+def test_layers_of_two_directions_are_valid_models() -> None:
+    """One value may be both states, and two layers may share their weights."""
+    model = _layer("LSTM", 2, direction="bidirectional")
+    (layer,) = model.graph.node
+    layer.input[6] = "h"
+    again = NodeProto()
+    again.CopyFrom(layer)
+    again.name, again.output[:] = "again", ["more", "latest"]
+    model.graph.node.append(again)
+    made = rewritten(model)
+    assert [node.op_type for node in made.graph.node].count("LSTM") == 4
+    checker.check_model(made)
+
+
 def test_weights_that_nodes_compute(tmp_path: Path) -> None:
     """Exporters bring gates into the order of ONNX with nodes, which are computed before the run."""
     model = _layer("RNN", bias=False, states=False)
@@ -215,3 +243,35 @@ def test_branches_by_a_number(rate: int, tmp_path: Path) -> None:
 def test_options_of_layers(attributes: dict[str, Any], tmp_path: Path) -> None:
     """Options that change what a layer computes count."""
     _require_one_operator(_layer("LSTM", **attributes), tmp_path, "LSTM")
+
+
+def _layer_of_graph(**changed: tuple[int, ...]) -> None:
+    """Run a layer of a graph.json whose tensors have some other shapes."""
+    shapes = {
+        "x": (5, 3, 4),
+        "h": (1, 3, 6),
+        "c": (1, 3, 6),
+        "w": (24, 4),
+        "r": (24, 6),
+        "b": (24,),
+        "rb": (24,),
+    } | changed
+    plain = {"has_biases": True, "num_layers": 1, "dropout": 0.0, "train": False, "bidirectional": False}
+    tensors = {
+        "input": {"tensor": 0},
+        "hx": [{"tensor": 1}, {"tensor": 2}],
+        "params": [{"tensor": k} for k in range(3, 7)],
+    }
+    run = aten.build("aten.lstm.input", {"arguments": {**tensors, **plain, "batch_first": False}})
+    run(*(torch.zeros(shape) for shape in shapes.values()))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"b": (1,)}, {"w": (8, 4)}, {"r": (4, 1)}, {"h": (1, 1, 6)}, {"c": (1, 3, 1)}, {"x": (5, 3, 9)}, {"x": (5, 4)}],
+)
+def test_shapes_of_layers_are_checked(changed: dict[str, tuple[int, ...]]) -> None:
+    """PyTorch's fastest kernel would read beyond tensors that are too small, which a file of strangers may state."""
+    _layer_of_graph()
+    with pytest.raises(UnsupportedError, match=r"found states and weights of .*; allowed: those of one layer"):
+        _layer_of_graph(**changed)

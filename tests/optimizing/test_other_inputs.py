@@ -120,6 +120,14 @@ def test_what_the_model_refuses_a_way_refuses() -> None:
     assert comparison.difference("way", model) is None
     differs = comparison.difference("another", lambda tensors: [tensors[0].log()])
     assert str(differs) == "numbers in place of its error for inputs with nothing but zeros"
+    ran: list[Tensor] = []
+
+    def recorded(tensors: list[Tensor]) -> list[Tensor]:
+        ran.append(tensors[0])
+        return model(tensors)
+
+    assert comparison.difference("one that is known to answer", recorded, answers=True) == differs
+    assert all(bool(tensor.any()) for tensor in ran)
 
 
 def test_tables_of_ones_are_flags_unless_the_model_counts_with_them() -> None:

@@ -5,10 +5,16 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from hios.core.graph import Graph
+from hios.kernels.merged import value_type
 from hios.serving import lane_worker
 from hios.workers.worker import Worker
 
@@ -23,6 +29,20 @@ def prepare(worker: Worker, **arguments: Any) -> None:
             if any(value[0] == "input" for value in operator.externals):
                 model.operators[name] = dataclasses.replace(operator, run=_spoiled(operator.run))
     lane_worker.prepare(worker, **arguments)
+
+
+def count_cores(program: str, graph: Graph) -> Callable[[Sequence[Tensor]], list[Tensor]]:
+    """In place of a model: each output is the number of cores on which a thread may run that is started there."""
+
+    def run(inputs: Sequence[Tensor]) -> list[Tensor]:
+        counted: list[int] = []
+        thread = threading.Thread(target=lambda: counted.append(len(os.sched_getaffinity(0))))
+        thread.start()
+        thread.join()
+        types = [value_type(graph, value.external) for value in graph.outputs if value.external is not None]
+        return [torch.full(tuple(shape), float(counted[0])) for shape, _ in types]
+
+    return run
 
 
 def prepare_failing(worker: Worker, **arguments: Any) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from hios.core.graph import Graph
 from hios.errors import HiosError, PlatformError
@@ -324,11 +325,14 @@ def test_outputs_are_compared_with_the_program(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    """Settings of models with their programs."""
+    """Settings of models with their programs, and with wrong weights."""
     folder, settings = tmp_path_factory.mktemp("programs"), {}
     for label, network in networks().items():
         save(export(network.module, tuple(inputs(label, 0))), folder / f"{label}.pt2")
-        settings[label] = {"program": str(folder / f"{label}.pt2")}
+        # Operators of hios would give other outputs.
+        zeros = {name: torch.zeros_like(value) for name, value in network.tensors.items()}
+        save_file(zeros, folder / f"{label}.safetensors")
+        settings[label] = {"program": str(folder / f"{label}.pt2"), "weights": str(folder / f"{label}.safetensors")}
     return settings
 
 
@@ -356,8 +360,10 @@ def test_other_runtimes(runtime: str, policy: str, programs: dict[str, dict[str,
 
 def test_what_other_runtimes_cannot_run(programs: dict[str, dict[str, str]], tmp_path: Path) -> None:
     """A policy that runs blocks, a model without a program, and a program of another model are named."""
-    with pytest.raises(HiosError, match="policy: found top; allowed where another runtime runs"):
-        load(scenario(tmp_path, programs), "top", virtual=True, runtime="eager")
+    with pytest.raises(
+        HiosError, match="policy: found auto; allowed with runtime eager: sequential, one-per-lane, threads"
+    ):
+        load(scenario(tmp_path, programs), "auto", virtual=True, runtime="eager")
     with pytest.raises(HiosError, match=r"models\.blocks\.program: missing; required with runtime eager"):
         load(scenario(tmp_path, {**programs, "blocks": {}}), "sequential", virtual=True, runtime="eager")
     mixed = scenario(tmp_path, {"branches": programs["blocks"]})
@@ -367,3 +373,11 @@ def test_what_other_runtimes_cannot_run(programs: dict[str, dict[str, str]], tmp
     onnx.write_bytes(b"")
     with pytest.raises(HiosError, match=r"program: found .*net\.onnx; allowed with runtime eager: program\.pt2"):
         load(scenario(tmp_path, {"blocks": {"program": str(onnx)}}), "sequential", virtual=True, runtime="eager")
+
+
+def test_another_runtime_has_all_cores_of_its_lane(programs: dict[str, dict[str, str]], tmp_path: Path) -> None:
+    """Threads that it starts may run on each of them, also where one lane has all cores."""
+    given = scenario(tmp_path, {"blocks": programs["blocks"]})
+    with Server(given, "threads", virtual=True, whole=lane_faults.count_cores) as server:
+        (output,) = server.infer("blocks", inputs("blocks", 0))
+        assert output.unique().tolist() == [len(set(server.cores[0]))]

@@ -27,11 +27,20 @@ PREFIX = "aten."
 _STORAGE = ("device", "layout", "memory_format", "pin_memory", "non_blocking")
 
 
+#: Recurrent layers, which draw random numbers only in training, by rows of weights for an element of the hidden state.
+_RECURRENT = {"lstm.input": 4, "gru.input": 3, "rnn_tanh.input": 1, "rnn_relu.input": 1}
+
+
 def refusal(operator: Any, arguments: Mapping[str, Any]) -> str | None:
     """Why a call of an ATen operator cannot be one of a graph; None if it can be."""
     if not isinstance(operator, torch._ops.OpOverload) or not is_harmless(f"torch.ops.{operator}"):
         return "allowed: ATen operators on tensors and numbers"
-    if torch.Tag.nondeterministic_seeded in operator.tags and arguments.get("train") is not False:
+    own = str(operator).removeprefix(PREFIX)
+    if own == "mkldnn_rnn_layer.default":
+        return "it does not check the shapes of its tensors"
+    if torch.Tag.nondeterministic_seeded in operator.tags and not (
+        own in _RECURRENT and isinstance(arguments, Mapping) and arguments.get("train") is False
+    ):
         return "it draws random numbers"
     if operator._schema.is_mutable or operator._schema.name in UPDATES_STATISTICS:
         return "it writes to its arguments"
@@ -94,14 +103,41 @@ def build(function: str, attributes: Mapping[str, Any]) -> Callable[..., Any]:
         if not argument.kwarg_only:
             by_position.append(filled.get(name) or _constant(argument.default_value))
     chosen = _chosen(attributes.get("outputs"))
+    gates = _RECURRENT.get(function.removeprefix(PREFIX))
 
     def run(*tensors: Any) -> Any:
-        made = operator(
-            *[fill(tensors) for fill in by_position], **{name: fill(tensors) for name, fill in by_name.items()}
-        )
+        given = [fill(tensors) for fill in by_position]
+        if gates is not None:
+            _require_fitting(gates, *given)
+        made = operator(*given, **{name: fill(tensors) for name, fill in by_name.items()})
         return made if isinstance(made, Tensor) else chosen(made)
 
     return run
+
+
+def _require_fitting(gates: int, x: Tensor, hx: Any, params: Any, biases: bool, layers: int, *options: Any) -> None:
+    """Check the shapes of a recurrent layer, as its fastest kernel reads beyond those that do not fit.
+
+    Raises:
+        UnsupportedError: they do not fit, or there is more than one layer or direction.
+    """
+    *_, bidirectional, batch_first = options
+    states = list(hx) if isinstance(hx, list | tuple) else [hx]
+    given = [tuple(value.shape) for value in (*states, *params)]
+    projects = gates == _RECURRENT["lstm.input"] and len(params) == (5 if biases else 3)
+    fits = x.dim() == 3 and layers == 1 and not bidirectional and len(params) > 1 and params[1].dim() == 2
+    if fits:
+        rows, made = params[1].shape
+        batch, hidden = x.shape[0 if batch_first else 1], rows // gates
+        required: list[tuple[int, ...]] = [(1, batch, made)]
+        required += [(1, batch, hidden)] if gates == _RECURRENT["lstm.input"] else []
+        required += [(gates * hidden, x.shape[2]), (gates * hidden, made)]
+        required += [(gates * hidden,)] * (2 if biases else 0) + ([(made, hidden)] if projects else [])
+        fits = given == required and (projects or made == hidden)
+    if not fits:
+        raise UnsupportedError(
+            f"found states and weights of {given} for an input of {tuple(x.shape)}; allowed: those of one layer"
+        )
 
 
 #: A value as a function of the tensors of a call.
