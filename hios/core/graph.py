@@ -189,6 +189,13 @@ LOOKUPS = frozenset(
         *("aten.embedding.default", "aten.index.Tensor", "aten.index_select.default"),
     }
 )
+#: Functions of calls that are a recurrent layer of one direction: a product of matrices for every step.
+RECURRENT = frozenset(
+    {
+        *(f"aten.{name}.input" for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")),
+        *(f"onnx.{name}" for name in ("LSTM", "GRU", "RNN")),
+    }
+)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hios.core.graph import LOOKUPS
+from hios.core.graph import LOOKUPS, RECURRENT
 
 #: Rows of weights for an element of the hidden state, by opaque call of a recurrent layer.
 _GATES = {"onnx.LSTM": 4, "onnx.GRU": 3, "onnx.RNN": 1}
-_RECURRENT = {*_GATES, *(f"aten.{name}.input" for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"))}
 Shape = Sequence[int]
 #: Operations from attributes, shapes of the arguments and shape of the output.
 _Count = Callable[[Mapping[str, Any], Sequence[Shape], Shape], int]
@@ -25,7 +24,7 @@ def flops(function: str, attributes: Mapping[str, Any], arguments: Sequence[Shap
     Of opaque calls only look-ups and recurrent layers are known, of these the matrix products.
     """
     if not function.startswith("relax."):
-        if function in _RECURRENT:
+        if function in RECURRENT:
             return 2 * math.prod(arguments[0][:2]) * _weights(function, arguments, output)
         return 0 if function in LOOKUPS else None
     name = function.removeprefix("relax.")

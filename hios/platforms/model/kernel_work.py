@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hios.core.graph import LOOKUPS, Call, Graph, Operator, Value
+from hios.core.graph import LOOKUPS, RECURRENT, Call, Graph, Operator, Value
 from hios.errors import UnsupportedError
 
 Shape = tuple[int, ...]
@@ -166,7 +166,9 @@ class _Reader:
             made.append(outputs if last else [_output(call, arguments, outputs[0])])
             if call.function in VIEWS:
                 continue
-            if call.function in LOOKUPS:
+            if call.function in RECURRENT:
+                kernels += _steps(operator, call, arguments[0], made[-1], dtype)
+            elif call.function in LOOKUPS:
                 kernels.append(self._lookup(call, arguments, made[-1], dtype))
             elif kernels and call.function in _ELEMENTWISE and any(value.call is not None for value in call.arguments):
                 kernels[-1] = _joined(kernels[-1], call, arguments, dtype)
@@ -193,6 +195,17 @@ class _Reader:
         if argument.weight is not None:
             return self._named["weight", argument.weight]
         return () if argument.input is None else self._named["input", argument.input]
+
+
+def _steps(operator: Operator, call: Call, given: Shape, outputs: Sequence[Shape], dtype: str) -> list[Kernel]:
+    """A recurrent layer, which is an operator of its own: a product of matrices for each step, with all weights."""
+    first, second, features = given
+    batch_first = call.attributes.get("arguments", {}).get("batch_first", False)
+    steps, batch = (second, first) if batch_first else (first, second)
+    hidden = outputs[0][-1]
+    weights = int(operator.flops or 0) // (2 * steps * batch)
+    moved = ELEMENT_BYTES.get(dtype, 4) * (weights + batch * (features + 2 * hidden))
+    return [Contraction(1, batch, hidden, max(1, weights // hidden), moved, (), False, dtype)] * steps
 
 
 def _joined(kernel: Kernel, call: Call, arguments: Sequence[Shape], dtype: str) -> Kernel:

@@ -137,6 +137,20 @@ def test_extracted_lookup_reads_what_graph_json_says(table: nn.Module, indices: 
     assert kernel.bytes == min(weight.nbytes, 4 * kernel.elements) + 4 * kernel.elements + indices.nbytes
 
 
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_recurrent_layers_multiply_in_every_step(batch_first: bool) -> None:
+    """Each step is a product of matrices with all weights, as it needs the one before it."""
+    x = torch.randn(3, 5, 4) if batch_first else torch.randn(5, 3, 4)
+    graph = extracted(nn.LSTM(4, 8, batch_first=batch_first), (x,)).graph
+    (operator,) = (operator for operator in graph.operators if operator.type == "lstm")
+    made = kernels(graph)[operator.id]
+    assert len(made) == 5
+    (step,) = set(made)
+    assert isinstance(step, Contraction)
+    assert (step.m, 5 * step.flops) == (3, operator.flops)
+    assert step.bytes >= 4 * 4 * 8 * (4 + 8)
+
+
 def test_operator_without_calls_is_one_kernel() -> None:
     """Graphs by hand state operations and bytes."""
     graph = Graph("hand", (Operator("v", "task", flops=1000, bytes=800),), ())
