@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -54,7 +55,7 @@ _VALUES = (int, float, str, torch.Size)
 
 
 def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Refuse a model with side effects, or whose outputs share memory otherwise than as views of one of them.
+    """Refuse a model with side effects, or whose outputs share elements otherwise than as views of one of them.
 
     It runs once or twice, without values; neither it nor its inputs are changed by that.
 
@@ -151,17 +152,35 @@ def _unlogged() -> Iterator[None]:
 
 
 def _require_apart(outputs: Any, inputs: Sequence[Tensor], owners: Mapping[int, str]) -> None:
-    """Check that outputs share no memory; an output may be an input, a view of another one, or be returned twice."""
-    seen: dict[int, Tensor] = {}
+    """Check that outputs share no element; an output may be an input, a view of another one, or be returned twice."""
+    seen: dict[int, list[Tensor]] = {}
     for leaf in ModelOutputs(outputs, inputs).tensors:
         if not isinstance(leaf, FakeTensor):
             raise UnsupportedError("an output is a tensor that it keeps; allowed: outputs that are computed")
         memory = _memory(leaf)
-        if memory in owners or seen.setdefault(memory, leaf) is not leaf:
+        others = seen.setdefault(memory, [])
+        if memory in owners or any(_overlap(leaf, other) for other in others):
             raise UnsupportedError(
                 f"an output shares memory with {owners.get(memory, 'another output')}; allowed: outputs with "
                 "memory of their own, as by clone()"
             )
+        others.append(leaf)
+
+
+def _overlap(first: Tensor, second: Tensor) -> bool:
+    """Whether two tensors in one memory share an element; those of one ``chunk`` do not."""
+    if first.element_size() != second.element_size():
+        return True
+    ours, theirs = map(_places, (first, second))
+    return bool(np.intersect1d(ours, theirs).size)
+
+
+def _places(tensor: Tensor) -> np.ndarray:
+    """Where in its memory the elements of a tensor are."""
+    places = np.asarray([tensor.storage_offset()])
+    for size, step in zip(tensor.shape, tensor.stride(), strict=True):
+        places = np.add.outer(places, step * np.arange(size)).ravel()
+    return places
 
 
 def _memory(tensor: Tensor) -> int:

@@ -232,7 +232,7 @@ def test_state_is_that_of_the_users_calls(way: str, action: Callable[[Any, Tenso
 @pytest.mark.parametrize(
     "outputs",
     [
-        lambda model, x, y: (y[:, :2], y[:, 2:]),
+        lambda model, x, y: (y[:, :3], y[:, 2:]),
         lambda model, x, y: (y, x.view(-1)),
         lambda model, x, y: (y, model.body.stem.weight),
         lambda model, x, y: (y, model.position.reshape(1)),
@@ -247,6 +247,17 @@ def test_outputs_have_memory_of_their_own(outputs: Callable[..., Any]) -> None:
     model = Acting(outputs=outputs).eval()
     with pytest.raises(UnsupportedError, match=r"an output (shares memory with|is a tensor that it keeps)"):
         require_pure(model, (_example(),), {})
+
+
+@torch.no_grad()
+def test_parts_of_one_tensor_are_apart() -> None:
+    """Outputs of one memory that share no element, as those of ``chunk``, come through with their strides."""
+    model, x = Acting(outputs=lambda model, x, y: y.chunk(2, 1)).eval(), _example()
+    fast, expected = hios.optimize(model, x, way="onnxruntime", cache=False, budget_s=0.1, least_ms=0.0), model(x)
+    assert fast.runner is not None
+    outputs = fast(x)
+    torch.testing.assert_close(outputs, expected, rtol=1e-4, atol=1e-4)
+    assert [output.stride() for output in outputs] == [output.stride() for output in expected]
 
 
 @torch.no_grad()
