@@ -81,6 +81,29 @@ include: "workflow/rules/provenance.smk"
 include: "workflow/rules/archive.smk"
 
 
+# All figures of the papers, on the page that the report links to: papers.html. It has no output of its own, since the
+# report writes that page of the figures that its sessions feed.
+rule figures:
+    input:
+        expand("<results>/figures/{figure}.svg", figure=registry.ids()),
+        report="<results>/report.html",
+    log:
+        "<logs>/figures.log",
+    localrule: True
+    conda:
+        "envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        results=subpath(input.report, parent=True),
+    message:
+        "Writing the page of all figures"
+    shell:
+        "python -m hios figures --page --results {params.results:q} 2> {log:q}"
+
+
 # A target for each figure of the papers: snakemake --cores all hios_fig9.
 for figure_id in registry.ids():
 

@@ -34,26 +34,3 @@ rule figure:
     shell:
         "python -m hios figures {wildcards.figure} {input:q} --output {params.folder:q}"
         " > {log:q} 2>&1"
-
-
-# All of them, on the page that the report links to: papers.html. It has no output of its own, since the report writes
-# that page of the figures that its sessions feed.
-rule figures:
-    input:
-        expand("<results>/figures/{figure}.svg", figure=registry.ids()),
-        report="<results>/report.html",
-    log:
-        "<logs>/figures.log",
-    localrule: True
-    conda:
-        "../../envs/report.yaml"
-    threads: 1
-    resources:
-        mem_mb=1000,
-        runtime=10,
-    params:
-        results=subpath(input.report, parent=True),
-    message:
-        "Writing the page of all figures"
-    shell:
-        "python -m hios figures --page --results {params.results:q} 2> {log:q}"
