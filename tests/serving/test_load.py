@@ -342,7 +342,6 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, st
         ("eager", "threads"),
         ("onnxruntime", "one-per-lane"),
         ("openvino", "one-per-lane"),
-        pytest.param("compile", "sequential", marks=pytest.mark.slow),
     ],
 )
 def test_other_runtimes(runtime: str, policy: str, programs: dict[str, dict[str, str]], tmp_path: Path) -> None:
