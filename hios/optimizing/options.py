@@ -137,7 +137,8 @@ class Options:
     def choosing(self, example: Sequence[Tensor], seconds: float) -> Choosing:
         """How schedules choose what runs their segments."""
         folder = self.folder()
-        return Choosing(example, folder and folder / "segments", seconds, self.different)
+        # A whole way that differs on masks is left out; a segment has another runtime instead.
+        return Choosing(example, folder and folder / "segments", seconds, (*self.different, "masked"))
 
 
 def _is_number(value: object) -> bool:

@@ -88,6 +88,16 @@ def test_openvino_gets_what_it_computes_rightly(function: Callable[..., Any], in
     assert made.dtype == function(*given).dtype
 
 
+@torch.no_grad()
+def test_segments_of_schedules_know_masks() -> None:
+    """A schedule with attention comes through, as no runtime that differs on empty rows runs a segment of it."""
+    x, mask = ATTENDED
+    fast = hios.optimize(_Of(_attention), ATTENDED, way="schedule", least_ms=0.0, cache=False, budget_s=600.0)
+    assert fast.runner is not None
+    empty = torch.zeros_like(mask)
+    torch.testing.assert_close(fast(x, empty), _attention(x, empty))
+
+
 @pytest.mark.parametrize(
     ("function", "operator"),
     [
