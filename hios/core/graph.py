@@ -189,13 +189,12 @@ LOOKUPS = frozenset(
         *("aten.embedding.default", "aten.index.Tensor", "aten.index_select.default"),
     }
 )
-#: Functions of calls that are a recurrent layer of one direction: a product of matrices for every step.
-RECURRENT = frozenset(
-    {
-        *(f"aten.{name}.input" for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")),
-        *(f"onnx.{name}" for name in ("LSTM", "GRU", "RNN")),
-    }
-)
+#: Functions of calls that are a recurrent layer, a product of matrices for every step: rows of its weights for each
+#: element of the hidden state.
+RECURRENT: Mapping[str, int] = {
+    **{"aten.lstm.input": 4, "aten.gru.input": 3, "aten.rnn_tanh.input": 1, "aten.rnn_relu.input": 1},
+    **{"onnx.LSTM": 4, "onnx.GRU": 3, "onnx.RNN": 1},
+}
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ UPDATES_STATISTICS = {
 }
 #: Names of operators that rely on indices or sizes that they do not check, so that wrong ones reach other memory.
 _UNCHECKED = re.compile(
-    r"sparse|nested|backward|segment_reduce|_convert_indices|_copy_from|"
+    r"sparse|nested|backward|segment_reduce|mkldnn_rnn|_convert_indices|_copy_from|"
     r"unsafe_(index|masked)|(?:^|_)(?:coo|csr|csc|bsr|bsc)(?:_|$)"
 )
 

@@ -17,9 +17,9 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 from onnxscript import ir, optimizer
 
+from hios.core.graph import RECURRENT
 from hios.errors import HiosError, UnsupportedError, shown
 
-_RECURRENT = ("LSTM", "GRU", "RNN")
 #: Inputs of recurrent layers that all directions share: the sequence, and its lengths.
 _SHARED = (0, 4)
 #: Options with which a layer stays one operator: numbers that belong to some of its activations.
@@ -32,7 +32,7 @@ def _split_directions(graph: GraphProto) -> None:
     del graph.node[:]
     for node in before:
         given = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-        is_layer = node.op_type in _RECURRENT and not node.domain
+        is_layer = f"onnx.{node.op_type}" in RECURRENT and not node.domain
         both = given.pop("direction", b"") == b"bidirectional"
         if not (is_layer and both) or given.get("layout") or _INDIVISIBLE & given.keys():
             graph.node.append(node)

@@ -22,6 +22,7 @@ from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 from tvm.tirx import FloatImm
 
+from hios.core.graph import RECURRENT
 from hios.errors import UnsupportedError, first_line
 from hios.frontends.program_interface import arguments_of, dtype_name, of_node
 from hios.frontends.relax_calls import (
@@ -240,7 +241,6 @@ _KEPT_WHOLE = {
     *("silu", "selu", "prelu", "softplus", "hardswish", "hardsigmoid", "pixel_shuffle", "upsample_bicubic2d"),
     *("inverse", "linalg_cholesky", "linalg_inv", "linalg_solve", "one_hot"),
 }
-_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
 def _one_direction_at_a_time(operator: Any) -> Callable[..., Any]:
@@ -312,7 +312,7 @@ _WRONG: Mapping[str, Callable[[fx.Node], bool]] = {
     "aten::upsample_bicubic2d": _always,
     "aten::upsample_bilinear2d": _resizes_otherwise,
     "aten::upsample_nearest2d": _resizes_otherwise,
-    **dict.fromkeys((f"aten::{name}" for name in _RECURRENT), _always),
+    **dict.fromkeys(("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"), _always),
 }
 
 
@@ -335,7 +335,7 @@ def _decomposed(program: ExportedProgram) -> ExportedProgram:
         namespace, name, *_ = str(overload).split(".")
         if namespace == "aten" and name.removesuffix("_") in _KEPT_WHOLE:
             del table[overload]
-        if namespace == "aten" and name in _RECURRENT and str(overload).endswith(".input"):
+        if str(overload) in RECURRENT:
             table[overload] = _one_direction_at_a_time(overload)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's own pytree deprecation

@@ -8,8 +8,6 @@ from typing import Any
 
 from hios.core.graph import LOOKUPS, RECURRENT
 
-#: Rows of weights for an element of the hidden state, by opaque call of a recurrent layer.
-_GATES = {"onnx.LSTM": 4, "onnx.GRU": 3, "onnx.RNN": 1}
 Shape = Sequence[int]
 #: Operations from attributes, shapes of the arguments and shape of the output.
 _Count = Callable[[Mapping[str, Any], Sequence[Shape], Shape], int]
@@ -37,9 +35,9 @@ def flops(function: str, attributes: Mapping[str, Any], arguments: Sequence[Shap
 
 def _weights(function: str, arguments: Sequence[Shape], output: Shape) -> int:
     """Elements of the matrices of a recurrent layer, each used once a step; of torch's also that of a projection."""
-    if (gates := _GATES.get(function)) is not None:  # small ones are no arguments
+    if function.startswith("onnx."):  # small ones are no arguments
         directions = output[1] if len(output) == 4 else output[0]  # of the sequence, or of the last states
-        return gates * output[-1] * (arguments[0][-1] + output[-1]) * directions
+        return RECURRENT[function] * output[-1] * (arguments[0][-1] + output[-1]) * directions
     return sum(math.prod(shape) for shape in arguments if len(shape) == 2)
 
 

@@ -181,12 +181,12 @@ class InputsComparison:
         """
         self.with_special.pop(way, None)
         for inputs in self.inputs:
+            refused = not inputs.expected
             try:
-                refused = not inputs.expected
                 outputs = [] if refused and answers else run(inputs.tensors)
                 off = NO_ERROR if refused else self._off(inputs, outputs)
             except Exception as error:  # runtimes raise many types
-                if not inputs.expected:
+                if refused:
                     continue
                 raise HiosError(f"for inputs with {inputs.kind}: {first_line(error)}") from error
             differs = None if off is None else Difference(off, inputs.kind)

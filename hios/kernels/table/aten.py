@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hios.core.graph import RECURRENT
 from hios.errors import UnsupportedError, shown
 from hios.formats.aten_operators import UPDATES_STATISTICS, is_harmless
 
@@ -27,21 +28,14 @@ PREFIX = "aten."
 _STORAGE = ("device", "layout", "memory_format", "pin_memory", "non_blocking")
 
 
-#: Recurrent layers, which draw random numbers only in training, by rows of weights for an element of the hidden state.
-_RECURRENT = {"lstm.input": 4, "gru.input": 3, "rnn_tanh.input": 1, "rnn_relu.input": 1}
-
-
 def refusal(operator: Any, arguments: Mapping[str, Any]) -> str | None:
     """Why a call of an ATen operator cannot be one of a graph; None if it can be."""
     if not isinstance(operator, torch._ops.OpOverload) or not is_harmless(f"torch.ops.{operator}"):
         return "allowed: ATen operators on tensors and numbers"
-    own = str(operator).removeprefix(PREFIX)
-    if own == "mkldnn_rnn_layer.default":
-        return "it does not check the shapes of its tensors"
-    if torch.Tag.nondeterministic_seeded in operator.tags and not (
-        own in _RECURRENT and isinstance(arguments, Mapping) and arguments.get("train") is False
-    ):
-        return "it draws random numbers"
+    if torch.Tag.nondeterministic_seeded in operator.tags:
+        in_use = str(operator) in RECURRENT and isinstance(arguments, Mapping) and arguments.get("train") is False
+        if not in_use:  # recurrent layers draw only in training
+            return "it draws random numbers"
     if operator._schema.is_mutable or operator._schema.name in UPDATES_STATISTICS:
         return "it writes to its arguments"
     made = {str(result.type) for result in operator._schema.returns}
@@ -103,7 +97,7 @@ def build(function: str, attributes: Mapping[str, Any]) -> Callable[..., Any]:
         if not argument.kwarg_only:
             by_position.append(filled.get(name) or _constant(argument.default_value))
     chosen = _chosen(attributes.get("outputs"))
-    gates = _RECURRENT.get(function.removeprefix(PREFIX))
+    gates = RECURRENT.get(function)
 
     def run(*tensors: Any) -> Any:
         given = [fill(tensors) for fill in by_position]
@@ -124,13 +118,14 @@ def _require_fitting(gates: int, x: Tensor, hx: Any, params: Any, biases: bool, 
     *_, bidirectional, batch_first = options
     states = list(hx) if isinstance(hx, list | tuple) else [hx]
     given = [tuple(value.shape) for value in (*states, *params)]
-    projects = gates == _RECURRENT["lstm.input"] and len(params) == (5 if biases else 3)
+    has_cells = gates == RECURRENT["aten.lstm.input"]
+    projects = has_cells and len(params) == (5 if biases else 3)
     fits = x.dim() == 3 and layers == 1 and not bidirectional and len(params) > 1 and params[1].dim() == 2
     if fits:
         rows, made = params[1].shape
         batch, hidden = x.shape[0 if batch_first else 1], rows // gates
         required: list[tuple[int, ...]] = [(1, batch, made)]
-        required += [(1, batch, hidden)] if gates == _RECURRENT["lstm.input"] else []
+        required += [(1, batch, hidden)] if has_cells else []
         required += [(gates * hidden, x.shape[2]), (gates * hidden, made)]
         required += [(gates * hidden,)] * (2 if biases else 0) + ([(made, hidden)] if projects else [])
         fits = given == required and (projects or made == hidden)
