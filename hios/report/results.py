@@ -80,8 +80,9 @@ def told_apart(directories: Iterable[Path], models: Sequence[Any]) -> list[Any]:
 
 def _ends(directories: Sequence[Path]) -> list[str]:
     """The ends of paths that tell them apart, as short as possible; whole paths if nothing does."""
-    for length in range(1, max((len(directory.parts) for directory in directories), default=0)):
-        ends = ["/".join(directory.parts[-length:]) for directory in directories]
+    parts = [directory.resolve().parts for directory in directories]
+    for length in range(1, max(map(len, parts), default=0)):
+        ends = ["/".join(own[-length:]) for own in parts]
         if len(set(ends)) == len(ends):
             return ends
     return list(map(str, directories))

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import altair as alt
 
 VALIDATION_FILE = Path(__file__).with_suffix(".yaml")
-#: What tells GPUs apart in their names.
-_MODEL = re.compile(r"[A-Z]?[0-9]{2,}")
+#: What tells GPUs apart in their names, such as A100 and 2080 Ti; not their gigabytes.
+_MODEL = re.compile(r"\b(?:[a-z][0-9]{2,}s?|[0-9]{4}(?: ti| super)?)\b")
 #: In the column of platforms.
 _PLATFORM = "model"
 _Maker = Callable[[str, PredictedNetwork, GpuPrediction], Rows]
@@ -125,7 +125,7 @@ def _compared(figure: Figure, rows: Rows) -> str:
         found = [
             entry
             for entry in figure.compare(as_measured)
-            if entry.found is not None and any(model in name for model in _MODEL.findall(entry.published.hardware))
+            if entry.found is not None and _models(name) & _models(entry.published.hardware)
         ]
         texts += [
             f"{entry.published.what} ({entry.published.text} {entry.published.unit}): {entry.found_text} on {name}, "
@@ -133,6 +133,10 @@ def _compared(figure: Figure, rows: Rows) -> str:
             for entry in found
         ]
     return f"Predicted beside what is published: {'; '.join(texts)}." if texts else ""
+
+
+def _models(hardware: str) -> set[str]:
+    return set(_MODEL.findall(hardware.lower()))
 
 
 def latencies_of(*algorithms: str) -> _Maker:
