@@ -244,7 +244,9 @@ def _require_right(setting: Setting, model: str, body: bytes) -> None:
 
 def _client() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False
+        connector=aiohttp.TCPConnector(limit=0),
+        timeout=aiohttp.ClientTimeout(total=None),
+        headers={"Accept-Encoding": "identity"},  # LitServe compresses otherwise
     )
 
 
