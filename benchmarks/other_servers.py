@@ -92,12 +92,6 @@ def ray(folder: str, port: int, replicas: int, threads: int, deadline_s: float, 
     from starlette.requests import Request
     from starlette.responses import Response
 
-    @serve.deployment(
-        num_replicas=replicas,
-        max_ongoing_requests=1,
-        max_queued_requests=queue,
-        ray_actor_options={"num_cpus": 0, "runtime_env": {"env_vars": {"OMP_NUM_THREADS": str(threads)}}},
-    )
     class Models:
         def __init__(self) -> None:
             self.sessions = Sessions(folder, threads)
@@ -106,9 +100,16 @@ def ray(folder: str, port: int, replicas: int, threads: int, deadline_s: float, 
             output = self.sessions.answer(request.headers["model"], await request.body())
             return Response(output, media_type="application/octet-stream")
 
+    deployed = serve.deployment(
+        Models,
+        num_replicas=replicas,
+        max_ongoing_requests=1,
+        max_queued_requests=queue,
+        ray_actor_options={"num_cpus": 0, "runtime_env": {"env_vars": {"OMP_NUM_THREADS": str(threads)}}},
+    )
     ray.init(include_dashboard=False, num_cpus=2, log_to_driver=False, logging_level="warning")
     serve.start(http_options={"host": "127.0.0.1", "port": port, "request_timeout_s": deadline_s})
-    serve.run(Models.bind(), name="models", route_prefix="/", logging_config={"enable_access_log": False})
+    serve.run(deployed.bind(), name="models", route_prefix="/", logging_config={"enable_access_log": False})
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
@@ -134,12 +135,11 @@ def pytriton(folder: str, port: int, replicas: int, threads: int, deadline_s: fl
             entry, made = first.get_inputs()[0], first.get_outputs()[0]
 
             def function(own: Sessions, name: str = name) -> Any:
-                @batch
                 def infer(**inputs: Any) -> list[Any]:
                     (image,) = inputs.values()
                     return [own.run(own.own[name], image)]
 
-                return infer
+                return batch(infer)
 
             triton.bind(
                 model_name=name,

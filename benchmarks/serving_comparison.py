@@ -1,20 +1,22 @@
 """`hios serve` beside LitServe, Ray Serve and Triton (pytriton) on two cores, over HTTP, on the same tasks.
 
     python benchmarks/serving_comparison.py FOLDER [--servers NAME ...] [--loads SHARE ...] [--seconds S] [--rounds N]
-                                            [--models NAME ...] [--output result.json]
+                                            [--setups 1|2] [--anew] [--models NAME ...] [--output FILE]
 
 Three models whose tasks arrive at random (Poisson) in the proportions 1 to 2 to 4. FOLDER takes their programs, ONNX
 files, costs and a calibration, and an environment for each of the others (`python -m venv` and pip, some 1.2 GB); what
-is there is used again, so delete costs and calibrations of another machine or a busy one. The first run needs the
-package index and some four minutes more.
+is there is used again; --anew measures costs and calibration again, as on another machine or after a busy one. The
+first run needs the package index and some four minutes more.
 
 The others have sessions of ONNX Runtime, as two replicas of one thread that hold all models (for pytriton two instances
-of each model), and as one replica with two threads; at every load the better of the two stands for the server. All have
-queues of the same size and give up what waits for longer than the longest deadline, as far as they can. hios has
-`--policy auto --launcher auto`, is told the rates and each model's deadline, and is calibrated. Tensors are binary
-everywhere: the Open Inference Protocol for hios and pytriton, plain bytes for Ray Serve, a form with a file for
-LitServe. The client is this process. It sends every task when it is due (open loop), and latencies count from then. An
-SLO is SLO_SCALE times the time of a model alone by the costs, a deadline DEADLINE times that.
+of each model), and as one replica with two threads; at every load the better of the two stands for the server
+(--setups 1: replicas alone). All have queues of the same size and give up what waits for longer than the longest
+deadline, as far as they can. hios has `--policy auto --launcher auto`, is told the rates and each model's deadline, and
+is calibrated; hios-onnxruntime is `hios serve --runtime onnxruntime --policy one-per-lane --launcher deadline`, with
+sessions as the others have. Tensors are binary everywhere: the Open Inference Protocol for hios and pytriton, plain
+bytes for Ray Serve, a form with a file for LitServe. The client is this process. It sends every task when it is due
+(open loop), and latencies count from then. An SLO is SLO_SCALE times the time of a model alone by the costs, a deadline
+DEADLINE times that.
 
 A load of 1 is what `hios serve --policy one-per-lane` completes in a closed loop with eight requests under way; what
 the others complete so is printed, too. Printed for every load and server: the share of the worst-served model (its
@@ -46,8 +48,8 @@ import aiohttp
 import msgspec
 import numpy as np
 import yaml
-
 from networks import hios
+
 from hios.files.text_tables import aligned
 from hios.frontends import program as programs
 from hios.frontends.onnx_export import to_onnx
@@ -61,6 +63,8 @@ PINS = {
     "ray": ("ray[serve]==2.60.0", "onnxruntime==1.31.1", "numpy==2.4.6"),
     "pytriton": ("nvidia-pytriton==0.7.0", "onnxruntime==1.31.1", "numpy==1.26.4"),
 }
+#: hios with its own operators, and with sessions of ONNX Runtime as the others have.
+OURS = ("hios", "hios-onnxruntime")
 #: Replicas and threads of each that the others have.
 SETUPS = ((2, 1), (1, 2))
 SLO_SCALE, DEADLINE, QUEUE = 6.0, 0.8, 64
@@ -84,10 +88,13 @@ class Task:
 class Setting:
     """The models with their files, in a folder."""
 
-    def __init__(self, folder: Path, models: Sequence[str]) -> None:
+    def __init__(self, folder: Path, models: Sequence[str], *, anew: bool) -> None:
         self.folder, self.models = folder, models
         self.onnx = folder / "onnx"
         self.onnx.mkdir(parents=True, exist_ok=True)
+        self.calibration = folder / "calibration.json"
+        for measured_before in [self.calibration, *folder.glob("*/costs.json")] if anew else []:
+            measured_before.unlink(missing_ok=True)
         entries: dict[str, dict[str, Any]] = {}
         for model, share in zip(models, SHARES, strict=True):
             own = folder / model
@@ -102,21 +109,20 @@ class Setting:
                 hios("profile", graph, "--devices", 2, "--widths", 2, "--budget", 20, "--output", costs)
             if not (onnx := self.onnx / f"{model}.onnx").exists():
                 onnx.write_bytes(to_onnx(programs.load(exported)))
-            entries[model] = {"graph": graph, "costs": costs, "weights": weights, "program": exported, "rate": share}
+            files = {"graph": graph, "costs": costs, "weights": weights, "program": exported}
+            entries[model] = {**{key: str(path.resolve()) for key, path in files.items()}, "rate": share}
         self._file = folder / "scenario.yaml"
-        file = {"models": {name: {k: str(v) if k != "rate" else v for k, v in e.items()} for name, e in entries.items()}}
+        file = {"models": entries}
         self._write(file)
-        for model in Scenario.read(self._file).models:
-            slo = round(SLO_SCALE * sum(model.problem.time), 1)
-            own_limits = {"slo_ms": slo, "deadline_ms": round(DEADLINE * slo, 1), "queue": QUEUE}
-            file["models"][model.label] |= own_limits
+        for served in Scenario.read(self._file).models:
+            slo = round(SLO_SCALE * sum(served.problem.time), 1)
+            entries[served.label] |= {"slo_ms": slo, "deadline_ms": round(DEADLINE * slo, 1), "queue": QUEUE}
         self._write(file)
-        self.calibration = folder / "calibration.json"
         if not self.calibration.exists():
             hios("load", self._file, "--calibrate", "--output", self.calibration)
         self.entry = {m.label: m.problem.graph.inputs[0] for m in self.at(1.0, 1.0).models}
         self.image = np.random.default_rng(0).standard_normal((1, 3, 224, 224)).astype(np.float32)
-        self.deadline_s = max(own["deadline_ms"] for own in file["models"].values()) / 1e3
+        self.deadline_s = max(own["deadline_ms"] for own in entries.values()) / 1e3
 
     def _write(self, file: Mapping[str, Any]) -> None:
         settings = {"lanes": 2, "arrivals": "poisson", "launcher": "auto"}
@@ -131,8 +137,10 @@ class Setting:
 
     def command(self, server: str, port: int, setup: tuple[int, int], rate: float | None) -> list[str]:
         """How a server is started."""
-        if server == "hios":
+        if server in OURS:
             command = [sys.executable, "-m", "hios", "serve", str(self._file), "--port", str(port)]
+            if server != "hios":
+                return [*command, "--runtime", "onnxruntime", "--policy", "one-per-lane", "--launcher", "deadline"]
             if rate is None:
                 return [*command, "--policy", "one-per-lane", "--launcher", "open"]
             return [*command, "--calibration", str(self.calibration), "--load", str(rate / sum(SHARES))]
@@ -300,8 +308,8 @@ async def open_loop(setting: Setting, server: str, address: str, scenario: Scena
         for error in await asyncio.gather(*sent, return_exceptions=True):
             if isinstance(error, (aiohttp.ClientError, OSError)):
                 print(f"{server}: {error}", file=sys.stderr)
-        for task in setting.tasks(server).values():  # what is still queued comes before these
-            await _send(client, address, task)
+        for last in tasks.values():  # what is still queued comes before these
+            await _send(client, address, last)
     return tallies
 
 
@@ -318,13 +326,17 @@ def row_of(scenario: Scenario, name: str, tallies: list[Tally]) -> Row:
         "offered/s": sum(own.offered for own in tallies) / seconds,
         "lost": float(sum(own.dropped for own in tallies)),
     }
-    return row | {f"{label} within SLO %": 100 * own.goodput / max(1, own.offered) for label, own in measured.models.items()}
+    return row | {
+        f"{label} within SLO %": 100 * own.goodput / max(1, own.offered) for label, own in measured.models.items()
+    }
 
 
-def measured(setting: Setting, server: str, full: float, given: argparse.Namespace, number: int) -> dict[str, list[Row]]:
+def measured(
+    setting: Setting, server: str, full: float, given: argparse.Namespace, number: int
+) -> dict[str, list[Row]]:
     """Rows by load, one for every set-up of the server."""
     rows: dict[str, list[Row]] = {}
-    for setup in [(2, 1)] if server == "hios" else SETUPS:
+    for setup in SETUPS[:1] if server in OURS else SETUPS[: given.setups]:
         with contextlib.ExitStack() as own:
             address = "" if server == "hios" else own.enter_context(running(setting, server, setup, None))
             if address and not number:
@@ -350,20 +362,18 @@ def goals(table: Mapping[str, Mapping[str, Row]]) -> list[str]:
     """Which goals are met, in words."""
     lines = []
     for load, rows in table.items():
-        others = {name: row for name, row in rows.items() if name != "hios"}
-        if "hios" not in rows or not others:
-            continue
-        for key in ("worst %", "goodput/s"):
+        others = {name: row for name, row in rows.items() if name not in OURS}
+        pairs = [(ours, key) for ours in OURS if ours in rows and others for key in ("worst %", "goodput/s")]
+        for ours, key in pairs:
             name = max(others, key=lambda own: others[own][key])
-            best, own = others[name][key], rows["hios"][key]
+            best, own = others[name][key], rows[ours][key]
             goal = AT_08 if float(load) == 0.8 else LEAST
             met = own >= goal * best
-            most = rows["hios"]["offered/s"] if key == "goodput/s" else 100.0
+            most = rows[ours]["offered/s"] if key == "goodput/s" else 100.0
             why = "" if met or goal * best <= most else f"; no server could: {best:.4g} of {most:.4g} are there already"
             ratio = own / best if best else float("inf")
-            lines.append(
-                f"load {load}, {key}: {'met' if met else 'MISSED'}: {ratio:.2f} times {name} (goal: {goal:g}){why}"
-            )
+            judged = "met" if met else "MISSED"
+            lines.append(f"{ours}, load {load}, {key}: {judged}: {ratio:.2f} times {name} (goal: {goal:g}){why}")
     if {"1", "1.5"} <= table.keys():
         for name in table["1"]:
             kept = table["1.5"][name]["goodput/s"] / table["1"][name]["goodput/s"]
@@ -375,16 +385,18 @@ def main() -> None:
     """Prepare, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--servers", nargs="+", default=["hios", *PINS], choices=["hios", *PINS])
+    parser.add_argument("--servers", nargs="+", default=[*OURS, *PINS], choices=[*OURS, *PINS])
     parser.add_argument("--loads", type=float, nargs="+", default=[0.3, 0.8, 1.0, 1.2, 1.5])
     parser.add_argument("--seconds", type=float, default=12.0)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--setups", type=int, default=len(SETUPS), choices=range(1, len(SETUPS) + 1))
+    parser.add_argument("--anew", action="store_true", help="measure costs and calibration again")
     parser.add_argument("--models", nargs=3, default=["squeezenet", "googlenet", "resnet34"])
     parser.add_argument("--output", type=Path)
     given = parser.parse_args()
-    setting = Setting(given.folder, given.models)
+    setting = Setting(given.folder, given.models, anew=given.anew)
     for server in given.servers:
-        if server != "hios":
+        if server in PINS:
             environment(given.folder, server)
     machine = f"{processor()}, {len(usable_cores())} cores, {busy_share(usable_cores()):.0%} busy before"
     with running(setting, "hios", (2, 1), None) as address:
