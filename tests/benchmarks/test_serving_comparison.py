@@ -12,7 +12,7 @@ from tests.scripts import ROOT
 
 
 def test_goals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The goals are those of hios beside the best of the others, in its better set-up; it says what nobody could reach."""
+    """The goals are for hios beside the best of the others; what nobody could reach is said to be so."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")  # as for a script
     script = importlib.import_module("serving_comparison")
 
