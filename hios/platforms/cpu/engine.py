@@ -80,6 +80,8 @@ class Engine:
         self._plan = plan = ArenaPlan(graph, max(len(task.plan.devices) for task in tasks.values()))
         self._cores, self._cut = cores, choosing is not None
         programs = {name: task.programs(plan, cores, cut=self._cut) for name, task in tasks.items()}
+        if self._cut:
+            plan.reserve()  # for `add`
         self._arena = arena = Arena(plan.flags, plan.size)
         self._process = os.getpid()
         self._lock = threading.RLock()
