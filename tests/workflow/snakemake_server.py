@@ -92,6 +92,6 @@ if __name__ == "__main__":
     from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
     # Slurm's plugin asks after 1 s, 11 s, 21 s, ..., for jobs that take some seconds here.
-    RemoteExecutor.sleep = lambda _: asyncio.sleep(0.5)  # type: ignore[method-assign]
+    RemoteExecutor.sleep = lambda _: asyncio.sleep(0.5)
 
     _serve(socket.socket(fileno=int(sys.argv[1])))
