@@ -32,7 +32,7 @@ from typing import Any
 from msgspec.structs import replace
 from networks import extracted, hios
 
-from hios.core.costs import ContentionModel, CostsFile
+from hios.core.costs import ContentionModel, CostsFile, LinkModel
 from hios.core.evaluate import evaluate, latency_ms
 from hios.core.graph import Graph
 from hios.core.problem import Problem
@@ -71,10 +71,11 @@ def measured(
 def blend(costs: CostsFile) -> CostsFile:
     """The costs as they are by default on devices of one core: alpha 1, one factor for devices, hand-overs as one."""
     sync = 0.0 if costs.overheads is None else costs.overheads.sync_ms
+    entries = () if isinstance(costs.transfers, LinkModel) else costs.transfers
     return replace(
         costs,
         operators={name: replace(cost, demand=None) for name, cost in costs.operators.items()},
-        transfers=tuple(replace(entry, time_ms=entry.time_ms + sync) for entry in costs.transfers),
+        transfers=tuple(replace(entry, time_ms=entry.time_ms + sync) for entry in entries),
         contention=ContentionModel("blend", 1.0),
         overheads=None,
     )
