@@ -32,7 +32,7 @@ from typing import Any
 from msgspec.structs import replace
 from networks import extracted, hios
 
-from hios.core.costs import ContentionModel, CostsFile
+from hios.core.costs import ContentionModel, CostsFile, LinkModel
 from hios.core.evaluate import evaluate, latency_ms
 from hios.core.graph import Graph
 from hios.core.problem import Problem
@@ -74,7 +74,9 @@ def blend(costs: CostsFile) -> CostsFile:
     return replace(
         costs,
         operators={name: replace(cost, demand=None) for name, cost in costs.operators.items()},
-        transfers=tuple(replace(entry, time_ms=entry.time_ms + sync) for entry in costs.transfers),
+        transfers=costs.transfers
+        if isinstance(costs.transfers, LinkModel)
+        else tuple(replace(entry, time_ms=entry.time_ms + sync) for entry in costs.transfers),
         contention=ContentionModel("blend", 1.0),
         overheads=None,
     )
