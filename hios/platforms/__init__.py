@@ -8,8 +8,11 @@ timer           what a platform measures
 probe_schedule  when the probe of the machine's speed is timed
 workloads       what profiling times: operators with random weights and inputs; buffers of shared memory as tensors,
                 and values copied into them; weights.safetensors, checked against the graph
+segments        what a device runs between two hand-overs, for runtimes to run as one
 program         a schedule as what each device does
 competitor      a program that runs in a session, with its measurements
+batch_job       the node, the cores and the batch job that this process has
+code_hash       hashes of the code that a stage of the pipeline uses
 reference       the model itself inside a worker: eager PyTorch, torch.compile, ONNX Runtime
 
 A platform is a folder of that name with the parts that `hios.platforms.protocol` describes, and an entry in
