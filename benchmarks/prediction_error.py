@@ -71,12 +71,11 @@ def measured(
 def blend(costs: CostsFile) -> CostsFile:
     """The costs as they are by default on devices of one core: alpha 1, one factor for devices, hand-overs as one."""
     sync = 0.0 if costs.overheads is None else costs.overheads.sync_ms
+    entries = () if isinstance(costs.transfers, LinkModel) else costs.transfers
     return replace(
         costs,
         operators={name: replace(cost, demand=None) for name, cost in costs.operators.items()},
-        transfers=costs.transfers
-        if isinstance(costs.transfers, LinkModel)
-        else tuple(replace(entry, time_ms=entry.time_ms + sync) for entry in costs.transfers),
+        transfers=tuple(replace(entry, time_ms=entry.time_ms + sync) for entry in entries),
         contention=ContentionModel("blend", 1.0),
         overheads=None,
     )

@@ -10,7 +10,7 @@ from tests.scripts import ROOT, load_script
 
 
 def test_goals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server of hios beside the best of the others, in its better set-up; what nobody could reach is said to be so."""
+    """The server of hios beside the best of the others, in its better set-up; unreachable goals are said to be so."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")  # as for a script
     script = load_script("benchmarks/serving_comparison.py")
 

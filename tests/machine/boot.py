@@ -42,7 +42,8 @@ MACHINES = {
     ),
     # two nodes of two dies each, every die with a last level of cache of its own, as an EPYC with NPS2 has
     "nodes_of_a_socket": Machine(
-        "-machine q35 -cpu Skylake-Server-v5 -smp 16,sockets=1,dies=4,cores=2,threads=2 -object memory-backend-ram,id=a,size=256M "
+        "-machine q35 -cpu Skylake-Server-v5 -smp 16,sockets=1,dies=4,cores=2,threads=2 "
+        "-object memory-backend-ram,id=a,size=256M "
         "-object memory-backend-ram,id=b,size=256M -numa node,cpus=0-7,memdev=a -numa node,cpus=8-15,memdev=b"
     ),
     # node 1 has memory alone, as behind CXL; node 0 spans both sockets, as with interleaved memory
@@ -165,7 +166,7 @@ def main(names: list[str]) -> None:
         for name in names or MACHINES:
             text = _says(MACHINES[name], Path(folder))
             (FOLDER / f"{name}.txt").write_text(text + "\n", encoding="utf-8")
-            print(name, len(text), "bytes", flush=True)
+            sys.stdout.write(f"{name}: {len(text)} bytes\n")
 
 
 if __name__ == "__main__":
