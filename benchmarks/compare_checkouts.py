@@ -22,6 +22,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ class Recorder:
     """Runs commands of hios in this process and writes what each printed to a file."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.names: Counter[str] = Counter()
 
     def __call__(self, *arguments: str) -> str:
         """Run one command; its output, its exit status and its last line of a traceback go to ``printed/``."""
@@ -82,12 +83,12 @@ class Recorder:
                 status = end.code
             except BaseException as error:  # a traceback is an output like any other
                 status = f"{type(error).__name__}: {error}"
-        self.count += 1
         text = f"$ hios {' '.join(arguments)}\n{printed.getvalue()}\nexit {status}\n"
         folder = Path("printed")
         folder.mkdir(exist_ok=True)
         name = re.sub(r"[^\w.-]+", "_", " ".join(arguments))[:90]
-        (folder / f"{self.count:03d} {name}.txt").write_text(text, encoding="utf-8")
+        self.names[name] += 1
+        (folder / f"{name} {self.names[name]}.txt").write_text(text, encoding="utf-8")
         return text
 
 
@@ -243,6 +244,15 @@ def _stable(value: Any) -> Any:
     return [_stable(item) for item in value] if isinstance(value, list) else value
 
 
+def _without_new(new: Any, old: Any) -> Any:
+    """A JSON value without the keys that objects of the old one do not have: formats may be extended."""
+    if isinstance(new, dict) and isinstance(old, dict):
+        return {key: _without_new(value, old[key]) for key, value in new.items() if key in old}
+    if isinstance(new, list) and isinstance(old, list) and len(new) == len(old):
+        return [_without_new(*pair) for pair in zip(new, old, strict=True)]
+    return new
+
+
 def _content(path: Path, checkout: Path, folder: Path) -> str | bytes:
     if path.suffix not in {".json", ".txt", ".csv", ".html", ".svg", ".tex", ".yaml"}:
         return path.read_bytes()
@@ -271,6 +281,8 @@ def differences(checkouts: list[Path], folders: list[Path]) -> list[str]:
         if old != new and isinstance(old, str) and isinstance(new, str):
             lines = difflib.unified_diff(old.splitlines(), new.splitlines(), "old", "new", n=1, lineterm="")
             differing.append("\n    ".join([f"{name}:", *(line[:200] for line in list(lines)[2:14])]))
+            if name.suffix == ".json" and _without_new(json.loads(new), json.loads(old)) == json.loads(old):
+                differing[-1] = f"{name}: nothing but new keys"
         elif old != new:
             differing.append(f"{name}: bytes differ")
     return differing

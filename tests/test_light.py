@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -213,3 +214,16 @@ def test_algorithms_do_not_import_each_other_through_the_registry() -> None:
     for algorithm in ALGORITHMS.values():
         assert algorithm.run.__module__.startswith("hios.schedulers.")
         assert importlib.import_module(algorithm.run.__module__).__doc__
+
+
+def test_lists_of_modules_are_complete() -> None:
+    """A package that says what its modules are leaves none out, and names none that is not there."""
+    for init in sorted(ROOT.rglob("__init__.py")):
+        said = ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))) or ""
+        listed = set(re.findall(r"^(\w+)  +\S", said, re.MULTILINE))
+        if init.parent == ROOT or len(listed) < 3:
+            continue
+        parts = {
+            path.stem for path in init.parent.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()
+        }
+        assert (parts - {"__init__"} - set(re.findall(r"\w+", said)), listed - parts) == (set(), set()), init

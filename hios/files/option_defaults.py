@@ -20,3 +20,5 @@ PROFILE_BUDGET_S: float = 120
 STAGES_OF = ("greedy", "hios-lp")
 #: Seconds that `hios.optimize` may take in all.
 OPTIMIZE_BUDGET_S = 60.0
+#: Milliseconds below which `hios.optimize` leaves a model as it is.
+OPTIMIZE_LEAST_MS = 2.0

@@ -8,6 +8,7 @@ program_interface   inputs and outputs of a program: tensors, and the structure 
                     model an operator comes from
 pt2_archive         loading a program.pt2 without trusting its author
 export_check        whether an exported program computes what its module computes
+onnx_export         programs of torch.export as ONNX models
 onnx_file           program.onnx: checking, loading, ONNX Runtime
 onnx_rewriting      sizes for the dimensions that an ONNX file leaves open; constant folding of what fixed shapes
                     determine
@@ -21,5 +22,7 @@ example_inputs      seeded random inputs for a graph
 extraction_check    whether the extracted graph computes what the program computes; how much rounding to float32
                     changes the outputs of a program
 extract             all of it, to graph.json and weights.safetensors; folding batch norm, biases and constants
+tolerances          what counts as equal outputs, and which difference rounding explains
+known_differences   operators and dtypes that other runtimes are known to answer differently
 openvino            programs of torch.export in OpenVINO
 """

@@ -15,8 +15,10 @@ runtimes      the whole model in OpenVINO, ONNX Runtime or TorchInductor; conver
 schedules     schedules for the device counts that are predicted to be fast; how to divide the cores of the machine
               into devices for a network
 preparation   the model to be optimized, and preparing all candidates within the budget
+other_inputs  inputs made from the example, on which every way is compared with the model
 race          comparing candidates in turns on the example inputs; comparing candidates in the user's own calls, after
               a choice on a busy machine
 autotune      the choice: a cached one, or the winner of a race, and the rows of its report
+dynamo        the same for torch.compile(backend="hios")
 optimize      from a model to that module
 """

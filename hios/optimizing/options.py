@@ -42,7 +42,7 @@ class Options:
     units: str | None = None
     cache: str | Path | bool | None = None
     tolerance: float = option_defaults.TOLERANCE
-    least_ms: float = 2.0
+    least_ms: float = option_defaults.OPTIMIZE_LEAST_MS
     budget_s: float = option_defaults.OPTIMIZE_BUDGET_S
     timeout_s: float = option_defaults.TIMEOUT_S
     way: str | Sequence[str] = AUTO

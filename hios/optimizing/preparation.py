@@ -9,11 +9,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from hios.core.feedback import CLOSE
 from hios.errors import ExampleInputsError, HiosError, first_line
 from hios.frontends.known_differences import known
 from hios.machine.description import private_bytes, usable_cores
@@ -26,6 +28,7 @@ from hios.optimizing.runtimes import Conversion
 from hios.optimizing.schedules import ScheduleProposals, tasks
 from hios.optimizing.tracing import Exported, ModelInputs, ModelOutputs, Traced, export, extract
 from hios.platforms.cpu.engine import Engine
+from hios.platforms.program import is_wide
 
 #: Runtimes converted in a separate process, the quicker one first: conversion takes long, and can be stopped there.
 _APART = ("onnxruntime", "compile")
@@ -33,6 +36,10 @@ _APART = ("onnxruntime", "compile")
 _STOPPING_S = 1.0
 #: Share of the time before the race in which segments of schedules may be converted for other runtimes.
 _SEGMENTS_SHARE = 0.5
+#: How often costs that a schedule measured may give another schedule, and seconds without which none is tried.
+_ROUNDS, _ROUND_S = 3, 2.0
+#: Runs that measure costs, after those that do not.
+_WARMUP, _TIMED = 2, 9
 
 
 @dataclass
@@ -339,11 +346,46 @@ class Preparation:
             choosing = self.options.choosing(self.subject.tensors, seconds)
             engine = Engine(graph, self.traced.weights, racing, workers, self.options.timeout_s, choosing)
         self.engine = engine
+        candidates += self._by_segments(engine, candidates, proposals)
         seconds = self._export_s + self._extract_s + time.monotonic() - began
         for candidate in candidates:
             run = functools.partial(engine.run, candidate.label)
             memory_mb = engine.memory_bytes(candidate.label) / 1e6
             self.ready[candidate.label] = ReadyCandidate(candidate, run, seconds, memory_mb)
+
+    def _by_segments(
+        self, engine: Engine, candidates: Sequence[Candidate], proposals: ScheduleProposals
+    ) -> list[Candidate]:
+        """Schedules by the costs that others measured as they ran, in segments; each the last of its algorithm.
+
+        The next one follows from the runs of the last, until it is the same, or was predicted as it runs.
+        """
+        assert self.traced is not None  # noqa: S101 - nothing that needs it runs before
+        graph, tensors, made = self.traced.graph, self.subject.tensors, list[Candidate]()
+        for first in candidates:
+            if first.schedule is None or first.schedule.devices == 1 or is_wide(first.schedule.plan(graph)):
+                continue
+            last, known = first, [first]
+            for number in range(1, _ROUNDS + 1):
+                spare_s = self.budget.left_s - self.reserve_s
+                if spare_s < _ROUND_S:
+                    break
+                self.budget.show(f"{first.label}: scheduling by its segments")
+                runs = [engine.timeline(last.label, tensors) for _ in range(_WARMUP + _TIMED)][_WARMUP:]
+                assert last.schedule is not None  # noqa: S101 - as that of the first
+                latency_ms = median(max(row.finish_ms for row in run) for run in runs)
+                if last is not first and abs(last.schedule.latency_ms - latency_ms) <= CLOSE * latency_ms:
+                    break
+                again = proposals.again(last, runs, f"{first.label}, by segments, round {number}")
+                if len(distinct([*known, again], graph)) == len(known):
+                    break
+                choosing = self.options.choosing(tensors, _SEGMENTS_SHARE * spare_s)
+                known_tasks, _ = tasks(graph, [*candidates, again], self.subject.divisions, self.everything)
+                engine.add(again.label, known_tasks[again.label], self.traced.weights, choosing)
+                last = again
+                known.append(again)
+            made += known[1:][-1:]
+        return made
 
     @property
     def process_ids(self) -> list[int]:

@@ -19,10 +19,11 @@ from typing import Any
 import msgspec
 from torch import Tensor
 
-from hios.core.costs import Costs
+from hios.core.costs import Costs, CostsFile
+from hios.core.feedback import fed_back
 from hios.core.graph import Graph
 from hios.core.problem import Problem
-from hios.core.schedule import Schedule
+from hios.core.schedule import Placement, Schedule
 from hios.errors import PlatformError
 from hios.files.versions import versions
 from hios.formats.partition import Partition, PartitionFile
@@ -74,6 +75,8 @@ class ScheduleProposals:
     keep_s: float
     #: Rows of the report for divisions that take no part.
     absent: list[WayReport] = field(default_factory=list, init=False)
+    #: Costs by the number of devices and the cores of each.
+    _costs: dict[tuple[int, int], CostsFile] = field(default_factory=dict, init=False)
 
     def candidates(self) -> list[Candidate]:
         """All candidate schedules, of the divisions whose best prediction is near the overall best.
@@ -127,7 +130,16 @@ class ScheduleProposals:
                 cache=cache and cache / "measurements",
                 warn_of_drift=False,  # the race measures what the costs only predict
             )
+        self._costs[len(division), len(division[0])] = measured
         return Problem(self.graph, Costs.of(measured))
+
+    def again(self, candidate: Candidate, runs: Sequence[Sequence[Placement]], label: str) -> Candidate:
+        """The schedule of a candidate's algorithm by the costs that runs of the candidate measured."""
+        own = candidate.schedule
+        assert own is not None  # noqa: S101 - they are schedules
+        costs = fed_back(self._costs[own.devices, own.cores_per_device or 1], self.graph, runs)
+        plan = schedule(Problem(self.graph, Costs.of(costs)), own.algorithm, own.devices, own.parameters)
+        return scheduled(label, replace(plan, cores_per_device=own.cores_per_device))
 
     def _by(self, problem: Problem, algorithm: str, division: _Division) -> Candidate:
         devices = len(division)

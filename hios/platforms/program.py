@@ -168,6 +168,10 @@ class ArenaPlan:
             for device in everyone
         ]
 
+    def reserve(self) -> None:
+        """Grow the arena to hold what crosses devices in any plan, so that other plans may follow."""
+        self._handovers({operator.id: number for number, operator in enumerate(self.graph.operators)})
+
     def _handovers(self, home: dict[str, int]) -> dict[External, Handover]:
         """The values that cross devices; grows the arena to hold them."""
         layout = Layout()

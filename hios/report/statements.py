@@ -148,13 +148,13 @@ def fastest_way_sentence(model: ModelResults) -> str | None:
 
 
 def _ways(model: ModelResults) -> dict[str, _Timed]:
-    """Every way that a network was run, by its label."""
+    """Every way that a network was run, by its label; the sequential schedule is the engine's baseline once more."""
     run = model.run
     labels = [row["label"] for row in reference_rows(model) if row["kind"] == "reference"]
     return {
         **dict(zip(labels, run.references, strict=True)),
         "sequential on one device": run.baseline,
-        **{result.label: result for result in run.results},
+        **{result.label: result for result in run.results if (result.algorithm, result.devices) != ("sequential", 1)},
     }
 
 

@@ -7,6 +7,7 @@ stage_times    upper bound of the throughput; rates that share a device evenly; 
 strict_rounds  upper bound of rounds that wait for all models, and what it makes of a margin over them
 pipeline       what a policy runs: combined blocks with their times, lanes and queues
 top_pipeline   combined blocks (TOP): their stages, by IOS or by GPG, and times, each computed once
+objective      which of several choices is best for all models
 policies       a pipeline for every policy, by name
 rules          what may start now and what is next, simulated or for real
 simulator      a pipeline event by event, as plain Python or compiled by numba; what a simulation records, and what

@@ -7,6 +7,9 @@ released_program   what the authors' released program does otherwise than the pa
 convolutions       convolutions alone on two cores
 top_experiments    experiments of TOP on scenarios, simulated
 top_learning       those that train GPG or a launcher first
+top_itself         TOP with its trained launcher and stages, and what each adds
+gpu_targets        the GPUs of the papers that are predicted for
+gpu_predictions    a network on them: predicted costs, and schedules
 reference_networks the papers' networks as graphs without weights or shapes
 sessions           what config.yaml says about sessions: their files, and networks of other sizes and transformers
 figure_data        the files of sessions, read again

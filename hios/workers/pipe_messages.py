@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 #: Bytes of every part but the last, which is shorter. Linux lets a socket that can be written to take a multiple.
@@ -14,7 +13,7 @@ PART = 1 << 14
 
 def parts(message: Any) -> Iterator[bytes]:
     """A message, in parts."""
-    text = memoryview(ForkingPickler.dumps(message))
+    text = memoryview(pickle.dumps(message))
     for begin in range(0, len(text) + 1, PART):
         yield bytes(text[begin : begin + PART])
 

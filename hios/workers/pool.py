@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, NoReturn
@@ -69,6 +69,8 @@ class WorkerPool:
         self._markers = Arena(len(cores), 0)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[Connection] = []
+        #: Poll objects of the same, for sending.
+        self._outgoing: list[select.poll] = []
         try:
             for number, own in enumerate(cores):
                 self._start(number, list(own), environment.get(number, {}))
@@ -106,6 +108,8 @@ class WorkerPool:
             )
         theirs.close()
         self._connections.append(ours)
+        self._outgoing.append(select.poll())
+        self._outgoing[-1].register(ours, select.POLLOUT)
 
     @property
     def process_ids(self) -> list[int]:
@@ -163,10 +167,8 @@ class WorkerPool:
     def _send(self, worker: int, message: Any, deadline: float) -> bool:
         """Send a message; returns whether the worker received it in time; a stopped one receives what fits its pipe."""
         connection = self._connections[worker]
-        pipe = select.poll()
-        pipe.register(connection, select.POLLOUT)
         for part in pipe_messages.parts(message):
-            if not pipe.poll(1000 * _left_s(deadline)):
+            if not self._outgoing[worker].poll(1000 * _left_s(deadline)):
                 return False
             connection.send_bytes(part)
         return True
@@ -176,14 +178,16 @@ class WorkerPool:
         inboxes = {worker: pipe_messages.Inbox() for worker in order}
         results: dict[int, Any] = {}
         failure: HiosError | None = None
+        answering, workers = select.poll(), {self._connections[worker].fileno(): worker for worker in order}
+        for descriptor in workers:
+            answering.register(descriptor, select.POLLIN)
         while pending:
-            by_connection = {self._connections[worker]: worker for worker in pending}
-            ready = wait(list(by_connection), timeout=_left_s(deadline))
+            ready = answering.poll(1000 * _left_s(deadline))
             if not ready:
                 worker, what = next(iter(pending.items()))
                 self._hang(worker, what, limit_s, failure)
-            for connection in ready:
-                worker = by_connection[connection]  # type: ignore[index]
+            for descriptor, _ in ready:
+                worker = workers[descriptor]
                 try:
                     whole = inboxes[worker].add(self._connections[worker].recv_bytes())
                 except (EOFError, OSError):
@@ -191,6 +195,7 @@ class WorkerPool:
                 if not whole:
                     continue
                 del pending[worker]
+                answering.unregister(descriptor)
                 succeeded, value = inboxes[worker].message()
                 if succeeded:
                     results[worker] = value

@@ -156,7 +156,7 @@ class Checkout:
 
 
 def make_checkout(path: Path, *, stand_in: bool = True) -> Checkout:
-    """Copy the pipeline and the package.
+    """Copy the pipeline and the package, with what Python and Numba have compiled, which takes them seconds.
 
     Args:
         path: the folder to make.
@@ -166,7 +166,8 @@ def make_checkout(path: Path, *, stand_in: bool = True) -> Checkout:
     for name in ("Snakefile", "config.yaml"):
         shutil.copy(REPOSITORY / name, path / name)
     for name in ("workflow", "envs", "schemas", "hios"):
-        shutil.copytree(REPOSITORY / name, path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        # What another process of tests is compiling has such names until it is whole.
+        shutil.copytree(REPOSITORY / name, path / name, ignore=shutil.ignore_patterns("*.pyc.*", "*.tmp.*"))
     (path / "profiles").symlink_to("workflow/profiles")
     (path / "models").mkdir()
     if stand_in:

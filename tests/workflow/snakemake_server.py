@@ -6,6 +6,7 @@ folder is imported anew each time, from there.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 import os
@@ -88,5 +89,9 @@ if __name__ == "__main__":
     import snakemake.profiles
     import snakemake.report.html_reporter
     import snakemake.storage  # noqa: F401
+    from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
+
+    # Slurm's plugin asks after 1 s, 11 s, 21 s, ..., for jobs that take some seconds here.
+    RemoteExecutor.sleep = lambda _: asyncio.sleep(0.5)
 
     _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -13,5 +13,7 @@ runners       the tensors of a program, and operators that read and write them; 
               waits for the values it reads
 thread_team   threads of a worker on the cores of several devices; which operator a device is running, for error
               messages
+segment_runtimes  segments in ONNX Runtime, OpenVINO or hios's kernels, whichever is fastest
+core_probe    the probe of the machine's speed on a core
 engine        workers that keep a network loaded and run it on request
 """

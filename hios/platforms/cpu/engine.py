@@ -22,7 +22,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from hios.core.graph import Graph
-from hios.core.schedule import Plan
+from hios.core.schedule import Placement, Plan
 from hios.errors import FailedCallError, PlatformError
 from hios.files import option_defaults
 from hios.formats.run import SegmentResult
@@ -77,15 +77,19 @@ class Engine:
     ) -> None:
         require_executable(graph)
         deadline = 0.0 if choosing is None else time.monotonic() + choosing.seconds
-        plan = ArenaPlan(graph, max(len(task.plan.devices) for task in tasks.values()))
-        programs = {name: task.programs(plan, cores, cut=choosing is not None) for name, task in tasks.items()}
+        self._plan = plan = ArenaPlan(graph, max(len(task.plan.devices) for task in tasks.values()))
+        self._cores, self._cut = cores, choosing is not None
+        programs = {name: task.programs(plan, cores, cut=self._cut) for name, task in tasks.items()}
+        if self._cut:
+            plan.reserve()  # for `add`
         self._arena = arena = Arena(plan.flags, plan.size)
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._epoch = 0
         #: What runs the segments of each task, where devices run segments.
         self.segments: dict[str, list[SegmentResult]] = {}
-        self._workers = {name: list(parts) for name, parts in programs.items()}
+        #: Workers of each task, each with the device that it is.
+        self._workers: dict[str, dict[int, int]] = {}
         self._inputs = [arena_tensor(arena, buffer) for buffer in plan.inputs.values()]
         self._outputs = [arena_tensor(arena, buffer) for buffer in plan.outputs]
         keeper = _Keeper()
@@ -101,15 +105,42 @@ class Engine:
                 given = {**files, "inputs": plan.inputs, "timeout_s": timeout_s * cpu_worker.WAIT_SHARE}
                 self._pool.call_each(cpu_worker.load, dict.fromkeys(range(len(cores)), given))
                 for name, parts in programs.items():
-                    own = {part.device: list(cores[worker]) for worker, part in parts.items()}
-                    shared = {"name": name, "cores": own, "segments": choosing is not None}
-                    arguments = {worker: {**shared, "program": part} for worker, part in parts.items()}
-                    self._pool.call_each(cpu_worker.prepare, arguments)
-                    if choosing is not None:
-                        self._choose(name, choosing, files["weights"], deadline)
+                    self._prepare(name, parts, values, choosing, deadline)
         except BaseException:
             self.close()
             raise
+
+    def _prepare(
+        self,
+        name: str,
+        parts: Mapping[int, DeviceProgram],
+        weights: str,
+        choosing: segment_runtimes.Choosing | None,
+        deadline: float,
+    ) -> None:
+        """Bind a task to its workers, and choose what runs its segments."""
+        own = {part.device: list(self._cores[worker]) for worker, part in parts.items()}
+        shared = {"name": name, "cores": own, "segments": self._cut}
+        self._pool.call_each(
+            cpu_worker.prepare, {worker: {**shared, "program": part} for worker, part in parts.items()}
+        )
+        self._workers[name] = {worker: part.device for worker, part in parts.items()}
+        if choosing is not None:
+            self._choose(name, choosing, weights, deadline)
+
+    def add(self, name: str, task: Task, weights: Mapping[str, Tensor], choosing: segment_runtimes.Choosing) -> None:
+        """Take another task, on workers that it has, to an engine whose devices run segments; weights are the same.
+
+        Raises:
+            HiosError: a worker failed, which closes the engine.
+        """
+        deadline, parts = time.monotonic() + choosing.seconds, task.programs(self._plan, self._cores, cut=self._cut)
+        with self._lock, memory_file(save(dict(weights))) as values:
+            try:
+                self._prepare(name, parts, values, choosing, deadline)
+            except BaseException:
+                self.close()
+                raise
 
     def run(self, name: str, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Run a task once on a tensor for every input of the graph, in order, of its shape and dtype.
@@ -128,22 +159,36 @@ class Engine:
             )
         self._check(inputs)
         with self._lock:
-            if not self._end.alive:
-                raise PlatformError("this engine is closed; make another one")
-            for buffer, value in zip(self._inputs, inputs, strict=True):
-                copy_alone(value, buffer)
-            self._epoch += 1
-            arguments = {worker: {"name": name, "epoch": self._epoch} for worker in self._workers[name]}
-            try:
-                answers = self._pool.call_each(run_quietly, arguments)
-            except BaseException:  # also on an interrupt: late answers would be mistaken for those of the next call
-                self.close()
-                raise
+            answers = self._call(run_quietly, name, inputs)
             if any(answers.values()):
                 self._arena.write(ABORT, 0)
                 worker, why = next((worker, why) for worker, why in answers.items() if why not in ("", _ABORTED))
                 raise FailedCallError(f"worker {worker}: {why}")
             return [copy_alone(buffer, torch.empty(buffer.shape, dtype=buffer.dtype)) for buffer in self._outputs]
+
+    def timeline(self, name: str, inputs: Sequence[Tensor]) -> list[Placement]:
+        """Where and when each operator ran in one run of a task, none of them on several devices, as in `run`.
+
+        Raises:
+            HiosError: an operator failed, or a worker, which closes the engine.
+        """
+        with self._lock:
+            replies = self._call(cpu_worker.run, name, inputs)
+            return cpu_worker.timeline(replies, self._workers[name], {})
+
+    def _call(self, function: Callable[..., Any], name: str, inputs: Sequence[Tensor]) -> dict[int, Any]:
+        """Call a function that runs a task in its workers."""
+        if not self._end.alive:
+            raise PlatformError("this engine is closed; make another one")
+        for buffer, value in zip(self._inputs, inputs, strict=True):
+            copy_alone(value, buffer)
+        self._epoch += 1
+        arguments = {worker: {"name": name, "epoch": self._epoch} for worker in self._workers[name]}
+        try:
+            return self._pool.call_each(function, arguments)
+        except BaseException:  # also on an interrupt: late answers would be mistaken for those of the next call
+            self.close()
+            raise
 
     def _choose(self, name: str, choosing: segment_runtimes.Choosing, weights: str, deadline: float) -> None:
         """Choose what runs the segments of a task."""

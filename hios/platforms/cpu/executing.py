@@ -148,21 +148,8 @@ class CpuWorkers:
         )
         began = next(iter(replies.values()))[0]
         taken = [(finish - began) / 1e6 for _, finish, _ in replies.values()]
-        wide = competitor.wide(self._graph)
-        rows = [
-            Placement(
-                operator,
-                parts[worker].device,
-                stream,
-                stage,
-                (start - began) / 1e6,
-                (end - began) / 1e6,
-                wide.get(operator, ()),
-            )
-            for worker, (_, _, own) in replies.items()
-            for operator, stream, stage, start, end in own
-        ]
-        self._rows = sorted(rows, key=lambda row: (row.start_ms, row.device))
+        devices = {worker: part.device for worker, part in parts.items()}
+        self._rows = cpu_worker.timeline(replies, devices, competitor.wide(self._graph))
         return len(taken) / sum(1 / part for part in taken) if competitor.copies else max(taken)
 
     def probe(self, device: int) -> tuple[float, float]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from hios.core.graph import Graph
 from hios.core.merging import convolutions
+from hios.core.schedule import Placement
 from hios.kernels import CompiledOperator, compile_operator
 from hios.kernels.merged import compile_merged
 from hios.platforms.cpu.runners import StepRunner, StreamRunner
@@ -94,6 +95,27 @@ def run(worker: Worker, name: str, epoch: int) -> tuple[int, int, list[Row]]:
     began = _start_together(worker.arena, device, devices, epoch, worker.state["timeout_s"])
     rows = runner.run(epoch)
     return began, time.perf_counter_ns(), rows
+
+
+def timeline(
+    replies: Mapping[int, tuple[int, int, list[Row]]], devices: Mapping[int, int], wide: Mapping[str, tuple[int, ...]]
+) -> list[Placement]:
+    """What workers recorded in a `run`, by worker, as placements; ``wide`` are operators on several devices."""
+    began = next(iter(replies.values()))[0]
+    rows = [
+        Placement(
+            operator,
+            devices[worker],
+            stream,
+            stage,
+            (start - began) / 1e6,
+            (end - began) / 1e6,
+            wide.get(operator, ()),
+        )
+        for worker, (_, _, own) in replies.items()
+        for operator, stream, stage, start, end in own
+    ]
+    return sorted(rows, key=lambda row: (row.start_ms, row.device))
 
 
 def _start_together(arena: Arena, device: int, devices: tuple[int, ...], epoch: int, timeout_s: float) -> int:

@@ -3,7 +3,8 @@
 launcher_settings  how it is trained: every choice that the paper leaves open, with the paper's value
 actions            numbers in [0, 1] to intervals and combined blocks; the state: progress and queues, sampled at
                    random moments; what was learned, as a safetensors file
-environment        the simulator in steps; rewards (2), with normalized measures
+rewards            the rewards (2), of normalized measures
+environment        the simulator in steps
 replay             transitions to learn from
 maddpg             actors and critics: (3) and (4), in torch
 training           Algorithm 1, offline

@@ -49,7 +49,7 @@ def _tasks() -> dict[str, Task]:
 
 @pytest.mark.parametrize("runtime", ["packed", "onnxruntime", "openvino"])
 def test_plans_of_all_kinds_give_equal_outputs(runtime: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whatever runs their segments, for inputs that change from call to call."""
+    """Whatever runs their segments, for inputs that change from call to call; also of one that comes later."""
     monkeypatch.setenv(forced_segments.RUNTIME, runtime)
     monkeypatch.setattr(segment_runtimes, "choose", forced_segments.choose)
     network, (first, *_, last) = branches(), [*usable_cores(), usable_cores()[0]]
@@ -61,6 +61,18 @@ def test_plans_of_all_kinds_give_equal_outputs(runtime: str, monkeypatch: pytest
                 with torch.no_grad():
                     right = network.module(*_inputs(seed))
                 torch.testing.assert_close(output, right, rtol=1e-4, atol=1e-4)
+        engine.add("later", Task(alternating(), (1, 0)), network.tensors, Choosing(_inputs(0), tmp_path, 1e3))
+        rows = engine.timeline("later", _inputs(1))
+        torch.testing.assert_close(engine.run("later", _inputs(1))[0], right, rtol=1e-4, atol=1e-4)
+    placed = {
+        network.graph.operators[place].id: device
+        for device, stages in enumerate(alternating().devices)
+        for stage in stages
+        for group in stage
+        for place in group
+    }
+    assert {row.operator: row.device for row in rows} == placed
+    assert all(0.0 <= row.start_ms <= row.finish_ms for row in rows)
 
 
 class _Awkward(nn.Module):
