@@ -3,24 +3,30 @@
     python benchmarks/optimize_overhead.py [MODEL ...]
 
 Both take turns, once back to back and once with 30 ms between calls, in which the caches of the processor cool down.
-The second table is what the guards alone cost, as networks of convolutions and batch normalizations grow.
+The second table is what the guards alone cost, as networks of convolutions and batch normalizations grow. The third
+is what a call of torch.compile costs for such networks beside what runs them: with a backend that does nothing, which
+is what Dynamo takes, and with that of hios.
 """
 
 from __future__ import annotations
 
+import functools
 import random
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import onnxruntime
 import torch
-from torch import nn
+from torch import Tensor, fx, nn
 
 from hios.frontends.export import build_model
+from hios.optimizing import dynamo as backend
 from hios.optimizing import runtimes
 from hios.optimizing.module import Guards, OptimizedModule, TracedRunner
 from hios.optimizing.report import Report
@@ -82,26 +88,66 @@ def network(name: str, folder: Path) -> str:
     return "\n".join(rows)
 
 
+def layers(count: int) -> nn.Module:
+    """A network of convolutions, batch normalizations and ReLUs."""
+    parts = (nn.Sequential(nn.Conv2d(8, 8, 1), nn.BatchNorm2d(8), nn.ReLU()) for _ in range(count))
+    return nn.Sequential(*parts).eval()
+
+
 def guards_alone() -> str:
     """What the guards cost in networks of some sizes."""
     rows = ["parameters modules   back to back us   with 30 ms between us"]
-    for layers in (25, 100, 250):
-        parts = (nn.Sequential(nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU()) for _ in range(layers))
-        model = nn.Sequential(*parts).eval()
+    for count in (25, 100, 250):
+        model = layers(count)
         guards = Guards(model)
         us = [statistics.median(rounds_us({"": guards.changed}, pause_s)[""]) for pause_s in _PAUSES_S]
-        count = len(list(model.parameters()))
-        rows.append(f"{count:>10} {len(list(model.modules())):>7} {us[0]:>17.0f} {us[1]:>23.0f}")
+        parameters, modules = len(list(model.parameters())), len(list(model.modules()))
+        rows.append(f"{parameters:>10} {modules:>7} {us[0]:>17.0f} {us[1]:>23.0f}")
+    return "\n".join(rows)
+
+
+def dynamo() -> str:
+    """What torch.compile costs with a backend that does nothing, and with ours where what runs takes no time."""
+    rows = ["parameters   any backend us   hios us   more us"]
+    x = torch.ones(1, 8, 4, 4)
+
+    def nothing(_: fx.GraphModule, inputs: Sequence[Tensor]) -> Callable[..., tuple[Tensor]]:
+        return lambda *_: (x,)
+
+    def ours(part: fx.GraphModule, inputs: Sequence[Tensor]) -> Callable[..., Any]:
+        def at_once(bound: nn.Module, args: Sequence[Tensor], *_: Any) -> OptimizedModule:
+            outputs = ModelOutputs(bound(*args), args)
+            made = outputs.tensors
+            outputs.forget()
+            runner = TracedRunner(ModelInputs(args, {}), outputs, Guards(bound), lambda _: made, lambda: None)
+            return OptimizedModule(bound, Report("a part", "nothing", "so"), runner)
+
+        with mock.patch.object(backend, "accelerated", at_once):
+            return backend.hios(part, inputs)
+
+    for count in (25, 100):
+        calls = {}
+        for name, compiler in (("any", nothing), ("hios", ours)):
+            torch._dynamo.reset()
+            compiled = torch.compile(layers(count), backend=compiler)
+            compiled(x)
+            calls[name] = functools.partial(compiled, x)
+        took = rounds_us(calls, 0.0)
+        more = statistics.median(a - b for a, b in zip(took["hios"], took["any"], strict=True))
+        us = {name: statistics.median(times) for name, times in took.items()}
+        rows.append(f"{4 * count:>10} {us['any']:>16.0f} {us['hios']:>9.0f} {more:>9.0f}")
     return "\n".join(rows)
 
 
 def main(*names: str) -> None:
-    """Print both tables."""
+    """Print the tables."""
     print("network       pause ms by hand ms   hios ms   more us     %  guards us inputs us")
     for name in names or ("squeezenet", "googlenet"):
         with tempfile.TemporaryDirectory() as folder, torch.no_grad():
             print(network(name, Path(folder)), flush=True)
-    print(guards_alone())
+    print(guards_alone(), flush=True)
+    with torch.no_grad():
+        print(dynamo())
 
 
 if __name__ == "__main__":

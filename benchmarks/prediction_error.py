@@ -8,6 +8,11 @@ it was profiled (by the probe that both sessions time, with its 95 % interval), 
 the medians. Goal: a median error beyond drift of at most 10 %. The three networks of the goal take about eight minutes
 on two cores; exported networks stay in the folder, if one is given, for the next run.
 
+    python benchmarks/prediction_error.py --contention [--networks NAME ...] [--folder FOLDER]
+
+does so for schedules of stages, of streams and for two devices, profiled with ``--contention resources``, and compares
+what both kinds of contention predict for the same schedules and runs. Goal: at most 5 % in the median, and 10 %.
+
     python benchmarks/prediction_error.py --read RESULTS
 
 prints the same of the results that a run of the pipeline left.
@@ -24,30 +29,83 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from networks import extracted, hios
+
+from hios.core.costs import ContentionModel, CostsFile, LinkModel
+from hios.core.evaluate import evaluate, latency_ms
+from hios.core.graph import Graph
+from hios.core.problem import Problem
+from hios.core.schedule import Schedule
+from hios.files import artifacts
 
 NETWORKS = ("inception_v3", "nasnet_large", "randwire")
 ALGORITHMS = ("sequential", "heft", "hios-lp")
 #: Largest median error beyond drift, by the goal of the project.
 GOAL = 0.10
+#: Schedules of stages, of streams and for two devices, with their numbers of devices, for both kinds of contention.
+SCHEDULES = (("sequential", 1), ("ios", 1), ("nimble", 1), ("opara", 1), ("heft", 2), ("hios-lp", 2), ("hios-opt", 2))
+#: Largest median and worst error beyond drift by resources, by the goal of the project.
+GOALS = (0.05, 0.10)
 #: Seconds of a profile, its least repeats, and runs of every schedule.
 BUDGET_S, REPEATS, RUNS = 60, 10, 24
 
 
-def measured(network: str, folder: Path, devices: int, algorithms: Sequence[str]) -> dict[str, Any]:
-    """Profile and run a network; returns run.json."""
+def measured(
+    network: str, folder: Path, devices: int, plans: Sequence[tuple[str, int]], *more: object
+) -> dict[str, Any]:
+    """Profile and run a network by algorithms on numbers of devices; returns run.json."""
     graph, weights = extracted(network, folder)
     costs = folder / "costs.json"
-    effort = ("--devices", devices, "--budget", BUDGET_S, "--repeats", REPEATS, "--no-cache")
+    effort = ("--devices", devices, "--budget", BUDGET_S, "--repeats", REPEATS, "--no-cache", *more)
     hios("profile", graph, *effort, "--output", costs)
     schedules = []
-    for algorithm in algorithms:
-        several = 1 if algorithm == "sequential" else devices
+    for algorithm, several in plans:
         schedules.append(folder / f"{algorithm}-{several}.json")
         hios("schedule", graph, costs, "--algorithm", algorithm, "--devices", several, "--output", schedules[-1])
     hios("execute", graph, weights, *schedules, "--devices", devices, "--runs", RUNS, "--output", folder / "run.json")
     run: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     return run
+
+
+def blend(costs: CostsFile) -> CostsFile:
+    """The costs as they are by default on devices of one core: alpha 1, one factor for devices, hand-overs as one."""
+    sync = 0.0 if costs.overheads is None else costs.overheads.sync_ms
+    entries = () if isinstance(costs.transfers, LinkModel) else costs.transfers
+    return replace(
+        costs,
+        operators={name: replace(cost, demand=None) for name, cost in costs.operators.items()},
+        transfers=tuple(replace(entry, time_ms=entry.time_ms + sync) for entry in entries),
+        contention=ContentionModel("blend", 1.0),
+        overheads=None,
+    )
+
+
+def compare(networks: Sequence[str], folder: Path) -> None:
+    """Print the errors beyond drift of both kinds of contention, by schedule, and whether goals are reached."""
+    errors: dict[str, list[float]] = {"resources": [], "blend": []}
+    for network in networks:
+        own = folder / network
+        run = measured(network, own, 2, SCHEDULES, "--contention", "resources")
+        busy = run["platform"].get("busy_share", 0)
+        print(f"{network}: cores {busy:.0%} busy with other work before; error beyond drift by resources, by blend")
+        graph, costs = Graph.read(own / "graph.json"), artifacts.load(own / "costs.json", CostsFile)
+        problems = {"resources": Problem(graph, costs), "blend": Problem(graph, blend(costs))}
+        for result in run["results"]:
+            plan = Schedule.read(own / f"{result['label']}.json").plan(graph)
+            drift, latency = (result.get("drift") or {}).get("value", 1.0), result["latency_ms"]["median"]
+            line = f"  {result['label']:<14}{latency:>9.2f} ms{drift - 1:>+8.1%} drift"
+            for kind, problem in problems.items():
+                predicted = latency_ms(evaluate(problem, plan))
+                errors[kind].append(predicted * drift / latency - 1)
+                line += f"{errors[kind][-1]:>+9.1%}"
+            print(line, flush=True)
+    for kind, own_errors in errors.items():
+        sizes = sorted(map(abs, own_errors))
+        print(
+            f"{kind}: median {statistics.median(sizes):.1%} (goal {GOALS[0]:.0%}), largest {sizes[-1]:.1%} (goal "
+            f"{GOALS[1]:.0%}), of {len(sizes)} schedules"
+        )
 
 
 def report(run: dict[str, Any]) -> list[tuple[float, float]]:
@@ -77,13 +135,18 @@ def main() -> None:
     parser.add_argument("--algorithms", nargs="+", default=ALGORITHMS)
     parser.add_argument("--folder", type=Path, help="where networks, costs and runs stay; default: nowhere")
     parser.add_argument("--read", type=Path, help="results of the pipeline to read instead of measuring")
+    parser.add_argument("--contention", action="store_true", help="compare both kinds of contention on more schedules")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = given.folder or Path(name)
+        if given.contention:
+            compare(given.networks, folder)
+            return
         if given.read is not None:
             runs = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(given.read.glob("*/run.json"))]
         else:
-            runs = [measured(network, folder / network, given.devices, given.algorithms) for network in given.networks]
+            plans = [(name, 1 if name == "sequential" else given.devices) for name in given.algorithms]
+            runs = [measured(network, folder / network, given.devices, plans) for network in given.networks]
     errors = [error for run in runs for error in report(run)]
     if not errors:
         sys.exit("no prediction with the speed of the machine when it was profiled; required: results of this version")

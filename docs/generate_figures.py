@@ -229,7 +229,9 @@ def _figures(record: Record | None) -> str:
         source = ", ".join(entry.sessions) if not entry.missing else _why(entry)
         needs = ", ".join(entry.needs)
         place = (f"`snakemake {entry.id}`", entry.number, entry.title, needs)
-        rows.append(_row(*place, source or "the code", time, _verdicts(_compared(entry, record))))
+        rows.append(
+            _row(*place, source or ", ".join(entry.optional) or "the code", time, _verdicts(_compared(entry, record)))
+        )
     needs = "; ".join(f"{name}: {meaning}" for name, meaning in NEEDS.items())
     times = "; ".join(f"{session}: {time}" for session, time in SESSION_TIMES.items())
     drawing = "Time is that of drawing, once the data are there. Sessions take on two idle cores"

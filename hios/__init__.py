@@ -282,9 +282,9 @@ def profile(
         On ``cpu``: also measure operators on these numbers of devices at once. The costs then contain t(v, k) of the
         operators that gain.
     options
-        Of a platform on which nothing is measured: for ``model`` the name of a GPU and of the link, or the path of a
-        ``.yaml`` file, such as ``{"gpu": "a40", "link": "nvlink"}``. Other settings than ``devices`` have no effect
-        there.
+        Of the platform: for ``model`` the name of a GPU and of the link, or the path of a ``.yaml`` file, such as
+        ``{"gpu": "a40", "link": "nvlink"}``; other settings than ``devices`` have no effect there. For ``model`` and
+        ``cpu`` also ``{"contention": "resources"}``.
 
     Returns
     -------
@@ -325,6 +325,7 @@ def profile(
             virtual=virtual,
             cores_per_device=cores_per_device,
             widths=widths,
+            options=options,
         )
 
 

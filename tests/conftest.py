@@ -101,6 +101,13 @@ LONGEST = (
 )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """``-m gpu`` imports only files with such tests: the others may need what a machine with GPUs lacks."""
+    if config.option.markexpr == "gpu" and collection_path.name.startswith("test_"):
+        return True if "gpu_marker" not in collection_path.read_text(encoding="utf-8") else None
+    return None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the files that take longest first: processes take files in this order."""
     place = {Path(__file__).parent / file: number for number, file in enumerate(LONGEST)}

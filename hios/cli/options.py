@@ -18,7 +18,7 @@ from hios.files.artifacts import load
 from hios.files.base import Record, meanings
 from hios.formats.partition import PartitionFile
 from hios.formats.settings import Measuring, Profile, Settings
-from hios.platforms import PLATFORMS, executable
+from hios.platforms import PLATFORMS, executable, with_option
 
 PATH = click.Path(path_type=Path)
 
@@ -159,19 +159,19 @@ executing_option = _platform_option(
 
 def own_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that only some platforms have; `given_own` takes them out of what a command is given."""
-    for name, entry in reversed(PLATFORMS.items()):
-        for option in reversed(entry.options):
-            command = click.option(f"--{option.name}", help=f"Platform {name}: {option.help}")(command)
+    every = dict.fromkeys(option for entry in reversed(PLATFORMS.values()) for option in reversed(entry.options))
+    for option in every:
+        where = " or ".join(with_option(option.name))
+        command = click.option(f"--{option.name}", help=f"Platform {where}: {option.help}")(command)
     return command
 
 
 def given_own(platform: str, options: Mapping[str, str | None]) -> dict[str, str]:
     """Those of `own_options` that were given; a `HiosError` if one is of another platform."""
     given = {name: value for name, value in options.items() if value is not None}
-    for name, entry in PLATFORMS.items():
-        for option in entry.options:
-            if option.name in given and name != platform:
-                raise HiosError(f"--{option.name}: found with platform {platform}; allowed: with platform {name}")
+    for name in given:
+        if platform not in (allowed := with_option(name)):
+            raise HiosError(f"--{name}: found with platform {platform}; allowed: with platform {' or '.join(allowed)}")
     return given
 
 

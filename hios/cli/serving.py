@@ -36,6 +36,14 @@ if TYPE_CHECKING:
     from hios.serving.launcher.launcher_settings import LauncherSettings
 
 
+runtime_option = click.option(
+    "--runtime",
+    type=click.Choice(get_args(ServingRuntime)),
+    help="Run the programs of the models as a whole in this runtime, without weights: with --policy one-per-lane a "
+    "session on every lane, with sequential one on one lane, with threads one on all cores.",
+)
+
+
 @click.command("load")
 @click.argument("path", metavar="SCENARIO", type=PATH)
 @click.option(
@@ -68,12 +76,7 @@ if TYPE_CHECKING:
         "timeout_s": "Longest time of one run of a block, in seconds; a lane that takes longer is started again.",
     },
 )
-@click.option(
-    "--runtime",
-    type=click.Choice(get_args(ServingRuntime)),
-    help="Run the programs of the models as a whole in this runtime, to compare with: with --policy one-per-lane a "
-    "session on every lane, with sequential one on one lane, with threads one on all cores.",
-)
+@runtime_option
 @trust_option
 def load_command(
     path: Path,
@@ -214,6 +217,7 @@ def _calibrate(
         "timeout_s": "Longest time of one run of a block, in seconds; a lane that takes longer is started again.",
     },
 )
+@runtime_option
 def serve_command(
     path: Path,
     policy: str,
@@ -225,6 +229,7 @@ def serve_command(
     port: int,
     virtual: bool,
     timeout_s: float,
+    runtime: str | None,
 ) -> None:
     """Serve the models of SCENARIO over HTTP, by the Open Inference Protocol, until SIGTERM or Ctrl-C.
 
@@ -235,10 +240,12 @@ def serve_command(
     check_settings(Settings, {"timeout_s": timeout_s})
     _require_choice(path, policy, launcher, calibration)
     from hios.serving.http_server import HttpServer
+    from hios.serving.load import in_runtime
     from hios.serving.server import Server
 
     scenario = scenario_of(path, load, weights, calibration)
-    with Server(scenario, policy, launcher=launcher, virtual=virtual, timeout_s=timeout_s) as server:
+    whole = None if runtime is None else in_runtime(scenario, policy, runtime)
+    with Server(scenario, policy, launcher=launcher, virtual=virtual, timeout_s=timeout_s, whole=whole) as server:
         front = HttpServer(server, host, port)
         click.echo(f"{front.address} serves {', '.join(scenario.number)} by {server.policy}")
         front.run()

@@ -207,7 +207,7 @@ def profile_command(
         write(output, "costs", predicted)
         _print(output, predicted)
         return
-    require_options(platform, {}, virtual=virtual, cores_per_device=cores_per_device)
+    require_options(platform, given, virtual=virtual, cores_per_device=cores_per_device)
     check_costs_options(repeats, budget, cache, no_cache)
     refuse_overwriting([graph, partition], [output])
     devices, cores_per_device = partitioned(context, partition, graph) or (devices, cores_per_device)
@@ -225,6 +225,7 @@ def profile_command(
         virtual=virtual,
         cores_per_device=cores_per_device,
         widths=widths,
+        options=given,
     )
     _print(output, costs)
 

@@ -101,6 +101,10 @@ class BlockResources(Record, frozen=True):
         )
 
 
+#: The least that an operator takes of any resource: a share must be above 0.
+_LEAST_SHARE = 1e-6
+
+
 class Demand(Record, frozen=True):
     """What an operator takes of a device while it runs there alone, as shares of what the device has."""
 
@@ -110,6 +114,11 @@ class Demand(Record, frozen=True):
     """Arithmetic: operations per second over the most that the device reaches."""
     memory: ShareAboveZero
     """Memory bandwidth: bytes per second over the most that the device reaches."""
+
+    @classmethod
+    def over(cls, time: float, slots: float, compute: float, memory: float) -> Demand:
+        """Demand of an operator that takes a time, in which it would keep each resource busy for so much of it."""
+        return cls(*(min(1.0, max(_LEAST_SHARE, used / time)) if time else 1.0 for used in (slots, compute, memory)))
 
 
 class OperatorCost(_Timed, frozen=True, kw_only=True):

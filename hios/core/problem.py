@@ -10,7 +10,7 @@ from typing import TypeVar
 from hios.core.costs import Costs, CostsFile, Demand
 from hios.core.graph import Graph
 from hios.core.merging import MERGEABLE, convolutions, merged_kernel
-from hios.core.sharing import DemandShares, together_ms
+from hios.core.sharing import DemandShares, memory_level, together_ms
 from hios.errors import ArtifactError
 
 #: Operators that run one after another, by number.
@@ -175,7 +175,9 @@ class Problem:
         problem = copy.copy(self)
         problem.devices = devices
         factor = self._corun_factor(devices)
-        if factor != 1.0:
+        if factor != 1.0 and self.demand:
+            problem._share_memory(factor)
+        elif factor != 1.0:
             if self.launch_ms:
                 idle = (factor - 1) * self.launch_ms
                 problem._lengthen([factor * time - idle if time else 0.0 for time in self.time], factor)
@@ -188,6 +190,40 @@ class Problem:
         if self.merge_wide_ms:
             problem.merge_wide_ms = self._wide_on(self.merge_wide_ms, devices)
         return problem
+
+    def _share_memory(self, factor: float) -> None:
+        """Give operators the times that they have while other devices take memory bandwidth: ``factor`` on average.
+
+        Operators slow down by what they ask for beyond the bandwidth that is left to each device; launches do not.
+        """
+        before = [max(0.0, time - self.launch_ms) for time in self.time]
+        memory = [
+            used * time / own if own else used
+            for time, own, (_, _, used) in zip(self.time, before, self.demand, strict=True)
+        ]
+        level = memory_level(tuple(memory), tuple(before), factor)
+        slower = [max(1.0, share / level) for share in memory]
+
+        def together(operators: Iterable[int]) -> float:
+            own = list(operators)
+            total = sum(before[operator] for operator in own)
+            return sum(before[operator] * slower[operator] for operator in own) / total if total else 1.0
+
+        self.measured = {
+            stage: time * together(operator for group in stage for operator in group)
+            for stage, time in self.measured.items()
+        }
+        self.measured_merges = {merge: time * together(merge) for merge, time in self.measured_merges.items()}
+        times = [
+            own * more + self.launch_ms if time else 0.0
+            for time, own, more in zip(self.time, before, slower, strict=True)
+        ]
+        shares = [time / after if after else 1.0 for time, after in zip(self.time, times, strict=True)]
+        self.demand = [
+            (slots * share * more, compute * share, min(1.0, used * share / level))
+            for (slots, compute, used), share, more in zip(self.demand, shares, slower, strict=True)
+        ]
+        self.time, self.utilization = times, [slots for slots, _, _ in self.demand]
 
     def _wide_on(self, wide_ms: Mapping[_Key, Mapping[int, float]], devices: int) -> dict[_Key, dict[int, float]]:
         """t(v, k) in schedules for so many devices, for the k that are possible.

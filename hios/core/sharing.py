@@ -70,6 +70,29 @@ def _known_rates(demands: tuple[DemandShares, ...]) -> tuple[float, ...]:
     return tuple(rates(demands))
 
 
+@functools.lru_cache(maxsize=1 << 8)
+def memory_level(memory: tuple[float, ...], times: tuple[float, ...], factor: float) -> float:
+    """The most of the memory bandwidth that each of several devices gets while all of them run the same operators.
+
+    Operators that ask for more of it take as many times as long as they ask for more, the others as long as before, and
+    all of them together ``factor`` times as long, which is above 1.
+
+    Examples:
+        >>> memory_level((1.0, 0.1), (1.0, 1.0), 1.5)  # the first operator takes twice as long, the second as before
+        0.5
+    """
+    asked, rest = 0.0, sum(times)
+    wanted = factor * rest
+    level = 1.0
+    for share, time in sorted(zip(memory, times, strict=True), reverse=True):
+        if asked and level >= share:
+            break
+        asked += share * time
+        rest -= time
+        level = asked / (wanted - rest) if asked else share
+    return level
+
+
 class SharedDevice:
     """The operators that run on a device, each at the rate that `rates` leaves it.
 

@@ -148,7 +148,7 @@ class Platform(Record, frozen=True):
     link: OrAbsent[Text] = None
     """Link between two of these GPUs: name or file."""
     contention: OrAbsent[Text] = None
-    """How operators on these GPUs slow each other, if it was asked for: resources; else as in `contention` of costs."""
+    """How operators slow each other, if it was asked for: resources; else as in `contention` of costs."""
     virtual: OrAbsent[bool] = None
     """Whether devices or ranks shared cores or GPUs; their times then mean little. Absent if they did not."""
     allocation: OrAbsent[Allocation] = None

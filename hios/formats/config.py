@@ -355,8 +355,9 @@ class Config(Record, frozen=True, kw_only=True):
     """Link between two GPUs: a name from the GPU's description (docs/gpus.md lists them) or a .yaml file; a relative
     path starts at the working folder. The first link of the description if left out. Platform model only."""
     contention: OrAbsent[Literal["blend", "resources"]] = None
-    """How operators on a GPU slow each other: by the blocks that they have, or as they share room for blocks,
-    arithmetic and memory bandwidth, with overheads (docs/gpus.md). blend if left out. Platform model only."""
+    """How operators slow each other: by the share of the device that they keep busy, or as they share room on it,
+    arithmetic and memory bandwidth, with overheads (docs/gpus.md, docs/cores.md). blend if left out. Platforms model
+    and cpu only."""
     virtual: bool = False
     """Whether several devices may share a core or GPU if there are too few. Times then mean little."""
     cores_per_device: OrAbsent[Positive] = None

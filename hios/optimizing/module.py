@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import multiprocessing
-import operator
 import os
 import sys
 import sysconfig
@@ -33,7 +32,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, fx, nn
-from torch._C._dynamo.guards import dict_version
 from torch._compile import _disable_dynamo
 from torch.nn.modules import module as torch_modules
 
@@ -44,8 +42,8 @@ from hios.optimizing.choice_cache import WITHOUT_EFFECT
 from hios.optimizing.other_inputs import Limits, outside
 from hios.optimizing.report import Report
 from hios.optimizing.tracing import ModelInputs, ModelOutputs, same
+from hios.optimizing.untouched import Untouched, told
 
-_version = operator.attrgetter("_version")
 #: Tables of a module, and what their entries are.
 _TABLES = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "submodule"}
 #: Hooks of a module that may change what a call returns.
@@ -80,17 +78,17 @@ class Guards:
     """Compares a model with its earlier state, fast enough for every call.
 
     What it sees: parameters, buffers and submodules that were added, removed, replaced or reordered, changed in place
-    (by the version counters that autograd keeps) or moved to other memory (``tensor.data = ...``); attributes of any
-    module that were set to another value, ``forward`` and the mode of train and eval among them; hooks of calls;
-    another class of a module, or another ``forward`` of its class. What is undone is no change any more.
+    (by the version counters that autograd keeps), moved to other memory or given other strides (``tensor.data = ...``);
+    attributes of any module that were set to another value, ``forward`` and the mode of train and eval among them;
+    hooks of calls; another class of a module, or another ``forward`` of its class. What is undone is no change any
+    more.
 
     What it does not see: what is inside other objects that are attributes, such as lists; writes that bypass torch, as
     through ``tensor.numpy()`` or ``tensor.data``; changes in place of tensors that were made in inference mode; and
     whatever the model's code reads that no module holds. Hooks of gradients, and what torch.compile sets on the model
     that it is given, are no changes, as outputs stay the same.
 
-    Every call compares versions of dictionaries, which count writes into these, and versions and addresses of tensors.
-    Names and values are compared only where those differ.
+    Every call compares only what `hios.optimizing.untouched` does; names and values only where that differs.
 
     Args:
         model: in the state that counts, without hooks but those of the library that it is from.
@@ -101,42 +99,36 @@ class Guards:
         self._classes: list[Any] = list(dict.fromkeys(map(type, self._modules.values())))
         self._state = self._held()
         self._tensors = {what: value for what, value in self._state.items() if isinstance(value, Tensor)}
-        self._counted = {what: value for what, value in self._tensors.items() if not value.is_inference()}
-        self._watch()
-        self._known = self._seen()
+        self._told = list(map(told, self._tensors.values()))
+        self._untouched, self._forwards = self._watched()
 
     def changed(self) -> str:
         """What has changed, in words; empty if nothing has."""
-        if self._seen() == self._known and not any(self._empty):
+        if (
+            self._untouched.holds()
+            and self._forwards == [own.forward for own in self._classes]
+            and not any(_EVERYWHERE)
+        ):
             return ""
-        self._watch()
-        seen = self._seen()
+        watched = self._watched()
         if any(_EVERYWHERE):
             return "hooks were added to all modules"
         if change := self._changed_held():
             return change
-        for names, *values in zip((self._counted, self._tensors), self._known, seen, strict=False):
-            for what, before, after in zip(names, *values, strict=True):
-                if before != after:
-                    return f"{what} was changed"
-        self._known = seen  # everything was set to what it is
+        for (what, tensor), before in zip(self._tensors.items(), self._told, strict=True):
+            if told(tensor) != before:
+                return f"{what} was changed"
+        self._untouched, self._forwards = watched  # everything was set to what it is
         return ""
 
-    def _watch(self) -> None:
-        """Find the dictionaries that hold the state of the modules."""
-        tables = [vars(module)[name] for module in self._modules.values() for name in (*_TABLES, *_HOOKS)]
-        self._empty: list[Mapping[Any, Any]] = [*_EVERYWHERE, *(table for table in tables if not table)]
-        self._filled = [*map(vars, self._modules.values()), *(table for table in tables if table)]
-
-    def _seen(self) -> tuple[list[Any], ...]:
-        """Versions and addresses of tensors, versions of dictionaries, and the code of modules."""
-        return (
-            list(map(_version, self._counted.values())),
-            list(map(Tensor.data_ptr, self._tensors.values())),
-            list(map(dict_version, self._filled)),
-            list(map(type, self._modules.values())),
-            [kind.forward for kind in self._classes],
+    def _watched(self) -> tuple[Untouched, list[Any]]:
+        """What every call compares, as it is now: the state of the modules, and the code of their classes."""
+        modules = list(self._modules.values())
+        tables = [vars(module)[name] for module in modules for name in (*_TABLES, *_HOOKS)]
+        untouched = Untouched(
+            [*(module.__dict__ for module in modules), *tables], modules, list(self._tensors.values())
         )
+        return untouched, [kind.forward for kind in self._classes]
 
     def _held(self) -> dict[str, Any]:
         """Everything that modules hold, by what it is in words."""

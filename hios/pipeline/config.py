@@ -225,15 +225,16 @@ def predicts(settings: Config) -> bool:
 
 def _check_platform(settings: Config, source: str) -> None:
     """Refuse options that the platform does not support; their values are checked later."""
-    for name, entry in platforms.PLATFORMS.items():
-        for option in entry.options:
-            given = getattr(settings, option.name) is not None
-            if given and name != settings.platform:
-                raise HiosError(
-                    f"{source}: {option.name}: found with platform {settings.platform}; allowed: with platform {name}"
-                )
-            if option.required and not given and name == settings.platform:
-                raise HiosError(f"{source}: {option.name}: missing; required with platform {name}: {option.required}")
+    platform = settings.platform
+    for option in dict.fromkeys(option for entry in platforms.PLATFORMS.values() for option in entry.options):
+        given, allowed = getattr(settings, option.name) is not None, platforms.with_option(option.name)
+        if given and platform not in allowed:
+            raise HiosError(
+                f"{source}: {option.name}: found with platform {platform}; allowed: with platform "
+                f"{' or '.join(allowed)}"
+            )
+        if option.required and not given and platform in allowed:
+            raise HiosError(f"{source}: {option.name}: missing; required with platform {platform}: {option.required}")
     if (of_cores := _of_cores(settings)) and not platforms.find(settings.platform).GROUPS_CORES:
         raise HiosError(f"{source}: {of_cores[0]}: found with platform {settings.platform}; allowed: with platform cpu")
     if settings.virtual and not platforms.find(settings.platform).VIRTUAL:

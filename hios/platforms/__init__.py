@@ -75,6 +75,14 @@ class KnownPlatform:
         return "executing" in self.modules
 
 
+#: How operators slow each other, and by which costs: of the platforms that know the resources of a device.
+BLEND, RESOURCES = "blend", "resources"
+_CONTENTION = Option(
+    "contention",
+    "how operators slow each other: blend, by the share of the device that they keep busy; or resources, as they share "
+    "room on the device, arithmetic and memory bandwidth, with overheads; blend if left out.",
+)
+
 #: Every platform, by the name of its folder. `hios.platforms.code_hash` reads the modules from this text, so they are
 #: literals.
 PLATFORMS = {
@@ -87,6 +95,7 @@ PLATFORMS = {
             "distributing": "distributing",
             "reporting": "reporting",
         },
+        (_CONTENTION,),
     ),
     "cuda": KnownPlatform(
         "devices are GPUs",
@@ -112,14 +121,15 @@ PLATFORMS = {
                 "link between two GPUs: a name from the GPU's description, such as nvlink or pcie, or a .yaml file; "
                 "the first link of the description if left out.",
             ),
-            Option(
-                "contention",
-                "how operators on a GPU slow each other: blend, by the blocks that they have; or resources, as they "
-                "share room for blocks, arithmetic and memory bandwidth, with overheads; blend if left out.",
-            ),
+            _CONTENTION,
         ),
     ),
 }
+
+
+def with_option(name: str) -> list[str]:
+    """The platforms that have an option."""
+    return [platform for platform, known in PLATFORMS.items() if any(own.name == name for own in known.options)]
 
 
 def entry(name: str) -> KnownPlatform:
@@ -161,13 +171,17 @@ def describe(
     cores if ``cores_per_device`` is None.
 
     Raises:
-        PlatformError: unknown platform, too few devices, or an option that the platform does not have or that is not
-            text.
+        PlatformError: unknown platform, too few devices, or an option that the platform does not have, that is not text
+            or that has a value that is not allowed.
     """
-    platform, given = find(name), options or {}
+    platform, given = find(name), dict(options or {})
     require_options(name, given, virtual=virtual, cores_per_device=cores_per_device)
+    contention = given.pop(_CONTENTION.name, BLEND)
+    if contention not in (BLEND, RESOURCES):
+        raise PlatformError(f"--{_CONTENTION.name}: found {contention}; allowed: {BLEND}, {RESOURCES}")
     grouped = {} if cores_per_device is None else {"cores_per_device": cores_per_device}
     described = platform.describe(devices, virtual=virtual, **grouped, **given)
+    described = described if contention == BLEND else replace(described, contention=contention)
     return replace(described, allocation=allocation()) if entry(name).executes else described
 
 

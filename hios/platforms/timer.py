@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from types import TracebackType
 
-from hios.core.costs import BlockResources
+from hios.core.costs import BlockResources, CostOverheads
 from hios.workers.pool import WorkerPool
 
 #: Groups of operator ids, sorted.
@@ -115,6 +115,10 @@ class DeviceTimer(ABC):
     def resources(self, operators: Sequence[str]) -> dict[str, BlockResources]:
         """Resources of operators on a GPU, as costs.json states them; empty on other platforms."""
         return {}
+
+    def overheads(self) -> CostOverheads:
+        """What launches, synchronization and stages cost. Only of platforms with the option ``contention``."""
+        raise NotImplementedError
 
     def remarks(self) -> list[str]:
         """Notes about the measurement for the user, one line each."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from hios.core.costs import Demand
 from hios.machine.statistics import is_precise
 from hios.machine.terminal import Meter
 from hios.platforms.timer import Stage
@@ -145,6 +146,28 @@ def _utilization(shares: _Array, longest: _Array, target: _Array) -> _Array:
             break
         utilization = after
     return utilization
+
+
+def demands(session: Session, utilization: Mapping[str, float]) -> dict[str, Demand]:
+    """What operators take of a device, by the FLOPs and bytes per millisecond of the probe; empty if it was not timed.
+
+    Room is what stages tell of utilization, by default all of it.
+    """
+    probe = session.profiled()
+    if probe is None:
+        return {}
+    known = {operator.id: operator for operator in session.graph.operators}
+    flop_ms = probe.speed.compute_ms.value / session.timer.probe_flops
+    byte_ms = probe.speed.copy_ms.value / session.timer.probe_bytes
+    return {
+        name: Demand.over(
+            time_ms,
+            utilization.get(name, 1.0) * time_ms,
+            (known[name].flops or 0) * flop_ms,
+            (known[name].bytes or 0) * byte_ms,
+        )
+        for name, time_ms in session.median_ms().items()
+    }
 
 
 def measure_corun(session: Session, deadline: float) -> None:

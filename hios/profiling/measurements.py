@@ -17,7 +17,7 @@ from itertools import count as counter
 from typing import Any, TypeVar
 
 from hios.core import drift
-from hios.core.costs import BlockResources
+from hios.core.costs import BlockResources, CostOverheads
 from hios.core.drift import ProfileProbe, Speed
 from hios.core.graph import Graph
 from hios.kernels.executable import signatures
@@ -122,7 +122,8 @@ class Session:
     operators one after another; ``corun`` are ratios of devices that run at once to one alone, by their number.
     ``wide`` are ratios of operators on several devices at once to the same on one, by number of devices and operator;
     ``wide_merges`` are ratios of merges on several devices to their operators one after another on one.
-    ``resources`` are what operators need of a GPU. ``drift`` is how many times as long as in the cache operators take
+    ``resources`` are what operators need of a GPU, ``overheads`` what running costs beyond the times of operators, if
+    it was measured. ``drift`` is how many times as long as in the cache operators take
     now; None if none came from the cache. ``probe`` is timed between the measurements.
     """
 
@@ -138,6 +139,7 @@ class Session:
     wide: dict[tuple[int, str], Measured] = field(default_factory=dict)
     wide_merges: dict[tuple[int, Merge], Measured] = field(default_factory=dict)
     resources: Mapping[str, BlockResources] = field(default_factory=dict)
+    overheads: CostOverheads | None = None
     drift: float | None = None
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from hios.core.costs import (
     ContentionError,
     ContentionModel,
     CorunFactor,
+    CostOverheads,
     Costs,
     CostsFile,
     MergeCost,
@@ -65,6 +66,7 @@ def profile(
     cores_per_device: int | None = None,
     widths: Sequence[int] = (),
     warn_of_drift: bool = True,
+    options: Mapping[str, str] | None = None,
 ) -> CostsFile:
     """Measure a graph on the devices of a platform; returns the contents of costs.json.
 
@@ -77,14 +79,17 @@ def profile(
     and for stages and merges. The folder of cached measurements is extended unless other processes kept the cores busy
     just before; there is no cache if it is None. ``cores_per_device``, 1 if None, is also the number of threads inside
     operators. ``widths`` are numbers of devices that operators, and convolutions of one value merged, are measured on
-    at once, where devices are cores. `hios.profiling.predict` is for platforms on which no schedule runs.
+    at once, where devices are cores. With the option ``contention`` of the platform ``resources``, operators have
+    demands and overheads are measured. `hios.profiling.predict` is for platforms on which no schedule runs.
 
     Raises:
         HiosError: bad graph, unknown algorithm, too many devices, a cache that cannot be written, or a worker failed.
     """
     require_executable(graph)
     algorithms = [find(name).name for name in stages_of]
-    described = platforms.describe(platform, devices, virtual=virtual, cores_per_device=cores_per_device)
+    described = platforms.describe(
+        platform, devices, virtual=virtual, cores_per_device=cores_per_device, options=options
+    )
     check_widths(widths, described)
     folder = None if cache is None else Path(cache)
     costs = _measured(graph, described, repeats, algorithms, budget_s, folder, warn_of_drift, widths)
@@ -114,6 +119,8 @@ def _measured(
         session.measure_wide(widths, began + _WIDE * budget_s)
         transfers.measure_transfers(session, began + _TRANSFERS * budget_s)
         contention.measure_corun(session, began + _CORUN * budget_s)
+        if platform.contention == platforms.RESOURCES:
+            session.overheads = timer.overheads()
         asked = StageRequests(graph, session.stand_in)
         if widths:
             asked.ask_merges()
@@ -161,18 +168,21 @@ def _costs(session: Session, asked: StageRequests, quiet: bool = True) -> CostsF
         },
         alone,
     )
+    overheads = session.overheads
+    demands = {} if overheads is None else contention.demands(session, fitted.utilization)
     return CostsFile(
         operators={
             operator.id: OperatorCost(
                 **_timing(session.operators[alike])._asdict(),
                 utilization=fitted.utilization.get(alike),
+                demand=demands.get(alike),
                 resources=session.resources.get(alike),
                 wide_ms=_wide_ms(session.wide, alike, alone[alike]),
             )
             for operator, alike in ((operator, session.stand_in[operator.id]) for operator in graph.operators)
         },
         transfers=tuple(
-            TransferCost(source=source, target=target, **_timing(session.transfers[size])._asdict())
+            TransferCost(source=source, target=target, **_transfer(session.transfers[size], overheads)._asdict())
             for (source, target), size in sizes.items()
         ),
         stages=tuple(
@@ -190,7 +200,8 @@ def _costs(session: Session, asked: StageRequests, quiet: bool = True) -> CostsF
             for merge, alike in sorted(asked.merges.items())
             if alike in session.merges
         ),
-        contention=_contention(fitted),
+        contention=_contention(fitted) if overheads is None else ContentionModel("resources"),
+        overheads=overheads,
         corun=tuple(_corun(devices, measured, quiet) for devices, measured in session.corun.items()),
         link=transfers.fit_link(
             {size: statistics.median(measured.samples) for size, measured in session.transfers.items()}
@@ -212,6 +223,12 @@ def _timing(measured: Measured, scale: float = 1.0) -> _Timing:
     median, p20, p80 = (number * scale for number in spread(measured.samples))
     low, high = (number * scale for number in interval(measured.samples))
     return _Timing(median, p20, p80, (low, high), len(measured.samples))
+
+
+def _transfer(measured: Measured, overheads: CostOverheads | None) -> _Timing:
+    """t(u,v): a hand-over without the synchronization, where overheads have that."""
+    timing = _timing(measured)
+    return timing if overheads is None else timing._replace(time_ms=max(0.0, timing.time_ms - overheads.sync_ms))
 
 
 def _ratio_timing(measured: Measured, alone: dict[str, float], operators: Iterable[str]) -> _Timing:

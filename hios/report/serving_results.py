@@ -27,7 +27,7 @@ _LEARNED = "learned"
 
 @dataclass(frozen=True, slots=True)
 class ServedPolicy:
-    """A policy at one load (what the rates were multiplied by), simulated, run for real, or both."""
+    """A policy, "POLICY in RUNTIME" where that is not hios, at one load (what the rates were multiplied by)."""
 
     policy: str
     load: float
@@ -71,7 +71,7 @@ def _scenario(own: Path) -> ServedScenario:
 
 def _results(folder: Path) -> dict[tuple[str, float], ResultFile]:
     results = [artifacts.load(path, ResultFile) for path in sorted(folder.glob("*.json"))]
-    return {(result.policy, result.load): result for result in results}
+    return {(f"{own.policy} in {own.runtime}" if own.runtime else own.policy, own.load): own for own in results}
 
 
 def serving_rows(scenario: ServedScenario) -> list[View]:

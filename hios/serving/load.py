@@ -89,7 +89,7 @@ def load(
     Raises:
         HiosError: a file is missing or does not fit, the policy is unknown, or a lane could not be kept going.
     """
-    whole = None if runtime is None else _in_runtime(scenario, policy, runtime, trusted)
+    whole = None if runtime is None else in_runtime(scenario, policy, runtime, trusted)
     choice = choose(scenario, policy, launcher, tell=tell)
     scenario = scenario.plain
     platform = describe(scenario.lanes, virtual=virtual)
@@ -147,7 +147,12 @@ def load(
     return LoadReport(outcome, generator / busy, wrong, memory_mb)
 
 
-def _in_runtime(scenario: Scenario, policy: str, runtime: str, trusted: bool) -> Whole:
+def in_runtime(scenario: Scenario, policy: str, runtime: str, trusted: bool = False) -> Whole:
+    """What runs the programs of a scenario as a whole, for `Server`.
+
+    Raises:
+        HiosError: the policy runs less than whole models, or a model has no program for the runtime.
+    """
     if policy not in WHOLE_ON_A_LANE:
         raise HiosError(
             f"policy: found {policy}; allowed with runtime {runtime}: {', '.join(WHOLE_ON_A_LANE)}, which run a model "

@@ -93,7 +93,7 @@ class Server:
         self.scenario, self.policy = scenario, policy
         for model in scenario.models:
             require_executable(model.problem.graph)
-            if model.label not in weights and model.weights is None:
+            if whole is None and model.label not in weights and model.weights is None:
                 raise HiosError(f"{scenario.source}: models.{model.label}.weights: missing; required to run it")
         made, self.cores = _lanes_of(scenario, policy, virtual)
         pipeline, rules = launched(scenario, made, choice.launcher)
@@ -143,14 +143,14 @@ class Server:
         models = [
             (
                 self._closing.enter_context(memory_file(model.problem.graph.to_bytes())),
-                str(model.weights)
+                str(model.weights or "")
                 if model.label not in weights
                 else self._closing.enter_context(memory_file(save(dict(weights[model.label])))),
                 str(model.program or ""),
             )
             for model in self.scenario.models
         ]
-        describe = functools.partial(_mark_text, self.scenario)
+        describe = functools.partial(_mark_text, self.scenario, whole is not None)
         for lane in self._lanes:
             own = programs.of_lane(lane.number)
             lane.connect(arena, bell, models, own, programs.slots, timeout_s=timeout_s, describe=describe, whole=whole)
@@ -334,14 +334,14 @@ def _check(model: ServedModel, inputs: Sequence[Tensor]) -> None:
         raise HiosError(f"model {model.label}: inputs: found {told}; allowed: {allowed}, on the CPU")
 
 
-def _mark_text(scenario: Scenario, mark: int) -> str:
-    """A mark of a lane in words: the operator that it was at."""
+def _mark_text(scenario: Scenario, whole: bool, mark: int) -> str:
+    """A mark of a lane in words: the operator that it was at, or the model where that runs as a whole."""
     if not mark:
         return ""
     place = mark - 1
     for model in scenario.models:
         operators = model.problem.graph.operators
         if place < len(operators):
-            return f"operator {operators[place].id} of model {model.label}"
+            return f"model {model.label}" if whole else f"operator {operators[place].id} of model {model.label}"
         place -= len(operators)
     return ""

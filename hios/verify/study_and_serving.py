@@ -116,7 +116,7 @@ def _result_problems(result: ResultFile, path: Path, root: Path) -> Iterator[str
 
 
 def _misplaced(result: ResultFile, path: Path) -> Iterator[str]:
-    if path.stem != (name := f"{result.policy}-{result.load:g}"):
+    if path.stem != (name := "-".join(filter(None, (result.policy, f"{result.load:g}", result.runtime)))):
         yield f"policy, load: found {name}; allowed: {path.stem}, as the file is called"
     if result.simulated != _KINDS[path.parent.name]:
         yield f"simulated: found {str(result.simulated).lower()} in the folder {path.parent.name}"

@@ -16,7 +16,7 @@ from hios.core.costs import CostOverheads, Demand
 from hios.core.evaluate import latency_ms
 from hios.core.problem import Stage
 from hios.core.schedule import Placement, StagedPlan, StreamPlan
-from hios.core.sharing import DemandShares, rates
+from hios.core.sharing import DemandShares, memory_level, rates
 from tests.problems import problem, schedule_of, sharing_problems, with_row
 
 _SHARE = st.one_of(st.sampled_from([0.25, 0.5, 1.0]), st.floats(0.01, 1.0))
@@ -163,6 +163,36 @@ def test_the_corun_factor_spares_launches() -> None:
     ).on(2)
     assert instance.time == [2.5]
     assert instance.demand[0][2] * 2.5 == pytest.approx(2.0)
+
+
+def test_devices_at_once_slow_what_asks_for_memory() -> None:
+    """The factor is that of all operators together: those that ask for more bandwidth than is left take it all."""
+    times = {"a": 1.0, "b": 1.0, "c": 0.0}
+    demand = {"a": Demand(slots=1.0, compute=0.1, memory=0.9), "b": Demand(slots=1.0, compute=1.0, memory=0.1)}
+    stage = frozenset({("a",), ("b",)})
+    instance = problem(
+        times, {}, contention="resources", corun={2: 1.25}, demand=demand | {"c": MEMORY}, stages={stage: 1.8}
+    )
+    assert instance.on(1).time == [1.0, 1.0, 0.0]
+    assert instance.on(2).time == pytest.approx([1.5, 1.0, 0.0])
+    assert list(instance.on(2).measured.values()) == [pytest.approx(1.8 * 1.25)]
+    assert instance.on(2).demand[0] == pytest.approx((1.0, 0.1 / 1.5, 1.0))
+    assert instance.on(2).demand[1] == pytest.approx((1.0, 1.0, 0.1 / 0.6))
+    assert violations(instance, schedule(instance, "hios-lp", devices=2)) == []
+
+
+@given(_DEMANDS, st.floats(1.01, 4.0), st.data())
+def test_memory_left_to_devices_gives_the_factor(
+    demands: list[DemandShares], factor: float, data: st.DataObject
+) -> None:
+    """All operators together take the factor times as long, and none that asks for less bandwidth slows down more."""
+    times = data.draw(st.lists(st.floats(0.1, 10.0), min_size=len(demands), max_size=len(demands)))
+    memory = tuple(share for _, _, share in demands)
+    level = memory_level(memory, tuple(times), factor)
+    slower = [max(1.0, share / level) for share in memory]
+    total = sum(time * more for time, more in zip(times, slower, strict=True))
+    assert total == pytest.approx(factor * sum(times))
+    assert [slower[place] for place in sorted(range(len(memory)), key=memory.__getitem__)] == sorted(slower)
 
 
 def _stream_plans(instance: Problem) -> Iterator[StreamPlan]:

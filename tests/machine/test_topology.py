@@ -185,6 +185,57 @@ def test_the_system_is_read(tmp_path: Path) -> None:
     assert read([0, 1, 2], tmp_path) == [LogicalCpu(0, 0), LogicalCpu(1, 1, 1, 1, 1), LogicalCpu(2, 0)]
 
 
+#: Machines that real kernels described (`tests.machine.boot`): their CPUs as emulated, and groups by devices and sizes.
+KERNELS: dict[str, tuple[list[LogicalCpu], dict[tuple[int, int], list[list[int]]]]] = {
+    "one_socket": (
+        [LogicalCpu(cpu, cpu // 2 * 2) for cpu in range(4)],
+        {(2, 1): [[0], [2]], (2, 2): [[0, 1], [2, 3]]},
+    ),
+    "two_sockets": (
+        [LogicalCpu(cpu, cpu // 2 * 2, cpu // 6 * 6, cpu // 6, cpu // 6) for cpu in range(12)],
+        {(2, 2): [[0, 2], [6, 8]], (2, 3): [[0, 2, 4], [6, 8, 10]], (3, 2): [[0, 2], [6, 8], [4, 10]]},
+    ),
+    "four_sockets": (
+        [LogicalCpu(cpu, cpu, cpu // 2 * 2, cpu // 2, cpu // 2) for cpu in range(8)],
+        {(4, 2): [[0, 1], [2, 3], [4, 5], [6, 7]], (3, 1): [[0], [1], [2]], (2, 3): [[0, 1, 2], [3, 4, 5]]},
+    ),
+    "nodes_of_a_socket": (
+        [LogicalCpu(cpu, cpu // 2 * 2, cpu // 4 * 4, cpu // 8) for cpu in range(16)],
+        {(2, 2): [[0, 2], [4, 6]], (2, 3): [[0, 2, 4], [8, 10, 12]], (2, 4): [[0, 2, 4, 6], [8, 10, 12, 14]]},
+    ),
+    "memory_node": (
+        [LogicalCpu(cpu, cpu, cpu // 2 * 2, 0, cpu // 2) for cpu in range(4)],
+        {(2, 2): [[0, 1], [2, 3]]},
+    ),
+    "offline": (
+        [LogicalCpu(0, 0), LogicalCpu(2, 2), LogicalCpu(3, 2), LogicalCpu(6, 6, 6, 0, 1), LogicalCpu(7, 6, 6, 0, 1)],
+        {(3, 1): [[0], [2], [6]], (2, 2): [[2, 3], [6, 7]]},
+    ),
+    "limited": (
+        [LogicalCpu(cpu, cpu // 2 * 2, cpu // 4 * 4, 0, cpu // 4) for cpu in range(2, 6)],
+        {(2, 1): [[2], [4]], (2, 2): [[2, 3], [4, 5]]},
+    ),
+    "big_little": (
+        [LogicalCpu(cpu, cpu, cpu, capacity=446 if cpu < 3 else 1024) for cpu in range(6)],
+        {(1, 3): [[3, 4, 5]], (2, 2): [[3, 4], [0, 1]], (4, 1): [[3], [4], [5], [0]]},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_machines_of_real_kernels(name: str, tmp_path: Path) -> None:
+    """Sockets, nodes, caches, threads and kinds of cores are those that were emulated, whatever is off or forbidden."""
+    text = (Path(__file__).parent / "kernels" / f"{name}.txt").read_text(encoding="utf-8")
+    _, affinity, *folders = text.splitlines()
+    for folder, *files in map(str.split, folders):
+        _write(tmp_path, {f"{folder}/{file}": content for file, _, content in (file.partition("=") for file in files)})
+    mask = int(affinity.rpartition(" ")[2], 16)
+    machine, expected = KERNELS[name]
+    found = read([cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1], tmp_path)
+    assert found == machine
+    assert {request: groups(found, *request) for request in expected} == expected
+
+
 def test_kinds_of_cores_are_read(tmp_path: Path) -> None:
     """Slow cores are those that Linux counts with the PMU of the efficient ones, or that state a smaller capacity."""
     _write(tmp_path, {"devices/cpu_atom/cpus": "2-3"})

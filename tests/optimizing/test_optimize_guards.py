@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import sys
+import sysconfig
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import hios
 from hios import HiosWarning
+from hios.optimizing import untouched
 from hios.optimizing.module import Guards, has_hooks
 from tests.runtime.small import Branches
 
@@ -32,6 +35,7 @@ class Tagged(Branches):
         self.adapter = None
         self.register_buffer("absent", None)
         self.register_buffer("one", torch.ones(1))
+        self.register_buffer("square", torch.arange(4.0).reshape(2, 2))
 
 
 def _in_place(model: Tagged) -> None:
@@ -41,6 +45,22 @@ def _in_place(model: Tagged) -> None:
 
 def _other_data(model: Tagged) -> None:
     model.stem.weight.data = model.stem.weight.data * 2
+
+
+def _transposed(model: Tagged) -> None:
+    model.square.data = model.square.data.t()
+
+
+def _narrowed(model: Tagged) -> None:
+    model.square.data = model.square.data[:1]
+
+
+def _swapped(model: Tagged) -> None:
+    torch.utils.swap_tensors(model.stem.weight, nn.Parameter(model.stem.weight.detach() * 2))
+
+
+def _view_in_place(model: Tagged) -> None:
+    model.stem.weight.detach()[0].zero_()
 
 
 def _loaded(model: Tagged) -> None:
@@ -144,6 +164,10 @@ def _parametrized(model: Tagged) -> None:
 _CHANGES: list[tuple[Callable[[Tagged], None], str]] = [
     (_in_place, "its parameter stem.weight was changed"),
     (_other_data, "its parameter stem.weight was changed"),
+    (_transposed, "its buffer square was changed"),
+    (_narrowed, "its buffer square was changed"),
+    (_swapped, "its parameter stem.weight was changed"),
+    (_view_in_place, "its parameter stem.weight was changed"),
     (_loaded, "its buffer one was changed"),
     (_other_buffer, "its buffer left.1.running_mean was changed"),
     (_plain_in_place, "its attribute plain was changed"),
@@ -175,15 +199,35 @@ def _image() -> Tensor:
     return torch.ones(1, 3, 8, 8)
 
 
+@pytest.mark.parametrize("natively", [True, False])
 @pytest.mark.parametrize(("change", "words"), _CHANGES)
-def test_changes_are_seen(change: Callable[[Any], None], words: str) -> None:
-    """However a model is changed, the guards see it; running and evaluating the model are no changes."""
+def test_changes_are_seen(
+    change: Callable[[Any], None], words: str, natively: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However a model is changed, the guards see it, also where they ask; running and evaluating are no changes."""
+    if not natively:
+        monkeypatch.setattr(untouched, "is_readable", lambda: False)
     model = Tagged().eval()
     guards = Guards(model)
     model.eval()(_image())
     assert guards.changed() == ""
     change(model)
     assert guards.changed() == words
+
+
+def test_counters_are_read_natively() -> None:
+    """Where CPython counts writes into dictionaries, no call asks for one, and what is freed is not read."""
+    counted = sys.version_info < (3, 14) and not sysconfig.get_config_var("Py_GIL_DISABLED")
+    assert untouched.is_readable() == counted
+    tensor, owner = torch.zeros(1000), nn.ReLU()
+    same = untouched.Untouched([vars(owner)], [owner], [tensor])
+    for _ in range(3):
+        assert same.holds()
+        torch.zeros(1000).add_(tensor)
+    tensor.data = torch.zeros(1000)
+    assert not same.holds()
+    torch.utils.swap_tensors(tensor, torch.zeros(3))
+    assert not same.holds()
 
 
 def test_a_class_that_runs_otherwise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,6 +81,20 @@ def test_rows(scenario: ServedScenario) -> None:
         assert row["done"] == pytest.approx(row["bound"] * (1 - row["gap"]))
 
 
+def test_runtimes_stand_beside_each_other(tmp_path: Path) -> None:
+    """A policy in another runtime is a row of its own, not instead of that of hios."""
+    own = write_serving(tmp_path)
+    result = artifacts.load(next(own.glob("*/measured/sequential-*.json")), ResultFile)
+    name = f"sequential-{result.load:g}-eager.json"
+    (folder,) = own.glob("*/measured")
+    artifacts.write(folder / name, "result", msgspec.structs.replace(result, runtime="eager"))
+    (scenario,) = read_serving(own)
+    named = [
+        row["policy"] for row in serving_rows(scenario) if row["load"] == result.load and row["mark"] != "predicted"
+    ]
+    assert named == ["sequential", "sequential in eager"]
+
+
 def test_gaps(scenario: ServedScenario) -> None:
     """Predicted over measured, where there are both."""
     rows = gap_rows(scenario)

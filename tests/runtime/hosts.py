@@ -21,8 +21,8 @@ from typing import Self
 
 #: Makes the hosts, in a process and mount namespace of their own, which end when the standard input is closed.
 _MAKE = """
-mkdir -p /run/netns
-mount -t tmpfs tmpfs /run/netns
+mount -t tmpfs tmpfs /run
+mkdir /run/netns
 ip netns add switch
 ip -n switch link add bridge type bridge
 ip -n switch link set bridge up
@@ -77,7 +77,7 @@ class Hosts:
 
     def __init__(self, number: int, *, one_boot: bool = False) -> None:
         self.names = [f"host{host}" for host in range(number)]
-        self._one_boot = one_boot
+        self.one_boot = one_boot
 
     def __enter__(self) -> Self:
         self._folder = Path(tempfile.mkdtemp(prefix="hios-hosts-"))
@@ -85,7 +85,7 @@ class Hosts:
         (self._folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(names), encoding="utf-8")
         cores, one = sorted(os.sched_getaffinity(0)), uuid.uuid4()
         for host, name in enumerate(self.names):
-            boot = one if self._one_boot else uuid.uuid4()
+            boot = one if self.one_boot else uuid.uuid4()
             (self._folder / f"boot-{name}").write_text(f"{boot}\n", encoding="utf-8")
             (self._folder / f"tmp-{name}").mkdir()
             (self._folder / f"cores-{name}").write_text(f"{cores[host % len(cores)]}\n", encoding="utf-8")

@@ -45,6 +45,17 @@ def count_cores(program: str, graph: Graph) -> Callable[[Sequence[Tensor]], list
     return run
 
 
+def end(program: str, graph: Graph) -> Callable[[Sequence[Tensor]], list[Tensor]]:
+    """In place of a model: ends the lane, except on the zeros that warm up."""
+
+    def run(inputs: Sequence[Tensor]) -> list[Tensor]:
+        if inputs[0].any():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return count_cores(program, graph)(inputs)
+
+    return run
+
+
 def prepare_failing(worker: Worker, **arguments: Any) -> None:
     """A lane that cannot be made ready."""
     raise ValueError("no such kernel\nsecond line")

@@ -88,7 +88,7 @@ def write_costs(path: Path, graph: Graph, operator_ms: float, transfer_ms: float
 
 
 def scenario_file(path: Path, models: dict[str, dict[str, Any]] | None = None, **settings: Any) -> Path:
-    """Write scenario.yaml for both networks; settings of models override what is stated here."""
+    """Write scenario.yaml for both networks; settings of models override what is stated here, None leaves out."""
     folder, entries = _folder(), {}
     for label, own in (models or {"branches": {}, "blocks": {}}).items():
         files = {
@@ -96,7 +96,7 @@ def scenario_file(path: Path, models: dict[str, dict[str, Any]] | None = None, *
             "costs": str(folder / f"{label}.costs.json"),
             "weights": str(folder / f"{label}.safetensors"),
         }
-        entries[label] = {**files, "rate": 20.0, **own}
+        entries[label] = {key: value for key, value in {**files, "rate": 20.0, **own}.items() if value is not None}
     path.write_text(
         yaml.safe_dump({"models": entries, "duration_s": 1.0, **settings}, sort_keys=False), encoding="utf-8"
     )

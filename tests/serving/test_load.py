@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
 from hios.core.graph import Graph
 from hios.errors import HiosError, PlatformError
@@ -24,6 +23,7 @@ from hios.frontends.program import export, save
 from hios.machine.description import private_bytes
 from hios.serving import lane_worker, load_generator
 from hios.serving import load as load_session
+from hios.serving.admission import TaskFailedError
 from hios.serving.load import load
 from hios.serving.load_generator import ReferenceSample, Repeat
 from hios.serving.metrics import MetricsFile
@@ -324,16 +324,12 @@ def test_outputs_are_compared_with_the_program(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    """Settings of models with their programs, and with wrong weights."""
-    folder, settings = tmp_path_factory.mktemp("programs"), {}
+def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str | None]]:
+    """Settings of models with their programs and without weights, which other runtimes have no use for."""
+    folder = tmp_path_factory.mktemp("programs")
     for label, network in networks().items():
         save(export(network.module, tuple(inputs(label, 0))), folder / f"{label}.pt2")
-        # Operators of hios would give other outputs.
-        zeros = {name: torch.zeros_like(value) for name, value in network.tensors.items()}
-        save_file(zeros, folder / f"{label}.safetensors")
-        settings[label] = {"program": str(folder / f"{label}.pt2"), "weights": str(folder / f"{label}.safetensors")}
-    return settings
+    return {label: {"program": str(folder / f"{label}.pt2"), "weights": None} for label in networks()}
 
 
 @pytest.mark.parametrize(
@@ -344,7 +340,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, st
         ("openvino", "one-per-lane"),
     ],
 )
-def test_other_runtimes(runtime: str, policy: str, programs: dict[str, dict[str, str]], tmp_path: Path) -> None:
+def test_other_runtimes(runtime: str, policy: str, programs: dict[str, dict[str, str | None]], tmp_path: Path) -> None:
     """The same tasks by a session of another runtime a lane, whose outputs are those of the program too."""
     given = scenario(tmp_path, programs, duration_s=0.5, arrivals="periodic")
     loaded = load(given, policy, virtual=True, runtime=runtime)
@@ -357,7 +353,7 @@ def test_other_runtimes(runtime: str, policy: str, programs: dict[str, dict[str,
     assert f"policy {policy} in {runtime}, launcher open" in result_table(loaded.result)
 
 
-def test_what_other_runtimes_cannot_run(programs: dict[str, dict[str, str]], tmp_path: Path) -> None:
+def test_what_other_runtimes_cannot_run(programs: dict[str, dict[str, str | None]], tmp_path: Path) -> None:
     """A policy that runs blocks, a model without a program, and a program of another model are named."""
     with pytest.raises(
         HiosError, match="policy: found auto; allowed with runtime eager: sequential, one-per-lane, threads"
@@ -374,9 +370,19 @@ def test_what_other_runtimes_cannot_run(programs: dict[str, dict[str, str]], tmp
         load(scenario(tmp_path, {"blocks": {"program": str(onnx)}}), "sequential", virtual=True, runtime="eager")
 
 
-def test_another_runtime_has_all_cores_of_its_lane(programs: dict[str, dict[str, str]], tmp_path: Path) -> None:
+def test_another_runtime_has_all_cores_of_its_lane(programs: dict[str, dict[str, str | None]], tmp_path: Path) -> None:
     """Threads that it starts may run on each of them, also where one lane has all cores."""
     given = scenario(tmp_path, {"blocks": programs["blocks"]})
     with Server(given, "threads", virtual=True, whole=lane_faults.count_cores) as server:
         (output,) = server.infer("blocks", inputs("blocks", 0))
         assert output.unique().tolist() == [len(set(server.cores[0]))]
+
+
+def test_a_lane_that_ends_in_another_runtime(programs: dict[str, dict[str, str | None]], tmp_path: Path) -> None:
+    """Its task fails with the name of the model: it has no operators of hios that it could have been at."""
+    given = scenario(tmp_path, {"blocks": programs["blocks"]}, lanes=1)
+    with (
+        Server(given, "one-per-lane", virtual=True, whole=lane_faults.end) as server,
+        pytest.raises(TaskFailedError, match=r"^model blocks: .*model blocks\b(?!.*operator)"),
+    ):
+        server.infer("blocks", inputs("blocks", 0), timeout_s=60)

@@ -16,8 +16,14 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("starlette")
+import torch
+from click.testing import CliRunner
+
+from hios.cli.serving import serve_command
+from hios.frontends.program import export, save
 from tests.scripts import ROOT
 from tests.serving.open_models import open_scenario
+from tests.serving.served import inputs, networks, require_right, scenario_file
 from tests.workers.processes import children, eventually, running
 
 
@@ -77,6 +83,33 @@ def test_the_docs_and_the_end(serving: tuple[subprocess.Popen[str], str], tmp_pa
     assert statuses == [200]
     assert process.wait(60) == 0
     assert not any(map(running, lanes))
+
+
+def test_another_runtime(tmp_path: Path) -> None:
+    """A model in a session of another runtime, without weights; policies that run blocks are refused."""
+    program = tmp_path / "blocks.pt2"
+    save(export(networks()["blocks"].module, tuple(inputs("blocks", 0))), program)
+    path = scenario_file(tmp_path / "scenario.yaml", {"blocks": {"program": str(program), "weights": None}}, lanes=1)
+    arguments = [str(path), "--runtime", "onnxruntime", "--port", "0"]
+    refused = CliRunner().invoke(serve_command, [*arguments, "--policy", "top-open"])
+    assert "policy: found top-open; allowed with runtime onnxruntime: sequential, one-per-lane" in str(
+        refused.exception
+    )
+    command = [sys.executable, "-m", "hios", "serve", *arguments, "--policy", "one-per-lane"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        try:
+            client = http.client.HTTPConnection(
+                process.stdout.readline().split()[0].removeprefix("http://"), timeout=60
+            )
+            (value,) = inputs("blocks", 1)
+            given = {"name": "x", "datatype": "FP32", "shape": list(value.shape), "data": value.flatten().tolist()}
+            client.request("POST", "/v2/models/blocks/infer", json.dumps({"inputs": [given]}))
+            (output,) = json.loads(client.getresponse().read())["outputs"]
+        finally:
+            process.kill()
+    require_right("blocks", [value], [torch.tensor(output["data"]).reshape(output["shape"])])
 
 
 def _metrics(address: str) -> str:

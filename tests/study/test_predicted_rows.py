@@ -156,6 +156,17 @@ def test_stages_of_a_measured_block(tmp_path: Path) -> None:
     assert "1 operators of other blocks beside and between them" in record.finding
 
 
+def test_launch_orders(tmp_path: Path) -> None:
+    """The paper's two launch orders, predicted alone; the published gain has a verdict beside the prediction."""
+    path = _write(tmp_path / "study" / "transformers" / "googlenet", targets=("opara-rtx2080s",))
+    record = write_figure(registry.figure("opara_fig2"), FigureData.read([path]), tmp_path)
+    rows: list[dict[str, Any]] = [dict(row) for row in record.rows]
+    assert [row["schedule"] for row in rows] == ["depth-first order", "opara's order"]
+    assert rows[1]["gain %"] == pytest.approx(100 * (1 - rows[1]["ms"] / rows[0]["ms"]))
+    assert f"RTX 2080 Super: {rows[1]['gain %']:.4g} on NVIDIA GeForce RTX 2080 Super, differs" in record.finding
+    assert [entry.verdict for entry in record.comparisons] == ["not on this machine"]
+
+
 def test_throughput_over_batches(tmp_path: Path) -> None:
     """Opara over the sequential schedule, on both of its GPUs, by batch size; measured rows stay as they are."""
     labels = {"sequential-1": ("sequential", 1), "opara-1": ("opara", 1)}

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hios.core.costs import CostOverheads
 from hios.core.graph import Graph
 from hios.files.base import Platform
 from hios.platforms.cpu import core_probe, thread_team, timing
@@ -131,6 +132,10 @@ class CpuTimer(DeviceTimer):
         arguments = {device: {"operators": network, **span} for device, network in networks.items()}
         times: dict[int, list[float]] = self.pool.call_each(timing.time_inferences, arguments)
         return times
+
+    def overheads(self) -> CostOverheads:
+        """Measured in the worker of the first device."""
+        return CostOverheads(*self.pool.call(0, timing.overheads))
 
     def _everywhere(self, function: Any, **arguments: Any) -> None:
         given = {"graph": self._path, **arguments}

@@ -7,6 +7,8 @@ are written right before they are read, as the preceding operator would do.
 
 from __future__ import annotations
 
+import statistics
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -192,6 +194,51 @@ def time_copies(worker: Worker, sizes: Sequence[int], rounds: int) -> dict[int, 
             shared.copy_(own)
             samples[size].append((time.perf_counter_ns() - began) / 1e6)
     return samples
+
+
+#: Times that each small benchmark of overheads does its work, and how often each is repeated.
+_TIMES, _BENCHMARKS = 100, 30
+
+
+def overheads(worker: Worker) -> tuple[float, float, float]:
+    """Milliseconds of a launch, a synchronization between streams and a further group of a stage, without the work.
+
+    A launch is what the engine does beside each operator, a synchronization that a thread wakes another one, and a
+    group is started on a thread and waited for. They take turns; each counts with its median.
+    """
+    rows: list[Any] = []
+    gates = threading.Lock(), threading.Lock()
+
+    def launches() -> None:
+        for _ in range(_TIMES):
+            start = worker.clock()
+            worker.mark(0)
+            rows.append(("", 0, None, start, worker.clock()))
+        rows.clear()
+
+    def alternate(own: threading.Lock, other: threading.Lock) -> None:
+        for _ in range(_TIMES):
+            own.acquire()
+            other.release()
+
+    def synchronizations() -> None:
+        worker.streams.run([partial(alternate, *gates), partial(alternate, *reversed(gates))])
+
+    def groups() -> None:
+        for _ in range(_TIMES):
+            worker.streams.run([_nothing, _nothing])
+
+    gates[1].acquire()  # the first thread begins
+    samples: list[list[float]] = [[], [], []]
+    for _ in range(_BENCHMARKS):
+        for own, benchmark in zip(samples, (launches, synchronizations, groups), strict=True):
+            own.append(_timed(benchmark, ()))
+    launch, sync, group = (statistics.median(own) / _TIMES for own in samples)
+    return launch, sync / 2, group
+
+
+def _nothing() -> None:
+    """A group without operators."""
 
 
 #: Flags of the arena: the first device is done; from ``FREE`` on, one for every other device: its cores are free.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec import structs
-
 from hios.core.costs import (
     DEFAULT_ALPHA,
     ContentionModel,
@@ -33,20 +31,16 @@ OPTIMIZES = False
 
 #: Maximum number of devices, as in schedules.
 _MOST_DEVICES = 1024
-#: How operators slow each other: by utilization alone, or as they share slots, arithmetic and memory bandwidth.
-_BLEND, _RESOURCES = "blend", "resources"
-#: The least that an operator takes of any resource: a share must be above 0.
-_LEAST_SHARE = 1e-6
 
 
 def describe(devices: int, *, virtual: bool = False, **options: str) -> Platform:
     """The platform as artifacts state it.
 
-    Options are ``gpu``, the GPU that every device is, a name or a .yaml file, ``link``, the link between each two of
-    them, the first in the GPU's description if absent, and ``contention``, blend (the default) or resources.
+    Options are ``gpu``, the GPU that every device is, a name or a .yaml file, and ``link``, the link between each two
+    of them, the first in the GPU's description if absent.
 
     Raises:
-        PlatformError: a number of devices that no schedule can have, or no such GPU, link or contention.
+        PlatformError: a number of devices that no schedule can have, or no such GPU or link.
         ArtifactError: a description breaks its format.
     """
     if "gpu" not in options:
@@ -54,11 +48,8 @@ def describe(devices: int, *, virtual: bool = False, **options: str) -> Platform
             f"--gpu: missing; required with platform model: one of {', '.join(descriptions.gpu_names())}, or a "
             ".yaml file"
         )
-    gpu, contention = descriptions.gpu(options["gpu"]), options.get("contention", _BLEND)
-    if contention not in (_BLEND, _RESOURCES):
-        raise PlatformError(f"--contention: found {contention}; allowed: {_BLEND}, {_RESOURCES}")
-    described_so = described(gpu, descriptions.link(options.get("link"), gpu), devices)
-    return described_so if contention == _BLEND else structs.replace(described_so, contention=contention)
+    gpu = descriptions.gpu(options["gpu"])
+    return described(gpu, descriptions.link(options.get("link"), gpu), devices)
 
 
 def described(gpu: Gpu, link: GpuLink, devices: int) -> Platform:
@@ -88,7 +79,7 @@ def device_limit(cores: int, cores_per_device: int = 1) -> None:
 def costs(graph: Graph, description: Platform) -> CostsFile:
     """Predicted costs on the GPUs of a description (`hios.platforms.model.devices.describe`)."""
     gpu = descriptions.gpu(description.gpu or "")
-    link, shared = descriptions.link(description.link, gpu), description.contention == _RESOURCES
+    link, shared = descriptions.link(description.link, gpu), description.contention == "resources"
     return predicted_costs(graph, gpu, link, description.devices or 1, shared=shared)
 
 
@@ -157,13 +148,11 @@ def _operator(predictions: Sequence[Prediction], efficiency: Efficiency, *, shar
 
 
 def _demand(predictions: Sequence[Prediction], time_us: float, efficiency: Efficiency) -> Demand:
-    def share(used_us: float) -> float:
-        return min(1.0, max(_LEAST_SHARE, used_us / time_us))
-
-    return Demand(
-        share(sum(prediction.slots_us for prediction in predictions)),
-        share(sum(prediction.compute_us for prediction in predictions)),
-        share(sum(prediction.memory_us for prediction in predictions) * efficiency.memory_pressure),
+    return Demand.over(
+        time_us,
+        sum(prediction.slots_us for prediction in predictions),
+        sum(prediction.compute_us for prediction in predictions),
+        sum(prediction.memory_us for prediction in predictions) * efficiency.memory_pressure,
     )
 
 

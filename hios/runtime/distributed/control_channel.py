@@ -204,6 +204,8 @@ class ControlChannel:
                 f"{who(places, rank)} cannot reach rank 0 at {address[0]} port {address[1]}: {error.strerror or error}"
             ) from error
         line.settimeout(None)
+        # A rank that is cut off learns of it as what it sends is not acknowledged, also while its operator hangs.
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * timeout_s))
         self._line = Connection(line.detach())
         self._sending = threading.Lock()
         self._over = threading.Event()

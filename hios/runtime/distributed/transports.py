@@ -198,6 +198,10 @@ _BY_LAUNCHERS = (
 )
 
 
+#: Seconds that Open MPI waits before it aborts: more than rank 0 takes to print the reason and end all ranks.
+_ABORT_DELAY_S = 3
+
+
 class _MpiRequest:
     def __init__(self, request: Any, memory: Tensor, broken: type[Exception]) -> None:
         self._request = request
@@ -227,6 +231,8 @@ class Mpi:
                 "transport mpi: found no launcher; start the ranks with mpirun, such as: mpirun -n 2 python -m hios "
                 "distribute ... --transport mpi"
             )
+        # Over TCP, Open MPI aborts as soon as a connection breaks, before rank 0 can say which rank died.
+        os.environ.setdefault("OMPI_MCA_opal_abort_delay", str(_ABORT_DELAY_S))
         try:
             from mpi4py import MPI
         except (ImportError, RuntimeError) as error:

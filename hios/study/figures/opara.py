@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hios.charts import marks
+from hios.core.evaluate import evaluate, latency_ms
+from hios.core.graph import Graph
 from hios.core.problem import Problem
+from hios.core.schedule import StreamPlan
 from hios.formats.partition import GpuPrediction
 from hios.schedulers import schedule
 from hios.study import machine_rows as machines
 from hios.study import predicted_rows as predicted
 from hios.study import run_rows as runs
 from hios.study.figure_data import FigureData, PredictedNetwork
+from hios.study.gpu_predictions import predicted_problem
 from hios.study.published import Comparison, comparisons, published
 from hios.study.reference_networks import googlenet, synthetic_costs
 from hios.study.registry import register
@@ -19,6 +24,67 @@ from hios.study.rows import Rows, grouped, measured
 
 if TYPE_CHECKING:
     import altair as alt
+
+# Figure 2: launch orders. Nothing here launches kernels on streams of a GPU, so they are predicted alone.
+_DEPTH_FIRST, _OWN_ORDER = "depth-first order", "opara's order"
+_GAIN = "gain %"
+
+
+def fig2_predicted(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
+    """A row for each of the paper's launch orders of Opara's streams, with what it gains over the depth-first one."""
+    problem = predicted_problem(Graph.of(network.graph), prediction.target)
+    plan = schedule(problem, "opara").plan(problem.graph)
+    if not isinstance(plan, StreamPlan):
+        raise TypeError("opara plans streams")
+    orders = {_DEPTH_FIRST: _depth_first(problem), _OWN_ORDER: plan.launch}
+    times = {name: latency_ms(evaluate(problem, replace(plan, launch=order))) for name, order in orders.items()}
+    return [
+        {
+            **predicted.prediction_row(label, name, "opara", 1),
+            "ms": ms,
+            _GAIN: 100 * (1 - ms / times[_DEPTH_FIRST]) if ms else 0.0,
+        }
+        for name, ms in times.items()
+    ]
+
+
+def _depth_first(problem: Problem) -> tuple[int, ...]:
+    """A topological order that goes on with a successor of the operator before where it can."""
+    waiting = [len(row) for row in problem.predecessors]
+    ready = [operator for operator in reversed(problem.order) if not waiting[operator]]
+    order = []
+    while ready:
+        operator = ready.pop()
+        order.append(operator)
+        for successor, _ in reversed(problem.successors[operator]):
+            waiting[successor] -= 1
+            if not waiting[successor]:
+                ready.append(successor)
+    return tuple(order)
+
+
+def fig2_comparisons(rows: Rows) -> list[Comparison]:
+    """The gain of Opara's order on GoogLeNet, of GPUs alone."""
+    own = [row for row in rows if row["network"] == "googlenet" and row["schedule"] == _OWN_ORDER]
+    cases = published("opara_fig2")["launch_order"].cases
+    gains = {gpu: row[_GAIN] for gpu in cases for row in own if gpu in row["hardware"]}
+    return runs.measured_comparisons("opara_fig2", rows, {"launch_order": gains})
+
+
+def fig2_finding(rows: Rows) -> str:
+    """What Opara's order gains."""
+    own = [row for row in rows if row["schedule"] == _OWN_ORDER]
+    texts = [f"{row[_GAIN]:+.1f} % on {row['network']} ({row['hardware']})" for row in own]
+    return f"Predicted gain of Opara's launch order over a depth-first one: {', '.join(texts)}." if texts else ""
+
+
+register(
+    "opara_fig2",
+    rows=lambda data: [],
+    chart=runs.bar_chart("schedule"),
+    compare=fig2_comparisons,
+    beside=predicted.predictions(rows=fig2_predicted, words=fig2_finding),
+)
 
 # Figure 3: operators of different kinds beside each other.
 _SLOWER = "slower %"

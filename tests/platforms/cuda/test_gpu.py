@@ -90,6 +90,7 @@ def test_gpus_wait_for_each_other(network: Callable[[], Network]) -> None:
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     """A small network with two branches."""
+    pytest.importorskip("tvm", reason="needs the extra tvm")
     torch.manual_seed(0)
     return write_files(tmp_path_factory.mktemp("branches"), Branches(), (torch.randn(1, 3, 16, 16),))
 
