@@ -6,7 +6,6 @@ background    optimizing in another process while the model is used
 choice_cache  what a cached choice or a prepared model depends on: structure, code, weights; choices and prepared
               models on disk
 tracing       a model with nested inputs and outputs as a graph with flat ones, and how calls fit it
-untouched     whether a model has changed since it was optimized
 module        operators that PyTorch fuses by itself, written out; the module that the user gets
 purity        whether a model has side effects: only one without is run more often than its user runs it
 candidates    what can run a model: itself, another runtime, or a schedule on workers
