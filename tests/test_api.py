@@ -185,7 +185,7 @@ def _dynamic() -> Any:
         (lambda s: hios.profile(s.graph, platform="tpu"), "unknown platform tpu; allowed: cpu, "),
         (
             lambda s: hios.profile(s.graph, platform="cpu", options={"gpu": "a40"}),
-            "^platform cpu: found --gpu; allowed: without it$",
+            "^platform cpu: found --gpu; allowed: with the options --contention$",
         ),
         (
             lambda s: hios.report((s.graph, s.costs, s.schedules)),

@@ -99,7 +99,7 @@ def test_options_of_a_platform(predicted: str) -> None:
     assert described == {"devices": 2, "virtual": False, "gpu": "a40"}
     with pytest.raises(PlatformError, match=r"^platform planned: found --link; allowed: with the options --gpu$"):
         platforms.describe(predicted, 2, options={"link": "nvlink"})
-    with pytest.raises(PlatformError, match=r"^platform cpu: found --gpu; allowed: without it$"):
+    with pytest.raises(PlatformError, match=r"^platform cpu: found --gpu; allowed: with the options --contention$"):
         platforms.describe("cpu", 1, options={"gpu": "a40"})
     with pytest.raises(PlatformError, match=r"^platform planned: found --virtual; allowed: without it, as "):
         platforms.describe(predicted, 2, virtual=True)

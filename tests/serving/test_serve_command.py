@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -100,13 +101,12 @@ def test_another_runtime(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         try:
-            client = http.client.HTTPConnection(
-                process.stdout.readline().split()[0].removeprefix("http://"), timeout=60
-            )
+            address = process.stdout.readline().split()[0].removeprefix("http://")
             (value,) = inputs("blocks", 1)
             given = {"name": "x", "datatype": "FP32", "shape": list(value.shape), "data": value.flatten().tolist()}
-            client.request("POST", "/v2/models/blocks/infer", json.dumps({"inputs": [given]}))
-            (output,) = json.loads(client.getresponse().read())["outputs"]
+            with contextlib.closing(http.client.HTTPConnection(address, timeout=60)) as client:
+                client.request("POST", "/v2/models/blocks/infer", json.dumps({"inputs": [given]}))
+                (output,) = json.loads(client.getresponse().read())["outputs"]
         finally:
             process.kill()
     require_right("blocks", [value], [torch.tensor(output["data"]).reshape(output["shape"])])

@@ -57,7 +57,7 @@ def test_hand_over_over_convolution() -> None:
     assert {(row["link"], row["image size"]) for row in rows} == {
         (link, size) for link in ("shared memory", *links) for size in (8, 64)
     }
-    assert len(links) == 2
+    assert len(links) == 3
     figure = registry.figure("hios_fig2")
     assert all(link in figure.finding(rows) and link in figure.why(rows) for link in links)
     assert "relative to the time of the convolution: 0.50 at 8 px, 0.25 at 64 px." in figure.finding(rows)

@@ -56,8 +56,8 @@ register(
 # Figure 2: transfers over convolutions.
 _HAND_OVER_RATIO = "hand-over over convolution"
 _HERE = "shared memory"
-#: The paper's GPUs and links that the platform model describes; it has no A5500.
-_PREDICTED_LINKS = (("a40", "nvlink"), ("v100s-pcie", "pcie"))
+#: The paper's GPUs and links.
+_PREDICTED_LINKS = (("a40", "nvlink"), ("a5500", "nvlink"), ("v100s-pcie", "pcie"))
 
 
 def fig2_rows(data: FigureData) -> Rows:
@@ -107,8 +107,8 @@ def fig2_why(rows: Rows) -> str:
     links = dict.fromkeys(row["link"] for row in rows if row["link"] != _HERE)
     errors = " ".join(predicted.error_in_words(gpu, descriptions.gpu(gpu).name) for gpu, _ in _PREDICTED_LINKS)
     return (
-        f"Here the link is shared memory between two processes; {' and '.join(links)} are predicted from data sheets, "
-        f"which no published transfer time validates, and the A5500 of the paper has no description. {errors}"
+        f"Here the link is shared memory between two processes; {'; '.join(links)} are predicted from data sheets, "
+        f"which no published transfer time validates. {errors}"
     )
 
 

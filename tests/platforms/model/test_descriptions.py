@@ -18,6 +18,7 @@ from hios.platforms.model.descriptions import gpu, gpu_names, link
 FP32 = {
     "a100-pcie-40gb": 19.5,
     "a40": 37.4,
+    "a5500": 34.1,
     "h100-sxm": 66.9,
     "h200-sxm": 66.9,
     "k80": 4.37,
