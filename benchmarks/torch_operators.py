@@ -177,6 +177,8 @@ def outcomes(names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
                 except BrokenProcessPool:
                     yield name, CRASHED, "the process ended"
                     break
+                except Exception as error:  # such as dtypes that nothing can be compared in
+                    yield name, CRASHED, f"{type(error).__name__}: {first_line(error)}"
 
 
 def main(arguments: Sequence[str]) -> int:
