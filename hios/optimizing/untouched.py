@@ -115,7 +115,7 @@ def is_readable() -> bool:
     module, tensor, other = nn.ReLU(), torch.zeros(2, 2), torch.zeros(2, 2)
     table, alias = vars(module), tensor.detach()
     counters = _numbers([own._cdata + _COUNTER for own in (tensor, alias, other)])
-    if counters[0] != counters[1] or counters[0] == counters[2] or any(counters <= 0) or any(counters % _WORD):
+    if len(set(counters[:2])) != 1 or counters[0] == counters[2] or any((counters <= 0) | (counters % _WORD != 0)):
         return False  # not pointers to counters, which views share
     writes = (
         lambda: setattr(module, "inplace", True),
