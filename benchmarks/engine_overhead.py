@@ -1,6 +1,6 @@
 """What the engine costs beyond the operators and segments that it runs.
 
-    python benchmarks/engine_overhead.py [MODEL] [RUNS] [--engine segments]
+    python benchmarks/engine_overhead.py [MODEL] [RUNS] [--engine operators|segments]
 
 By operators, the sequential schedule on one device and eager PyTorch with one thread take turns in one session (see
 hios.runtime.session), so drift of the machine hits both alike.
@@ -13,8 +13,8 @@ is within 3 %, for three rounds at most. MODEL may also be a network of many_bra
 
 from __future__ import annotations
 
+import argparse
 import statistics
-import sys
 
 import torch
 from many_branches import NETWORKS, Branches
@@ -83,13 +83,17 @@ def by_segments(model: str, runs: int) -> None:
             break
 
 
-def main(*arguments: str) -> None:
+def main() -> None:
     """Measure one of both."""
-    segments = "--engine" in arguments
-    rest = [word for word in arguments if word not in ("--engine", "operators", "segments")]
-    model, runs = (*rest, *("inception_v3", "36")[len(rest) :])
-    (by_segments if segments and "segments" in arguments else by_operators)(model, int(runs))
+    parser = argparse.ArgumentParser(
+        description="What the engine costs beyond the operators and segments that it runs."
+    )
+    parser.add_argument("model", nargs="?", default="inception_v3", help="of hios, or of many_branches.py")
+    parser.add_argument("runs", nargs="?", type=int, default=36, help="runs of each schedule (default: 36)")
+    parser.add_argument("--engine", choices=("operators", "segments"), default="operators", help="what devices run")
+    given = parser.parse_args()
+    (by_segments if given.engine == "segments" else by_operators)(given.model, given.runs)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

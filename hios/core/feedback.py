@@ -26,12 +26,14 @@ def fed_back(costs: CostsFile, graph: Graph, runs: Sequence[Sequence[Placement]]
     """The costs with t(v) as runs of a schedule measured it, and t(u,v) of edges between its devices; medians.
 
     Where an operator waited for a value, t(u,v) is the time from its producer's finish to its own start; elsewhere at
-    most that.
+    most that. Stages, merges and demands that include these operators are left to the models.
 
     Raises:
         ArtifactError: the runs are of another graph, or costs lack an operator or edge.
     """
     known = Costs.of(costs)
+    for name in graph.index:
+        known.operator_ms(name)  # raises
     before = {(edge.source, edge.target): known.transfer_ms(edge) for edge in graph.edges}
     taken: dict[str, list[float]] = {name: [] for name in graph.index}
     passed: dict[tuple[str, str], list[float]] = {edge: [] for edge in before}
@@ -49,7 +51,9 @@ def fed_back(costs: CostsFile, graph: Graph, runs: Sequence[Sequence[Placement]]
     return replace(
         costs,
         operators={
-            name: replace(cost, time_ms=median(own), p20_ms=None, p80_ms=None, interval_ms=None, repeats=None)
+            name: replace(
+                cost, time_ms=median(own), p20_ms=None, p80_ms=None, interval_ms=None, repeats=None, demand=None
+            )
             if (own := taken.get(name))
             else cost
             for name, cost in costs.operators.items()
@@ -58,6 +62,8 @@ def fed_back(costs: CostsFile, graph: Graph, runs: Sequence[Sequence[Placement]]
             TransferCost(source=source, target=target, time_ms=median(passed[source, target] or [time_ms]))
             for (source, target), time_ms in before.items()
         ),
+        stages=tuple(row for row in costs.stages if not any(taken.get(name) for own in row.groups for name in own)),
+        merges=tuple(row for row in costs.merges if not any(map(taken.get, row.operators))),
         overheads=None,  # in the times themselves, as what devices cost each other is
         corun=(),
     )

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from hios.core.feedback import CLOSE
+from hios.core.schedule import Placement
 from hios.errors import ExampleInputsError, HiosError, first_line
 from hios.frontends.known_differences import known
 from hios.machine.description import private_bytes, usable_cores
@@ -346,10 +347,13 @@ class Preparation:
             choosing = self.options.choosing(self.subject.tensors, seconds)
             engine = Engine(graph, self.traced.weights, racing, workers, self.options.timeout_s, choosing)
         self.engine = engine
-        candidates += self._by_segments(engine, candidates, proposals)
-        seconds = self._export_s + self._extract_s + time.monotonic() - began
+        began -= self._export_s + self._extract_s
+        self._run_on(engine, candidates, began)
+        self._run_on(engine, self._by_segments(engine, candidates, proposals), began)
+
+    def _run_on(self, engine: Engine, candidates: Sequence[Candidate], began: float) -> None:
         for candidate in candidates:
-            run = functools.partial(engine.run, candidate.label)
+            run, seconds = functools.partial(engine.run, candidate.label), time.monotonic() - began
             memory_mb = engine.memory_bytes(candidate.label) / 1e6
             self.ready[candidate.label] = ReadyCandidate(candidate, run, seconds, memory_mb)
 
@@ -358,34 +362,58 @@ class Preparation:
     ) -> list[Candidate]:
         """Schedules by the costs that others measured as they ran, in segments; each the last of its algorithm.
 
-        The next one follows from the runs of the last, until it is the same, or was predicted as it runs.
+        The next one follows from the runs of the last, until it is the same, or was predicted as it runs. One that
+        fails leaves the last.
+
+        Raises:
+            HiosError: the engine is closed, and its candidates are no longer ready.
         """
         assert self.traced is not None  # noqa: S101 - nothing that needs it runs before
-        graph, tensors, made = self.traced.graph, self.subject.tensors, list[Candidate]()
+        made = list[Candidate]()
         for first in candidates:
-            if first.schedule is None or first.schedule.devices == 1 or is_wide(first.schedule.plan(graph)):
+            if first.schedule is None or first.schedule.devices == 1 or is_wide(first.schedule.plan(self.traced.graph)):
                 continue
-            last, known = first, [first]
-            for number in range(1, _ROUNDS + 1):
-                spare_s = self.budget.left_s - self.reserve_s
-                if spare_s < _ROUND_S:
-                    break
-                self.budget.show(f"{first.label}: scheduling by its segments")
-                runs = [engine.timeline(last.label, tensors) for _ in range(_WARMUP + _TIMED)][_WARMUP:]
-                assert last.schedule is not None  # noqa: S101 - as that of the first
-                latency_ms = median(max(row.finish_ms for row in run) for run in runs)
-                if last is not first and abs(last.schedule.latency_ms - latency_ms) <= CLOSE * latency_ms:
-                    break
-                again = proposals.again(last, runs, f"{first.label}, by segments, round {number}")
-                if len(distinct([*known, again], graph)) == len(known):
-                    break
-                choosing = self.options.choosing(tensors, _SEGMENTS_SHARE * spare_s)
-                known_tasks, _ = tasks(graph, [*candidates, again], self.subject.divisions, self.everything)
-                engine.add(again.label, known_tasks[again.label], self.traced.weights, choosing)
-                last = again
-                known.append(again)
+            known = [first]
+            try:
+                while len(known) <= _ROUNDS and (again := self._round(engine, candidates, known, proposals)):
+                    known.append(again)
+            except HiosError as error:
+                if engine.closed:
+                    for candidate in candidates:
+                        self.ready.pop(candidate.label, None)
+                    raise
+                self.absent.append(WayReport(f"{first.label}, by segments", SCHEDULE, "refused", str(error)))
             made += known[1:][-1:]
         return made
+
+    def _round(
+        self, engine: Engine, candidates: Sequence[Candidate], known: Sequence[Candidate], proposals: ScheduleProposals
+    ) -> Candidate | None:
+        """The schedule that follows from runs of the last known one, which it replaces unless that is the first."""
+        assert self.traced is not None  # noqa: S101 - nothing that needs it runs before
+        (first, *_), last, graph, runs = known, known[-1], self.traced.graph, list[list[Placement]]()
+        assert last.schedule is not None  # noqa: S101 - as that of the first
+        self.budget.show(f"{first.label}: scheduling by its segments")
+        run_s = last.schedule.latency_ms / 1e3
+        for left in range(_WARMUP + _TIMED, 0, -1):
+            if self.budget.left_s - self.reserve_s <= _ROUND_S + left * run_s:
+                return None
+            began = time.monotonic()
+            runs.append(engine.timeline(last.label, self.subject.tensors))
+            run_s = time.monotonic() - began
+        latency_ms = median(max(row.finish_ms for row in run) for run in runs[_WARMUP:])
+        if last is not first and abs(last.schedule.latency_ms - latency_ms) <= CLOSE * latency_ms:
+            return None
+        again = proposals.again(last, runs[_WARMUP:], f"{first.label}, by segments, round {len(known)}")
+        if len(distinct([*known, again], graph)) == len(known):
+            return None
+        seconds = _SEGMENTS_SHARE * max(self.budget.left_s - self.reserve_s, 0.0)
+        known_tasks, _ = tasks(graph, [*candidates, again], self.subject.divisions, self.everything)
+        choosing = self.options.choosing(self.subject.tensors, seconds)
+        engine.add(again.label, known_tasks[again.label], self.traced.weights, choosing)
+        if last is not first:
+            engine.forget(last.label)
+        return again
 
     @property
     def process_ids(self) -> list[int]:

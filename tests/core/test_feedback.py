@@ -1,9 +1,10 @@
 """Costs as a run of a schedule measured them."""
 
 import pytest
+from msgspec.structs import replace
 
 import hios
-from hios.core.costs import CorunFactor, OperatorCost, TransferCost
+from hios.core.costs import CorunFactor, Demand, MergeCost, OperatorCost, StageCost, TransferCost
 from hios.core.feedback import fed_back
 from hios.errors import ArtifactError
 
@@ -59,3 +60,30 @@ def test_a_run_of_another_graph_is_refused() -> None:
     """It lacks an operator."""
     with pytest.raises(ArtifactError, match="run: found operators other than those of"):
         fed_back(_COSTS, _GRAPH, [_RUN[:3]])
+
+
+def test_costs_that_lack_an_operator_are_refused() -> None:
+    """Its time would be that of no run."""
+    few = {name: cost for name, cost in _COSTS.operators.items() if name != "c"}
+    with pytest.raises(ArtifactError, match="operators: no entry for operator c of the graph"):
+        fed_back(replace(_COSTS, operators=few), _GRAPH, [_RUN])
+
+
+def test_stages_merges_and_demands_of_earlier_times_are_dropped() -> None:
+    """What was measured with b and c does not fit their times; it stays where these are wide, and others' are known."""
+    known = replace(
+        _COSTS,
+        operators={
+            name: replace(cost, demand=Demand(slots=0.5, compute=0.5, memory=0.5))
+            for name, cost in _COSTS.operators.items()
+        },
+        stages=(StageCost(groups=(("b",), ("c",)), time_ms=12.0),),
+        merges=(MergeCost(operators=("b", "c"), time_ms=15.0),),
+    )
+    costs = fed_back(known, _GRAPH, [_RUN])
+    assert (costs.stages, costs.merges) == ((), ())
+    assert [cost.demand for cost in costs.operators.values()] == [None] * 4
+    wide = [hios.Placement(name, 0, 0, None, 0.0, 1.0, (0, 1)) for name in "bc"]
+    kept = fed_back(known, _GRAPH, [[_RUN[0], *wide, _RUN[3]]])
+    assert (kept.stages, kept.merges) == (known.stages, known.merges)
+    assert [name for name, cost in kept.operators.items() if cost.demand is not None] == ["b", "c"]

@@ -148,3 +148,8 @@ def team(worker: Worker, own: list[int], cores: list[int]) -> tuple[int, list[li
     threads = ThreadTeam.of(worker, own)
     threads.take(tuple(cores))
     return torch.get_num_threads(), [sorted(os.sched_getaffinity(helper)) for helper in threads._helpers]
+
+
+def programs(worker: Worker) -> list[str]:
+    """Names of the programs that are prepared."""
+    return sorted(worker.state["programs"])

@@ -121,10 +121,8 @@ class Engine:
         """Bind a task to its workers, and choose what runs its segments."""
         own = {part.device: list(self._cores[worker]) for worker, part in parts.items()}
         shared = {"name": name, "cores": own, "segments": self._cut}
-        self._pool.call_each(
-            cpu_worker.prepare, {worker: {**shared, "program": part} for worker, part in parts.items()}
-        )
         self._workers[name] = {worker: part.device for worker, part in parts.items()}
+        self._ask(cpu_worker.prepare, {worker: {**shared, "program": part} for worker, part in parts.items()})
         if choosing is not None:
             self._choose(name, choosing, weights, deadline)
 
@@ -132,6 +130,7 @@ class Engine:
         """Take another task, on workers that it has, to an engine whose devices run segments; weights are the same.
 
         Raises:
+            FailedCallError: an operator failed on the example; the engine is as before.
             HiosError: a worker failed, which closes the engine.
         """
         deadline, parts = time.monotonic() + choosing.seconds, task.programs(self._plan, self._cores, cut=self._cut)
@@ -139,8 +138,15 @@ class Engine:
             try:
                 self._prepare(name, parts, values, choosing, deadline)
             except BaseException:
-                self.close()
+                if not self.closed:
+                    self.forget(name)
                 raise
+
+    def forget(self, name: str) -> None:
+        """Release what the workers of a task have for it alone; it cannot run any more."""
+        with self._lock:
+            self.segments.pop(name, None)
+            self._ask(cpu_worker.forget, {worker: {"names": [name]} for worker in self._workers.pop(name)})
 
     def run(self, name: str, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Run a task once on a tensor for every input of the graph, in order, of its shape and dtype.
@@ -152,40 +158,46 @@ class Engine:
             PlatformError: the engine is closed, belongs to another process, or takes other inputs; or a worker died or
                 hung, which closes the engine.
         """
-        if os.getpid() != self._process:
-            raise PlatformError(
-                f"this engine belongs to process {self._process}; allowed: to use it there. A forked process "
-                "has no workers: make an engine in each process, after the fork"
-            )
         self._check(inputs)
         with self._lock:
-            answers = self._call(run_quietly, name, inputs)
-            if any(answers.values()):
-                self._arena.write(ABORT, 0)
-                worker, why = next((worker, why) for worker, why in answers.items() if why not in ("", _ABORTED))
-                raise FailedCallError(f"worker {worker}: {why}")
+            self._call(name, inputs)
             return [copy_alone(buffer, torch.empty(buffer.shape, dtype=buffer.dtype)) for buffer in self._outputs]
 
     def timeline(self, name: str, inputs: Sequence[Tensor]) -> list[Placement]:
         """Where and when each operator ran in one run of a task, none of them on several devices, as in `run`.
 
         Raises:
-            HiosError: an operator failed, or a worker, which closes the engine.
+            FailedCallError, PlatformError: as in `run`.
         """
+        self._check(inputs)
         with self._lock:
-            replies = self._call(cpu_worker.run, name, inputs)
-            return cpu_worker.timeline(replies, self._workers[name], {})
+            return cpu_worker.timeline(self._call(name, inputs, timed=True), self._workers[name], {})
 
-    def _call(self, function: Callable[..., Any], name: str, inputs: Sequence[Tensor]) -> dict[int, Any]:
-        """Call a function that runs a task in its workers."""
+    def _call(self, name: str, inputs: Sequence[Tensor], *, timed: bool = False) -> dict[int, Any]:
+        """Run a task in its workers; their replies if timed."""
         if not self._end.alive:
             raise PlatformError("this engine is closed; make another one")
         for buffer, value in zip(self._inputs, inputs, strict=True):
             copy_alone(value, buffer)
         self._epoch += 1
-        arguments = {worker: {"name": name, "epoch": self._epoch} for worker in self._workers[name]}
+        given = {"name": name, "epoch": self._epoch, "timed": timed}
+        answers = self._ask(run_quietly, dict.fromkeys(self._workers[name], given))
+        failed = {worker: why for worker, why in answers.items() if isinstance(why, str)}
+        if failed:
+            self._arena.write(ABORT, 0)
+            worker, why = next((worker, why) for worker, why in failed.items() if why != _ABORTED)
+            raise FailedCallError(f"worker {worker}: {why}")
+        return answers
+
+    def _ask(
+        self,
+        function: Callable[..., Any],
+        arguments: Mapping[int, Mapping[str, Any]],
+        timeout_s: float | None = None,
+    ) -> dict[int, Any]:
+        """Call a function in workers; failing closes the engine."""
         try:
-            return self._pool.call_each(function, arguments)
+            return self._pool.call_each(function, arguments, timeout_s)
         except BaseException:  # also on an interrupt: late answers would be mistaken for those of the next call
             self.close()
             raise
@@ -193,7 +205,7 @@ class Engine:
     def _choose(self, name: str, choosing: segment_runtimes.Choosing, weights: str, deadline: float) -> None:
         """Choose what runs the segments of a task."""
         workers = self._workers[name]
-        self._pool.call_each(segment_runtimes.record, {worker: {"name": name} for worker in workers})
+        self._ask(segment_runtimes.record, {worker: {"name": name} for worker in workers})
         self.run(name, choosing.example)
         given = {
             "name": name,
@@ -202,12 +214,15 @@ class Engine:
             "seconds": deadline - time.monotonic(),
             "kinds": choosing.kinds,
         }
-        chosen = self._pool.call_each(
-            segment_runtimes.choose, dict.fromkeys(workers, given), segment_runtimes.TIMEOUT_S
-        )
+        chosen = self._ask(segment_runtimes.choose, dict.fromkeys(workers, given), segment_runtimes.TIMEOUT_S)
         self.segments[name] = [row for own in chosen.values() for row in own]
 
     def _check(self, inputs: Sequence[Tensor]) -> None:
+        if os.getpid() != self._process:
+            raise PlatformError(
+                f"this engine belongs to process {self._process}; allowed: to use it there. A forked process "
+                "has no workers: make an engine in each process, after the fork"
+            )
         stated = [(value.shape, value.dtype, value.device.type) for value in inputs]
         required = [(buffer.shape, buffer.dtype, "cpu") for buffer in self._inputs]
         if stated != required:
@@ -225,9 +240,11 @@ class Engine:
     def keep_only(self, name: str) -> None:
         """End the workers that a task does not need, and forget all other tasks."""
         with self._lock:
-            needed = self._workers[name]
+            needed, others = self._workers[name], [other for other in self._workers if other != name]
             self._pool.release([number for number in range(len(self._pool.process_ids)) if number not in needed])
             self._workers = {name: needed}
+            if not self.closed:
+                self._ask(cpu_worker.forget, {worker: {"names": others} for worker in needed})
 
     @property
     def closed(self) -> bool:
@@ -250,10 +267,10 @@ class Engine:
 _ABORTED = "aborted"
 
 
-def run_quietly(worker: Worker, name: str, epoch: int) -> str:
-    """``worker.run``, without the rows of operators; why an operator failed, after which all workers are intact."""
+def run_quietly(worker: Worker, name: str, epoch: int, timed: bool) -> Any:
+    """What ``worker.run`` replies, None unless timed; why an operator failed, after which all workers are intact."""
     try:
-        cpu_worker.run(worker, name, epoch)
+        reply = cpu_worker.run(worker, name, epoch)
     except FailedCallError as error:
         worker.arena.write(ABORT, 1)  # others may wait for this worker
         return reason(error)
@@ -261,7 +278,7 @@ def run_quietly(worker: Worker, name: str, epoch: int) -> str:
         if worker.arena.read(ABORT):
             return _ABORTED
         raise
-    return ""
+    return reply if timed else None
 
 
 class _Keeper:

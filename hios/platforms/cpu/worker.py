@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +19,7 @@ from hios.platforms.cpu.runners import StepRunner, StreamRunner
 from hios.platforms.program import FIRST_READY, START, START_TIME, Buffer, DeviceProgram, Row, StreamProgram
 from hios.platforms.workloads import arena_tensor, load_weights
 from hios.workers.arena import Arena
+from hios.workers.pool import give_back
 from hios.workers.process_settings import keep_memory
 from hios.workers.worker import Worker
 
@@ -83,6 +84,13 @@ def prepare(
     else:
         runner = StepRunner(worker, program, cores, segments=segments)
     worker.state["programs"][name] = program.device, program.devices, runner
+
+
+def forget(worker: Worker, names: Collection[str]) -> None:
+    """Release prepared programs, and their memory."""
+    for name in names:
+        worker.state["programs"].pop(name, None)  # one that failed while it was prepared is not there
+    give_back(worker)
 
 
 def run(worker: Worker, name: str, epoch: int) -> tuple[int, int, list[Row]]:

@@ -91,11 +91,11 @@ def test_a_failed_operator_leaves_the_workers(monkeypatch: pytest.MonkeyPatch) -
     with Engine(network.graph, network.tensors, _refusing_tasks(), [[cores[0]], [cores[-1]]], 120.0) as made:
         workers = set(children()) - before
         for name in (*_refusing_tasks(), *_refusing_tasks()):
-            for _ in range(2):
+            for call in (made.run, made.timeline):
                 with pytest.raises(
                     FailedCallError, match=rf"worker \d: operator {network.graph.operators[1].id}.*: too"
                 ):
-                    made.run(name, (_inputs(0)[0] * faults.LARGE,))
+                    call(name, (_inputs(0)[0] * faults.LARGE,))
             _require_right(made, name, 1)
         assert set(children()) - before == workers
 
