@@ -43,7 +43,7 @@ _Made = tuple[Preparation, Engine, list[Candidate]]
 
 
 class _Proposals:
-    """Schedules that alternate from another operator on in every round, and fail in one."""
+    """Schedules whose first device has as many operators as there were rounds; one round may fail."""
 
     def __init__(self, failing: int = 0) -> None:
         self.failing, self.runs = failing, list[int]()
@@ -52,32 +52,52 @@ class _Proposals:
         self.runs.append(len(runs))
         if len(self.runs) == self.failing:
             raise HiosError("no such schedule")
-        first, second = alternating().devices
-        moved = len(self.runs)
-        return _candidate(label, StagedPlan((first[:-moved], tuple(sorted((*second, *first[-moved:]))))))
+        stages, count = tuple(((operator,),) for operator in branches().graph.order), len(self.runs)
+        return _candidate(label, StagedPlan((stages[:count], stages[count:])))
+
+
+_DIVISIONS = [[[core] for core in usable_cores()[:2]]]
+
+
+def _engine() -> Engine:
+    """One whose segments are not converted, and whose operators refuse large numbers."""
+    network, candidates = branches(), [_candidate("first", alternating())]
+    racing, workers = tasks(network.graph, candidates, _DIVISIONS, [])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device, "load", faults.load_refusing)
+        choosing = Choosing(network.inputs, None, 0.0)
+        return Engine(network.graph, network.tensors, racing, workers, choosing=choosing)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Engine]:
+    """An engine for tests that leave it able to run its schedule."""
+    with _engine() as engine:
+        yield engine
+
+
+def _prepared(engine: Engine, folder: Path) -> _Made:
+    """A preparation with a schedule that is ready."""
+    network, candidates = branches(), [_candidate("first", alternating())]
+    subject = Subject(Branches().eval(), network.inputs, {}, Options(cache=False), _DIVISIONS)
+    own = Preparation(subject, Budget(600.0, "Net", 5, None), folder, 1.0)
+    own.traced = Traced(network.graph, network.tensors)
+    own._run_on(engine, candidates, 0.0)
+    return own, engine, candidates
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[_Made]:
-    """A preparation with a schedule that is ready, on an engine whose segments are not converted."""
-    monkeypatch.setattr(preparation, "_SEGMENTS_SHARE", 0.0)
-    monkeypatch.setattr(device, "load", faults.load_refusing)
-    network, cores = branches(), usable_cores()
-    options, divisions = Options(cache=False), [[[cores[0]], [cores[1]]]]
-    with Budget(600.0, "Net", 5, None) as budget:
-        own = Preparation(Subject(Branches().eval(), network.inputs, {}, options, divisions), budget, tmp_path, 1.0)
-        own.traced = Traced(network.graph, network.tensors)
-        candidates = [_candidate("first", alternating())]
-        racing, workers = tasks(network.graph, candidates, divisions, own.everything)
-        choosing = Choosing(own.subject.tensors, None, 0.0)
-        with Engine(network.graph, network.tensors, racing, workers, choosing=choosing) as engine:
-            own._run_on(engine, candidates, 0.0)
-            yield own, engine, candidates
+def made(shared: Engine, tmp_path: Path) -> Iterator[_Made]:
+    """What has one schedule on the shared engine, before and after."""
+    yield _prepared(shared, tmp_path)
+    shared.keep_only("first")
 
 
 def _rounds(made: _Made, proposals: _Proposals) -> list[str]:
     own, engine, candidates = made
-    return [one.label for one in own._by_segments(engine, candidates, cast(ScheduleProposals, proposals))]
+    with pytest.MonkeyPatch.context() as patch, own.budget:
+        patch.setattr(preparation, "_SEGMENTS_SHARE", 0.0)
+        return [one.label for one in own._by_segments(engine, candidates, cast(ScheduleProposals, proposals))]
 
 
 def _programs(engine: Engine) -> list[str]:
@@ -96,8 +116,8 @@ def test_the_last_round_replaces_those_before(made: _Made) -> None:
     assert _programs(engine) == ["first", "first, by segments, round 3"]
     for name in _programs(engine):
         engine.run(name, own.subject.tensors)
-    engine.keep_only("first, by segments, round 3")
-    assert _programs(engine) == ["first, by segments, round 3"]
+    engine.keep_only("first")
+    assert _programs(engine) == ["first"]
 
 
 def test_a_round_that_fails_leaves_the_last(made: _Made) -> None:
@@ -129,13 +149,14 @@ def test_an_operator_that_fails_leaves_the_engine(made: _Made) -> None:
     own.ready["first"].run(small)
 
 
-def test_a_worker_that_dies_takes_its_schedules_along(made: _Made) -> None:
+def test_a_worker_that_dies_takes_its_schedules_along(tmp_path: Path) -> None:
     """What the engine can no longer run is not ready, and the error says why."""
-    own, engine, _ = made
-    os.kill(engine.process_ids[0], signal.SIGKILL)
-    with pytest.raises(HiosError, match="died by signal SIGKILL"):
-        _rounds(made, _Proposals())
-    assert own.ready == {}
+    with _engine() as engine:
+        made = _prepared(engine, tmp_path)
+        os.kill(engine.process_ids[0], signal.SIGKILL)
+        with pytest.raises(HiosError, match="died by signal SIGKILL"):
+            _rounds(made, _Proposals())
+    assert made[0].ready == {}
 
 
 @pytest.mark.parametrize(("latency_ms", "budget_s"), [(1e6, 600.0), (1e-6, 2.5)])
