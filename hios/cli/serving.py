@@ -242,8 +242,7 @@ def serve_command(
     check_settings(Settings, {"timeout_s": timeout_s})
     _require_choice(path, policy, launcher, calibration)
     from hios.serving.http_server import HttpServer
-    from hios.serving.load import in_runtime
-    from hios.serving.server import Server
+    from hios.serving.server import Server, in_runtime
 
     scenario = scenario_of(path, load, weights, calibration)
     whole = None if runtime is None else in_runtime(scenario, policy, runtime, trust)
