@@ -281,7 +281,7 @@ async def closed_loop(setting: Setting, server: str, address: str) -> float:
 
 
 async def open_loop(setting: Setting, server: str, address: str, scenario: Scenario) -> list[Tally]:
-    """What became of the tasks of a scenario, by model."""
+    """What became of the tasks of a scenario, by model; those refused, broken or given up count as dropped."""
     trace, tasks = draw(scenario), setting.tasks(server)
     tallies = [Tally() for _ in scenario.models]
 
@@ -305,9 +305,13 @@ async def open_loop(setting: Setting, server: str, address: str, scenario: Scena
         _, late = await asyncio.wait(sent, timeout=4 * setting.deadline_s)
         for task in late:
             task.cancel()
-        for error in await asyncio.gather(*sent, return_exceptions=True):
+        ended = await asyncio.gather(*sent, return_exceptions=True)
+        for model, error in zip(trace.models, ended, strict=True):
             if isinstance(error, (aiohttp.ClientError, OSError)):
                 print(f"{server}: {error}", file=sys.stderr)
+            elif isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
+                raise error
+            tallies[model].dropped += error is not None
         for last in tasks.values():  # what is still queued comes before these
             await _send(client, address, last)
     return tallies

@@ -115,10 +115,14 @@ def differs(found: Sequence[Tensor], expected: Sequence[Tensor]) -> str:
     return ""
 
 
-def outcome(name: str) -> tuple[str, str]:
-    """What becomes of an operator, and why."""
+def _quietly() -> None:
+    """How a process of `outcomes` begins."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+
+
+def outcome(name: str) -> tuple[str, str]:
+    """What becomes of an operator, and why."""
     try:
         model = call(database()[name])
         if model is None:
@@ -169,7 +173,7 @@ def outcomes(names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     """What becomes of operators, in processes of their own."""
     left = list(names)
     while left:
-        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        with ProcessPoolExecutor(1, get_context("spawn"), initializer=_quietly) as pool:
             for name in left[:FOR_A_PROCESS]:
                 left = left[1:]
                 try:

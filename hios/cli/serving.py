@@ -218,6 +218,7 @@ def _calibrate(
     },
 )
 @runtime_option
+@trust_option
 def serve_command(
     path: Path,
     policy: str,
@@ -230,6 +231,7 @@ def serve_command(
     virtual: bool,
     timeout_s: float,
     runtime: str | None,
+    trust: bool,
 ) -> None:
     """Serve the models of SCENARIO over HTTP, by the Open Inference Protocol, until SIGTERM or Ctrl-C.
 
@@ -240,11 +242,10 @@ def serve_command(
     check_settings(Settings, {"timeout_s": timeout_s})
     _require_choice(path, policy, launcher, calibration)
     from hios.serving.http_server import HttpServer
-    from hios.serving.load import in_runtime
-    from hios.serving.server import Server
+    from hios.serving.server import Server, in_runtime
 
     scenario = scenario_of(path, load, weights, calibration)
-    whole = None if runtime is None else in_runtime(scenario, policy, runtime)
+    whole = None if runtime is None else in_runtime(scenario, policy, runtime, trust)
     with Server(scenario, policy, launcher=launcher, virtual=virtual, timeout_s=timeout_s, whole=whole) as server:
         front = HttpServer(server, host, port)
         click.echo(f"{front.address} serves {', '.join(scenario.number)} by {server.policy}")

@@ -196,14 +196,14 @@ class ConvolutionStudy(Record, frozen=True):
 
 
 class TopStudy(Record, frozen=True):
-    """Experiments of TOP on the serving scenarios, simulated (TOP, figures 13 to 18, 20 to 24, 26 and 27)."""
+    """Experiments of TOP on the serving scenarios, simulated (TOP, figures 13 to 18 and 20 to 27)."""
 
     most: Annotated[int, Meta(ge=1, le=MOST_SUB_BLOCKS)] = 6
     """Largest number of sub-blocks of a combined block (figure 18)."""
     copies: Annotated[int, Meta(ge=1, le=MOST_SUB_BLOCKS)] = 4
     """Largest number of copies of a model (figure 24)."""
     batches: Several[Annotated[Positive, doc("Inputs of a batch.")]] = (1, 4, 16, 64, 128)
-    """Batch sizes (figures 26 and 27)."""
+    """Batch sizes (figures 25 to 27)."""
     gpus: Several[Annotated[Text, doc("A GPU, as `hios profile --gpu` takes it.")]] = (
         "rtx2080-super",
         "v100-sxm2",

@@ -174,7 +174,7 @@ class ConvolutionsFile(Record, frozen=True):
     format_version: FormatVersion = 1
 
 
-#: The experiments by the figures that they feed: 14 to 17, 18, 24, 23, 26 and 27, 20, 13 and 21, 22.
+#: The experiments by the figures that they feed: 14 to 17, 18, 24, 23, 25 to 27, 20, 13 and 21, 22.
 Experiment = Literal["systems", "sizes", "copies", "together", "batches", "stages", "gpg", "launcher"]
 
 

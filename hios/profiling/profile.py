@@ -120,7 +120,7 @@ def _measured(
         transfers.measure_transfers(session, began + _TRANSFERS * budget_s)
         contention.measure_corun(session, began + _CORUN * budget_s)
         if platform.contention == platforms.RESOURCES:
-            session.overheads = timer.overheads()
+            session.overheads = _overheads(timer.overheads(), session)
         asked = StageRequests(graph, session.stand_in)
         if widths:
             asked.ask_merges()
@@ -204,7 +204,7 @@ def _costs(session: Session, asked: StageRequests, quiet: bool = True) -> CostsF
         overheads=overheads,
         corun=tuple(_corun(devices, measured, quiet) for devices, measured in session.corun.items()),
         link=transfers.fit_link(
-            {size: statistics.median(measured.samples) for size, measured in session.transfers.items()}
+            {size: _transfer(measured, overheads).time_ms for size, measured in session.transfers.items()}
         ),
     )
 
@@ -225,10 +225,19 @@ def _timing(measured: Measured, scale: float = 1.0) -> _Timing:
     return _Timing(median, p20, p80, (low, high), len(measured.samples))
 
 
+def _overheads(measured: CostOverheads, session: Session) -> CostOverheads:
+    """Overheads with a synchronization no longer than the quickest hand-over between devices, which contains one."""
+    quickest = (statistics.median(own.samples) for own in session.transfers.values())
+    return msgspec.structs.replace(measured, sync_ms=min([measured.sync_ms, *quickest]))
+
+
 def _transfer(measured: Measured, overheads: CostOverheads | None) -> _Timing:
     """t(u,v): a hand-over without the synchronization, where overheads have that."""
-    timing = _timing(measured)
-    return timing if overheads is None else timing._replace(time_ms=max(0.0, timing.time_ms - overheads.sync_ms))
+    timing, sync = _timing(measured), 0.0 if overheads is None else overheads.sync_ms
+    time, p20, p80, low, high = (
+        max(0.0, number - sync) for number in (timing.time_ms, timing.p20_ms, timing.p80_ms, *timing.interval_ms)
+    )
+    return _Timing(time, p20, p80, (low, high), timing.repeats)
 
 
 def _ratio_timing(measured: Measured, alone: dict[str, float], operators: Iterable[str]) -> _Timing:

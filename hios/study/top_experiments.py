@@ -1,4 +1,4 @@
-"""Experiments of TOP on scenarios of several models, all simulated: figures 14 to 18, 20, 23, 24, 26 and 27.
+"""Experiments of TOP on scenarios of several models, all simulated: figures 14 to 18, 20 and 23 to 27.
 
 Times are those of costs.json: predicted for a GPU that is not here, or measured on cores. TOP is trained for every
 scenario (`hios.study.top_itself`). A folder of graphs is a scenario too, with costs predicted for a GPU.
@@ -118,7 +118,7 @@ def together(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> It
 
 
 def batches(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
-    """Figures 26 and 27: throughput and utilization over the batch size, where a task is a batch.
+    """Figures 25 to 27: TOP's stages, throughput and utilization over the batch size, where a task is a batch.
 
     Costs of a batch are predicted from the graph with that many inputs at once, for the GPU of the scenario. Batches
     that do not fit into its memory are left out with a warning.
@@ -141,12 +141,14 @@ def batches(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Ite
             with TopItself(study) as itself:
                 results = {system: simulate(given, system) for system in systems}
                 results |= itself.results(given, (TOP, NEITHER))
+                chosen = _stages_of(itself, given)
             for system, found in results.items():
                 served = _served(found)
                 values = {
                     "inputs per s": size * served["tasks per s"],
                     "work done %": served["work done %"],
                     "filled %": 100 * _filled(given, found),
+                    **(chosen if system == TOP else {}),
                     **room,
                 }
                 yield _point(label, given, system, size, values)
@@ -158,15 +160,20 @@ def stages(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iter
         for name in study.gpus:
             described = descriptions.gpu(name)
             with TopItself(study) as itself:
-                pipeline = pipeline_of(itself.combined(overloaded(_priced(scenario, described, 1))), TOP)
-            every = [stage for own in pipeline.stages for stage in own]
-            operators = sum(len(group) for stage in every for _, group in stage)
-            values = {
-                "stages of a combined block": len(every) / len(pipeline.stages),
-                "groups of a stage": sum(map(len, every)) / len(every),
-                "operators of a stage": operators / len(every),
-            }
+                values = _stages_of(itself, overloaded(_priced(scenario, described, 1)))
             yield _point(label, scenario, name, described.fp32_tflops, values)
+
+
+def _stages_of(itself: TopItself, scenario: Scenario) -> dict[str, float]:
+    """The form of the stages that TOP finds for a scenario, means."""
+    pipeline = pipeline_of(itself.combined(scenario), TOP)
+    every = [stage for own in pipeline.stages for stage in own]
+    operators = sum(len(group) for stage in every for _, group in stage)
+    return {
+        "stages of a combined block": len(every) / len(pipeline.stages),
+        "groups of a stage": sum(map(len, every)) / len(every),
+        "operators of a stage": operators / len(every),
+    }
 
 
 #: Finds the points of an experiment: scenarios by label, what is varied, and the GPU that costs of batches are for.

@@ -36,6 +36,7 @@ class Tagged(Branches):
         self.register_buffer("absent", None)
         self.register_buffer("one", torch.ones(1))
         self.register_buffer("square", torch.arange(4.0).reshape(2, 2))
+        self.register_buffer("six", torch.arange(64.0).reshape(2, 2, 2, 2, 2, 2))
 
 
 def _in_place(model: Tagged) -> None:
@@ -49,6 +50,18 @@ def _other_data(model: Tagged) -> None:
 
 def _transposed(model: Tagged) -> None:
     model.square.data = model.square.data.t()
+
+
+def _transposed_of_six(model: Tagged) -> None:
+    model.six.data = model.six.data.transpose(0, 1)
+
+
+def _read_as_another_dtype(model: Tagged) -> None:
+    model.square.data = model.square.data.view(torch.int32)
+
+
+def _negated(model: Tagged) -> None:
+    model.square.data = torch._neg_view(model.get_buffer("square").data)
 
 
 def _narrowed(model: Tagged) -> None:
@@ -166,6 +179,9 @@ _CHANGES: list[tuple[Callable[[Tagged], None], str]] = [
     (_other_data, "its parameter stem.weight was changed"),
     (_transposed, "its buffer square was changed"),
     (_narrowed, "its buffer square was changed"),
+    (_transposed_of_six, "its buffer six was changed"),
+    (_read_as_another_dtype, "its buffer square was changed"),
+    (_negated, "its buffer square was changed"),
     (_swapped, "its parameter stem.weight was changed"),
     (_view_in_place, "its parameter stem.weight was changed"),
     (_loaded, "its buffer one was changed"),
@@ -216,9 +232,11 @@ def test_changes_are_seen(
 
 
 def test_counters_are_read_natively() -> None:
-    """Where CPython counts writes into dictionaries, no call asks for one, and what is freed is not read."""
-    counted = sys.version_info < (3, 14) and not sysconfig.get_config_var("Py_GIL_DISABLED")
-    assert untouched.is_readable() == counted
+    """No call asks for tensors, nor for dictionaries where CPython counts writes; and what is freed is not read."""
+    assert untouched.are_counted() == (sys.version_info < (3, 13))
+    with torch.inference_mode():
+        untouched.is_readable.cache_clear()
+        assert untouched.is_readable() == (not sysconfig.get_config_var("Py_GIL_DISABLED"))
     tensor, owner = torch.zeros(1000), nn.ReLU()
     same = untouched.Untouched([vars(owner)], [owner], [tensor])
     for _ in range(3):

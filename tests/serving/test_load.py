@@ -385,4 +385,4 @@ def test_a_lane_that_ends_in_another_runtime(programs: dict[str, dict[str, str |
         Server(given, "one-per-lane", virtual=True, whole=lane_faults.end) as server,
         pytest.raises(TaskFailedError, match=r"^model blocks: .*model blocks\b(?!.*operator)"),
     ):
-        server.infer("blocks", inputs("blocks", 0), timeout_s=60)
+        server.infer("blocks", inputs("blocks", 0), timeout_s=300)

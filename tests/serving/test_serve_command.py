@@ -68,7 +68,7 @@ def test_the_docs_and_the_end(serving: tuple[subprocess.Popen[str], str], tmp_pa
     statuses: list[int] = []
 
     def ask() -> None:
-        client = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
+        client = http.client.HTTPConnection(address.removeprefix("http://"), timeout=300)
         client.request("POST", "/v2/models/squeezenet/infer", (tmp_path / "request.json").read_bytes())
         statuses.append(client.getresponse().status)
 
@@ -82,7 +82,7 @@ def test_the_docs_and_the_end(serving: tuple[subprocess.Popen[str], str], tmp_pa
         os.kill(lane, signal.SIGCONT)
     asking.join()
     assert statuses == [200]
-    assert process.wait(60) == 0
+    assert process.wait(300) == 0
     assert not any(map(running, lanes))
 
 
@@ -101,10 +101,12 @@ def test_another_runtime(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         try:
-            address = process.stdout.readline().split()[0].removeprefix("http://")
+            line = process.stdout.readline()
+            assert " serves blocks by " in line
+            address = line.split()[0].removeprefix("http://")
             (value,) = inputs("blocks", 1)
             given = {"name": "x", "datatype": "FP32", "shape": list(value.shape), "data": value.flatten().tolist()}
-            with contextlib.closing(http.client.HTTPConnection(address, timeout=60)) as client:
+            with contextlib.closing(http.client.HTTPConnection(address, timeout=300)) as client:
                 client.request("POST", "/v2/models/blocks/infer", json.dumps({"inputs": [given]}))
                 (output,) = json.loads(client.getresponse().read())["outputs"]
         finally:
@@ -113,7 +115,7 @@ def test_another_runtime(tmp_path: Path) -> None:
 
 
 def _metrics(address: str) -> str:
-    client = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
+    client = http.client.HTTPConnection(address.removeprefix("http://"), timeout=300)
     client.request("GET", "/metrics")
     return client.getresponse().read().decode()
 

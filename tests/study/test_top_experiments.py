@@ -193,6 +193,9 @@ def test_batches(given: dict[str, Path]) -> None:
         own = {point.x: point.values for point in result.points if (point.scenario, point.system) == (name, "top")}
         assert own[8.0]["inputs per s"] > own[1.0]["inputs per s"] > 0
         assert 0 < own[1.0]["filled %"] <= own[8.0]["filled %"] <= 100
+        for values in own.values():
+            assert 1 <= values["groups of a stage"] <= values["operators of a stage"]
+            assert values["stages of a combined block"] >= 1
 
 
 def test_memory_holds_weights_and_values(given: dict[str, Path]) -> None:

@@ -56,7 +56,10 @@ def points() -> dict[Experiment, list[TopPoint]]:
             for system, value in (("sequential", 10.0), ("ios", 11.0), ("pos-strict", 12.0), ("top", 15.0))
         ],
         "batches": _throughput(
-            "inputs per s", ("sequential", "ios", "top"), {"filled %": 60.0, BATCH_THAT_FITS: 500.0}, saturates=64
+            "inputs per s",
+            ("sequential", "ios", "top"),
+            {"filled %": 60.0, BATCH_THAT_FITS: 500.0, **stages},
+            saturates=64,
         ),
         "stages": [TopPoint("mix", 2, gpu, tflops, stages) for gpu, tflops in (("small", 5.0), ("large", 20.0))],
         "gpg": _curve("latency over sequential", (0.9, 0.8, 0.7, 0.7)) + searched,

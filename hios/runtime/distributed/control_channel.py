@@ -205,7 +205,7 @@ class ControlChannel:
             ) from error
         line.settimeout(None)
         # A rank that is cut off learns of it as what it sends is not acknowledged, also while its operator hangs.
-        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * timeout_s))
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, min(max(1, round(1000 * timeout_s)), 2**31 - 1))
         self._line = Connection(line.detach())
         self._sending = threading.Lock()
         self._over = threading.Event()

@@ -199,7 +199,7 @@ _BY_LAUNCHERS = (
 
 
 #: Seconds that Open MPI waits before it aborts: more than rank 0 takes to print the reason and end all ranks.
-_ABORT_DELAY_S = 3
+_ABORT_DELAY_S = 30
 
 
 class _MpiRequest:

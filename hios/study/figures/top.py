@@ -387,8 +387,34 @@ register(
     finding=fig24_finding,
 )
 
-# Figures 26 and 27: throughput, utilisation and systems over the batch size.
+# Figures 25 to 27: stages, throughput, utilisation and systems over the batch size.
 _BATCH, _FILLED = "batch", "filled %"
+
+
+def fig25_rows(data: FigureData) -> Rows:
+    """The stages that top finds."""
+    return [row for row in serving.point_rows(data, "batches", _BATCH) if row.get(_STAGES) is not None]
+
+
+def fig25_finding(rows: Rows) -> str:
+    """Stages and groups with the smallest and the largest batch."""
+    parts = []
+    for scenario, of_scenario in grouped(rows, "scenario").items():
+        own = sorted(of_scenario, key=lambda row: float(row[_BATCH]))
+        ends = [
+            f"batch {row[_BATCH]:g} {row[_STAGES]:.2f} stages with {row[_GROUPS]:.2f} groups"
+            for row in (own[0], own[-1])
+        ]
+        parts.append(f"{scenario}: {', '.join(ends)}")
+    return f"Predicted, means over combined blocks: {'; '.join(parts)}."
+
+
+register(
+    "top_fig25",
+    rows=fig25_rows,
+    chart=serving.point_lines(_BATCH, _GROUPS, "groups of a stage, mean", _scenario, log=True),
+    finding=fig25_finding,
+)
 
 
 def fig26_rows(data: FigureData) -> Rows:
