@@ -242,7 +242,8 @@ def serve_command(
     check_settings(Settings, {"timeout_s": timeout_s})
     _require_choice(path, policy, launcher, calibration)
     from hios.serving.http_server import HttpServer
-    from hios.serving.server import Server, in_runtime
+    from hios.serving.load import in_runtime
+    from hios.serving.server import Server
 
     scenario = scenario_of(path, load, weights, calibration)
     whole = None if runtime is None else in_runtime(scenario, policy, runtime, trust)

@@ -25,11 +25,12 @@ from hios.frontends.tolerances import allows_rounding, compared, explained
 from hios.platforms import reference
 from hios.platforms.cpu.devices import describe
 from hios.serving.lane_trace import LaneTrace
+from hios.serving.lane_worker import Whole
 from hios.serving.load_generator import LATE_S, Progress, ReferenceSample, Repeat
 from hios.serving.measures import RepeatOutcome, result
 from hios.serving.policies import AUTO
 from hios.serving.scenario import Scenario, ServedModel, draw
-from hios.serving.server import Server, in_runtime
+from hios.serving.server import WHOLE_ON_A_LANE, Server
 from hios.serving.simulate import Tell, choose, no_one
 
 #: Inputs of every model that its tasks have in turn, and inferences of each before anything is measured.
@@ -144,6 +145,27 @@ def load(
         candidates=choice.candidates,
     )
     return LoadReport(outcome, generator / busy, wrong, memory_mb)
+
+
+def in_runtime(scenario: Scenario, policy: str, runtime: str, trusted: bool = False) -> Whole:
+    """What runs the programs of a scenario as a whole, for `Server`.
+
+    Raises:
+        HiosError: the policy runs less than whole models, or a model has no program for the runtime.
+    """
+    if policy not in WHOLE_ON_A_LANE:
+        raise HiosError(
+            f"policy: found {policy}; allowed with runtime {runtime}: {', '.join(WHOLE_ON_A_LANE)}, which run a model "
+            "as a whole"
+        )
+    reference.require_runtime(runtime)
+    for model in scenario.models:
+        place = f"{scenario.source}: models.{model.label}.program"
+        if model.program is None:
+            raise HiosError(f"{place}: missing; required with runtime {runtime}, which runs it")
+        if reference.runtime(model.program) == "onnxruntime" != runtime:
+            raise HiosError(f"{place}: found {model.program}; allowed with runtime {runtime}: program.pt2")
+    return functools.partial(reference.in_runtime, kind=runtime, trusted=trusted)
 
 
 def reference_samples(server: Server, tolerance: float, trusted: bool) -> dict[str, list[ReferenceSample]]:

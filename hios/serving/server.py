@@ -22,7 +22,6 @@ from hios.errors import HiosError, PlatformError
 from hios.files import option_defaults
 from hios.kernels.executable import require_executable
 from hios.kernels.merged import torch_dtype
-from hios.platforms import reference
 from hios.platforms.cpu.devices import all_cores, device_cores
 from hios.serving.admission import Admission, Counts, LiveTask
 from hios.serving.dispatcher import Dispatcher, Watch
@@ -313,27 +312,6 @@ class Server:
 
     def __exit__(self, kind: Any, *_: object) -> None:
         self.close(drain=kind is None)
-
-
-def in_runtime(scenario: Scenario, policy: str, runtime: str, trusted: bool = False) -> Whole:
-    """What runs the programs of a scenario as a whole, for `Server`.
-
-    Raises:
-        HiosError: the policy runs less than whole models, or a model has no program for the runtime.
-    """
-    if policy not in WHOLE_ON_A_LANE:
-        raise HiosError(
-            f"policy: found {policy}; allowed with runtime {runtime}: {', '.join(WHOLE_ON_A_LANE)}, which run a model "
-            "as a whole"
-        )
-    reference.require_runtime(runtime)
-    for model in scenario.models:
-        place = f"{scenario.source}: models.{model.label}.program"
-        if model.program is None:
-            raise HiosError(f"{place}: missing; required with runtime {runtime}, which runs it")
-        if reference.runtime(model.program) == "onnxruntime" != runtime:
-            raise HiosError(f"{place}: found {model.program}; allowed with runtime {runtime}: program.pt2")
-    return functools.partial(reference.in_runtime, kind=runtime, trusted=trusted)
 
 
 def _lanes_of(scenario: Scenario, policy: str, virtual: bool) -> tuple[Pipeline, list[list[int]]]:
