@@ -198,8 +198,8 @@ _BY_LAUNCHERS = (
 )
 
 
-#: Seconds that Open MPI waits before it aborts: more than rank 0 takes to print the reason and end all ranks.
-_ABORT_DELAY_S = 30
+#: Seconds that Open MPI waits before it aborts, in which rank 0 may print the reason; mpirun may end it before.
+_ABORT_DELAY_S = 3
 
 
 class _MpiRequest:
