@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from hios.charts import marks
@@ -251,16 +251,19 @@ register(
 _TFLOPS, _STAGES, _GROUPS = "TFLOPS", "stages of a combined block", "groups of a stage"
 
 
+def forms(rows: Rows, x: str, name: Callable[[Row], str]) -> str:
+    """Stages and groups at the least and the most of what is varied, by scenario."""
+    parts = []
+    for scenario, of_scenario in grouped(rows, "scenario").items():
+        own = sorted(of_scenario, key=lambda row: float(row[x]))
+        ends = [f"{name(row)} {row[_STAGES]:.2f} stages with {row[_GROUPS]:.2f} groups" for row in (own[0], own[-1])]
+        parts.append(f"{scenario}: {', '.join(ends)}")
+    return f"means over combined blocks: {'; '.join(parts)}."
+
+
 def fig20_finding(rows: Rows) -> str:
     """Stages and groups on the slowest and the fastest GPU."""
-    parts = []
-    for scenario, gpus in grouped(rows, "scenario").items():
-        own = sorted(gpus, key=lambda row: float(row[_TFLOPS]))
-        ends = [
-            f"{row['system']} {row[_STAGES]:.2f} stages with {row[_GROUPS]:.2f} groups" for row in (own[0], own[-1])
-        ]
-        parts.append(f"{scenario}: {', '.join(ends)}")
-    return f"Predicted, slowest and fastest GPU, means over combined blocks: {'; '.join(parts)}."
+    return f"Predicted, slowest and fastest GPU, {forms(rows, _TFLOPS, lambda row: str(row['system']))}"
 
 
 register(
@@ -398,15 +401,7 @@ def fig25_rows(data: FigureData) -> Rows:
 
 def fig25_finding(rows: Rows) -> str:
     """Stages and groups with the smallest and the largest batch."""
-    parts = []
-    for scenario, of_scenario in grouped(rows, "scenario").items():
-        own = sorted(of_scenario, key=lambda row: float(row[_BATCH]))
-        ends = [
-            f"batch {row[_BATCH]:g} {row[_STAGES]:.2f} stages with {row[_GROUPS]:.2f} groups"
-            for row in (own[0], own[-1])
-        ]
-        parts.append(f"{scenario}: {', '.join(ends)}")
-    return f"Predicted, means over combined blocks: {'; '.join(parts)}."
+    return f"Predicted, {forms(rows, _BATCH, lambda row: f'batch {row[_BATCH]:g}')}"
 
 
 register(
