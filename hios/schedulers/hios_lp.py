@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from hios.core.problem import Problem, positions, priority_order
+from hios.core.problem import Problem, priority_order
 from hios.core.schedule import StagedPlan
 from hios.schedulers.insertion import timetable
 from hios.schedulers.parallelize import WINDOW, parallelize, pays_to_compile
@@ -110,7 +110,6 @@ class ValidPaths:
     def __init__(self, problem: Problem) -> None:
         count = len(problem)
         self._problem = problem
-        self._place = positions(problem.order)
         self._unmapped = [True] * count
         self._touched = [False] * count  # has an edge to a mapped operator
         self._into = [0.0] * count  # longest transfer from a mapped operator
@@ -145,7 +144,7 @@ class ValidPaths:
             for predecessor, transfer in self._problem.predecessors[operator]:
                 self._touched[predecessor] = True
                 self._out_of[predecessor] = max(self._out_of[predecessor], transfer)
-                self._stale[self._place[predecessor]] = 1
+                self._stale[self._problem.place[predecessor]] = 1
             for successor, transfer in self._problem.successors[operator]:
                 self._touched[successor] = True
                 self._into[successor] = max(self._into[successor], transfer)
@@ -162,7 +161,7 @@ class ValidPaths:
                 self._measure(operator)
                 if self._below[operator] != below:
                     for predecessor, _ in self._problem.predecessors[operator]:
-                        self._stale[self._place[predecessor]] = 1
+                        self._stale[self._problem.place[predecessor]] = 1
             place = self._stale.rfind(1, 0, place)
 
     def _measure(self, operator: int) -> None:

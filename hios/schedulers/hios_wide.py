@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hios.core.problem import Problem, positions
+from hios.core.problem import Problem, priority_order
 from hios.core.schedule import StreamPlan
 from hios.schedulers.deadline import check_deadline
 from hios.schedulers.merge_choice import choose_merges
@@ -121,7 +121,7 @@ def list_schedule(
     An operator takes the k devices with the least finish + weight*k*t(v, k)/M, one where the weight is infinite, or if
     ``fixed``, its number of ``widths``. Upward ranks are worked out with the times on ``widths``.
     """
-    order = _by_rank(problem, widths)
+    order = priority_order(problem, [problem.time_on(operator, width) for operator, width in enumerate(widths)])
     table = _Timetable(problem, devices)
     for operator in order:
         check_deadline()
@@ -135,16 +135,6 @@ def list_schedule(
     # Operators of 0 ms go before those that start with them; inputs before their readers.
     placed = sorted(order, key=lambda operator: (table.start[operator], table.finish[operator]))
     return WideList(max(table.finish), tuple(placed), tuple(table.held))
-
-
-def _by_rank(problem: Problem, widths: Sequence[int]) -> list[int]:
-    """Operators by descending upward rank, transfers counted, with the times on so many devices each."""
-    rank = [0.0] * len(problem)
-    for operator in reversed(problem.order):
-        after = max((transfer + rank[successor] for successor, transfer in problem.successors[operator]), default=0.0)
-        rank[operator] = problem.time_on(operator, widths[operator]) + after
-    place = positions(problem.order)
-    return sorted(problem.order, key=lambda operator: (-rank[operator], place[operator]))
 
 
 class _Timetable:
