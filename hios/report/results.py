@@ -233,10 +233,7 @@ def papers_page(page: str | Path) -> Path:
 class Provenance:
     """How a page was made, apart from its results; empty where that is not known.
 
-    Attributes:
-        command: that wrote the page, as for a shell.
-        configuration: of the pipeline, resolved, as YAML.
-        origin: how the page was made, as JSON, which it carries along; see `hios.formats.archive.PageOrigin`.
+    ``origin`` says how the page was made, as JSON that it carries along (`hios.formats.archive.PageOrigin`).
     """
 
     command: str = ""

@@ -99,12 +99,7 @@ class PredictedNetwork:
 
 @dataclass(frozen=True, slots=True)
 class OtherMachine:
-    """What an archive of another machine holds.
-
-    Attributes:
-        processor: of the machine, as the archive describes it.
-        networks: of its page, by label.
-    """
+    """What an archive of another machine holds."""
 
     processor: str
     networks: dict[str, ExecutedNetwork]

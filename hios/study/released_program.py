@@ -194,9 +194,6 @@ class _GroupedStages:
     """Operators on devices, of which neighbors become stages (Algorithm 2 with a window of two).
 
     A stage goes by its first operator in the order.
-
-    Attributes:
-        latency_ms: as the program states it.
     """
 
     def __init__(

@@ -385,9 +385,8 @@ def scenario_of_graphs(folder: Path, gpu: str) -> Scenario:
 class ModelMemory:
     """Bytes on one device.
 
-    Attributes:
-        weights: of all models; every copy of a model has its own.
-        values: inputs, outputs and everything between operators, as `hios load` reserves it.
+    Every copy of a model has its own weights; values are inputs, outputs and everything between operators, as `hios
+    load` reserves it.
     """
 
     weights: int
