@@ -73,10 +73,7 @@ RELEASED = Deviations.without()
 def latencies_ms(problem: Problem, devices: int, deviations: Deviations) -> dict[str, float]:
     """Latency of HIOS-LP and HIOS-MR, each without and with grouping (window 2), as the program would state it.
 
-    Args:
-        problem: graph and costs; its transfers are those of ``destination_transfers`` if that is in force.
-        devices: number M of devices.
-        deviations: those in force.
+    Transfers of the problem are those of ``destination_transfers`` if that is among the deviations in force.
 
     Returns:
         Milliseconds by the names of the registry: hios-lp-inter, hios-lp, hios-mr-inter, hios-mr.

@@ -58,9 +58,8 @@ def combined_problem(blocks: Sequence[ModelBlock], *, one_block: bool = True) ->
     Edges between blocks are left out, those between two blocks of one model as well: they belong to different tasks.
     Operators are called LABEL/ID. Times, measured stages and measured merges within a block are those of its problem.
 
-    Args:
-        blocks: at least one, none twice.
-        one_block: whether all are one block of the graph, so that stages may span them; else each is one.
+    There is at least one block, none twice. With ``one_block`` all are one block of the graph, so that stages may span
+    them; else each is one.
 
     Raises:
         HiosError: their costs have different contention models.
