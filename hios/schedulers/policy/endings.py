@@ -164,7 +164,8 @@ class _Branch:
 
     def __init__(self, member: int, without: Choices, beside: Choices, most: int) -> None:
         self._member, self._without, self._beside = member, without, beside
-        self.counts: tuple[int, ...] = _sum(without.counts, (0, *beside.counts))[: most + 1]
+        both = itertools.zip_longest(without.counts, (0, *beside.counts), fillvalue=0)
+        self.counts: tuple[int, ...] = tuple(map(sum, both))[: most + 1]
 
     def choice(self, size: int, index: int) -> tuple[int, ...]:
         first = self._without.counts[size] if size < len(self._without.counts) else 0
@@ -256,10 +257,6 @@ def product(first: Sequence[int], second: Sequence[int], most: int) -> tuple[int
         for j, b in enumerate(second[: len(counts) - i]):
             counts[i + j] += a * b
     return tuple(counts)
-
-
-def _sum(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
-    return tuple(map(sum, itertools.zip_longest(first, second, fillvalue=0)))
 
 
 #: Rounds in which operators are distinguished by their neighbors.
