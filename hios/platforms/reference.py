@@ -29,7 +29,7 @@ from hios.frontends.extraction_check import flat, rounding_errors
 from hios.frontends.program_interface import TensorType, flat_module, type_text
 from hios.kernels.merged import torch_dtype, value_type
 from hios.platforms.program import Buffer
-from hios.platforms.workloads import deliver
+from hios.platforms.workloads import arena_tensor, deliver
 from hios.workers.worker import Worker
 
 
@@ -143,9 +143,7 @@ def load_in(
     module, types, loaded = _read(place, program, trusted, parallel)
     for what, stated, buffers in zip(("inputs", "outputs"), types, (inputs, outputs), strict=True):
         _require(program, what, stated, [(buffer.shape, torch_dtype(buffer.dtype)) for buffer in buffers])
-        worker.state[what] = [
-            worker.arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype)) for buffer in buffers
-        ]
+        worker.state[what] = [arena_tensor(worker.arena, buffer) for buffer in buffers]
     worker.state["place"], worker.state["program"] = place, loaded
     worker.state["inputs"] = place.inputs(worker.state["inputs"])
     try:
