@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from hios.core.graph import Call, Graph, Operator, Value
+from hios.core.graph import Graph, Operator, Value
 
 #: (height, width).
 Pair = tuple[int, int]

@@ -85,9 +85,7 @@ def _weights(
 ) -> dict[str, Tensor]:
     """Random weights of operators, by name."""
     known = {entry.name: entry for entry in graph.weights}
-    return {
-        name: _random(known[name].shape, known[name].dtype, generator, below) for name in weights_of(operators)
-    }
+    return {name: _random(known[name].shape, known[name].dtype, generator, below) for name in weights_of(operators)}
 
 
 def _kind(graph: Graph, inputs: dict[str, TensorSpec], value: External) -> tuple[Sequence[int], str]:

@@ -110,6 +110,7 @@ class ValidPaths:
     def __init__(self, problem: Problem) -> None:
         count = len(problem)
         self._problem = problem
+        self._place = problem.place
         self._unmapped = [True] * count
         self._touched = [False] * count  # has an edge to a mapped operator
         self._into = [0.0] * count  # longest transfer from a mapped operator
@@ -144,7 +145,7 @@ class ValidPaths:
             for predecessor, transfer in self._problem.predecessors[operator]:
                 self._touched[predecessor] = True
                 self._out_of[predecessor] = max(self._out_of[predecessor], transfer)
-                self._stale[self._problem.place[predecessor]] = 1
+                self._stale[self._place[predecessor]] = 1
             for successor, transfer in self._problem.successors[operator]:
                 self._touched[successor] = True
                 self._into[successor] = max(self._into[successor], transfer)
@@ -161,7 +162,7 @@ class ValidPaths:
                 self._measure(operator)
                 if self._below[operator] != below:
                     for predecessor, _ in self._problem.predecessors[operator]:
-                        self._stale[self._problem.place[predecessor]] = 1
+                        self._stale[self._place[predecessor]] = 1
             place = self._stale.rfind(1, 0, place)
 
     def _measure(self, operator: int) -> None:

@@ -9,7 +9,7 @@ of a GPU are compared with them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hios.charts import marks
 from hios.formats.serving_result import ResultFile
