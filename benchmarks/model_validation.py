@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from hios import Graph
+from hios.files.artifacts import replacing
 from hios.platforms.model.descriptions import gpu, link
 from hios.platforms.model.kernel_work import Kernel, kernels
 from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, GRAPH_LAUNCH_US, STREAM_LAUNCH_US, Efficiency, predict
@@ -250,6 +251,21 @@ def _written(row: Row, predictor: Predictor) -> predicted_rows.ValidationRow:
     )
 
 
+def _write(rows: Iterable[predicted_rows.ValidationRow]) -> None:
+    """Write what figures state."""
+    lines = [
+        "# Written by `python benchmarks/model_validation.py --write`: sequential latencies, published and predicted.\n"
+    ]
+    lines += [
+        f"- {{paper: {row.paper}, gpu: {row.gpu}, network: {row.network}, batch: {row.batch}, "
+        f"published_ms: {row.published_ms:.6g}, predicted_ms: {row.predicted_ms:.6g}, "
+        f"fitted: {str(row.fitted).lower()}}}\n"
+        for row in rows
+    ]
+    with replacing(predicted_rows.VALIDATION_FILE) as temporary:
+        temporary.write_text("".join(lines), encoding="utf-8")
+
+
 def main() -> None:
     """Print the table, or the fitted parameters."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -275,7 +291,7 @@ def main() -> None:
                 print(f"{name} = {getattr(best, name):.3g}, in roofline.py {getattr(DEFAULT_EFFICIENCY, name):g}")
             return
         if arguments.write:
-            predicted_rows.write_validation([_written(row, predictor) for row in rows])
+            _write(_written(row, predictor) for row in rows)
             return
         print_table(predictor, rows)
         print_claims()

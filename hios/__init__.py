@@ -22,9 +22,8 @@ import contextlib
 import importlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import hios.machine.interrupts  # noqa: F401 before all that takes time
 from hios.core.bounds import lower_bound_ms
@@ -39,7 +38,7 @@ from hios.files import option_defaults
 from hios.formats.run import Run
 from hios.platforms import entry, require_options
 from hios.report import Report, report_of, report_of_predictions
-from hios.report.results import ModelPredictions, ModelResults, model_predictions, model_results
+from hios.report.results import ModelPredictions, ModelResults, model_predictions, model_results, told_apart
 from hios.schedulers import ALGORITHMS, Parameter, register, schedule
 
 if TYPE_CHECKING:
@@ -119,9 +118,6 @@ def _naming_extras(name: str) -> Iterator[None]:
         if explained is None:
             raise
         raise explained from error
-
-
-_Model = TypeVar("_Model", ModelResults, ModelPredictions)
 
 
 @_naming_extras("export")
@@ -455,7 +451,8 @@ def report(*networks: tuple[Graph, CostsFile, Run | Schedule | Iterable[Schedule
             predicted.append(_predictions(graph, costs, results))
     if executed and predicted:
         raise HiosError("report: found runs and predictions; allowed: only runs, or only predictions")
-    return report_of_predictions(_named_apart(predicted)) if predicted else report_of(_named_apart(executed))
+    told = told_apart(predicted or executed, range(1, len(networks) + 1))
+    return report_of_predictions(told) if predicted else report_of(told)
 
 
 def _predictions(
@@ -467,12 +464,3 @@ def _predictions(
             "hios.execute returns"
         )
     return model_predictions(graph, costs, dict(_labeled("report", schedules)))
-
-
-def _named_apart(models: Sequence[_Model]) -> list[_Model]:
-    """Models with a number behind the name where several have the same."""
-    count = Counter(model.name for model in models)
-    return [
-        model if count[model.name] == 1 else replace(model, name=f"{model.name} ({number})")
-        for number, model in enumerate(models, start=1)
-    ]

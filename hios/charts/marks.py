@@ -158,16 +158,9 @@ def bar_chart(
 ) -> Callable[[Rows], alt.TopLevelMixin]:
     """Makes horizontal bars of a column, one below another; rows without a value are left out.
 
-    Args:
-        column: their length.
-        title: of its axis.
-        place: what stands beside the bars of a row; those of one place stand side by side, by mark.
-        series: column that decides their color.
-        words: description of a row, for readers who do not see the chart.
-        width: in pixels.
-        step: height of a place in pixels.
-        label_limit: longest text of a place in pixels.
-        ticks: about how many the axis has; as many as Vega likes if None.
+    ``column`` decides their length, ``series`` their color; ``place`` is what stands beside the bars of a row, and
+    those of one place stand side by side, by mark. ``words`` describes a row for readers who do not see the chart.
+    Width, height of a place and longest text of a place are in pixels; ``ticks`` is None for as many as Vega likes.
     """
 
     def draw(rows: Rows) -> alt.TopLevelMixin:
@@ -195,14 +188,8 @@ def line_chart(
 ) -> Callable[[Rows], alt.TopLevelMixin]:
     """Makes lines of a column over another; rows without a value are left out.
 
-    Args:
-        x: column of the horizontal axis.
-        y: column of the vertical axis.
-        series: name of the line of a row.
-        words: description of a row, for readers who do not see the chart.
-        x_axis: title, scale and axis of ``x`` for some rows, as Vega-Lite has them.
-        y_axis: the same of ``y``.
-        size: ``width`` and ``height`` in pixels, if not those of the theme.
+    ``series`` names the line of a row, ``words`` describes it for readers who do not see the chart. Axes have title,
+    scale and axis as Vega-Lite has them; the size is in pixels, that of the theme if None.
     """
 
     def draw(rows: Rows) -> alt.TopLevelMixin:

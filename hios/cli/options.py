@@ -48,12 +48,8 @@ def settings_options(
 ) -> _Decorator:
     """Options made from fields of settings: name, type, default, and the text under the field as help.
 
-    Args:
-        settings: the class that states the fields.
-        *names: of the fields; all of the class if none is given.
-        texts: help by field, in place of the texts under them.
-        spelled: options by field, where they are not called as the field is.
-        ranges: whether click refuses what breaks the limits of a field; if not, `check_settings` has to.
+    All fields of the class count if none is named. ``texts`` replaces the text under a field, ``spelled`` the name of
+    its option; with ``ranges`` click refuses what breaks the limits of a field, else `check_settings` has to.
     """
     fields = {field.name: field for field in _fields(settings)}
     options = []

@@ -49,11 +49,9 @@ def declared_blocks(
 ) -> tuple[tuple[str, ...], ...]:
     """Operator ids by block, where a model declares some of its modules as blocks.
 
-    Args:
-        graph: with operators in the order in which the model computes them.
-        modules: by operator id, the paths of the modules that compute it.
-        paths: modules that are one block each. Each sequence of operators outside of them is a block, too. They are
-            refused if they cannot run one after another.
+    Operators are in the order in which the model computes them; ``modules`` has by operator id the paths of the modules
+    that compute it. Each sequence of operators outside of the modules at ``paths`` is a block too; blocks that cannot
+    run one after another are refused.
     """
     members: dict[tuple[str, int], list[str]] = {}
     runs = 0

@@ -22,9 +22,8 @@ class Contraction:
     several values. Measured stages and further merges are left out. ``members`` has the original operators by operator
     number of ``problem``, ascending.
 
-    Args:
-        problem: graph and costs, with the times of its devices (``Problem.on``).
-        merges: by operator number; refused if an operator is in two of them, or one cannot run as one operator.
+    The problem has the times of its devices (``Problem.on``). Refused are merges that share an operator, or that cannot
+    run as one operator.
     """
 
     def __init__(self, problem: Problem, merges: Iterable[frozenset[int]]) -> None:

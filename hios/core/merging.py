@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from hios.core.graph import Call, Graph, Operator, Value
+from hios.core.graph import Graph, Operator, Value
 
 #: (height, width).
 Pair = tuple[int, int]
@@ -82,7 +82,10 @@ def _convolution(operator: Operator, weights: Mapping[str, Sequence[int]]) -> Co
     kernel = weights.get(tensors[0].weight or "", ()) if tensors else ()
     plain = (
         all(tensor.weight is not None for tensor in tensors)
-        and all(_is_activation(call, number) for number, call in enumerate(calls[1:]))
+        and all(
+            call.function in ACTIVATIONS and call.arguments == (Value(call=number),)
+            for number, call in enumerate(calls[1:])
+        )
         and _is_plain(attributes)
     )
     if (value := read.external) is None or not plain or not image or not output or len(kernel) != 4:
@@ -114,10 +117,6 @@ def _is_plain(attributes: Mapping[str, Any]) -> bool:
         and attributes.get("data_layout", "NCHW") == "NCHW"
         and attributes.get("kernel_layout", "OIHW") == "OIHW"
     )
-
-
-def _is_activation(call: Call, before: int) -> bool:
-    return call.function in ACTIVATIONS and call.arguments == (Value(call=before),)
 
 
 def merged_kernel(members: Sequence[Convolution | None]) -> MergedKernel | None:

@@ -351,23 +351,24 @@ def _refuse_other_graph(graph: Graph, costs: Costs) -> None:
         )
 
 
-def upward_ranks(problem: Problem) -> list[float]:
+def upward_ranks(problem: Problem, times: Sequence[float] | None = None) -> list[float]:
     """Priority indicator p(v): longest path from v to the last operator, operators and transfers counted.
 
-    HIOS section IV-A; the upward rank of HEFT for equal devices. Milliseconds.
+    HIOS section IV-A; the upward rank of HEFT for equal devices. Milliseconds. ``times`` are those of operators, if not
+    the problem's.
     """
+    times = problem.time if times is None else times
     ranks = [0.0] * len(problem)
     for operator in reversed(problem.order):
         below = max((transfer + ranks[successor] for successor, transfer in problem.successors[operator]), default=0.0)
-        ranks[operator] = problem.time[operator] + below
+        ranks[operator] = times[operator] + below
     return ranks
 
 
-def priority_order(problem: Problem) -> list[int]:
+def priority_order(problem: Problem, times: Sequence[float] | None = None) -> list[int]:
     """Operators by descending priority indicator; ties in topological order, so that it always is one."""
-    ranks = upward_ranks(problem)
-    position = positions(problem.order)
-    return sorted(problem.order, key=lambda operator: (-ranks[operator], position[operator]))
+    ranks = upward_ranks(problem, times)
+    return sorted(problem.order, key=lambda operator: (-ranks[operator], problem.place[operator]))
 
 
 def positions(order: Sequence[int]) -> list[int]:
@@ -376,3 +377,12 @@ def positions(order: Sequence[int]) -> list[int]:
     for index, operator in enumerate(order):
         place[operator] = index
     return place
+
+
+def reachable(order: Iterable[int], neighbors: Sequence[Sequence[tuple[int, float]]]) -> list[int]:
+    """For every operator those that its neighbors lead to, as bits; ``order`` has all after their neighbors."""
+    found = [0] * len(neighbors)
+    for operator in order:
+        for neighbor, _ in neighbors[operator]:
+            found[operator] |= found[neighbor] | 1 << neighbor
+    return found

@@ -23,11 +23,8 @@ def retarget(schedule: Schedule, own: Graph, problem: Problem) -> Schedule:
     Devices, streams, stages, merges and the order of launches stay; latency and bound are those of the other costs. The
     scheduling time stays that of the schedule.
 
-    Args:
-        schedule: of ``own``.
-        own: the graph that it was made for.
-        problem: graph and costs to adapt it to. The graph has the same operators by id, type and Relax operators, and
-            the same edges; shapes may differ.
+    ``own`` is the graph that the schedule was made for. The graph of the problem has the same operators by id, type and
+    Relax operators, and the same edges; shapes may differ.
 
     Raises:
         ScheduleError: the graphs differ in more than shapes, or it is no schedule of ``own``, or of operators that can

@@ -98,10 +98,6 @@ class SharedDevice:
 
     Operators that start earlier count as launched earlier; of those that start together, the one with the lower
     ``rank``.
-
-    Args:
-        demand: of every operator, by number.
-        rank: place of every operator in the launch order, by number.
     """
 
     def __init__(self, demand: Sequence[DemandShares], rank: Sequence[int]) -> None:

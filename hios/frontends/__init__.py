@@ -3,11 +3,10 @@
 export              a model (`hios.frontends.models`) to program.pt2, with open dimensions fixed; networks
                     of models/ by name, with seeded random weights, and those of a user's function
 model_declarations  what a model declares about itself: units, blocks
-program             program.pt2: torch.export, inlining autocast regions, saving and loading
+program             program.pt2: torch.export, inlining autocast regions, comparing with the module, saving and loading
 program_interface   inputs and outputs of a program: tensors, and the structure they come in; where in a
                     model an operator comes from
 pt2_archive         loading a program.pt2 without trusting its author
-export_check        whether an exported program computes what its module computes
 onnx_export         programs of torch.export as ONNX models
 onnx_file           program.onnx: checking, loading, ONNX Runtime
 onnx_rewriting      sizes for the dimensions that an ONNX file leaves open; constant folding of what fixed shapes

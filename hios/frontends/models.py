@@ -77,9 +77,7 @@ _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 class Model:
     """A parsed MODEL.
 
-    Attributes:
-        text: as the user gave it.
-        kind: ``registered`` (a file of models/), ``function`` (``package.module:function``), ``pt2`` or ``onnx``.
+    ``kind`` is ``registered`` (a file of models/), ``function`` (``package.module:function``), ``pt2`` or ``onnx``.
     """
 
     text: str

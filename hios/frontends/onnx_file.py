@@ -53,11 +53,8 @@ def described(model: ModelProto) -> str:
 def load(path: str | Path, batch_size: int | None = None, shapes: Shapes | None = None) -> ModelProto:
     """Read an ONNX file with its weights, and check it.
 
-    Args:
-        path: the file.
-        batch_size: of a first dimension that the file leaves open.
-        shapes: of inputs by name, where the file leaves other dimensions open; of an input without dimensions its
-            value, which then is part of the model.
+    ``batch_size`` is the size of a first dimension that the file leaves open; ``shapes`` are those of inputs by name,
+    where it leaves other dimensions open; of an input without dimensions its value, which then is part of the model.
 
     Raises:
         ArtifactError: missing, damaged, or its weights lie outside its folder.

@@ -68,10 +68,7 @@ def scaled(actual: Tensor, expected: Tensor, tolerance: float) -> tuple[float, b
 class ReducedPrecision:
     """A lower precision of timed runs, and how their outputs are compared.
 
-    Attributes:
-        name: of the precision, for messages.
-        tolerance: allowed difference at least.
-        compare: largest absolute difference, and whether all values are within the tolerance.
+    ``compare`` gives the largest absolute difference, and whether all values are within the tolerance.
     """
 
     name: str

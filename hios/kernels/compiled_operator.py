@@ -53,6 +53,12 @@ def externals(operator: Operator) -> tuple[External, ...]:
     return tuple(values)
 
 
+def weights_of(operators: Sequence[Operator]) -> list[str]:
+    """The names of the weights that operators read, each once, by first use."""
+    arguments = (argument for operator in operators for call in operator.calls for argument in call.arguments)
+    return list(dict.fromkeys(argument.weight for argument in arguments if argument.weight is not None))
+
+
 def compile_operator(operator: Operator, weights: Mapping[str, Tensor], *, packed: bool = False) -> CompiledOperator:
     """Turn an operator with its calls into a function of its outside values.
 

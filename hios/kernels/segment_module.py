@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from hios.core.graph import Operator
 from hios.errors import UnsupportedError, first_line
-from hios.kernels.compiled_operator import External, compile_operator, parts
+from hios.kernels.compiled_operator import External, compile_operator, parts, weights_of
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -30,15 +30,7 @@ class SegmentModule(nn.Module):
     ) -> None:
         super().__init__()
         self._operators, self._inputs, self._outputs = operators, inputs, outputs
-        self._names = list(
-            dict.fromkeys(
-                argument.weight
-                for operator in operators
-                for call in operator.calls
-                for argument in call.arguments
-                if argument.weight is not None
-            )
-        )
+        self._names = weights_of(operators)
         for number, name in enumerate(self._names):
             self.register_buffer(f"weight_{number}", weights[name].clone())
 

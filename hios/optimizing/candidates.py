@@ -26,12 +26,8 @@ WAYS = (EAGER, SCHEDULE, *OTHERS)
 class Candidate:
     """One way to run a model.
 
-    Attributes:
-        label: what the report calls it.
-        kind: one of ``WAYS``.
-        threads: threads inside operators of a runtime; 0 for a schedule.
-        schedule: what the engine runs; None for a runtime.
-        wide: whether the one device of the schedule has all cores, with a thread on each inside every operator.
+    ``kind`` is one of ``WAYS``. A runtime has ``threads`` inside operators and no schedule, a schedule has 0 threads;
+    of a ``wide`` one the one device has all cores, with a thread on each inside every operator.
     """
 
     label: str

@@ -36,6 +36,7 @@ from hios.machine.description import usable_cores
 from hios.optimizing import runtimes
 from hios.optimizing.candidates import SCHEDULE, Candidate
 from hios.optimizing.report import Report
+from hios.platforms.cpu.segment_runtimes import content_digest
 
 _ADVICE = "give another folder (cache=FOLDER), or keep nothing (cache=False)"
 _GRAPH, _WEIGHTS = "graph.json", "weights.safetensors"
@@ -132,7 +133,8 @@ def model_key(model: nn.Module, tensors: Sequence[Tensor]) -> dict[str, object]:
     code = hashlib.sha256()
     for path, module in model.named_modules():
         kind = type(module)
-        code.update(f"{path}:{kind.__module__}.{kind.__qualname__}:{_attributes(module)}\n".encode())
+        own = {name: value for name, value in module.__dict__.items() if name not in WITHOUT_EFFECT}
+        code.update(f"{path}:{kind.__module__}.{kind.__qualname__}:{_text(own, _DEPTH)}\n".encode())
     code.update(code_digest(model).encode())
     weights = [*model.named_parameters(), *model.named_buffers()]
     return {
@@ -159,7 +161,7 @@ def state_digest(model: nn.Module) -> str:
     """Hash of the contents of all tensors of a model: parameters, buffers, and plain attributes."""
     tensors = list(_tensors(model))
     with ThreadPoolExecutor(max(1, len(usable_cores()))) as pool:  # hashing releases the GIL
-        hashes = pool.map(_content, (tensor for _, tensor in tensors))
+        hashes = pool.map(content_digest, (tensor for _, tensor in tensors))
         whole = hashlib.sha256()
         for (name, tensor), content in zip(tensors, hashes, strict=True):
             whole.update(f"{name}:{_type(tensor)}:{content}\n".encode())
@@ -175,19 +177,9 @@ def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
                 yield f"{path}.{name}", value
 
 
-def _content(tensor: Tensor) -> str:
-    values = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-    return hashlib.sha256(values.numpy().data).hexdigest()
-
-
 def _type(tensor: Tensor) -> list[object]:
     stride = list(tensor.stride()) if tensor.layout is torch.strided else []
     return [list(tensor.shape), stride, str(tensor.dtype), str(tensor.layout)]
-
-
-def _attributes(module: nn.Module) -> str:
-    """The attributes of a module other than torch's own tables."""
-    return _text({name: value for name, value in module.__dict__.items() if name not in WITHOUT_EFFECT}, _DEPTH)
 
 
 def _text(value: Any, depth: int) -> str:

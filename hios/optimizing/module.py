@@ -90,8 +90,7 @@ class Guards:
 
     Every call compares only what `hios.optimizing.untouched` does; names and values only where that differs.
 
-    Args:
-        model: in the state that counts, without hooks but those of the library that it is from.
+    The model is in the state that counts, without hooks but those of the library that it is from.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -223,11 +222,8 @@ class OptimizedModule(nn.Module):
     changed since (`hios.optimizing.module` says what is detected); in a forked process, there with one thread; for a
     call that fails in the chosen way; and once a worker has died, or three calls in a row have failed.
 
-    Args:
-        model: the model.
-        report: what was chosen for it, and why.
-        runner: what runs it; None where the model itself does.
-        threads: torch's threads for the model itself where it was chosen; 0 for as many as there are.
+    Without a runner the model itself runs, with ``threads`` of torch where these were chosen; 0 for as many as there
+    are.
     """
 
     report: Report

@@ -200,14 +200,8 @@ class _StoppedError(Exception):
 class _Writes(TorchDispatchMode):
     """Stops before an operator that writes to memory outside of the call, or reads what comes of earlier inputs.
 
-    Args:
-        owners: whose memory is whose.
-        inputs: of the call.
-        earlier: the call before.
-
-    Attributes:
-        owners: as given, and of what the earlier call made, and the inputs.
-        written_into: the owners of the memory written to, or of an earlier call that is read, in words.
+    ``owners`` says whose memory is whose, ``earlier`` is the call before; ``written_into`` has the owners of the memory
+    that was written to, or of an earlier call that is read, in words.
     """
 
     def __init__(self, owners: Mapping[int, str], inputs: Sequence[Tensor], earlier: _Writes | None = None) -> None:

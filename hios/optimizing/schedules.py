@@ -110,7 +110,8 @@ class ScheduleProposals:
         problems: list[tuple[_Division, Problem]] = []
         for number, division in enumerate(wanted):
             if number and (why := self.budget.too_short_for("costs", keep_s=self.keep_s)):
-                self._note(division, why)
+                label = f"schedules, {_text(division)}"
+                self.absent.append(WayReport(label, SCHEDULE, "not started", why))
                 continue
             problems.append((division, self._problem(division, len(wanted) - number)))
         return problems
@@ -157,9 +158,6 @@ class ScheduleProposals:
                 why = f"predicted to take {latency_ms / min(predicted):.1f} times as long as the fastest schedule"
                 self.absent += [WayReport(entry.label, SCHEDULE, "not started", why) for entry in own]
         return kept
-
-    def _note(self, division: _Division, why: str) -> None:
-        self.absent.append(WayReport(f"schedules, {_text(division)}", SCHEDULE, "not started", why))
 
 
 def widest(graph: Graph) -> int:

@@ -29,7 +29,7 @@ from hios.frontends.extraction_check import flat, rounding_errors
 from hios.frontends.program_interface import TensorType, flat_module, type_text
 from hios.kernels.merged import torch_dtype, value_type
 from hios.platforms.program import Buffer
-from hios.platforms.workloads import deliver
+from hios.platforms.workloads import arena_tensor, deliver
 from hios.workers.worker import Worker
 
 
@@ -42,19 +42,8 @@ def runtime(program: str | Path) -> str:
 class Reference:
     """The model itself in another runtime, in a worker of its own.
 
-    Attributes:
-        name: in run.json.
-        worker: number of its worker.
-        cores: cores of its worker.
-        threads: threads inside an operator.
-        kind: one of ``hios.frontends.models.RUNTIMES``.
-        load: called inside the worker: `load`, or that of another platform.
-        options: its arguments in addition to those that all references share.
-        compile_time_s: seconds that compiling the model took; None if nothing is compiled.
-        precision: the precision that the runtime is told to use; None if it follows the model.
-        latencies_ms: of every measured run.
-        difference: largest difference of any output from the expected one.
-        peak_memory_bytes: of one run; None if it is not known.
+    ``load`` is called inside the worker with ``options`` and what all references share. ``precision`` is the one that
+    the runtime is told to use, None if it follows the model; ``compile_time_s`` is None if nothing is compiled.
     """
 
     name: str
@@ -130,14 +119,9 @@ def load(
 ) -> Loaded:
     """Load a program on the host; called through the worker pool, as all that loads references.
 
-    Args:
-        worker: where it runs.
-        program: program.pt2 or program.onnx.
-        inputs: of the graph, in the arena; a place that is not the host reads them now.
-        outputs: of the graph, in the arena.
-        trusted: whether the user trusts a program that can run code when it is loaded.
-        kind: what runs it, one of ``RUNTIMES``.
-        parallel: whether threads of ONNX Runtime run operators concurrently.
+    Inputs and outputs are those of the graph, in the arena; a place that is not the host reads them now. ``trusted``
+    says that the user trusts a program that can run code when it is loaded, ``parallel`` that threads of ONNX Runtime
+    run operators concurrently.
 
     Raises:
         ArtifactError: its inputs or outputs are not those of the graph.
@@ -159,9 +143,7 @@ def load_in(
     module, types, loaded = _read(place, program, trusted, parallel)
     for what, stated, buffers in zip(("inputs", "outputs"), types, (inputs, outputs), strict=True):
         _require(program, what, stated, [(buffer.shape, torch_dtype(buffer.dtype)) for buffer in buffers])
-        worker.state[what] = [
-            worker.arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype)) for buffer in buffers
-        ]
+        worker.state[what] = [arena_tensor(worker.arena, buffer) for buffer in buffers]
     worker.state["place"], worker.state["program"] = place, loaded
     worker.state["inputs"] = place.inputs(worker.state["inputs"])
     try:

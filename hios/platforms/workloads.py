@@ -15,7 +15,7 @@ from hios.core.graph import Graph, Operator, TensorSpec
 from hios.core.merging import convolutions
 from hios.errors import ArtifactError, PlatformError
 from hios.kernels import CompiledOperator, compile_operator
-from hios.kernels.compiled_operator import External
+from hios.kernels.compiled_operator import External, weights_of
 from hios.kernels.merged import compile_merged, torch_dtype, value_type
 from hios.kernels.onednn import as_made
 from hios.platforms.program import Buffer
@@ -85,14 +85,7 @@ def _weights(
 ) -> dict[str, Tensor]:
     """Random weights of operators, by name."""
     known = {entry.name: entry for entry in graph.weights}
-    names = dict.fromkeys(
-        argument.weight
-        for operator in operators
-        for call in operator.calls
-        for argument in call.arguments
-        if argument.weight is not None
-    )
-    return {name: _random(known[name].shape, known[name].dtype, generator, below) for name in names}
+    return {name: _random(known[name].shape, known[name].dtype, generator, below) for name in weights_of(operators)}
 
 
 def _kind(graph: Graph, inputs: dict[str, TensorSpec], value: External) -> tuple[Sequence[int], str]:

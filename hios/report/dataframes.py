@@ -15,7 +15,7 @@ from hios.core.problem import Problem
 from hios.core.schedule import Placement, Schedule
 from hios.errors import ArtifactError
 from hios.files import artifacts
-from hios.report.results import ModelResults, is_virtual, read_model, told_apart
+from hios.report.results import ModelResults, is_virtual, path_ends, read_model, told_apart
 from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, operator_rows, prediction_rows, table
 
 #: Columns of the data frames with their data types; those of operators are the columns of operators.csv and one more.
@@ -125,7 +125,7 @@ def load_results(folder: str | Path) -> Results:
             f"{folder}: found no graph.json in it or in its folders; allowed: the results folder of the pipeline, or "
             "the folder of a network in it"
         )
-    models = told_apart(directories, [_read(directory) for directory in directories])
+    models = told_apart([_read(directory) for directory in directories], path_ends(directories))
     return Results(
         latencies=_frame(_LATENCIES, models, _latencies),
         operators=_frame(_OPERATORS, models, _operators),

@@ -35,13 +35,9 @@ _STRAIGHTENING_ROUNDS = 12
 def assign_columns(order: Iterable[int], predecessors: Mapping[int, Iterable[int]], limit: int) -> dict[int, int]:
     """The first column for every vertex that is right of its predecessors and has room.
 
-    Args:
-        order: the vertices in topological order.
-        predecessors: by vertex; those not in ``order`` do not count.
-        limit: vertices a column, at most.
+    Vertices are in topological order, at most ``limit`` a column; predecessors that are not in ``order`` do not count.
 
-    Returns:
-        Columns from 0 by vertex. Without the limit it is the longest path to the vertex.
+    Without the limit it is the longest path to the vertex.
     """
     column: dict[int, int] = {}
     filled: Counter[int] = Counter()
@@ -61,9 +57,7 @@ def assign_columns(order: Iterable[int], predecessors: Mapping[int, Iterable[int
 def order_columns(columns: Sequence[Sequence[int]], links: Sequence[tuple[int, int]]) -> list[list[int]]:
     """The vertices of every column from top to bottom, so that few links cross (barycenter heuristic).
 
-    Args:
-        columns: vertices by column; their order is the first that is tried.
-        links: pairs of vertices of neighboring columns, the left one first.
+    Links are pairs of vertices of neighboring columns, the left one first; the order of the columns is tried first.
     """
     left, right = _neighbors(links)
     best = current = [list(column) for column in columns]
@@ -93,11 +87,8 @@ def place_vertically(
 ) -> dict[int, float]:
     """Centers of the vertices, downwards from about 0, so that links are short and straight.
 
-    Args:
-        columns: vertices of every column from top to bottom.
-        links: pairs of vertices of neighboring columns.
-        separation: smallest distance of the centers of two vertices that stand one above the other.
-        weights: how much each vertex insists on being level with its neighbors.
+    ``separation`` is the smallest distance of the centers of two vertices that stand one above the other, ``weights``
+    how much each vertex insists on being level with its neighbors.
     """
     left, right = _neighbors(links)
     offsets: dict[int, float] = {}
@@ -209,15 +200,8 @@ def box_width(label_width: float) -> float:
 class Frame:
     """A block, or a part of one that is too wide for the page; lengths in pixels from the frame's corner.
 
-    Attributes:
-        block: number of the block, from 0.
-        part: number of the part of the block, from 0.
-        width: of the frame.
-        height: of the frame, with its title.
-        boxes: by operator.
-        lines: by edge, within the frame: from the operator or the left side to the operator or the right side.
-        entries: by operator elsewhere whose value comes in: how far down the left side.
-        exits: by operator whose value goes out: how far down the right side.
+    ``lines`` by edge run within the frame, from the operator or the left side to the operator or the right side;
+    ``entries`` and ``exits`` by operator are how far down the sides its value comes in and goes out.
     """
 
     block: int
@@ -423,12 +407,8 @@ class FramePlace:
 class Plan:
     """The whole page; lengths in pixels.
 
-    Attributes:
-        places: of the frames.
-        width: of the page.
-        height: of the page.
-        routes: corners of a line between two frames by value, number of the frame it leaves and of the one it
-            enters; without an entry it runs straight on.
+    ``routes`` are corners of a line between two frames by value and numbers of the frames that it leaves and enters;
+    without an entry it runs straight on.
     """
 
     places: list[FramePlace]

@@ -100,11 +100,8 @@ _FIRST_IDEOGRAPH = "\u2e80"
 class PictureBlock:
     """A block of the graph.
 
-    Attributes:
-        operators: in topological order, by position in the graph.
-        prefix: what the dotted ids of its operators begin with; empty if nothing.
-        kind: a letter that blocks of equal structure share; empty for one that no other equals.
-        alike: blocks of its structure, itself among them.
+    ``prefix`` is what the dotted ids of its operators begin with; ``kind`` is a letter that blocks of equal structure
+    share, empty for one that no other equals, and ``alike`` are those blocks, itself among them.
     """
 
     operators: tuple[int, ...]
@@ -117,13 +114,7 @@ class PictureBlock:
 class Picture:
     """Everything in its place.
 
-    Attributes:
-        graph: what is drawn.
-        blocks: in reading order.
-        stated: whether the graph states its blocks; else they were found.
-        labels: short names by operator.
-        frames: of the blocks, in reading order.
-        plan: where frames stand and how values run between them.
+    Blocks and their frames are in reading order; ``stated`` says whether the graph states them, else they were found.
     """
 
     graph: Graph
@@ -137,9 +128,8 @@ class Picture:
 def lay_out(graph: Graph, widest: float = 1900.0) -> Picture:
     """Find a place for everything.
 
-    Args:
-        graph: with blocks or without; without, it is cut where all paths meet.
-        widest: width of the page in pixels, at most; a wide operator, or many values beside frames, may need more.
+    A graph without blocks is cut where all paths meet. ``widest`` is the width of the page in pixels, at most; a wide
+    operator, or many values beside frames, may need more.
 
     Raises:
         ArtifactError: the blocks cannot be read one after another.

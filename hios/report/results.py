@@ -25,8 +25,7 @@ from hios.files.base import Platform
 from hios.files.versions import checkout
 from hios.formats.run import Run
 from hios.frontends.models import RUNTIMES
-
-_DECIMALS_FROM_MS = ((1000.0, 0), (100.0, 1), (10.0, 2))
+from hios.runtime.predictions import decimals_for
 
 
 @dataclass(frozen=True)
@@ -66,19 +65,19 @@ class ModelResults(_ModelFiles):
         latencies = [run.baseline.latency_ms]
         latencies += [entry.latency_ms for entry in run.results] + [entry.latency_ms for entry in run.references]
         shortest = min(latency.median for latency in latencies)
-        return next((decimals for least, decimals in _DECIMALS_FROM_MS if shortest >= least), 3)
+        return decimals_for(shortest)
 
 
-def told_apart(directories: Iterable[Path], models: Sequence[Any]) -> list[Any]:
-    """Data classes of folders in order, those of equal names with the ends of their folders' paths in brackets."""
+def told_apart(models: Sequence[Any], marks: Iterable[object]) -> list[Any]:
+    """Data classes in order, those of equal names with what marks each of them in brackets."""
     count = Counter(model.name for model in models)
     return [
-        model if count[model.name] == 1 else replace(model, name=f"{model.name} ({end})")
-        for end, model in zip(_ends(list(directories)), models, strict=True)
+        model if count[model.name] == 1 else replace(model, name=f"{model.name} ({mark})")
+        for mark, model in zip(marks, models, strict=True)
     ]
 
 
-def _ends(directories: Sequence[Path]) -> list[str]:
+def path_ends(directories: Sequence[Path]) -> list[str]:
     """The ends of paths that tell them apart, as short as possible; whole paths if nothing does."""
     parts = [directory.resolve().parts for directory in directories]
     for length in range(1, max(map(len, parts), default=0)):
@@ -96,7 +95,7 @@ def read_results(directories: Sequence[Path]) -> list[ModelResults]:
     """
     if not directories:
         raise ArtifactError("report: no results folder is given; required: at least one")
-    return told_apart(directories, [read_model(directory) for directory in directories])
+    return told_apart([read_model(directory) for directory in directories], path_ends(directories))
 
 
 def read_model(directory: Path) -> ModelResults:
@@ -176,7 +175,7 @@ def read_predictions(directories: Sequence[Path], labels: Sequence[str] = ()) ->
     Raises:
         ArtifactError: a file is missing, damaged or does not fit the others.
     """
-    return told_apart(directories, [_read(directory, labels) for directory in directories])
+    return told_apart([_read(directory, labels) for directory in directories], path_ends(directories))
 
 
 def _read(directory: Path, labels: Sequence[str]) -> ModelPredictions:
@@ -234,10 +233,7 @@ def papers_page(page: str | Path) -> Path:
 class Provenance:
     """How a page was made, apart from its results; empty where that is not known.
 
-    Attributes:
-        command: that wrote the page, as for a shell.
-        configuration: of the pipeline, resolved, as YAML.
-        origin: how the page was made, as JSON, which it carries along; see `hios.formats.archive.PageOrigin`.
+    ``origin`` says how the page was made, as JSON that it carries along (`hios.formats.archive.PageOrigin`).
     """
 
     command: str = ""
@@ -326,12 +322,11 @@ def _merged(fact: str, described: Mapping[str, Mapping[str, str]]) -> str:
 def hardware(platform: Platform) -> dict[str, str]:
     """Name and text of every fact of a platform; which facts there are depends on its kind."""
     busy = platform.busy_share
-    known = platform.name in platforms.PLATFORMS
     return {
         "Platform": platform.name,
         "Processor": platform.processor or _UNKNOWN,
         "Devices": f"{platform.devices or _UNKNOWN}{', virtual' if is_virtual(platform) else ''}",
-        **(platforms.reporting(platform.name).facts(platform) if known else {}),
+        **_own_facts(platform),
         **({} if platform.governor is None else {"Frequency governor": platform.governor}),
         "Other work on the cores before": _UNKNOWN if busy is None else f"{busy:.0%} of their time",
         "Load average before": _UNKNOWN if platform.load_average is None else f"{platform.load_average:.2f}",
@@ -340,9 +335,11 @@ def hardware(platform: Platform) -> dict[str, str]:
 
 def predicted_hardware(platform: Platform) -> list[tuple[str, str]]:
     """Name and text of every fact of a platform that predicts."""
-    known = platform.name in platforms.PLATFORMS
-    facts = platforms.reporting(platform.name).facts(platform) if known else {}
-    return [("Platform", f"{platform.name}: predicted, nothing was measured or run"), *facts.items()]
+    return [("Platform", f"{platform.name}: predicted, nothing was measured or run"), *_own_facts(platform).items()]
+
+
+def _own_facts(platform: Platform) -> dict[str, str]:
+    return platforms.reporting(platform.name).facts(platform) if platform.name in platforms.PLATFORMS else {}
 
 
 def is_virtual(platform: Platform) -> bool:

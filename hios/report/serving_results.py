@@ -254,8 +254,9 @@ def _goodput(label: str, rows: Sequence[View], identity: str) -> str:
         }
         for load, bound in bounds.items()
     ]
-    loads = list(bounds)
-    places = list(dict.fromkeys(f"{name}, load {load:g}" for load in loads for name in _names(rows, load)))
+    # Policies of a load, then its bound.
+    names = {load: [*(row["policy"] for row in rows if row["load"] == load), _BOUND] for load in bounds}
+    places = list(dict.fromkeys(f"{name}, load {load:g}" for load, own in names.items() for name in own))
     beside = alt.YOffset("mark:N", scale=alt.Scale(domain=[mark.name for mark in marks.used(shown)]))
     y = alt.Y("place:N", title=None, sort=None, scale=alt.Scale(domain=places), axis=alt.Axis(labelLimit=320))
     chart = marks.bars(
@@ -266,11 +267,6 @@ def _goodput(label: str, rows: Sequence[View], identity: str) -> str:
         beside=beside,
     )
     return _drawn(chart, f"Tasks within their SLO of every policy, scenario {label}", identity, len(shown) * _BAR)
-
-
-def _names(rows: Sequence[View], load: float) -> list[str]:
-    """Policies of a load, then its bound."""
-    return [*(row["policy"] for row in rows if row["load"] == load), _BOUND]
 
 
 def _percentiles(label: str, rows: Sequence[View], identity: str) -> str:

@@ -7,8 +7,6 @@ from hios.formats.run import Chosen, ReferenceResult, Run, ScheduleResult
 from hios.runtime import predictions
 from hios.runtime.competitors import BASELINE
 
-#: Four digits of the shortest latency.
-_DECIMALS_FROM_MS = ((1000.0, 0), (100.0, 1), (10.0, 2))
 #: What the last two columns of predictions mean.
 _LEGEND = (
     "drift: how much slower (+) or faster (-) the machine ran than while it was profiled; error beyond drift: how far "
@@ -41,7 +39,7 @@ def latency_table(run: Run) -> str:
         for ceiling in run.ceilings
     ]
     shortest = min(latency.median for _, latency, _ in entries)
-    decimals = next((decimals for least, decimals in _DECIMALS_FROM_MS if shortest >= least), 3)
+    decimals = predictions.decimals_for(shortest)
     intervals = [entry.speedup_interval for entry in run.results] + [entry.speedup_interval for entry in run.references]
     sure = any(interval is not None for interval in intervals)
     rows = [["", "median ms", "p20 to p80", f"speedup{' (95 %)' if sure else ''}"]]

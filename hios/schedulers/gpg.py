@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import textwrap
 
-from hios.core.problem import Problem, Stage, positions
+from hios.core.problem import Problem, Stage
 from hios.core.schedule import StagedPlan
 from hios.schedulers.policy import deviations
 from hios.schedulers.policy.endings import (
@@ -66,12 +66,11 @@ def gpg(
         ModuleNotFoundError: ``weights`` is given, and numpy or safetensors is not installed (extra ``opt``).
     """
     starts, action = chooser(problem, r, s, weights)
-    place = positions(problem.order)
     chance = random.Random(seed)
     stages: list[Stage] = []
     for start in starts:
         ending, latency = Passes(problem.stage_ms, action, chance.getrandbits(64)).run(start, passes)
-        operators = sorted((v for state in start.states for v in state.block.operators), key=place.__getitem__)
+        operators = sorted((v for state in start.states for v in state.block.operators), key=problem.place.__getitem__)
         sequence = sum(problem.time[v] for v in operators)
         stages += ending if latency < sequence else [((v,),) for v in operators]
     return StagedPlan((tuple(stages),))

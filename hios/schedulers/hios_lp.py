@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from hios.core.problem import Problem, positions, priority_order
+from hios.core.problem import Problem, priority_order
 from hios.core.schedule import StagedPlan
 from hios.schedulers.insertion import timetable
 from hios.schedulers.parallelize import WINDOW, parallelize, pays_to_compile
@@ -110,7 +110,7 @@ class ValidPaths:
     def __init__(self, problem: Problem) -> None:
         count = len(problem)
         self._problem = problem
-        self._place = positions(problem.order)
+        self._place = problem.place
         self._unmapped = [True] * count
         self._touched = [False] * count  # has an edge to a mapped operator
         self._into = [0.0] * count  # longest transfer from a mapped operator

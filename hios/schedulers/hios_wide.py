@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hios.core.problem import Problem, positions
+from hios.core.bounds import least_ms, least_work_ms
+from hios.core.contraction import Contraction
+from hios.core.problem import Problem, priority_order
 from hios.core.schedule import StreamPlan
 from hios.schedulers.deadline import check_deadline
-from hios.schedulers.merge_choice import choose_merges
 from hios.schedulers.registry import register
 
 #: Weights of the area term that are tried; chosen by ``benchmarks/wide_operators.py variants``.
 WEIGHTS = (2.0, 4.0, 8.0, 16.0)
 #: In place of a weight: numbers of devices by the allocation of MCPA.
 _MCPA = -1.0
+
+#: Merges that are tried one by one.
+MOST_TRIED = 100
+#: A gain below this share is rounding in floating point, not a gain.
+_ROUNDING = 1e-12
 
 #: The first and the last moment at which an operator could start in an idle gap of a device.
 _Gap = tuple[float, float]
@@ -71,26 +77,18 @@ def hios_wide(problem: Problem, devices: int) -> StreamPlan:
     ranks of the times on the devices that it chose; the best of these is kept. ``docs/algorithms.md`` compares them.
 
     Convolutions that read one value may run merged into one (IOS): if their merge was measured, a greedy search
-    (`hios.schedulers.merge_choice`) schedules the problem with merges as single operators, in passes like the best one,
+    (`choose_merges`) schedules the problem with merges as single operators, in passes like the best one,
     and keeps a merge that makes the latency shorter. So the result is never worse than without merges.
 
     Without ``wide_ms`` there is one pass, which is HEFT on equal devices. O(passes |V| W M (|E|/|V| + |V|)), W numbers
     of devices; a pass for every merge that saves time.
     """
-    apart, kind = best_list(problem, devices)
-    if not problem.has_widths or not (problem.measured_merges or problem.merge_wide_ms):
-        return apart.plan(devices)
-
-    def best(contracted: Problem) -> tuple[float, float]:
-        found, its_kind = best_list(contracted, devices)
-        return found.latency_ms, its_kind
-
-    def once(contracted: Problem, its_kind: float) -> float:
-        return _one_pass(contracted, devices, its_kind).latency_ms
-
-    contraction = choose_merges(problem, apart.latency_ms, kind, best, once)
+    best, kind = best_list(problem, devices)
+    contraction = None
+    if problem.has_widths and (problem.measured_merges or problem.merge_wide_ms):
+        contraction = choose_merges(problem, devices, best.latency_ms, kind)
     if contraction is None:
-        return apart.plan(devices)
+        return best.plan(devices)
     return contraction.expanded(best_list(contraction.problem, devices)[0].plan(devices))
 
 
@@ -121,7 +119,7 @@ def list_schedule(
     An operator takes the k devices with the least finish + weight*k*t(v, k)/M, one where the weight is infinite, or if
     ``fixed``, its number of ``widths``. Upward ranks are worked out with the times on ``widths``.
     """
-    order = _by_rank(problem, widths)
+    order = priority_order(problem, [problem.time_on(operator, width) for operator, width in enumerate(widths)])
     table = _Timetable(problem, devices)
     for operator in order:
         check_deadline()
@@ -135,16 +133,6 @@ def list_schedule(
     # Operators of 0 ms go before those that start with them; inputs before their readers.
     placed = sorted(order, key=lambda operator: (table.start[operator], table.finish[operator]))
     return WideList(max(table.finish), tuple(placed), tuple(table.held))
-
-
-def _by_rank(problem: Problem, widths: Sequence[int]) -> list[int]:
-    """Operators by descending upward rank, transfers counted, with the times on so many devices each."""
-    rank = [0.0] * len(problem)
-    for operator in reversed(problem.order):
-        after = max((transfer + rank[successor] for successor, transfer in problem.successors[operator]), default=0.0)
-        rank[operator] = problem.time_on(operator, widths[operator]) + after
-    place = positions(problem.order)
-    return sorted(problem.order, key=lambda operator: (-rank[operator], place[operator]))
 
 
 class _Timetable:
@@ -284,3 +272,67 @@ def _critical_path(problem: Problem, times: list[float]) -> tuple[list[int], flo
     while following := [successor for successor, _ in problem.successors[path[-1]]]:
         path.append(max(following, key=below.__getitem__))
     return path, below[path[0]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A measured merge, with the device time and the sequential time that it saves."""
+
+    merge: frozenset[int]
+    area_ms: float
+    time_ms: float
+
+
+def choose_merges(problem: Problem, devices: int, latency_ms: float, kind: float) -> Contraction | None:
+    """The merges with the least latency that a greedy search finds; None if all operators are best apart.
+
+    The search first takes all merges at once that save device time, the largest savings first. Then, from the better of
+    that and no merges, it tries each merge in turn, in one pass like the best one: a chosen one is removed, any other
+    one is added in place of those that share operators with it. Changes that shorten the latency are kept. Only
+    measured merges are considered. The problem has the times of its devices (``Problem.on``); ``latency_ms`` is that of
+    the best schedule without merges, and ``kind`` that of its pass.
+    """
+    candidates = _candidates(problem)
+    chosen = _disjoint(candidate.merge for candidate in candidates if candidate.area_ms > 0)
+    contraction = Contraction(problem, chosen) if chosen else None
+    if contraction is not None:
+        together, its_kind = best_list(contraction.problem, devices)
+        if together.latency_ms < latency_ms * (1 - _ROUNDING):
+            latency_ms, kind = together.latency_ms, its_kind
+        else:
+            contraction, chosen = None, frozenset()
+    for candidate in candidates[:MOST_TRIED]:
+        apart = frozenset(other for other in chosen if other.isdisjoint(candidate.merge))
+        trial = apart if candidate.merge in chosen else apart | {candidate.merge}
+        tried = Contraction(problem, trial) if trial else None
+        trial_ms = _one_pass(problem if tried is None else tried.problem, devices, kind).latency_ms
+        if trial_ms < latency_ms * (1 - _ROUNDING):
+            latency_ms, chosen, contraction = trial_ms, trial, tried
+    return contraction
+
+
+def _candidates(problem: Problem) -> list[_Candidate]:
+    """Merges that save anything, the largest savings of the devices' time first."""
+    candidates = []
+    for merge in sorted(problem.measured_merges.keys() | problem.merge_wide_ms.keys(), key=sorted):
+        narrow = problem.merge_ms(merge)
+        times = {1: math.inf if narrow is None else narrow, **problem.merge_wide_ms.get(merge, {})}
+        area = sum(least_work_ms(problem, operator) for operator in merge)
+        one_by_one = sum(least_ms(problem, operator) for operator in merge)
+        saved = _Candidate(
+            merge, area - min(width * time for width, time in times.items()), one_by_one - min(times.values())
+        )
+        if max(saved.area_ms, saved.time_ms) > 0:
+            candidates.append(saved)
+    return sorted(candidates, key=lambda candidate: (-candidate.area_ms, -candidate.time_ms))
+
+
+def _disjoint(merges: Iterable[frozenset[int]]) -> frozenset[frozenset[int]]:
+    """Merges in order, without those that share operators with one before."""
+    taken: set[int] = set()
+    chosen = set()
+    for merge in merges:
+        if taken.isdisjoint(merge):
+            chosen.add(merge)
+            taken |= merge
+    return frozenset(chosen)

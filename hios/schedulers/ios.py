@@ -113,9 +113,9 @@ def ios(
     stages: list[Stage] = []
     merges: set[frozenset[int]] = set()
     kept = _searched.get()
-    results = (
-        {} if kept is None or type(problem) is not Problem else kept.setdefault(_settings(problem, r, s, mode), {})
-    )
+    # What all blocks of a problem have in common.
+    settings = problem.alpha, problem.launch_ms, problem.barrier_ms, r, s, mode
+    results = {} if kept is None or type(problem) is not Problem else kept.setdefault(settings, {})
     parts_of_blocks = searched_parts(problem.graph, states)
     parts = [part for parts_of_block in parts_of_blocks for part in parts_of_block]
     search = _Search(problem, r, s, mode, _pays_to_compile(parts))
@@ -130,11 +130,6 @@ def ios(
         StagedPlan((tuple(stages),), frozenset(merges)),
         cuts=sum(len(parts_of_block) - 1 for parts_of_block in parts_of_blocks),
     )
-
-
-def _settings(problem: Problem, *parameters: int | str) -> tuple[Any, ...]:
-    """What all blocks of a problem have in common."""
-    return problem.alpha, problem.launch_ms, problem.barrier_ms, *parameters
 
 
 def _pays_to_compile(parts: Sequence[SearchedBlock]) -> bool:

@@ -98,11 +98,8 @@ def steps(
     ready at the same time; the paper has a single entry, here all operators without predecessors are in the list
     at first. The times are those of the paper's latency model, in which operators do not slow each other.
 
-    Args:
-        problem: graph and costs.
-        streams: x; those beyond the number of operators are left out.
-        operator_draw: where the operator comes from instead of its rank (LIOS-Rand1, LIOS-Rand).
-        stream_draw: where the stream comes from instead of the earliest finish (LIOS-Rand2, LIOS-Rand).
+    Streams x beyond the number of operators are left out. Draws are where the operator comes from instead of its rank
+    (LIOS-Rand1, LIOS-Rand), and the stream instead of the earliest finish (LIOS-Rand2, LIOS-Rand).
     """
     free = [0.0] * min(streams, len(problem))
     finish = [0.0] * len(problem)

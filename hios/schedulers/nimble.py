@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from hios.core.problem import Problem
+from hios.core.problem import Problem, reachable
 from hios.core.schedule import Solution, StreamPlan
 from hios.schedulers.registry import register
 
@@ -96,7 +96,7 @@ def _augment(
 def closure_matching(
     listed: Sequence[Sequence[int]], sets: Sequence[int], right: int, start: Sequence[int]
 ) -> list[int]:
-    """The same matching as `maximum_matching`, for graphs too dense to list: the neighbors of a vertex are a bit set.
+    """`maximum_matching` for graphs too dense to list: neighbors of a vertex may also be a bit set.
 
     Of 50,000 operators in layers the transitive closure has 10^9 edges; as sets of bits it takes 300 MB. O(|V|^2 / 64)
     a phase, of which there are at most O(sqrt(|V|)). Of the ``right`` right vertices, each left vertex may be matched
@@ -175,10 +175,11 @@ class _ClosurePhase:
         right = len(owner)
         self._free = _as_set((place for place, left in enumerate(owner) if left < 0), right)
         # Right vertices by the layer of their owner, without those through which nothing can be reached any more.
-        self._of_layer = [
-            _as_set((place for place, left in enumerate(owner) if left >= 0 and layer[left] == distance), right)
-            for distance in range(max(layer) + 2)
-        ]
+        layers = [bytearray(right // 8 + 1) for _ in range(max(layer) + 2)]
+        for place, left in enumerate(owner):
+            if left >= 0 and layer[left] >= 0:
+                layers[layer[left]][place >> 3] |= 1 << (place & 7)
+        self._of_layer = [int.from_bytes(digits, "little") for digits in layers]
 
     def augment(self, start: int) -> None:
         """Flip a path from a free left vertex, if there is one left."""
@@ -204,7 +205,8 @@ class _ClosurePhase:
             holder = self._owner[right]
             if holder < 0 or self._layer[holder] == beyond:
                 return right
-        rest = (self._sets[left] & (self._free | self._of_layer[beyond])) >> self._tried[left]
+        own = self._sets[left]
+        rest = own and (own & (self._free | self._of_layer[beyond])) >> self._tried[left]
         if not rest:
             self._tried[left] = len(self._owner)
             return -1
@@ -271,8 +273,8 @@ def assign_streams(problem: Problem) -> StreamAssignment:
 
     O(|V| |E| / 64 + |V|^2.5 / 64) in time and |V|^2 / 8 bytes, as the closure is kept as sets of bits.
     """
-    below = _descendants(problem)
-    reduced = _reduced(problem, below)
+    below = reachable(problem.order[::-1], problem.successors)
+    reduced = transitive_reduction(problem, below)
     matching = maximum_matching(reduced, len(problem))
     sources, targets = minimum_vertex_cover(reduced, matching)
     free = sum(1 << operator for operator in range(len(problem)) if operator not in targets)
@@ -289,12 +291,12 @@ def assign_streams(problem: Problem) -> StreamAssignment:
     return StreamAssignment(tuple(_paths(following, problem.order)), synchronizations)
 
 
-def transitive_reduction(problem: Problem) -> list[list[int]]:
-    """Successors of every operator that depend on no other of them, by number, in topological order."""
-    return _reduced(problem, _descendants(problem))
+def transitive_reduction(problem: Problem, below: Sequence[int] = ()) -> list[list[int]]:
+    """Successors of every operator that depend on no other of them, by number, in topological order.
 
-
-def _reduced(problem: Problem, below: Sequence[int]) -> list[list[int]]:
+    ``below`` has what depends on every operator, as `hios.core.problem.reachable` finds it.
+    """
+    below = below or reachable(problem.order[::-1], problem.successors)
     reduced: list[list[int]] = []
     for successors in problem.successors:
         kept: list[int] = []
@@ -305,15 +307,6 @@ def _reduced(problem: Problem, below: Sequence[int]) -> list[list[int]]:
                 covered |= below[successor]
         reduced.append(kept)
     return reduced
-
-
-def _descendants(problem: Problem) -> list[int]:
-    """What depends on every operator, as set bits of the operators' numbers."""
-    below = [0] * len(problem)
-    for operator in reversed(problem.order):
-        for successor, _ in problem.successors[operator]:
-            below[operator] |= below[successor] | 1 << successor
-    return below
 
 
 def _paths(following: Sequence[int], order: Sequence[int]) -> Iterator[tuple[int, ...]]:

@@ -77,11 +77,7 @@ def allocate_streams(problem: Problem, rule: str = "paper") -> tuple[tuple[int, 
 class Demands(NamedTuple):
     """Resource demands of operators, by number.
 
-    Attributes:
-        amount: resources of an operator; only comparisons between operators mean something.
-        memory_intensive: whether it is memory-intensive; else it is compute-intensive.
-        amount_from: source of the amounts.
-        class_from: source of the classes.
+    Only comparisons of amounts mean something; what is not memory-intensive is compute-intensive.
     """
 
     amount: list[float]

@@ -30,10 +30,7 @@ _Arc = tuple[int, float]
 def parallelize(problem: Problem, plan: StagedPlan, window: int) -> StagedPlan:
     """Group neighboring independent operators of a device if that lowers the latency.
 
-    Args:
-        problem: graph and costs.
-        plan: operators in order on their devices, one a stage.
-        window: w, the largest number of operators in a stage, at least 2.
+    The plan has one operator a stage; ``window`` is w, the largest number of operators in a stage, at least 2.
 
     Operators start windows in descending order of priority; one that a stage holds already is skipped, as in
     the example of Fig. 5. A larger window may take in what a smaller one from the same operator grouped, so the best

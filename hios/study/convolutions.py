@@ -43,11 +43,8 @@ def measure(
     Every round measures a size in all ways, right after each other, so that their quotients are free of the machine's
     drift. Inputs are written right before they are read, as an operator before would.
 
-    Args:
-        sizes: height and width of images in pixels.
-        channels: of images and outputs.
-        repeats: rounds of every size.
-        report: is told after each size.
+    ``sizes`` are height and width of images in pixels, ``channels`` those of images and outputs; ``report`` is told
+    after each size.
 
     Raises:
         PlatformError: fewer than two cores can be used.

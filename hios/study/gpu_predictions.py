@@ -19,10 +19,8 @@ from hios.study.gpu_targets import TARGETS
 def predict_targets(graph: Graph, targets: Iterable[str]) -> PredictionFile:
     """Schedules of a graph on the GPUs of some papers.
 
-    Args:
-        graph: with calls and shapes, or with ``flops`` and ``bytes`` of every operator; of others the file says that
-            nothing can be predicted.
-        targets: keys of ``TARGETS``.
+    Operators state calls and shapes, or ``flops`` and ``bytes``; of other graphs the file says that nothing can be
+    predicted. Targets are keys of ``TARGETS``.
     """
     began, missing = time.perf_counter(), ""
     predictions: list[GpuPrediction] = []

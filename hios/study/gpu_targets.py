@@ -10,11 +10,8 @@ from dataclasses import dataclass
 class Target:
     """The hardware of a paper's figures.
 
-    Attributes:
-        gpu: name of a description in hios/platforms/model/gpus.
-        link: between two of them, a word of that description; the first that it lists if None.
-        devices: number of GPUs.
-        algorithms: that the figures compare; those for several devices are scheduled for all of them.
+    ``gpu`` is the name of a description in hios/platforms/model/gpus, ``link`` a word of that description, the first
+    that it lists if None. Algorithms for several devices are scheduled for all of them.
     """
 
     gpu: str

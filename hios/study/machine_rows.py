@@ -227,11 +227,7 @@ def listed(rows: Rows, column: str) -> str:
 class PredictedConvolution:
     """A convolution on a GPU, and moving its output to another one.
 
-    Attributes:
-        alone_ms: of the convolution, with the pause before the next kernel.
-        transfer_ms: of its output.
-        output_bytes: of its output.
-        utilization: share of the GPU that it occupies.
+    ``alone_ms`` includes the pause before the next kernel.
     """
 
     alone_ms: float

@@ -17,7 +17,6 @@ import msgspec
 
 from hios.charts import marks
 from hios.core.schedule import ScheduleFile
-from hios.files import artifacts
 from hios.files.yaml_file import plain, read_yaml
 from hios.formats.partition import GpuPrediction
 from hios.platforms.model import descriptions
@@ -214,14 +213,7 @@ def _validations(rows: Rows, targets: list[str]) -> list[str]:
 class ValidationRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A published latency of a sequential schedule, and the predicted one.
 
-    Attributes:
-        paper: which published it.
-        gpu: name of the description.
-        network: file in models/.
-        batch: images in a batch.
-        published_ms: milliseconds.
-        predicted_ms: milliseconds.
-        fitted: whether the parameters of the model were fitted to it, among others.
+    ``fitted``: whether the parameters of the model were fitted to it, among others.
     """
 
     paper: str
@@ -242,21 +234,6 @@ class ValidationRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def validation_rows() -> tuple[ValidationRow, ...]:
     """All that is published."""
     return tuple(msgspec.convert(plain(read_yaml(VALIDATION_FILE), str(VALIDATION_FILE), ()), list[ValidationRow]))
-
-
-def write_validation(rows: list[ValidationRow], file: Path = VALIDATION_FILE) -> None:
-    """Write the file."""
-    head = (
-        "# Written by `python benchmarks/model_validation.py --write`: sequential latencies, published and predicted.\n"
-    )
-    lines = [
-        f"- {{paper: {row.paper}, gpu: {row.gpu}, network: {row.network}, batch: {row.batch}, "
-        f"published_ms: {row.published_ms:.6g}, predicted_ms: {row.predicted_ms:.6g}, "
-        f"fitted: {str(row.fitted).lower()}}}\n"
-        for row in rows
-    ]
-    with artifacts.replacing(file) as temporary:
-        temporary.write_text(head + "".join(lines), encoding="utf-8")
 
 
 def error_in_words(gpu: str, name: str) -> str:

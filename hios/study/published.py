@@ -27,12 +27,7 @@ Found = float | tuple[float, float] | Mapping[str, float]
 
 
 class Published(PublishedNumber, frozen=True, kw_only=True):
-    """One published statement with all that its entry and its figure say; nothing but its numbers may be absent.
-
-    Attributes:
-        key: ``FIGURE.NAME``.
-        cases: values by case, in the order of the file; empty where there is one value or a range.
-    """
+    """One published statement with all that its entry and its figure say; nothing but its numbers may be absent."""
 
     key: str
     cases: dict[str, float]
@@ -127,11 +122,8 @@ class Verdict(Enum):
 class Comparison:
     """A published statement and the result of this machine.
 
-    Attributes:
-        published: the statement.
-        found: the result here, one number or several; None where this machine has none.
-        by: what computed it, such as hios or the released program.
-        comparable: whether hios has a comparison for the statement, on this machine or on another.
+    ``found`` is one number or several, None where this machine has none; ``by`` names what computed it, such as hios or
+    the released program; ``comparable`` says whether hios has a comparison, on this machine or on another.
     """
 
     published: Published

@@ -29,15 +29,7 @@ Wiring = list[list[int]]
 
 @dataclass(frozen=True, slots=True)
 class RandomGraph:
-    """A graph without shapes, with the costs that make it a scheduling problem.
-
-    Attributes:
-        name: of the graph.
-        time_ms: time of every operator.
-        utilization: of every operator, in (0, 1].
-        transfers_ms: time of the transfer of every edge, by source and target.
-        alpha: share of serialization of the contention model.
-    """
+    """A graph without shapes, with the costs that make it a scheduling problem."""
 
     name: str
     time_ms: tuple[float, ...]

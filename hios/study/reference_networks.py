@@ -165,9 +165,8 @@ def randwire(folder: Path | None = None) -> Graph:
     without a successor are summed by an operator of their own. Nodes are listed depth first, as the IOS benchmark
     does: algorithms that go through the operators in order depend on it.
 
-    Args:
-        folder: where the files ``RANDWIRE_FILES`` are, the benchmark's wiring: nodes, edges, then an edge "source
-            target" a line. That of models/randwire.py if None, which has as many nodes and edges.
+    ``folder`` has the files ``RANDWIRE_FILES``, the benchmark's wiring: nodes, edges, then an edge "source target" a
+    line. Without one, the wiring is that of models/randwire.py, which has as many nodes and edges.
     """
     net = _NetworkBuilder("randwire")
     net.block()

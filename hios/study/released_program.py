@@ -8,12 +8,12 @@ Without any it is the paper: latencies are those of `hios.schedulers` and `hios.
 from __future__ import annotations
 
 import copy
-import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 
-from hios.core.problem import Problem, positions, priority_order
+from hios.core.graph import topological_order
+from hios.core.problem import Problem, positions, priority_order, reachable
 from hios.schedulers.hios_lp import ValidPaths
 from hios.schedulers.hios_mr import map_by_recording
 
@@ -73,10 +73,7 @@ RELEASED = Deviations.without()
 def latencies_ms(problem: Problem, devices: int, deviations: Deviations) -> dict[str, float]:
     """Latency of HIOS-LP and HIOS-MR, each without and with grouping (window 2), as the program would state it.
 
-    Args:
-        problem: graph and costs; its transfers are those of ``destination_transfers`` if that is in force.
-        devices: number M of devices.
-        deviations: those in force.
+    Transfers of the problem are those of ``destination_transfers`` if that is among the deviations in force.
 
     Returns:
         Milliseconds by the names of the registry: hios-lp-inter, hios-lp, hios-mr-inter, hios-mr.
@@ -194,9 +191,6 @@ class _GroupedStages:
     """Operators on devices, of which neighbors become stages (Algorithm 2 with a window of two).
 
     A stage goes by its first operator in the order.
-
-    Attributes:
-        latency_ms: as the program states it.
     """
 
     def __init__(
@@ -213,7 +207,7 @@ class _GroupedStages:
 
     def group_neighbors(self) -> None:
         """Group each operator with the one after it on its device where that is no longer, or shorter."""
-        below = self._below()
+        below = reachable(self._problem.order[::-1], self._problem.successors)
         rows = [
             [operator for operator in self._order if self._home[operator] == device] for device in range(self._devices)
         ]
@@ -225,14 +219,6 @@ class _GroupedStages:
                 continue
             if not below[first] >> second & 1 and not below[second] >> first & 1 and self._try(first, second):
                 grouped |= {first, second}
-
-    def _below(self) -> list[int]:
-        """For every operator those that depend on it, as bits."""
-        below = [0] * len(self._problem)
-        for operator in reversed(self._problem.order):
-            for successor, _ in self._problem.successors[operator]:
-                below[operator] |= below[successor] | 1 << successor
-        return below
 
     def _try(self, first: int, second: int) -> bool:
         stage, time = list(self._stage), list(self._time)
@@ -272,25 +258,11 @@ class _GroupedStages:
             for device in range(self._devices):
                 for one, other in pairwise([item for item in members if self._home[item] == device]):
                     waits[other].add(one)
-        in_order = _topological(waits, self._place)
-        return members if early and in_order is not None else in_order
-
-
-def _topological(waits: Mapping[int, set[int]], place: Sequence[int]) -> list[int] | None:
-    """Items so that each comes after those it waits for, earliest place first; None where there is a cycle."""
-    count = {item: len(others) for item, others in waits.items()}
-    after: dict[int, list[int]] = {item: [] for item in waits}
-    for item, others in waits.items():
-        for other in others:
-            after[other].append(item)
-    ready = [(place[item], item) for item, waiting in count.items() if not waiting]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        _, item = heapq.heappop(ready)
-        order.append(item)
-        for other in after[item]:
-            count[other] -= 1
-            if not count[other]:
-                heapq.heappush(ready, (place[other], other))
-    return order if len(order) == len(waits) else None
+        after: list[list[int]] = [[] for _ in stage]
+        for item, others in waits.items():
+            for other in others:
+                after[other].append(item)
+        in_order = [item for item in topological_order(after, self._order) if item in waits]
+        if len(in_order) < len(waits):
+            return None
+        return members if early else in_order

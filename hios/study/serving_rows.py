@@ -9,7 +9,7 @@ of a GPU are compared with them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hios.charts import marks
 from hios.formats.serving_result import ResultFile
@@ -263,16 +263,12 @@ def point_lines(
         words=lambda row: f"{series(row)}, {x} {row[x]:g}: {row[column]:.4g} {title}",
         x_axis=lambda rows: {
             "scale": {"type": "log", "base": 2} if log else {"zero": False},
-            "axis": _ticks(sorted({row[x] for row in rows})),
+            # Ticks at all values, if these are few.
+            "axis": {"values": values} if len(values := sorted({row[x] for row in rows})) <= 10 else {"tickCount": 8},
         },
         y_axis={"title": title},
         size={"width": 420, "height": 260},
     )
-
-
-def _ticks(values: list[float]) -> dict[str, Any]:
-    """Ticks of an axis: at all values, if these are few."""
-    return {"values": values} if len(values) <= 10 else {"tickCount": 8}
 
 
 def point_bars(place: Callable[[Row], str], column: str, title: str) -> Callable[[Rows], alt.TopLevelMixin]:

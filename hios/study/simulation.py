@@ -46,14 +46,9 @@ def simulate(
 
     IOS looks at neither transfers nor devices: it searches the graphs of settings that differ in these alone once.
 
-    Args:
-        settings: the parameters of HIOS section V-A.
-        seeds: one for every instance of a setting.
-        window: of hios-lp and hios-mr.
-        alpha: share of serialization of the contention model.
-        moves: of each chain of hios-opt, whose result then does not depend on the machine's speed.
-        algorithms: names in the registry; hios-opt among them, as it proves the bound.
-        report: is told after each instance.
+    Every seed is an instance of a setting. ``moves`` are those of each chain of hios-opt, whose result then does not
+    depend on the machine's speed; hios-opt is among the algorithms, as it proves the bound. ``report`` is told after
+    each instance.
 
     Raises:
         ScheduleError: an algorithm's schedule breaks a rule.

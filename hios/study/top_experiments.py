@@ -264,9 +264,7 @@ def synchronous_per_s(scenario: Scenario, system: str) -> float:
 def batched(graph: Graph, count: int) -> Graph:
     """The graph for so many times as many inputs at once: the first dimension of all values but weights grows.
 
-    Args:
-        graph: of a network that treats its inputs one by one, with shapes.
-        count: how many times as many.
+    The network treats its inputs one by one, and its graph states shapes.
 
     Raises:
         HiosError: an operator has no shapes, or one whose first dimension is not that of the inputs.
@@ -385,9 +383,8 @@ def scenario_of_graphs(folder: Path, gpu: str) -> Scenario:
 class ModelMemory:
     """Bytes on one device.
 
-    Attributes:
-        weights: of all models; every copy of a model has its own.
-        values: inputs, outputs and everything between operators, as `hios load` reserves it.
+    Every copy of a model has its own weights; values are inputs, outputs and everything between operators, as `hios
+    load` reserves it.
     """
 
     weights: int

@@ -70,12 +70,8 @@ def gpg(
     every combination counts for it and for the others alike, or for none of them. ``latency over sequential, all`` is
     of all combinations.
 
-    Args:
-        scenarios: by label.
-        study: what is varied.
-        gpu: not used, as the costs are those of the scenarios.
-        train_on: labels of models to train on. The rest, which the policy has not seen, is compared by itself. All
-            models if empty.
+    ``train_on`` has labels of models to train on, all if empty; the rest, which the policy has not seen, is compared by
+    itself. Costs are those of the scenarios, on whatever GPU.
 
     Raises:
         HiosError: ``train_on`` names a model that no scenario has, or two scenarios have different models of one label.
@@ -238,12 +234,8 @@ def run(
 ) -> TopStudyFile:
     """The points of an experiment on scenarios by label; its device is a GPU only if all costs are those of GPUs.
 
-    Args:
-        experiment: its name.
-        scenarios: by label.
-        study: what is varied.
-        gpu: GPU that costs of batches, and of folders of graphs, are predicted for, one of `hios profile --gpu`.
-        train_on: experiment gpg: models to train on; the others are compared as unseen ones. All if empty.
+    ``gpu`` is the one that costs of batches, and of folders of graphs, are predicted for; ``train_on`` has the models
+    to train on in the experiment gpg, all if empty, and the others are compared as unseen ones.
 
     Raises:
         HiosError: a scenario lacks what the experiment needs.

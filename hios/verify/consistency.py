@@ -360,10 +360,8 @@ def run_problems(run: Run, graph: Graph | None, schedules: Mapping[str, Schedule
     Medians, percentiles, speedups with their intervals, ceilings and prediction errors are worked out again from the
     runs, drift and the error beyond it from the probe. Whether outputs were right is not checked: they are not kept.
 
-    Args:
-        run: what run.json holds.
-        graph: None if there is no valid one.
-        schedules: valid ones by the stem of their file, which labels results.
+    ``graph`` is None if there is no valid one; schedules are valid ones by the stem of their file, which labels
+    results.
     """
     problems = [*_latencies(run), *_ratios(run), *_intervals(run), *_probe(run)]
     for number, result in enumerate(run.results):

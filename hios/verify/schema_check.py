@@ -25,11 +25,8 @@ _Record = TypeVar("_Record", bound=Record)
 class FileRule(Generic[_Record]):
     """Which files of a folder of results have a format, and what else is checked of them.
 
-    Attributes:
-        cls: the class of the format.
-        patterns: which files, below the folder.
-        check: what is wrong with a valid file, from its contents, its path and the folder.
-        but: name of files that match a pattern and are of another format.
+    ``patterns`` are below the folder; ``check`` gets the contents of a valid file, its path and the folder; ``but`` is
+    the name of files that match a pattern and are of another format.
     """
 
     cls: type[_Record]

@@ -22,12 +22,8 @@ ENTRIES = 64
 class Ring:
     """A queue of messages of 64-bit integers, with one writer and one reader.
 
-    Args:
-        arena: shared by the two.
-        offset: of the ring's memory in the arena, of `Ring.nbytes` bytes.
-        words: maximum number of integers in a message.
-        head: flag that counts the messages written.
-        tail: flag that counts the messages read.
+    ``offset`` is that of its memory in the arena, of `Ring.nbytes` bytes; ``words`` is the maximum number of integers
+    in a message; ``head`` and ``tail`` are flags that count the messages written and read.
     """
 
     def __init__(self, arena: Arena, offset: int, words: int, head: int, tail: int) -> None:

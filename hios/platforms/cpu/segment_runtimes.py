@@ -240,7 +240,7 @@ class _Converter:
     kinds: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        self._digest = cache(lambda name: _hashed(self.weights[name]))
+        self._digest = cache(lambda name: content_digest(self.weights[name]))
         #: Of segments that other programs of this worker have too, by runtime and content.
         self._sessions: dict[tuple[str, str], _Session] = self.worker.state.setdefault("sessions", {})
         files = [file for pattern in _CODE for file in sorted(Path(__file__).parents[2].glob(pattern))]
@@ -388,8 +388,9 @@ def _loaded(kind: str, folder: Path) -> _Session:
     return OnnxSession("a segment", (folder / "model.onnx").read_bytes(), threads=threads)
 
 
-def _hashed(tensor: Tensor) -> str:
-    return hashlib.sha256(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()).hexdigest()
+def content_digest(tensor: Tensor) -> str:
+    """Hash of the contents of a tensor."""
+    return hashlib.sha256(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data).hexdigest()
 
 
 def _choice(entry: Any) -> tuple[dict[str, float], dict[str, str]]:

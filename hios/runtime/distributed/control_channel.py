@@ -39,10 +39,7 @@ from hios.machine import topology
 class ProgressState:
     """What a rank is doing. Written by the threads that run the schedule; read by the one that reports.
 
-    Attributes:
-        doing: what is being done, in words, such as the name of the schedule that runs.
-        stages: stage of every operator of this rank in that schedule.
-        waiting: what this rank waits for, in words, and the rank that must send it; None while it does not wait.
+    ``waiting`` is what this rank waits for, in words, and the rank that must send it; None while it does not wait.
     """
 
     def __init__(self) -> None:

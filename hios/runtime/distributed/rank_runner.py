@@ -24,11 +24,12 @@ from hios.errors import PlatformError
 from hios.formats.settings import Settings
 from hios.frontends.example_inputs import example_inputs
 from hios.frontends.tolerances import compared
-from hios.kernels.merged import nbytes, torch_dtype
+from hios.kernels.merged import nbytes
 from hios.platforms.competitor import Competitor
 from hios.platforms.cpu import worker as cpu_worker
-from hios.platforms.program import FIRST_READY, ArenaPlan, Buffer, Handover, Row, StepProgram
+from hios.platforms.program import FIRST_READY, ArenaPlan, Handover, Row, StepProgram
 from hios.platforms.protocol import RankDevice
+from hios.platforms.workloads import arena_tensor
 from hios.runtime.distributed.control_channel import ProgressState
 from hios.runtime.distributed.transports import Channel, Request, Transport
 from hios.workers.arena import Arena
@@ -335,7 +336,7 @@ class Turns:
                     self._bind(name, program)
         buffers = self.plan.inputs.values()
         for buffer, value in zip(buffers, example_inputs(self.graph.inputs, self.settings.seed), strict=True):
-            self.tensor(buffer).copy_(value)
+            arena_tensor(self.memory, buffer).copy_(value)
 
     def _bind(self, name: str, program: StepProgram) -> None:
         self._stages[name] = {
@@ -344,10 +345,6 @@ class Turns:
         values = [reference.external for reference in self.graph.outputs]
         own = {value for step in program.steps for value, _ in step.results}
         self._makes[name] = [number for number, value in enumerate(values) if value in own]
-
-    def tensor(self, buffer: Buffer) -> Tensor:
-        """A buffer as a tensor."""
-        return self.memory.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype))
 
     def expect(self) -> None:
         """Broadcast the outputs in memory of rank 0 as the expected ones."""
@@ -362,7 +359,7 @@ class Turns:
                 on_host = memory.cpu()
                 self._peers.hand_round(on_host, tag, deadline)
                 memory.copy_(on_host)
-            self._expected.append(self.tensor(buffer).clone())
+            self._expected.append(arena_tensor(self.memory, buffer).clone())
 
     def run(self, name: str) -> Turn | None:
         """Run a competitor together with the other ranks; None if this rank takes no part.
@@ -375,7 +372,7 @@ class Turns:
         self.state.enter(name, self._stages.get(name))
         deadline = time.monotonic() + self.settings.timeout_s
         for buffer in self.plan.outputs:  # so that a competitor that writes nothing fails
-            self.tensor(buffer).zero_()
+            arena_tensor(self.memory, buffer).zero_()
         self._epoch += 1
         exchange = self.memory.exchange = self._exchanges[name]
         exchange.open(self._epoch, deadline)  # before the barrier, so that every message that arrives is expected
@@ -395,7 +392,7 @@ class Turns:
         largest = 0.0
         for number in self._makes[name]:
             off, within = compared(
-                self.tensor(self.plan.outputs[number]), self._expected[number], self.settings.tolerance
+                arena_tensor(self.memory, self.plan.outputs[number]), self._expected[number], self.settings.tolerance
             )
             if not within:
                 raise PlatformError(

@@ -68,11 +68,7 @@ class Channel(Protocol):
 class Transport(Channel, Protocol):
     """The ranks that were started together, seen from one of them, with a channel for what is in host memory.
 
-    Attributes:
-        name: gloo, nccl or mpi.
-        rank: number of this rank.
-        size: how many ranks there are.
-        tags: how many tags there are, from 0.
+    ``tags`` is how many tags there are, from 0.
     """
 
     name: str

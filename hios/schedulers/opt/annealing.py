@@ -14,7 +14,7 @@ import numpy as np
 from hios.core.bounds import least_ms
 from hios.core.contraction import Contraction
 from hios.core.evaluate import evaluate, latency_ms, staged_times
-from hios.core.problem import Group, Problem, Stage, positions
+from hios.core.problem import Group, Problem, Stage
 from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.schedulers.hios_wide import WideList
 from hios.schedulers.opt import staged_kernel, wide_kernel
@@ -151,12 +151,11 @@ class StagedChain(Chain):
     def plan(self) -> StagedPlan:
         """The best plan so far."""
         rows: list[list[Stage]] = [[] for _ in self._search.devices]
-        place = positions(self._problem.order)
         best = self._search.best_order
         for number in best[best >= 0]:
             stage = self._search.best_stages[number]
             members = stage["members"][: stage["size"]].tolist()
-            own = groups(self._problem, sorted(members, key=place.__getitem__))
+            own = groups(self._problem, sorted(members, key=self._problem.place.__getitem__))
             rows[stage["device"]].append(self._as_measured.get(frozenset(own), (0.0, own))[1])
         return StagedPlan(tuple(map(tuple, rows)))
 
@@ -173,8 +172,7 @@ def groups(problem: Problem, members: list[int]) -> Stage:
         merged = [group for group in merged if group not in joined]
         # The groups that meet here do not depend on each other, so any order of them is one.
         merged.append([*sorted(member for group in joined for member in group), operator])
-    place = positions(problem.order)
-    return tuple(tuple(sorted(group, key=place.__getitem__)) for group in merged)
+    return tuple(tuple(sorted(group, key=problem.place.__getitem__)) for group in merged)
 
 
 def apart(plan: StagedPlan) -> StagedPlan:
@@ -188,10 +186,9 @@ def fits(problem: Problem, plan: StagedPlan) -> bool:
     """Whether a chain can start from a plan: no merges, stages not too large, groups as `groups` makes them."""
     if plan.merges:
         return False
-    place = positions(problem.order)
     for row in plan.devices:
         for stage in row:
-            members = sorted((operator for group in stage for operator in group), key=place.__getitem__)
+            members = sorted((operator for group in stage for operator in group), key=problem.place.__getitem__)
             if len(members) > MOST_MEMBERS:
                 return False
             if len(members) > 1 and len(stage) > 1 and set(groups(problem, members)) != set(stage):
@@ -207,7 +204,7 @@ def _operators(problem: Problem) -> Any:
     # If operators share resources, those that need the most of any are the ones that a stage waits for.
     shares = [max(demand) for demand in problem.demand] or problem.utilization
     records["work"][:-1] = records["time"][:-1] * shares
-    records["place"][:-1] = positions(problem.order)
+    records["place"][:-1] = problem.place
     if not problem.measured:  # a measured stage may be shorter than its operators, so there is no bound
         tail = records["tail"]
         for operator in reversed(problem.order):
@@ -221,12 +218,11 @@ def _as_measured(problem: Problem) -> dict[frozenset[Group], tuple[float, Stage]
 
     A group may have been measured in other orders than that, in which it can run as well; the fastest counts.
     """
-    place = positions(problem.order)
     fastest: dict[frozenset[Group], tuple[float, Stage]] = {}
     for measured, time in problem.measured.items():
         if len(measured) == 1 or sum(map(len, measured)) > MOST_MEMBERS:
             continue
-        stage = tuple(tuple(sorted(group, key=place.__getitem__)) for group in sorted(measured))
+        stage = tuple(tuple(sorted(group, key=problem.place.__getitem__)) for group in sorted(measured))
         key = frozenset(stage)
         if key not in fastest:
             fastest[key] = (problem.measured.get(key, problem.modeled_stage_ms(stage)), stage)

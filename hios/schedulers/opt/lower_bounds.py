@@ -16,7 +16,7 @@ from typing import Any
 
 from hios.core.bounds import Least, least_of_all, lower_bound_ms, merge_choices, stage_scales, work_ms
 from hios.core.merging import least_growth
-from hios.core.problem import Problem, Stage, positions
+from hios.core.problem import Problem, Stage, reachable
 from hios.core.schedule import StagedPlan
 
 #: Up to this number of operators intervals are counted, in O(n^2) steps on sets of operators; beyond, the simple bound
@@ -197,7 +197,10 @@ def _rows(problem: Problem, devices: int) -> list[_Constraint]:
         rows.append(_Constraint(start={v: 1.0}, least=heads[v]))
         rows += [_Constraint(start={v: 1.0, u: -1.0}, time={u: 1.0}) for u, _ in problem.predecessors[v]]
     if len(problem) <= _MOST_COUNTED:
-        before, after = _reached(problem.order, problem.predecessors), _reached(problem.order[::-1], problem.successors)
+        before, after = (
+            [[u for u in operators if bits >> u & 1] for bits in reachable(order, neighbors)]
+            for order, neighbors in ((problem.order, problem.predecessors), (problem.order[::-1], problem.successors))
+        )
         rows += [_Constraint(start={v: devices}, area=before[v]) for v in operators if before[v]]
         rows += [
             _Constraint(latency=devices, start={v: -devices}, time={v: devices}, area=after[v])
@@ -205,15 +208,6 @@ def _rows(problem: Problem, devices: int) -> list[_Constraint]:
             if after[v]
         ]
     return rows
-
-
-def _reached(order: Sequence[int], neighbors: Sequence[Sequence[tuple[int, float]]]) -> list[list[int]]:
-    """All operators before (or after) each."""
-    bits = [0] * len(order)
-    for v in order:
-        for u, _ in neighbors[v]:
-            bits[v] |= bits[u] | 1 << u
-    return [[u for u in range(len(order)) if reached >> u & 1] for reached in bits]
 
 
 def _multipliers(problem: Problem, rows: Sequence[_Constraint]) -> list[float]:
@@ -366,10 +360,9 @@ def _step(problem: Problem) -> float:
 
 def _plan(problem: Problem, devices: int, starts: list[int]) -> StagedPlan:
     """Operators by start time, each on the device that is free first."""
-    place = positions(problem.order)
     rows: list[list[Stage]] = [[] for _ in range(devices)]
     free = [0.0] * devices
-    for operator in sorted(range(len(problem)), key=lambda operator: (starts[operator], place[operator])):
+    for operator in sorted(range(len(problem)), key=lambda operator: (starts[operator], problem.place[operator])):
         device = min(range(devices), key=free.__getitem__)
         rows[device].append(((operator,),))
         free[device] = max(free[device], starts[operator]) + problem.time[operator]

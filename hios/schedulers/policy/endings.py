@@ -58,9 +58,8 @@ def combined_problem(blocks: Sequence[ModelBlock], *, one_block: bool = True) ->
     Edges between blocks are left out, those between two blocks of one model as well: they belong to different tasks.
     Operators are called LABEL/ID. Times, measured stages and measured merges within a block are those of its problem.
 
-    Args:
-        blocks: at least one, none twice.
-        one_block: whether all are one block of the graph, so that stages may span them; else each is one.
+    There is at least one block, none twice. With ``one_block`` all are one block of the graph, so that stages may span
+    them; else each is one.
 
     Raises:
         HiosError: their costs have different contention models.
@@ -165,7 +164,8 @@ class _Branch:
 
     def __init__(self, member: int, without: Choices, beside: Choices, most: int) -> None:
         self._member, self._without, self._beside = member, without, beside
-        self.counts: tuple[int, ...] = _sum(without.counts, (0, *beside.counts))[: most + 1]
+        both = itertools.zip_longest(without.counts, (0, *beside.counts), fillvalue=0)
+        self.counts: tuple[int, ...] = tuple(map(sum, both))[: most + 1]
 
     def choice(self, size: int, index: int) -> tuple[int, ...]:
         first = self._without.counts[size] if size < len(self._without.counts) else 0
@@ -257,10 +257,6 @@ def product(first: Sequence[int], second: Sequence[int], most: int) -> tuple[int
         for j, b in enumerate(second[: len(counts) - i]):
             counts[i + j] += a * b
     return tuple(counts)
-
-
-def _sum(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
-    return tuple(map(sum, itertools.zip_longest(first, second, fillvalue=0)))
 
 
 #: Rounds in which operators are distinguished by their neighbors.

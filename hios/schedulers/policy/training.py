@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from hios.core.problem import Group, Problem, Stage, positions
+from hios.core.problem import Group, Problem, Stage
 from hios.errors import HiosError
 from hios.files.artifacts import Json
 from hios.formats.settings import TrainingSettings
@@ -209,7 +209,7 @@ class Pool:
         #: Of every operator of the problem, the name of its model and its number there.
         self._home = [(block.label, v) for block in blocks for v in block.operators]
         before = [[u for u, _ in row] for row in self.problem.predecessors]
-        labels, index, place = labels_of(self.problem), self.problem.graph.index, positions(self.problem.order)
+        labels, index, place = labels_of(self.problem), self.problem.graph.index, self.problem.place
         self.blocks: list[list[SubBlock]] = [
             sub_blocks(sorted((index[v] for v in block), key=place.__getitem__), before, labels, r, s)
             for block in self.problem.graph.blocks

@@ -130,11 +130,11 @@ def test_weights_of_all_types_have_digests(dtype: torch.dtype) -> None:
     """NumPy lacks some types, and a tensor may be a part of another, or a number."""
     tensor = torch.tensor([[0, 1, 1], [1, 0, 1]]).to(dtype)
     assert (
-        segment_runtimes._hashed(tensor)
-        == segment_runtimes._hashed(tensor.clone())
-        != segment_runtimes._hashed(tensor.t())
+        segment_runtimes.content_digest(tensor)
+        == segment_runtimes.content_digest(tensor.clone())
+        != segment_runtimes.content_digest(tensor.t())
     )
-    assert len(segment_runtimes._hashed(tensor[0, 0])) == 64
+    assert len(segment_runtimes.content_digest(tensor[0, 0])) == 64
 
 
 def test_a_run_says_what_ran_its_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
