@@ -27,6 +27,8 @@ from tests.cli.commands import invoke, refused, succeed
 ROOT = Path(hios.__file__).resolve().parents[1]
 CORES = len(os.sched_getaffinity(0))
 DEVICES = min(2, CORES)
+#: Costs that need not be certain.
+_LITTLE = ("--devices", DEVICES, "--repeats", 2, "--budget", 2)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         succeed(
             "extract", path / "program.pt2", "--output", path / "graph.json", "--weights", path / "weights.safetensors"
         ),
-        succeed("profile", path / "graph.json", "--devices", DEVICES, "--repeats", 2, "--output", path / "costs.json"),
+        succeed("profile", path / "graph.json", *_LITTLE, "--output", path / "costs.json"),
     ]
     for name, devices in (("sequential", 1), ("greedy", 1), ("hios-lp", DEVICES)):
         succeed(*_schedule(path, name, path / "schedules" / f"{name}.json", devices))
@@ -539,7 +541,7 @@ def test_onnx_from_end_to_end(tmp_path: Path) -> None:
     )
     graph, weights_file, costs = (program.parent / name for name in ("graph.json", "weights.safetensors", "costs.json"))
     succeed("extract", program, "--output", graph, "--weights", weights_file)
-    succeed("profile", graph, "--devices", DEVICES, "--repeats", 2, "--output", costs)
+    succeed("profile", graph, *_LITTLE, "--output", costs)
     succeed(*_schedule(program.parent, "hios-lp", program.parent / "hios-lp.json", DEVICES))
     files = [graph, weights_file, program.parent / "hios-lp.json"]
     output = program.parent / "run.json"

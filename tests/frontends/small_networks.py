@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from hios import Graph
@@ -26,6 +26,14 @@ from hios.frontends.program import export, save
 
 #: Variable that names a folder which processes of one run of the tests share (tests/conftest.py).
 SHARED_FOLDER = "HIOS_TESTS_SHARED"
+
+
+#: Image sizes beside those of the papers, small ones of which no layer makes nothing.
+SMALL = {
+    "ios_sample": 9,
+    **dict.fromkeys(("squeezenet", "googlenet", "resnet34", "resnet50", "nasnet_mobile", "nasnet_large"), 64),
+    **{"inception_v3": 107, "randwire": 33, "squeezenet": 97},
+}
 
 
 @dataclass(frozen=True)
@@ -62,10 +70,35 @@ def network(name: str, image_size: int, batch_size: int = 1, classifier: bool = 
     return _network(name, image_size, batch_size, classifier)
 
 
-@functools.cache
+@functools.lru_cache(4)
 def _network(name: str, image_size: int, batch_size: int, classifier: bool) -> Network:
     options: dict[str, Any] = {"image_size": image_size, "batch_size": batch_size, "classifier": classifier}
-    return extracted(*build_model(name, options, seed=0))
+    built = build_model(name, options, seed=0)
+    return extracted_once(f"{name}-{image_size}-{batch_size}{'-classifier' * classifier}", *built)
+
+
+def extracted_once(name: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> Network:
+    """`extracted` once for all processes of tests, by a name of its own; others read what the first one made."""
+
+    def write(folder: Path) -> None:
+        made = extracted(module, inputs)
+        save_file(made.tensors, folder / "weights.safetensors")
+        made.graph.write(folder / "graph.json")
+
+    folder = _once(name, write)
+    return Network(module.eval(), inputs, Graph.read(folder / "graph.json"), load_file(folder / "weights.safetensors"))
+
+
+def _once(name: str, write: Callable[[Path], object]) -> Path:
+    """A folder that the first of all processes of tests to ask for it writes."""
+    folder = Path(os.environ[SHARED_FOLDER], name)
+    with folder.with_name(f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            made = Path(tempfile.mkdtemp(dir=folder.parent))
+            write(made)
+            made.rename(folder)
+    return folder
 
 
 def extracted(module: nn.Module, inputs: tuple[Tensor, ...]) -> Network:
@@ -102,13 +135,8 @@ def write_squeezenet(folder: Path, image_size: int = 64) -> Files:
 
 @functools.cache
 def _squeezenet(image_size: int) -> Files:
-    folder = Path(os.environ[SHARED_FOLDER], f"squeezenet-{image_size}")
-    with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            made = Path(tempfile.mkdtemp(dir=folder.parent))
-            write_files(made, *build_model("squeezenet", {"image_size": image_size}, seed=0))
-            made.rename(folder)
+    built = build_model("squeezenet", {"image_size": image_size}, seed=0)
+    folder = _once(f"squeezenet-{image_size}", lambda made: write_files(made, *built))
     return Files(folder / "program.pt2", folder / "graph.json", folder / "weights.safetensors")
 
 

@@ -21,7 +21,7 @@ from hios.schedulers.ios import search_space
 from hios.study.random_graphs import watts_strogatz
 from models.randwire import RandWire
 from tests.external_data import data_folder
-from tests.frontends.small_networks import Network, extracted
+from tests.frontends.small_networks import SMALL, Network, extracted, network
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,6 @@ BENCHMARKS: dict[str, Callable[[], Graph]] = {
 }
 #: Transitions of IOS, without pruning and with r = 3 and s = 8 (IOS table 1, recomputed over all blocks).
 TRANSITIONS = {"squeezenet": (284, 260), "inception_v3": (27742, 25022), "nasnet_large": (5284405, 4494507)}
-#: Image sizes beside those of the papers, small ones of which no layer makes nothing.
-SMALL = dict.fromkeys(PUBLISHED, 64) | {"ios_sample": 9, "inception_v3": 107, "randwire": 33, "squeezenet": 97}
 #: `make test` leaves all out but the smallest two.
 _SLOW = PUBLISHED.keys() - {"squeezenet", "ios_sample"}
 
@@ -199,9 +197,9 @@ def test_flops_equal_torch_counter(default_network: Network) -> None:
 )
 def test_small_images(name: str, batch_size: int) -> None:
     """Small images, mostly a batch of them, have a graph of the same structure, which equals eager too."""
-    network = extracted(*build_model(name, {"image_size": SMALL[name], "batch_size": batch_size}, seed=1))
-    _check(network.graph, PUBLISHED[name])
-    _require_equal(network)
+    small = network(name, SMALL[name], batch_size)
+    _check(small.graph, PUBLISHED[name])
+    _require_equal(small)
 
 
 @pytest.mark.parametrize("name", _marked(["randwire"]), indirect=True)

@@ -18,7 +18,7 @@ from hios.errors import ArtifactError
 from hios.frontends import program as programs
 from hios.frontends.export import build_model, initialize
 from hios.frontends.models import names
-from tests.frontends.small_networks import Files, Model, extracted, network, write_files, write_squeezenet
+from tests.frontends.small_networks import SMALL, Files, Model, extracted, network, write_files, write_squeezenet
 from tests.refusals import refused
 
 
@@ -34,21 +34,22 @@ def program(files: Files) -> Path:
     return files.program
 
 
+#: Networks whose classifier has a fully connected layer.
+_WITH_A_LAYER = ("inception_v3", "googlenet", "resnet34", "nasnet_mobile", "randwire")
+
+
 @pytest.mark.parametrize(
-    ("name", "image_size", "batch_size", "added"),
+    ("name", "batch_size"),
     [
-        ("squeezenet", 64, 1, ["reshape", "softmax"]),
-        pytest.param("inception_v3", 75, 2, ["reshape", "linear", "softmax"], marks=pytest.mark.slow),
-        pytest.param("googlenet", 64, 1, ["reshape", "linear", "softmax"], marks=pytest.mark.slow),
-        pytest.param("resnet34", 64, 2, ["reshape", "linear", "softmax"], marks=pytest.mark.slow),
-        pytest.param("nasnet_mobile", 64, 2, ["reshape", "linear", "softmax"], marks=pytest.mark.slow),
-        pytest.param("randwire", 32, 1, ["reshape", "linear", "softmax"], marks=pytest.mark.slow),
+        ("squeezenet", 1),
+        *(pytest.param(name, 4, marks=pytest.mark.slow) for name in SMALL if name in _WITH_A_LAYER),
     ],
 )
-def test_classifier_adds_operators(name: str, image_size: int, batch_size: int, added: list[str]) -> None:
+def test_classifier_adds_operators(name: str, batch_size: int) -> None:
     """With the classifier the graph ends in its operators, one after another, and still equals eager."""
+    added = ["reshape", *(["linear"] if name in _WITH_A_LAYER else []), "softmax"]
     extracted_network, plain = (
-        network(name, image_size, batch_size, classifier=classifier) for classifier in (True, False)
+        network(name, SMALL[name], batch_size, classifier=classifier) for classifier in (True, False)
     )
     operators = extracted_network.graph.operators
     assert [operator.type for operator in operators] == [o.type for o in plain.graph.operators] + added
@@ -63,7 +64,7 @@ def test_classifier_adds_operators(name: str, image_size: int, batch_size: int, 
 @pytest.mark.slow
 def test_inception_is_folded() -> None:
     """Every convolution holds its batch norm and bias: three arguments, then at most a ReLU."""
-    for operator in network("inception_v3", 75, 2).graph.operators:
+    for operator in network("inception_v3", SMALL["inception_v3"], 4).graph.operators:
         functions = [call.function for call in operator.calls]
         assert "relax.nn.batch_norm" not in functions
         if operator.type.startswith("conv2d"):

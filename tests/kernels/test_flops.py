@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from hios.kernels.flops import flops
 from hios.kernels.table import KERNELS
-from tests.frontends.small_networks import network
+from tests.frontends.small_networks import SMALL, network
 from tests.kernels.table import CHECKS
 
 
@@ -77,7 +77,10 @@ def test_flops_equal_torch_counter_of_a_call(function: str, data: st.DataObject)
 
 @pytest.mark.parametrize(
     ("name", "image_size", "batch_size"),
-    [("squeezenet", 64, 1), pytest.param("inception_v3", 75, 2, marks=pytest.mark.slow)],
+    [
+        ("squeezenet", SMALL["squeezenet"], 1),
+        pytest.param("inception_v3", SMALL["inception_v3"], 4, marks=pytest.mark.slow),
+    ],
 )
 def test_flops_equal_torch_counter(name: str, image_size: int, batch_size: int) -> None:
     """Convolutions and matrix products have the operations that torch's own counter finds in the module."""

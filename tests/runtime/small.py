@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import functools
-import os
-from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from hios.core.schedule import StagedPlan
 from hios.machine.description import usable_cores
 from hios.platforms.cpu.engine import Engine, Task
-from tests.frontends.small_networks import Files, Network, extracted, read_files
+from tests.frontends.small_networks import Network, extracted_once
 from tests.runtime.schedules import one_by_one
 
 
@@ -46,18 +43,9 @@ class Amplifying(nn.Module):
 
 @functools.cache
 def branches() -> Network:
-    """The network with its graph; processes that a test starts read what its own process extracted."""
+    """The network with its graph."""
     torch.manual_seed(0)
-    module, inputs = Branches(), (torch.randn(1, 3, 16, 16),)
-    folder = Path(os.environ["HIOS_CACHE"], "branches")
-    files = Files(folder / "program.pt2", folder / "graph.json", folder / "weights.safetensors")
-    if not files.graph.exists():
-        made = extracted(module, inputs)
-        folder.mkdir(exist_ok=True)
-        save_file(made.tensors, files.weights)
-        made.graph.write(files.graph)
-        return made
-    return read_files(files, module.eval(), inputs)
+    return extracted_once("branches", Branches(), (torch.randn(1, 3, 16, 16),))
 
 
 def alternating() -> StagedPlan:

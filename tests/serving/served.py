@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from hios.core.graph import Graph
 from hios.serving.scenario import Scenario
 from hios.serving.server import Server
-from tests.frontends.small_networks import Network, extracted
+from tests.frontends.small_networks import Network, extracted_once
 from tests.runtime.small import branches
 from tests.workers.processes import eventually
 
@@ -55,7 +55,7 @@ class _Block(nn.Module):
 def blocks() -> Network:
     """The network with its graph."""
     torch.manual_seed(1)
-    return extracted(Blocks(), (torch.randn(1, 3, 12, 12),))
+    return extracted_once("blocks", Blocks(), (torch.randn(1, 3, 12, 12),))
 
 
 def networks() -> dict[str, Network]:

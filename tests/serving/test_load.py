@@ -280,8 +280,8 @@ def test_overload_is_shed(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("policy_name", ["one-per-lane", "top"])
 def test_overload_is_shed_for_long(policy_name: str, tmp_path: Path) -> None:
-    """Thirty seconds of overload."""
-    _overload(tmp_path, policy_name, 30.0)
+    """Twelve seconds of overload."""
+    _overload(tmp_path, policy_name, 12.0)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 from typing import Any
 
@@ -112,6 +113,7 @@ def test_all_statements_of_the_paper() -> None:
     assert compared == 14
 
 
+@functools.cache  # the series share a setting
 def _statements(setting: Setting) -> dict[str, float]:
     """What the paper states of a setting, by name of the statement; latencies by name with _ms."""
     rows = []

@@ -262,23 +262,27 @@ def test_stages_on_several_gpus(given: dict[str, Path]) -> None:
     assert len({point.x for point in result.points}) == len(_SMALL.gpus)
 
 
-def test_gpg_learns_and_is_compared(given: dict[str, Path]) -> None:
+@pytest.fixture(scope="module")
+def gpg(given: dict[str, Path]) -> TopStudyFile:
+    """The experiment of GPG."""
+    return _run("gpg", given)
+
+
+def test_gpg_learns_and_is_compared(gpg: TopStudyFile) -> None:
     """A curve of the training, and one row for each way and number of sub-blocks."""
-    result = _run("gpg", given)
-    curve = [point for point in result.points if point.system == CURVE]
+    curve = [point for point in gpg.points if point.system == CURVE]
     assert [point.x for point in curve] == [0.0, 3.0]
-    ways = {(point.system, point.x) for point in result.points if point.system != CURVE}
+    ways = {(point.system, point.x) for point in gpg.points if point.system != CURVE}
     assert {(DP, 1.0), (GPG_ONE_PASS, 1.0), (DP, 2.0), (GPG_ONE_PASS, 2.0)} <= ways
-    exact = {point.x: point.values for point in result.points if point.system == DP}
-    for point in result.points:
+    exact = {point.x: point.values for point in gpg.points if point.system == DP}
+    for point in gpg.points:
         if point.system != CURVE:
             assert point.values["latency over sequential"] >= exact[point.x]["latency over sequential"] - 1e-9
 
 
-def test_gpg_is_compared_with_the_rule_that_learns_nothing(given: dict[str, Path]) -> None:
+def test_gpg_is_compared_with_the_rule_that_learns_nothing(gpg: TopStudyFile) -> None:
     """Every way is timed by itself, the last ending without a policy too; choosing a stage is timed as well."""
-    result = _run("gpg", given)
-    by_way = {point.system: point.values for point in result.points if point.x == 2.0 and point.system != CURVE}
+    by_way = {point.system: point.values for point in gpg.points if point.x == 2.0 and point.system != CURVE}
     assert by_way.keys() == {DP, GPG, GPG_ONE_PASS, NOT_LEARNED, LAST_ENDING}
     for way, values in by_way.items():
         assert values["search ms"] > 0

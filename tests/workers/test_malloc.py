@@ -7,9 +7,11 @@ import sys
 
 import pytest
 
-# A convolution and what follows it on the sizes of SqueezeNet's first operators; the second round counts.
+# A convolution and what follows it on the sizes of SqueezeNet's first operators; the second round counts. Then malloc's
+# account of its arenas after four streams made tensors, one <heap> for each arena.
 _CODE = """
-import resource, sys, torch
+import ctypes, resource, sys, threading, torch
+from hios.workers.stream_threads import Streams
 torch.set_num_threads(1)
 if sys.argv[1] == "keep":
     from hios.workers.process_settings import keep_memory
@@ -27,17 +29,7 @@ with torch.inference_mode():
     infer()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     infer()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
-
-
-# malloc's account of its arenas after four streams made tensors, one <heap> for each arena.
-_STREAMS_CODE = """
-import ctypes, sys, threading, torch
-from hios.workers.stream_threads import Streams
-if sys.argv[1] == "keep":
-    from hios.workers.process_settings import keep_memory
-    keep_memory()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, flush=True)
 together = threading.Barrier(4)
 def stream():
     together.wait(60)
@@ -46,23 +38,25 @@ done = Streams().start([stream] * 4)
 assert [done.get() for _ in range(4)] == [None] * 4
 libc = ctypes.CDLL(None)
 libc.fopen.restype = ctypes.c_void_p
-file = ctypes.c_void_p(libc.fopen(b"/dev/stdout", b"w"))
+file = ctypes.c_void_p(libc.fopen(b"/dev/stdout", b"a"))
 libc.malloc_info(0, file)
 libc.fclose(file)
 """
 
 
-def _printed(code: str, mode: str) -> str:
-    return subprocess.run([sys.executable, "-c", code, mode], check=True, capture_output=True, text=True).stdout
+def _pages_and_arenas(mode: str) -> tuple[int, int]:
+    """Pages that the second round needed, and arenas of malloc."""
+    done = subprocess.run([sys.executable, "-c", _CODE, mode], check=True, capture_output=True, text=True)
+    return int(done.stdout.splitlines()[0]), done.stdout.count("<heap ")
 
 
 @pytest.mark.slow
-def test_kept_memory_needs_no_new_pages() -> None:
-    """Outputs of operators take their pages from what earlier ones let go; by default they get fresh ones."""
-    assert int(_printed(_CODE, "keep")) < 1000 < int(_printed(_CODE, "plain"))
+def test_kept_memory() -> None:
+    """Outputs of operators take their pages from what earlier ones let go, and streams have one malloc arena.
 
-
-@pytest.mark.slow
-def test_streams_share_an_arena() -> None:
-    """Streams allocate from one malloc arena, so that one can reuse what another freed; by default each has its own."""
-    assert _printed(_STREAMS_CODE, "keep").count("<heap ") == 1 < _printed(_STREAMS_CODE, "plain").count("<heap ")
+    So one stream can reuse what another freed. By default outputs get fresh pages, and each stream has its own arena.
+    """
+    pages, arenas = _pages_and_arenas("keep")
+    plain_pages, plain_arenas = _pages_and_arenas("plain")
+    assert pages < 1000 < plain_pages
+    assert arenas == 1 < plain_arenas

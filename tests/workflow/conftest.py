@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from tests.workflow import snakemake_server
+from tests.workflow.networks import SOURCE
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -148,6 +149,10 @@ class Checkout:
             yield
         finally:
             path.write_text(before)
+
+    def add_own_network(self) -> None:
+        """Write the file of `networks.OWN_NETWORK`."""
+        (self.path / "own_network.py").write_text(SOURCE)
 
     def take_models(self, *names: str) -> None:
         """Copy networks of models/."""

@@ -17,6 +17,7 @@ import yaml
 
 from hios.verify import verify
 from tests.workers.processes import children, eventually
+from tests.workflow.networks import OWN_NETWORK
 
 if TYPE_CHECKING:
     from conftest import Checkout
@@ -26,27 +27,8 @@ pytestmark = [
     pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two devices need two cores"),
 ]
 
-#: Two branches, which two devices can run.
-NETWORK = """
-import torch
-from torch import nn
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.left = nn.Conv2d(3, 8, 3, padding=1)
-        self.right = nn.Conv2d(3, 8, 5, padding=2)
-
-    def forward(self, x):
-        return torch.cat([self.left(x).relu(), self.right(x)], 1)
-
-
-def build():
-    return Net(), (torch.randn(1, 3, 16, 16),)
-"""
 CONFIG = {
-    "models": {"net": {"model": "own_network:build"}},
+    "models": OWN_NETWORK,
     "devices": [1, 2],
     "algorithms": {"sequential": {}, "hios-lp": {}},
     "profile": {"repeats": 3, "budget": 0, "cache": False},
@@ -126,7 +108,7 @@ def _finished(folder: Path, stage: str) -> dict[Path, int]:
 def test_each_stage(real_checkout: Checkout) -> None:
     """No kill leaves a process or a traceback behind, every run goes on where the one before was."""
     folder = real_checkout.path
-    (folder / "own_network.py").write_text(NETWORK, encoding="utf-8")
+    real_checkout.add_own_network()
     (folder / "config.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
     finished: dict[Path, int] = {}
     for stage, victim, number in KILLS:

@@ -18,6 +18,7 @@ from hios.formats.run import Run
 from hios.verify import verify
 from tests.workers.processes import eventually
 from tests.workflow import slurm_cluster
+from tests.workflow.networks import OWN_NETWORK
 
 if TYPE_CHECKING:
     from conftest import Checkout
@@ -95,10 +96,10 @@ def test_pipeline(checkout: Checkout) -> None:
 def test_all_for_real(real_checkout: Checkout) -> None:
     """From a model to a report that is verified; srun starts a schedule over two ranks as one MPI program."""
     checkout, missing = real_checkout, slurm_cluster.mpi_missing()
-    checkout.take_models("squeezenet")
+    checkout.add_own_network()
     checkout.config(
         "config.yaml",
-        models={"alpha": None, "beta": None, "squeezenet": {"image_size": 64}},
+        models={"alpha": None, "beta": None, **OWN_NETWORK},
         profile={"repeats": 2, "budget": 0, "cache": False, "stages_of": ["greedy"]},
         execute={"runs": 3, "warmup": 1},
         distribute={"algorithms": ["hios-lp"], **({} if missing else {"launcher": "srun", "mpi": slurm_cluster.MPI})},
@@ -110,10 +111,10 @@ def test_all_for_real(real_checkout: Checkout) -> None:
     results = checkout.path / "results"
     assert (results / "report.html").stat().st_size > 0
     assert [problem for file in verify(results) for problem in file.problems] == []
-    run = artifacts.load(results / "squeezenet" / "run.json", Run)
+    run = artifacts.load(results / "net" / "run.json", Run)
     assert run.platform.allocation is not None
     assert run.platform.allocation.job == jobs["execute"]["JobId"]
-    run = artifacts.load(results / "squeezenet" / "distributed" / "run.json", Run)
+    run = artifacts.load(results / "net" / "distributed" / "run.json", Run)
     assert [result.label for result in run.results] == ["hios-lp-2"]
     assert (run.platform.devices, run.checked_against) == (2, "eager")
     assert run.platform.allocation is not None
@@ -153,19 +154,19 @@ def test_failure_and_resuming(checkout: Checkout) -> None:
     """A step that fails is retried, then ends the run with its log; the next run repeats only that step."""
     checkout.config("config.yaml", models={"beta": None})
     before = _last()
-    failed = checkout.snakemake(*PROFILE, "--retries", "1", STAND_IN_FAILS="profile")
+    failed = checkout.snakemake(*PROFILE, "--retries", "1", STAND_IN_FAILS="extract")
     assert failed.returncode != 0
-    assert "profile was told to fail" in failed.stdout
-    assert _rules(_jobs(before)) == {"export": 1, "extract": 1, "profile": 2}
+    assert "extract was told to fail" in failed.stdout
+    assert _rules(_jobs(before)) == {"export": 1, "extract": 2}
     before = _last()
-    checkout.succeed(*PROFILE, "--until", "profile")
-    assert _rules(_jobs(before)) == {"profile": 1}
+    checkout.succeed(*PROFILE, "--until", "extract")
+    assert _rules(_jobs(before)) == {"extract": 1}
 
 
 def _started(checkout: Checkout, *more: str, **environment: str) -> subprocess.Popen[str]:
-    """A run of the pipeline as far as costs that goes on meanwhile."""
+    """A run of the pipeline that goes on meanwhile."""
     return subprocess.Popen(
-        [sys.executable, "-m", "snakemake", *PROFILE, "--until", "profile", *more],
+        [sys.executable, "-m", "snakemake", *PROFILE, *more],
         cwd=checkout.path,
         env=checkout.environment(**environment),
         stdout=subprocess.PIPE,
@@ -180,14 +181,17 @@ def test_time_limit(checkout: Checkout, tmp_path: Path) -> None:
     before = _last()
     go = tmp_path / "go"
     # Slurm looks at limits every half minute.
-    with _started(checkout, "--set-resources", "profile:runtime=attempt", STAND_IN_WAITS=f"profile {go}") as run:
+    more = ("--until", "export", "--set-resources", "export:runtime=attempt")
+    with _started(checkout, *more, STAND_IN_WAITS=f"export {go}") as run:
         timed_out = lambda: "TIMEOUT" in {job["JobState"] for job in _jobs(before)}  # noqa: E731
         assert eventually(lambda: timed_out() or run.poll() is not None, 600, 0.5)
         go.touch()
         output, _ = run.communicate(timeout=600)
     assert run.returncode == 0, output
-    attempts = [(job["JobState"], job["TimeLimit"]) for job in _jobs(before) if "profile" in job["Comment"]]
-    assert attempts == [("TIMEOUT", "00:01:00"), ("COMPLETED", "00:02:00")]
+    assert [(job["JobState"], job["TimeLimit"]) for job in _jobs(before)] == [
+        ("TIMEOUT", "00:01:00"),
+        ("COMPLETED", "00:02:00"),
+    ]
 
 
 def test_memory_limit(checkout: Checkout, cluster: Path, tmp_path: Path) -> None:
@@ -216,7 +220,7 @@ def test_cancelled_run(checkout: Checkout) -> None:
     checkout.config("config.yaml", models={"beta": None})
     before = _last()
     at_work = checkout.path / "never.awaited"
-    with _started(checkout, STAND_IN_WAITS=f"profile {checkout.path / 'never'}") as run:
+    with _started(checkout, "--until", "extract", STAND_IN_WAITS=f"extract {checkout.path / 'never'}") as run:
         # Slurm may start a job before Snakemake has noted its number, but the step is at work only seconds later.
         assert eventually(lambda: at_work.exists() or run.poll() is not None, 600, 0.5)
         run.send_signal(signal.SIGINT)
@@ -227,5 +231,5 @@ def test_cancelled_run(checkout: Checkout) -> None:
     assert eventually(lambda: {job["JobState"] for job in _jobs(before)} <= ended, 120, 0.5), (output, _jobs(before))
     assert "CANCELLED" in {job["JobState"] for job in _jobs(before)}
     before = _last()
-    checkout.succeed(*PROFILE, "--until", "profile")
-    assert _rules(_jobs(before)) == {"profile": 1}
+    checkout.succeed(*PROFILE, "--until", "extract")
+    assert _rules(_jobs(before)) == {"extract": 1}
