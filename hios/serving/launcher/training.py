@@ -103,7 +103,7 @@ def train_launcher(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        launcher = _Training(scenario, settings, laps or Laps()).run(progress)
+        launcher = _Training(scenario, settings, laps).run(progress)
     finally:
         torch.set_num_threads(threads)
     return replace(launcher, facts={**launcher.facts, **comparison(scenario, launcher)}) if compared else launcher
@@ -130,13 +130,13 @@ def comparison(scenario: Scenario, launcher: Launcher) -> Json:
 
 
 class _Training:
-    def __init__(self, scenario: Scenario, settings: LauncherSettings, laps: Laps) -> None:
-        self._scenario, self._settings, self._laps = scenario, settings, laps
+    def __init__(self, scenario: Scenario, settings: LauncherSettings, laps: Laps | None = None) -> None:
+        self._scenario, self._settings, self._laps = scenario, settings, laps or Laps()
         self._space = space = ActionSpace.of(scenario, settings)
         self._chance = np.random.default_rng([settings.seed, 2])
         first = self._chance.random(space.total) if settings.start == "random" else space.alone()
         self._alone = self._searched = space.decision(space.alone())
-        self._environment = LauncherEnvironment(scenario, settings, self._alone, laps)
+        self._environment = LauncherEnvironment(scenario, settings, self._alone, self._laps)
         self._agents = self._from(first)
         state = state_size(space.blocks, settings.samples)
         self._replay = Replay(settings.replay, state, space.total, len(space.blocks) + 2)
