@@ -77,6 +77,13 @@ runtime_option = click.option(
     },
 )
 @runtime_option
+@click.option(
+    "--platform",
+    type=click.Choice(["cpu", "cuda"]),
+    default="cpu",
+    show_default=True,
+    help="Run on cores, or on the first GPU, for which the costs have to be. No GPU has run this yet.",
+)
 @trust_option
 def load_command(
     path: Path,
@@ -90,10 +97,11 @@ def load_command(
     trace: Path | None,
     metrics: Path | None,
     runtime: str | None,
+    platform: str,
     trust: bool,
     **measuring: Any,
 ) -> None:
-    """Run the tasks of SCENARIO in workers on this machine's cores, and measure latencies and losses.
+    """Run the tasks of SCENARIO on this machine's cores, or its GPU, and measure latencies and losses.
 
     `hios simulate` predicts them without running anything, `hios serve` answers other programs in the same way, and
     `hios train` trains launchers.
@@ -109,7 +117,14 @@ def load_command(
     scenario = scenario_of(path, load, weights, calibration)
     refuse_overwriting(scenario.files, [output, trace, metrics])
     if calibrate:
-        beside = {"--policy": policy, "--trace": trace, "--metrics": metrics, "--runtime": runtime}
+        on_gpu = platform if platform != "cpu" else None
+        beside = {
+            "--policy": policy,
+            "--trace": trace,
+            "--metrics": metrics,
+            "--runtime": runtime,
+            "--platform": on_gpu,
+        }
         _calibrate(scenario, beside, output, virtual=measuring["virtual"], timeout_s=measuring["timeout_s"])
         return
     if policy is None:
@@ -120,9 +135,11 @@ def load_command(
                 f"{scenario.source}: models.{model.label}.program: missing; outputs are only compared with those of a "
                 "single inference by hios itself"
             )
+    from hios.serving.gpu_lane import first_gpu
     from hios.serving.load import load as run
     from hios.serving.tables import result_table
 
+    gpu = first_gpu() if platform == "cuda" else None
     with _shown(metrics) as show:
         loaded = run(
             scenario,
@@ -133,6 +150,7 @@ def load_command(
             trace=trace,
             tell=_tell,
             runtime=runtime,
+            gpu=gpu,
             **measuring,
         )
     write(output, "result", loaded.result)

@@ -196,7 +196,7 @@ class ConvolutionStudy(Record, frozen=True):
 
 
 class TopStudy(Record, frozen=True):
-    """Experiments of TOP on the serving scenarios, simulated (TOP, figures 13 to 18 and 20 to 27)."""
+    """Experiments of TOP on the serving scenarios, simulated (TOP, figures 13 to 27)."""
 
     most: Annotated[int, Meta(ge=1, le=MOST_SUB_BLOCKS)] = 6
     """Largest number of sub-blocks of a combined block (figure 18)."""

@@ -174,7 +174,7 @@ class ConvolutionsFile(Record, frozen=True):
     format_version: FormatVersion = 1
 
 
-#: The experiments by the figures that they feed: 14 to 17, 18, 24, 23, 25 to 27, 20, 13 and 21, 22.
+#: The experiments by the figures that they feed: 14 to 17, 18, 24, 23, 25 to 27, 20, 13, 19 and 21, 19 and 22.
 Experiment = Literal["systems", "sizes", "copies", "together", "batches", "stages", "gpg", "launcher"]
 
 
@@ -182,10 +182,14 @@ Experiment = Literal["systems", "sizes", "copies", "together", "batches", "stage
 TOP, NO_LAUNCHER, NO_GPG, NEITHER = "top", "top, launcher off", "top, GPG off", "top, both off"
 #: Systems of points that are no policies: ways to find stages, and curves of learning.
 DP, GPG, GPG_ONE_PASS, CURVE = "dynamic programming", "GPG", "GPG, one pass", "learning"
+#: Systems of points that say how long a step of training takes: of GPG, and of the launcher.
+GPG_STEP, LAUNCHER_STEP = "a step of training GPG", "a step of training the launcher"
 #: Random decisions in place of learning, as many as it has steps.
 RANDOM_SEARCH = "random search"
 #: GPG without a policy: a random search of as many passes, and the rule of always taking the last ending.
 NOT_LEARNED, LAST_ENDING = "GPG, not learned", "last ending, not learned"
+#: Name of the value that says how long training took.
+TRAINED = "training s"
 #: Names of values that say what the memory of the GPU has room for.
 COPIES_THAT_FIT, BATCH_THAT_FITS = "copies that fit", "largest batch that fits"
 

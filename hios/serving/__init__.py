@@ -27,6 +27,7 @@ dispatcher      the thread that launches tasks, starts runs on lanes and answers
 instances       which instances wait before which block, and which run is next
 lane            a worker process that is restarted when it dies
 lane_worker     what runs inside it
+gpu_lane        a GPU in place of the lanes: runs on its streams, or as CUDA graphs
 lane_program    the part of each lane in a run: what it waits for and hands over; values between blocks, and the slots
                 that hold them
 run_programs    all programs of a pipeline, and which lane runs which operators

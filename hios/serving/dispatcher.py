@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -24,6 +25,9 @@ from hios.workers.arena import Arena
 from hios.workers.ring import Bell
 from hios.workers.worker import reason
 
+if TYPE_CHECKING:
+    from hios.serving.gpu_lane import GpuLane
+
 #: Flag of the arena that has lanes give up waiting for each other.
 _ABORT = 0
 #: Longest sleep; whatever happens rings the bell.
@@ -34,7 +38,7 @@ Watch = Callable[[int, LiveRun, tuple[int, ...], Answer], None]
 
 
 class Dispatcher:
-    """Runs the tasks of all queues on the lanes, by the rules of a pipeline.
+    """Runs the tasks of all queues on the lanes, or on a GPU, by the rules of a pipeline.
 
     All state but the queues belongs to its thread; other threads ring the bell.
 
@@ -54,7 +58,7 @@ class Dispatcher:
         pipeline: Pipeline,
         programs: RunPrograms,
         queues: Sequence[Admission],
-        lanes: Sequence[LaneProcess],
+        lanes: Sequence[LaneProcess | GpuLane],
         arena: Arena,
         bell: Bell,
         timeout_s: float,
@@ -266,6 +270,8 @@ class Dispatcher:
 
     def _takes_all(self, run: LiveRun, idle: int, due: int) -> bool:
         """Whether a run takes all lanes: they are idle, it gains by that, and not too much else could run on them."""
+        if self._programs.joined:
+            return True
         pipeline = self._pipeline
         if not 1 < pipeline.lanes == idle == pipeline.most_lanes(run.combined, run.present):
             return False

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hios.core.graph import Graph
+from hios.core.schedule import Plan
 from hios.errors import HiosError
 from hios.kernels.compiled_operator import External, externals
 from hios.kernels.merged import nbytes, value_type
@@ -168,13 +169,14 @@ class LaneProgram:
     """What one lane does in a run: its operators in order, and values in slots that they read.
 
     Sub-blocks of the run have models by number; ``arrivals`` are values that other lanes make, each with the place of
-    its sub-block.
+    its sub-block. ``plan`` says which streams of a GPU the steps run on, by their numbers; None: on a core.
     """
 
     models: tuple[int, ...]
     reads: tuple[Placed, ...]
     arrivals: tuple[tuple[int, Handover], ...]
     steps: tuple[LaneStep, ...]
+    plan: Plan | None = None
 
 
 class Handovers:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -32,6 +32,9 @@ from hios.serving.policies import AUTO
 from hios.serving.scenario import Scenario, ServedModel, draw
 from hios.serving.server import WHOLE_ON_A_LANE, Server
 from hios.serving.simulate import Tell, choose, no_one
+
+if TYPE_CHECKING:
+    from hios.serving.gpu_lane import GpuLane
 
 #: Inputs of every model that its tasks have in turn, and inferences of each before anything is measured.
 _INPUTS, _WARMUP = 4, 3
@@ -68,6 +71,7 @@ def load(
     trace: str | Path | None = None,
     tell: Tell = no_one,
     runtime: str | None = None,
+    gpu: GpuLane | None = None,
 ) -> LoadReport:
     """Run all repeats of a scenario under a policy.
 
@@ -85,14 +89,17 @@ def load(
         tell: is told of every policy and launcher that ``auto`` compares.
         runtime: in place of hios's operators, what runs the program of every model as a whole: eager, compile,
             onnxruntime or openvino. For policies that run whole tasks in one worker.
+        gpu: runs everything in place of lanes; for costs of a GPU.
 
     Raises:
         HiosError: a file is missing or does not fit, the policy is unknown, or a lane could not be kept going.
     """
+    if runtime is not None and gpu is not None:
+        raise HiosError(f"runtime: found {runtime} on a GPU; allowed: on cores")
     whole = None if runtime is None else in_runtime(scenario, policy, runtime, trusted)
     choice = choose(scenario, policy, launcher, tell=tell)
     scenario = scenario.plain
-    platform = describe(scenario.lanes, virtual=virtual)
+    platform = describe(scenario.lanes, virtual=virtual) if gpu is None else gpu.platform
     rows = None if trace is None else LaneTrace(scenario)
     outcomes: list[RepeatOutcome] = []
     late: list[float] = []
@@ -105,6 +112,7 @@ def load(
         timeout_s=timeout_s,
         watch=None if rows is None else rows.add,
         whole=whole,
+        gpu=gpu,
     ) as server:
         samples = reference_samples(server, tolerance, trusted)
         began, used, control, busy = datetime.now(UTC), time.process_time(), server.control_s, server.busy_s
@@ -124,6 +132,8 @@ def load(
         control, busy = server.control_s - control, max(server.busy_s - busy, 1e-9)
         generator = time.process_time() - used - control
         memory_mb = server.memory_bytes / 1e6
+        for models, why in server.streamed.items():
+            warn(f"{scenario.source}: {models}: launched on streams, not as a CUDA graph: {why}")
     if rows is not None and trace is not None:
         rows.write(trace, f"{choice.policy}, launcher {choice.launcher}")
         if rows.cut:

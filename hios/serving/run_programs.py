@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hios.core.problem import Problem
-from hios.core.schedule import Plan, StreamPlan
+from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.errors import HiosError
 from hios.serving.lane_program import BlockValues, Handovers, LaneProgram, Order, Slots, lane_programs, slots_of
 from hios.serving.pipeline import Pipeline, SubBlock
@@ -29,6 +31,7 @@ class RunPrograms:
         slots: all of them.
         flags: number of flags of the arena.
         words: numbers of an order to a lane at most.
+        joined: whether the lane is a GPU, which runs all sub-blocks of a run as one program.
     """
 
     def __init__(
@@ -40,7 +43,7 @@ class RunPrograms:
         *,
         later: int = 0,
     ) -> None:
-        self._scenario, self._count = scenario, pipeline.lanes
+        self._scenario, self._count, self.joined = scenario, pipeline.lanes, scenario.gpu
         running = pipeline.lanes if pipeline.several else 1
         self.values: list[BlockValues] = []
         self.slots: list[Slots] = []
@@ -94,7 +97,7 @@ class RunPrograms:
 
     def _compile_runs(self, pipeline: Pipeline) -> None:
         """Programs of all runs over all lanes that do not exist yet."""
-        if pipeline.take == "one" or pipeline.lanes == 1:
+        if not self.joined and (pipeline.take == "one" or pipeline.lanes == 1):
             return
         for combined, members in enumerate(pipeline.combined):
             for present in range(1, 1 << len(members)):
@@ -103,11 +106,17 @@ class RunPrograms:
                 if pipeline.most_lanes(combined, present) < pipeline.lanes:
                     continue
                 there = tuple(member for place, member in enumerate(members) if present >> place & 1)
-                if there not in self._together:
+                if there in self._together:
+                    continue
+                if self.joined:
+                    order, plan = joined_order(self._scenario, pipeline, combined, present)
+                    self._together[there] = self._add(there, [order], plan)
+                else:
                     self._together[there] = self._add(there, orders_of(self._scenario, pipeline, combined, present))
 
-    def _add(self, members: Sequence[SubBlock], orders: Sequence[Order]) -> int:
-        self._programs.append(lane_programs(members, orders, self.values, self._handovers))
+    def _add(self, members: Sequence[SubBlock], orders: Sequence[Order], plan: Plan | None = None) -> int:
+        programs = lane_programs(members, orders, self.values, self._handovers)
+        self._programs.append([replace(program, plan=plan) for program in programs])
         return len(self._programs) - 1
 
     def of_lane(self, lane: int, first: int = 0) -> dict[int, LaneProgram]:
@@ -157,6 +166,30 @@ def orders_of(scenario: Scenario, pipeline: Pipeline, combined: int, present: in
         return [*([] for _ in range(pipeline.lanes)), every]
     rows = device.orders(members, stages, pipeline.lanes)
     return [[(part[place], problems[place].ids[operator]) for place, operator in row] for row in rows]
+
+
+def joined_order(scenario: Scenario, pipeline: Pipeline, combined: int, present: int) -> tuple[Order, Plan]:
+    """Operators of the sub-blocks that are present, and where they run on a GPU: a plan of their numbers here."""
+    members = pipeline.combined[combined]
+    problems = [scenario.models[model].problem for model, _ in members]
+    if pipeline.plans:
+        plan = pipeline.plans[members[0][0]]
+        (order,) = _of_plan(plan, problems[0], 1)
+        number = {problems[0].graph.index[operator]: place for place, (_, operator) in enumerate(order)}
+        merges = frozenset(frozenset(number[v] for v in merged) for merged in plan.merges)
+        if isinstance(plan, StreamPlan):
+            (streams,) = ([tuple(number[v] for v in stream) for stream in row] for row in plan.devices)
+            return order, StreamPlan((tuple(streams),), tuple(number[v] for v in plan.launch), merges=merges)
+        (row,) = plan.devices
+        groups = [tuple(tuple(number[v] for v in group) for group in stage) for stage in row]
+        return order, StagedPlan((tuple(groups),), merges)
+    part = {place: number for number, place in enumerate(p for p in range(len(members)) if present >> p & 1)}
+    numbers = itertools.count()
+    order, stages = [], []
+    for stage in restricted(pipeline.stages[combined], present):
+        order += [(part[place], problems[place].ids[v]) for place, group in stage for v in group]
+        stages.append(tuple(tuple(next(numbers) for _ in group) for _, group in stage))
+    return order, StagedPlan((tuple(stages),))
 
 
 def _of_plan(plan: Plan, problem: Problem, lanes: int) -> list[Order]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors.torch import save
 from torch import Tensor
@@ -37,6 +37,9 @@ from hios.serving.simulate import choose
 from hios.workers.arena import Arena, Layout, memory_file
 from hios.workers.ring import Bell
 
+if TYPE_CHECKING:
+    from hios.serving.gpu_lane import GpuLane
+
 #: Policies whose runs are whole tasks, each in one worker.
 WHOLE_ON_A_LANE = ("sequential", "one-per-lane", "threads")
 
@@ -58,6 +61,7 @@ class Server:
         watch: called from the server's own thread.
         whole: in place of hios's operators, what runs the program of every model, where the policy runs whole tasks in
             one worker (`WHOLE_ON_A_LANE`); a function that can be pickled, from the file and the graph.
+        gpu: runs everything in place of lanes, in a thread of this process; for costs of a GPU. Of no other server.
 
     Raises:
         HiosError: a model cannot be run, the policy is unknown or cannot serve the scenario, there are fewer cores than
@@ -82,11 +86,15 @@ class Server:
         timeout_s: float = option_defaults.TIMEOUT_S,
         watch: Watch | None = None,
         whole: Whole | None = None,
+        gpu: GpuLane | None = None,
     ) -> None:
-        if scenario.gpu:
+        if scenario.gpu != (gpu is not None):
+            found, allowed = ("a GPU", "cpu") if scenario.gpu else ("cores", "cuda or model")
             raise HiosError(
-                f"{scenario.source}: found costs of a GPU; allowed to run for real: costs of platform cpu; simulate it"
+                f"{scenario.source}: found costs of {found}; allowed to run for real on "
+                f"{'cores' if gpu is None else 'a GPU'}: costs of platform {allowed}"
             )
+        self._gpu = gpu
         choice = choose(scenario, policy, launcher)
         # What runs is planned without the constants of a calibration, as they are those of plans made so.
         scenario, policy = scenario.plain, choice.policy
@@ -130,13 +138,17 @@ class Server:
         threads = bool(self.pipeline.threaded) if later else self.pipeline.has_threads
         workers = [*self.cores, all_cores(self.cores)] if threads else self.cores
         self._waiting_for = set(range(len(workers)))
+        self._lanes: list[LaneProcess | GpuLane]
         first_flag = 1 + FLAGS * len(workers)
         programs = RunPrograms(self.scenario, self.pipeline, layout, first_flag, later=later)
         self._programs = programs
-        self._lanes = [
-            LaneProcess(number, own, layout, 1 + FLAGS * number, programs.words, shared=number == len(self.cores))
-            for number, own in enumerate(workers)
-        ]
+        if self._gpu is not None:
+            self._lanes = [self._gpu]
+        else:
+            self._lanes = [
+                LaneProcess(number, own, layout, 1 + FLAGS * number, programs.words, shared=number == len(self.cores))
+                for number, own in enumerate(workers)
+            ]
         arena = Arena(programs.flags, layout.size)
         self.memory_bytes = layout.size
         bell = Bell()
@@ -286,6 +298,11 @@ class Server:
         return [lane.pid for lane in self._lanes]
 
     @property
+    def streamed(self) -> dict[str, str]:
+        """Why runs of a GPU are no CUDA graphs so far, by their models."""
+        return {} if self._gpu is None else dict(self._gpu.streamed)
+
+    @property
     def lanes_up(self) -> int:
         """Lanes whose worker is ready."""
         return self._dispatcher.up
@@ -316,6 +333,8 @@ class Server:
 
 def _lanes_of(scenario: Scenario, policy: str, virtual: bool) -> tuple[Pipeline, list[list[int]]]:
     """What a policy makes of a scenario here, and the cores of every lane."""
+    if scenario.gpu:
+        return pipeline_of(scenario, policy), [[]]
     if policy == "threads":  # one lane that has all cores, and a thread on each inside every operator
         return pipeline_of(scenario, "sequential"), [all_cores(device_cores(scenario.lanes, virtual=virtual))]
     pipeline = pipeline_of(scenario, policy)

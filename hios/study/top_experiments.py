@@ -20,7 +20,7 @@ from hios.errors import HiosError, warn
 from hios.formats.config import TopStudy
 from hios.formats.scenario import ModelOfScenario, ScenarioFile
 from hios.formats.serving_result import ResultFile
-from hios.formats.study import BATCH_THAT_FITS, COPIES_THAT_FIT, NEITHER, TOP, TopPoint
+from hios.formats.study import BATCH_THAT_FITS, COPIES_THAT_FIT, NEITHER, TOP, TRAINED, TopPoint
 from hios.platforms.model import descriptions
 from hios.platforms.model.descriptions import Gpu
 from hios.platforms.model.devices import predicted_costs
@@ -42,14 +42,15 @@ _HALVINGS, _LEFT = 8, 2
 
 
 def sizes(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
-    """Figure 18: throughput over the largest number of sub-blocks, under TOP and without its parts."""
+    """Figure 18: throughput over the size of combined blocks, under TOP and without its parts; time of training."""
     with TopItself(study) as itself:
         for label, scenario in scenarios.items():
             given = overloaded(scenario)
             for size in range(1, study.most + 1):
                 results = itself.results(given.with_top(combined=(), most=size))
                 for system, found in results.items():
-                    yield _point(label, given, system, size, _served(found))
+                    trained = {TRAINED: itself.trained_s[system]} if system in itself.trained_s else {}
+                    yield _point(label, given, system, size, {**_served(found), **trained})
 
 
 def systems(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:

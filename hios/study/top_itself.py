@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,10 @@ class TopItself:
     Policies of GPG are kept for other scenarios that differ in nothing that they are trained on, as in rates; a
     launcher is trained for every scenario, and keeps what is best by its ``objective``, the reward (2) in the paper. A
     context manager, as policies are files.
+
+    Attributes:
+        trained_s: processor time of training for what `results` returned last, by system, seconds; of systems with a
+            launcher.
     """
 
     def __init__(self, study: TopStudy, seed: int = 0) -> None:
@@ -45,6 +50,7 @@ class TopItself:
         self._folder = tempfile.TemporaryDirectory()
         #: Files of policies, each with what it was trained on.
         self._policies: list[tuple[tuple[Any, ...], str]] = []
+        self.trained_s: dict[str, float] = {}
 
     def __enter__(self) -> TopItself:
         return self
@@ -56,11 +62,14 @@ class TopItself:
         """What becomes of the tasks under TOP and its ablations, by system."""
         results = {}
         for system in systems:
+            began = time.process_time()
             given = self._with_stages(scenario, system)
             if system in _LEARNS:
                 from hios.serving.launcher.online_launcher import OnlineLauncher
 
-                online = OnlineLauncher(given, self._launcher(given))
+                launcher = self._launcher(given)
+                self.trained_s[system] = time.process_time() - began
+                online = OnlineLauncher(given, launcher)
                 outcomes = [online.run(draw(given, repeat)).outcome() for repeat in range(given.file.repeats)]
                 results[system] = result(given, TOP, "learned", outcomes, simulated=True)
             else:

@@ -1,4 +1,4 @@
-"""Experiments of TOP that train first: GPG (figures 13 and 21) and the launcher (figure 22)."""
+"""Experiments of TOP that train first: GPG (figures 13, 19 and 21) and the launcher (figures 19 and 22)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from hios.formats.study import (
     DP,
     GPG,
     GPG_ONE_PASS,
+    GPG_STEP,
     LAST_ENDING,
+    LAUNCHER_STEP,
     NOT_LEARNED,
     RANDOM_SEARCH,
     Experiment,
@@ -39,16 +41,19 @@ from hios.schedulers.gpg import chooser
 from hios.schedulers.ios_search import SearchedBlock, block_space
 from hios.schedulers.policy.endings import ModelBlock, combined_problem, index_of, model_blocks
 from hios.schedulers.policy.network import write_policy
-from hios.schedulers.policy.training import train
+from hios.schedulers.policy.training import Laps, train
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import HELD_OUT
 from hios.study.top_experiments import GPU_ONLY, SIMULATED, Experimenting, overloaded
 
 if TYPE_CHECKING:
     from hios.serving.launcher.launcher_settings import LauncherSettings
+    from hios.serving.launcher.online_launcher import OnlineLauncher
 
 #: Pruning of stages, as in the paper; sub-blocks of a combination up to the paper's H of its server.
 R, S, SUB_BLOCKS = 3, 8, (1, 2, 3, 4)
+#: Decisions of a launcher that are timed.
+_INFERENCES = 101
 
 
 def transitions(blocks: Sequence[ModelBlock]) -> int:
@@ -64,7 +69,7 @@ def transitions(blocks: Sequence[ModelBlock]) -> int:
 def gpg(
     scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str, *, train_on: Collection[str] = ()
 ) -> Iterator[TopPoint]:
-    """Figures 13 and 21: a policy is trained on the models of all scenarios, then compared with dynamic programming.
+    """Figures 13, 19, 21: a policy is trained on the models of all scenarios, then compared with dynamic programming.
 
     Seconds are those of this machine. Dynamic programming runs where it has at most ``study.transitions`` transitions;
     every combination counts for it and for the others alike, or for none of them. ``latency over sequential, all`` is
@@ -89,7 +94,9 @@ def gpg(
             raise HiosError(f"--train-on: found {name}{suggestion(name, problems)}; allowed: {', '.join(problems)}")
     seen = {name: problem for name, problem in problems.items() if not train_on or name in train_on}
     unseen = {name: problem for name, problem in problems.items() if name not in seen}
-    trained = train(seen, TrainingSettings(steps=study.steps, r=R, s=S))
+    laps = Laps()
+    trained = train(seen, TrainingSettings(steps=study.steps, r=R, s=S), laps=laps)
+    yield TopPoint("+".join(seen), len(seen), GPG_STEP, float(study.steps), _step_ms(laps, study.steps))
     for step, share in trained.curve:
         yield TopPoint("+".join(seen), len(seen), CURVE, float(step), {"latency over sequential": share})
     with tempfile.TemporaryDirectory() as folder:
@@ -168,7 +175,7 @@ def _choices(problems: Sequence[Problem], policy: str) -> dict[str, float]:
 
 
 def launcher(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
-    """Figure 22: learning curves of the launcher, in the simulator; random search and all policies beside them.
+    """Figures 19 and 22: learning curves of the launcher, in the simulator; random search and all policies beside them.
 
     The launcher learns at the rates of the scenario, and where the device is overloaded: at rates that every system
     keeps up with, goodput is what arrives, and its curve is flat. With several seeds, points are means over them, and
@@ -191,12 +198,14 @@ def launcher(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> It
 
 def _learned(label: str, scenario: Scenario, seeds: Sequence[LauncherSettings]) -> Iterator[TopPoint]:
     """Goodput over the steps of training, on traces that judge; then that of all systems, on held-out traces."""
+    from hios.serving.launcher.online_launcher import OnlineLauncher
     from hios.serving.launcher.training import Judge, random_search, train_launcher
 
     curve: dict[int, list[float]] = {}
     goodputs: dict[str, list[float]] = {}
+    laps = Laps()
     for settings in seeds:
-        trained = train_launcher(scenario, settings)
+        trained = train_launcher(scenario, settings, laps=laps)
         for step, goodput in trained.curve:
             curve.setdefault(step, []).append(goodput)
         ends: dict[str, float] = {}
@@ -207,10 +216,30 @@ def _learned(label: str, scenario: Scenario, seeds: Sequence[LauncherSettings]) 
         for system, goodput in ends.items():
             goodputs.setdefault(system, []).append(goodput)
     models, steps = len(scenario.models), float(seeds[0].steps)
+    step_ms = _step_ms(laps, len(seeds) * seeds[0].steps) | {
+        "inference ms": _inference_ms(OnlineLauncher(scenario, trained))
+    }
+    yield TopPoint(label, models, LAUNCHER_STEP, steps, step_ms)
     for step, values in curve.items():
         yield TopPoint(label, models, CURVE, float(step), _over_seeds(values))
     for system, values in goodputs.items():
         yield TopPoint(label, models, system, steps, _over_seeds(values))
+
+
+def _step_ms(laps: Laps, steps: int) -> dict[str, float]:
+    """Milliseconds of the parts of a step of training, means; of an update, over the steps that have one."""
+    counts = {name: laps.counts[name] if name == "update" else steps for name in laps.seconds}
+    return {f"{name} ms": 1e3 * seconds / counts[name] for name, seconds in laps.seconds.items()}
+
+
+def _inference_ms(launcher: OnlineLauncher) -> float:
+    """Milliseconds in which a launcher decides, the median."""
+    times_s = []
+    for _ in range(_INFERENCES):
+        began = time.perf_counter()
+        launcher.first()
+        times_s.append(time.perf_counter() - began)
+    return 1e3 * statistics.median(times_s)
 
 
 def _over_seeds(goodputs: Sequence[float]) -> dict[str, float]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from hios.files import artifacts
 from hios.formats.study import (
     BATCH_THAT_FITS,
@@ -12,7 +14,10 @@ from hios.formats.study import (
     DP,
     GPG,
     GPG_ONE_PASS,
+    GPG_STEP,
     LAST_ENDING,
+    LAUNCHER_STEP,
+    TRAINED,
     Experiment,
     TopPoint,
     TopStudyFile,
@@ -42,10 +47,15 @@ def points() -> dict[Experiment, list[TopPoint]]:
         for way, took in ((DP, 5.0), (GPG, 1.0), (GPG_ONE_PASS, 0.1), (LAST_ENDING, 0.05))
         for size in (1, 2)
     ]
+    gpg_step = TopPoint("mix", 2, GPG_STEP, 9000.0, {"endings ms": 6.0, "update ms": 2.0})
+    launcher_step = {"decision ms": 1.0, "stages ms": 12.0, "execution ms": 3.0, "update ms": 4.0, "inference ms": 0.5}
     ends = [TopPoint("mix", 2, name, 9000.0, {"goodput per s": value}) for name, value in (("ios", 3.0), ("top", 4.0))]
     stages = {"stages of a combined block": 3.0, "groups of a stage": 2.0}
     return {
-        "sizes": _throughput("tasks per s", ("top",)),
+        "sizes": [
+            msgspec.structs.replace(point, values=point.values | {TRAINED: 2.0 * point.x})
+            for point in _throughput("tasks per s", ("top",))
+        ],
         "copies": [
             point
             for point in _throughput("tasks per s", ("sequential", "top"), {COPIES_THAT_FIT: 300.0})
@@ -62,8 +72,12 @@ def points() -> dict[Experiment, list[TopPoint]]:
             saturates=64,
         ),
         "stages": [TopPoint("mix", 2, gpu, tflops, stages) for gpu, tflops in (("small", 5.0), ("large", 20.0))],
-        "gpg": _curve("latency over sequential", (0.9, 0.8, 0.7, 0.7)) + searched,
-        "launcher": _curve("goodput per s", (1.0, 3.0, 4.0, 4.0)) + ends,
+        "gpg": _curve("latency over sequential", (0.9, 0.8, 0.7, 0.7)) + searched + [gpg_step],
+        "launcher": [
+            *_curve("goodput per s", (1.0, 3.0, 4.0, 4.0)),
+            TopPoint("mix", 2, LAUNCHER_STEP, 9000.0, launcher_step),
+            *ends,
+        ],
     }
 
 

@@ -5,15 +5,16 @@ What the process that drives the GPUs is doing stands as a marker in shared memo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from torch import Tensor
+
 from hios.core.graph import Graph
 from hios.core.schedule import Plan
 from hios.errors import PlatformError
-from hios.platforms.cuda.compiled_network import Network
 from hios.platforms.cuda.plan import Flow, Lane, Launch, Value, launch_plan
 
 # Of a 64-bit flag, from the lowest: operator plus one, stage plus one or number of a competitor, stream, device. No
@@ -102,6 +103,24 @@ class Backend(Protocol):
         """The cause of an error, in one line."""
 
 
+class Launchable(Protocol):
+    """Operators that are ready to be launched; `Network` is one."""
+
+    @property
+    def graph(self) -> Graph:
+        """The operators and what depends on what."""
+
+    @property
+    def makes(self) -> Mapping[str, Sequence[Value]]:
+        """The outputs of every operator."""
+
+    def inputs(self, device: int) -> dict[Value, Tensor]:
+        """The input buffers on a device; their addresses never change."""
+
+    def function(self, device: int, operators: tuple[str, ...]) -> tuple[Callable[..., Any], tuple[Value, ...]]:
+        """An operator, or several merged into one, as a function, with the values it takes."""
+
+
 @dataclass
 class Launched:
     """The result of a run: outputs of the network and, of timed runs, events before and after each launch."""
@@ -127,7 +146,7 @@ class LaunchProgram:
     ``mark`` records a number that the controller reads if this process dies or hangs.
     """
 
-    def __init__(self, network: Network, flow: Flow, plan: Plan, mark: Callable[[int], None]) -> None:
+    def __init__(self, network: Launchable, flow: Flow, plan: Plan, mark: Callable[[int], None]) -> None:
         planned = launch_plan(network.graph, flow, plan)
         self.lanes, self._outputs, self._mark = planned.lanes, planned.outputs, mark
         self.devices = sorted({lane.device for lane in planned.lanes})
@@ -196,7 +215,7 @@ class LaunchProgram:
         return sorted(timed, key=lambda row: (row[4], row[1]))
 
 
-def _bound(network: Network, launch: Launch) -> _BoundLaunch:
+def _bound(network: Launchable, launch: Launch) -> _BoundLaunch:
     number = network.graph.index[launch.operators[0]]
     mark = launching(launch.lane.device, number, launch.stage, launch.streams[0])
     if launch.copied is not None:

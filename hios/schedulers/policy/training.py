@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -158,6 +159,23 @@ _NOISE, _RANDOM = (0.2, 0.02), (0.5, 0.05)
 _JUDGES, _JUDGED_EVERY = 64, 250
 
 
+class Laps:
+    """Seconds by what they were spent on, and how often: every lap counts from the end of the one before."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
+        self._ended = time.perf_counter()
+
+    def lap(self, name: str = "") -> None:
+        """End a lap; one without a name is not counted."""
+        now = time.perf_counter()
+        if name:
+            self.seconds[name] = self.seconds.get(name, 0.0) + now - self._ended
+            self.counts[name] = self.counts.get(name, 0) + 1
+        self._ended = now
+
+
 @dataclass(frozen=True)
 class Trained:
     """A trained policy, and how it was trained.
@@ -240,6 +258,7 @@ def train(
     settings: TrainingSettings,
     progress: Callable[[int, float | None], None] | None = None,
     stage_time: StageTime | None = None,
+    laps: Laps | None = None,
 ) -> Trained:
     """Train a policy on random combinations of the blocks of some models.
 
@@ -249,7 +268,8 @@ def train(
 
     ``problems`` are by the name of the model, all on one platform. ``progress`` is told the number of steps learned,
     and the mean latency where it was taken; ``stage_time`` says how long stages take, if not what the problems say: on
-    lanes, say.
+    lanes, say. ``laps`` is told how long the parts of steps take: encoding, decision, endings, execution (the cost
+    model's) and update.
 
     Raises:
         HiosError: no operator takes any time, or the costs have different contention models.
@@ -268,6 +288,7 @@ def train(
     kept: list[PlayedStep] = []
     best, best_weights = math.inf, weights
     curve: list[tuple[int, float]] = []
+    laps = laps or Laps()
     for step in range(settings.steps + 1):
         judged = None
         if step % _JUDGED_EVERY == 0 or step == settings.steps:
@@ -278,36 +299,45 @@ def train(
         if progress is not None:
             progress(step, judged)
         if step < settings.steps:
+            laps.lap()
             done = step / settings.steps
-            for played in _played(pool, learner.policy, settings, chance, done):
+            for played in _played(pool, learner.policy, settings, chance, done, laps):
                 if len(kept) < REPLAY:
                     kept.append(played)
                 else:
                     kept[chance.randrange(REPLAY)] = played
             learner.update([kept[chance.randrange(len(kept))] for _ in range(BATCH)])
+            laps.lap("update")
     return Trained(best_weights, weights, tuple(curve), settings, tuple(problems))
 
 
 def _played(
-    pool: Pool, policy: GpgPolicy, settings: TrainingSettings, chance: random.Random, done: float
+    pool: Pool, policy: GpgPolicy, settings: TrainingSettings, chance: random.Random, done: float, laps: Laps
 ) -> Iterator[PlayedStep]:
     """The steps of some episodes on random combinations, with noise on the actions."""
     noise, free = (first + (last - first) * done for first, last in (_NOISE, _RANDOM))
     starts = [pool.draw(chance, settings.most) for _ in range(_EPISODES)]
     sequential = {id(start): pool.sequential_ms(start) for start in starts}
+    laps.lap("execution")
     embedding = policy.embed(pool.structure)
+    laps.lap("encoding")
     going = [(start, start) for start in starts]
     while going:
         actions = policy.decide(embedding, [state.leaves for _, state in going]).actions
+        laps.lap("decision")
         after = []
         for (start, state), planned in zip(going, actions, strict=True):
             action = chance.random() if chance.random() < free else float(planned) + chance.gauss(0.0, noise)
             action = min(max(action, 0.0), 1.0)
             ending = state.ending(index_of(action, state.count))
+            left = ending.left
+            more = left.count > 0
+            laps.lap("endings")
             gained = reward(settings.reward, pool.stage_ms(ending.stage), sequential[id(start)])
-            yield PlayedStep(state.leaves, action, gained, ending.left.leaves)
-            if ending.left.count:
-                after.append((start, ending.left))
+            laps.lap("execution")
+            yield PlayedStep(state.leaves, action, gained, left.leaves)
+            if more:
+                after.append((start, left))
         going = after
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from hios.errors import HiosError
 from hios.schedulers.policy.network import Array
+from hios.schedulers.policy.training import Laps
 from hios.serving.calibration import with_interference
 from hios.serving.launcher.actions import LauncherDecision, Watched, sampled, state_size
 from hios.serving.launcher.launcher_settings import LauncherSettings
@@ -44,23 +45,30 @@ class Decisions:
         queues = queue_rules(self.scenario, decision.intervals_s)
         return Simulation(self.pipeline(decision), queues, trace, duration_s)
 
-    def change(self, steps: Watched, decision: LauncherDecision) -> None:
-        """Go on under another decision."""
-        steps.change(self.pipeline(decision), queue_rules(self.scenario, decision.intervals_s))
+    def change(self, steps: Watched, decision: LauncherDecision, laps: Laps | None = None) -> None:
+        """Go on under another decision; ``laps`` is told how long its stages and the exchange of blocks take."""
+        laps = laps or Laps()
+        pipeline = self.pipeline(decision)
+        laps.lap("stages")
+        steps.change(pipeline, queue_rules(self.scenario, decision.intervals_s))
+        laps.lap("graph")
 
 
 class LauncherEnvironment:
     """Steps of a scenario, one after another; every ``EPISODE`` steps the device is empty again.
 
-    The first decision holds until another one is no superblock. The next step begins in the state ``state``.
+    The first decision holds until another one is no superblock. The next step begins in the state ``state``. ``laps``
+    is told how long stages, the exchange of combined blocks and the simulated execution take.
 
     Raises:
         HiosError: more tasks would arrive in an episode than a scenario may have.
     """
 
-    def __init__(self, scenario: Scenario, settings: LauncherSettings, first: LauncherDecision) -> None:
+    def __init__(
+        self, scenario: Scenario, settings: LauncherSettings, first: LauncherDecision, laps: Laps | None = None
+    ) -> None:
         _require_few_tasks(scenario, settings)
-        self._settings, self._decision = settings, first
+        self._settings, self._decision, self._laps = settings, first, laps or Laps()
         self._decisions = Decisions(scenario, settings)
         blocks = [len(model.blocks) for model in scenario.models]
         self._nothing = np.zeros(state_size(blocks, settings.samples), np.float32)
@@ -88,7 +96,7 @@ class LauncherEnvironment:
         if decision.largest > self._settings.most:
             return self.state, None
         self._decision = decision
-        self._decisions.change(self._steps, decision)
+        self._decisions.change(self._steps, decision, self._laps)
         began = self._steps.now
         end = (EPISODE - self._left + 1) * self._settings.step_s
         after = self.state = sampled(self._steps, end, self._settings.samples, self._chance)
@@ -96,6 +104,7 @@ class LauncherEnvironment:
         self._left -= 1
         if not self._left:
             self._begin()
+        self._laps.lap("execution")
         return after, measures
 
 

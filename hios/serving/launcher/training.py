@@ -14,6 +14,7 @@ from torch import Tensor
 from hios.files.artifacts import Json
 from hios.formats.serving_result import Candidate
 from hios.schedulers.policy.network import Array
+from hios.schedulers.policy.training import Laps
 from hios.serving.launcher.actions import ActionSpace, Launcher, LauncherDecision, blocks_of, squeezed, state_size
 from hios.serving.launcher.environment import Decisions, LauncherEnvironment
 from hios.serving.launcher.launcher_settings import LauncherSettings
@@ -77,11 +78,17 @@ class Judge:
 
 
 def train_launcher(
-    scenario: Scenario, settings: LauncherSettings, progress: Progress | None = None, *, compared: bool = True
+    scenario: Scenario,
+    settings: LauncherSettings,
+    progress: Progress | None = None,
+    *,
+    compared: bool = True,
+    laps: Laps | None = None,
 ) -> Launcher:
     """Train a launcher on a scenario, in the simulator; ``progress`` is told how it goes.
 
-    ``compared``: whether it is then compared with all policies.
+    ``compared``: whether it is then compared with all policies. ``laps`` is told how long the parts of steps take:
+    decision, stages, graph, execution (simulated) and update.
 
     Torch uses one thread meanwhile: sums are added up in the same order on every number of cores, so the same seed
     gives the same launcher.
@@ -96,7 +103,7 @@ def train_launcher(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        launcher = _Training(scenario, settings).run(progress)
+        launcher = _Training(scenario, settings, laps).run(progress)
     finally:
         torch.set_num_threads(threads)
     return replace(launcher, facts={**launcher.facts, **comparison(scenario, launcher)}) if compared else launcher
@@ -123,13 +130,13 @@ def comparison(scenario: Scenario, launcher: Launcher) -> Json:
 
 
 class _Training:
-    def __init__(self, scenario: Scenario, settings: LauncherSettings) -> None:
-        self._scenario, self._settings = scenario, settings
+    def __init__(self, scenario: Scenario, settings: LauncherSettings, laps: Laps | None = None) -> None:
+        self._scenario, self._settings, self._laps = scenario, settings, laps or Laps()
         self._space = space = ActionSpace.of(scenario, settings)
         self._chance = np.random.default_rng([settings.seed, 2])
         first = self._chance.random(space.total) if settings.start == "random" else space.alone()
         self._alone = self._searched = space.decision(space.alone())
-        self._environment = LauncherEnvironment(scenario, settings, self._alone)
+        self._environment = LauncherEnvironment(scenario, settings, self._alone, self._laps)
         self._agents = self._from(first)
         state = state_size(space.blocks, settings.samples)
         self._replay = Replay(settings.replay, state, space.total, len(space.blocks) + 2)
@@ -183,6 +190,7 @@ class _Training:
 
     def _step(self, done: float) -> None:
         """Act, carry out, store, learn."""
+        self._laps.lap()
         state = self._environment.state
         if self._settings.exploration == "part" and not self._replay.full and self._distinct:
             decision = self._space.drawn(self._random, self._settings.most)
@@ -190,6 +198,7 @@ class _Training:
         else:
             actions = self._noisy(self._agents.act(self._tensor(state[None])).numpy()[0], done)
             decision = self._space.decision(actions)
+        self._laps.lap("decision")
         after, measures = self._environment.step(decision)
         self._replay.add(state, actions, None if measures is None else np.array(measures.row), after)
         if measures is None:
@@ -199,8 +208,10 @@ class _Training:
         if self._replay.count == self._settings.replay and self._settings.start == "searched":
             self._searched = best_static(self._judge, [self._alone, *self._promising()])[0]
             self._agents = self._from(self._space.numbers(self._searched))
+        self._laps.lap()
         if self._replay.full:
             self._learn(self._replay.drawn(self._settings.batch, self._chance))
+            self._laps.lap("update")
 
     def _noisy(self, actions: Array, done: float) -> Array:
         settings, count = self._settings, len(actions)

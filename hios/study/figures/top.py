@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from hios.charts import marks
-from hios.formats.study import BATCH_THAT_FITS, COPIES_THAT_FIT, CURVE, DP, GPG_ONE_PASS, LAST_ENDING, RANDOM_SEARCH
+from hios.formats.study import (
+    BATCH_THAT_FITS,
+    COPIES_THAT_FIT,
+    CURVE,
+    DP,
+    GPG_ONE_PASS,
+    GPG_STEP,
+    LAST_ENDING,
+    LAUNCHER_STEP,
+    RANDOM_SEARCH,
+    TRAINED,
+)
 from hios.study import run_rows as runs
 from hios.study import serving_rows as serving
 from hios.study.figure_data import FigureData
@@ -15,8 +27,13 @@ from hios.study.reference_networks import inception_v3, resnet50, squeezenet
 from hios.study.registry import register
 from hios.study.rows import Row, Rows, grouped, predicted
 
+if TYPE_CHECKING:
+    import altair as alt
+
 _TASKS, _INPUTS, _GOODPUT = "tasks per s", "inputs per s", "goodput per s"
 _OVER_SEQUENTIAL = "latency over sequential"
+
+_STEPS = "steps"
 
 # Figure 13: time and latency of stages by GPG and by dynamic programming.
 _SUB_BLOCKS, _SEARCH_MS = "sub-blocks", "search ms"
@@ -24,17 +41,21 @@ _SUB_BLOCKS, _SEARCH_MS = "sub-blocks", "search ms"
 _TIMED = (_SEARCH_MS, "stage choice ms", "longest stage choice ms")
 
 
+def times_apart(rows: Rows, timed: Collection[str], computed: Collection[str]) -> Rows:
+    """Rows of columns that were timed here, and the same rows of those that are computed from costs."""
+    times = [
+        {key: value for key, value in row.items() if key not in computed} | {"mark": marks.MEASURED.name}
+        for row in rows
+        if any(key in row for key in timed)
+    ]
+    return times + [{key: value for key, value in row.items() if key not in timed} for row in rows]
+
+
 def fig13_rows(data: FigureData) -> Rows:
     """Ways to find stages by the number of sub-blocks: rows of measured times, and rows of predicted latencies."""
-    every = [row for row in serving.point_rows(data, "gpg", _SUB_BLOCKS) if row["system"] != CURVE]
-    latencies = [{key: value for key, value in row.items() if key not in _TIMED} for row in every]
-    times = [
-        {key: value for key, value in row.items() if key in _TIMED or not key.startswith(_OVER_SEQUENTIAL)}
-        | {"mark": marks.MEASURED.name}
-        for row in every
-        if any(key in row for key in _TIMED)
-    ]
-    return times + latencies
+    every = serving.point_rows(data, "gpg", _SUB_BLOCKS)
+    ways = [row for row in every if row["system"] not in (CURVE, GPG_STEP)]
+    return times_apart(ways, _TIMED, (_OVER_SEQUENTIAL, f"{_OVER_SEQUENTIAL}, all"))
 
 
 def fig13_comparisons(rows: Rows) -> list[Comparison]:
@@ -204,10 +225,33 @@ def saturation(rows: Rows, x: str, column: str, stated: float) -> float | None:
     return max(places) if places and serving.on_gpu(rows, "A100") else None
 
 
+def fig18_rows(data: FigureData) -> Rows:
+    """Systems by the size of combined blocks: rows of measured times of training, and of predicted throughput."""
+    return times_apart(serving.point_rows(data, "sizes", _SUB_BLOCKS), (TRAINED,), (_TASKS, _WORK_DONE))
+
+
 def fig18_comparisons(rows: Rows) -> list[Comparison]:
-    """The size at which throughput saturates; of the A100's statement."""
+    """The size at which throughput saturates, of the A100's statement; what the largest size costs over the least."""
     size = saturation(rows, _SUB_BLOCKS, _TASKS, number("top_fig18.saturation", "A100"))
-    return comparisons("top_fig18", {"saturation": {} if size is None else {"A100": size}})
+    costs = [over[max(over)] / over[min(over)] for over in _training(rows).values() if len(over) > 1]
+    return comparisons(
+        "top_fig18",
+        {
+            "saturation": {} if size is None else {"A100": size},
+            "overhead": range_of(costs),
+        },
+    )
+
+
+def range_of(found: Sequence[float]) -> float | tuple[float, float] | None:
+    """The only number, or the least and the most of several; None if there is none."""
+    if len(set(found)) < 2:
+        return found[0] if found else None
+    return min(found), max(found)
+
+
+def _training(rows: Rows) -> dict[str, dict[float, float]]:
+    return serving.by_scenario(rows, serving.TOP, _SUB_BLOCKS, TRAINED)
 
 
 def fig18_finding(rows: Rows) -> str:
@@ -223,7 +267,12 @@ def fig18_finding(rows: Rows) -> str:
         for scenario, over in scenarios.items():
             gain = 100 * (max(over.values()) / max(of_top[scenario].values()) - 1)
             parts.append(f"{scenario}, {system} {gain:+.1f} % over top at their best sizes")
-    return f"Predicted, overloaded: {'; '.join(parts)}."
+    trained = [
+        f"{scenario} {over[min(over)]:.3g} s with H = {min(over):g}, {over[max(over)]:.3g} s with H = {max(over):g}"
+        for scenario, over in _training(rows).items()
+    ]
+    times = f" Training, processor time of this machine: {'; '.join(trained)}." if trained else ""
+    return f"Predicted, overloaded: {'; '.join(parts)}.{times}"
 
 
 def _scenario(row: Row) -> str:
@@ -234,17 +283,89 @@ def _scenario_and_system(row: Row) -> str:
     return f"{row['scenario']}, {row['system']}"
 
 
+def fig18_chart(rows: Rows) -> alt.TopLevelMixin:
+    """Throughput, and below it the time of training, both over the size."""
+
+    def lines(column: str, title: str) -> alt.TopLevelMixin:
+        return serving.point_lines(
+            _SUB_BLOCKS,
+            column,
+            title,
+            lambda row: _scenario(row) if row["system"] == serving.TOP else _scenario_and_system(row),
+        )([row for row in rows if column in row])
+
+    panels = [("Throughput", "", lines(_TASKS, "tasks per second"))]
+    if _training(rows):
+        panels.append(("Training", "", lines(TRAINED, "seconds of processor time")))
+    return marks.panels(panels)
+
+
+register("top_fig18", rows=fig18_rows, chart=fig18_chart, compare=fig18_comparisons, finding=fig18_finding)
+
+# Figure 19: what a step of training takes; and the overheads of section VI-F.
+_PART, _MS, _SHARE = "part", "ms", "share of the step %"
+#: Of what the launcher does online: neither is a part of a step.
+_INFERENCE = "inference"
+
+
+def fig19_rows(data: FigureData) -> Rows:
+    """The parts of a step of training, with their shares of it; and how long a trained launcher takes to decide."""
+    rows = []
+    for row in [*serving.point_rows(data, "gpg", _STEPS), *serving.point_rows(data, "launcher", _STEPS)]:
+        if row["system"] not in (GPG_STEP, LAUNCHER_STEP):
+            continue
+        parts = {key.removesuffix(f" {_MS}"): value for key, value in row.items() if key.endswith(f" {_MS}")}
+        known = {key: value for key, value in row.items() if key.removesuffix(f" {_MS}") not in parts}
+        whole = sum(value for part, value in parts.items() if part != _INFERENCE)
+        for part, value in parts.items():
+            share = {} if part == _INFERENCE else {_SHARE: 100 * value / whole}
+            rows.append({**known, "mark": marks.MEASURED.name, _PART: part, _MS: value, **share})
+    return rows
+
+
+def _seconds(rows: Rows, step: str, *parts: str) -> list[float]:
+    """Seconds of some parts of a step together, of every scenario; of all its parts where none are named."""
+    own = [row for row in rows if row["system"] == step and (row[_PART] in parts if parts else _SHARE in row)]
+    return [sum(row[_MS] for row in of_scenario) / 1e3 for of_scenario in grouped(own, "scenario").values()]
+
+
+def fig19_comparisons(rows: Rows) -> list[Comparison]:
+    """Times of this machine beside those of the paper, but for what is simulated here: execution and its graphs."""
+    endings = _seconds(rows, GPG_STEP, "endings")
+    whole = _seconds(rows, GPG_STEP)
+    rest = [all_parts - own for all_parts, own in zip(whole, endings, strict=True)]
+    return comparisons(
+        "top_fig19",
+        {
+            "gpg_endings": range_of(endings),
+            "gpg_rest": range_of(rest),
+            "gpg_longest": range_of([own / other for own, other in zip(endings, rest, strict=True)]),
+            "launcher_endings": range_of(_seconds(rows, LAUNCHER_STEP, "stages")),
+            "launcher_rest": range_of(_seconds(rows, LAUNCHER_STEP, "decision", "update")),
+            "inference": range_of([1e3 * own for own in _seconds(rows, LAUNCHER_STEP, _INFERENCE)]),
+        },
+    )
+
+
+def fig19_finding(rows: Rows) -> str:
+    """All parts of the steps, with their shares."""
+    parts = []
+    for (step, scenario), own in grouped(rows, lambda row: (row["system"], row["scenario"])).items():
+        shown = [
+            f"{row[_PART]} {row[_MS]:.3g} ms" + (f" ({row[_SHARE]:.0f} %)" if _SHARE in row else "") for row in own
+        ]
+        parts.append(f"{step} ({scenario}): {', '.join(shown)}")
+    return f"On this machine, {'; '.join(parts)}."
+
+
 register(
-    "top_fig18",
-    rows=lambda data: serving.point_rows(data, "sizes", _SUB_BLOCKS),
-    chart=serving.point_lines(
-        _SUB_BLOCKS,
-        _TASKS,
-        "tasks per second",
-        lambda row: _scenario(row) if row["system"] == serving.TOP else _scenario_and_system(row),
+    "top_fig19",
+    rows=fig19_rows,
+    chart=serving.point_bars(
+        lambda row: f"{row['system']}, {row['scenario']}: {row[_PART]}", _SHARE, "share of a step, %"
     ),
-    compare=fig18_comparisons,
-    finding=fig18_finding,
+    compare=fig19_comparisons,
+    finding=fig19_finding,
 )
 
 # Figure 20: stages of combined blocks on several GPUs.
@@ -274,7 +395,6 @@ register(
 )
 
 # Figures 21 and 22: convergence of GPG and of MADDPG.
-_STEPS = "steps"
 
 
 def steps_compared(figure: str, rows: Rows, column: str, *, falls: bool) -> list[Comparison]:
@@ -337,7 +457,7 @@ def fig22_finding(rows: Rows) -> str:
 # Goodput after a number of steps on traces that judge; that of all policies on held-out traces at the end.
 register(
     "top_fig22",
-    rows=lambda data: serving.point_rows(data, "launcher", _STEPS),
+    rows=lambda data: [row for row in serving.point_rows(data, "launcher", _STEPS) if row["system"] != LAUNCHER_STEP],
     chart=serving.point_lines(_STEPS, _GOODPUT, "goodput per second", _scenario_and_system),
     compare=lambda rows: steps_compared("top_fig22", rows, _GOODPUT, falls=False),
     finding=fig22_finding,

@@ -29,9 +29,28 @@ _TIMEOUT_S = 60.0
 
 
 class Handle:
-    """A value that may not be there yet."""
+    """A value that may not be there yet.
 
-    value: Tensor
+    What was captured stays where the first replay put it, as the addresses of a CUDA graph are fixed.
+    """
+
+    def __init__(self, *, captured: bool = False) -> None:
+        self._captured = captured
+        self._value: Tensor | None = None
+
+    @property
+    def value(self) -> Tensor:
+        """The value, once it was computed."""
+        if self._value is None:
+            raise RuntimeError("a value was read before it was computed")
+        return self._value
+
+    def put(self, value: Tensor) -> None:
+        """Hold a value that was computed."""
+        if self._captured and self._value is not None:
+            self._value.copy_(value)
+        else:
+            self._value = value
 
 
 class Happening:
@@ -96,14 +115,14 @@ class HostBackend:
         return self._later(lane, torch.clone, [value], 1)[0]
 
     def _later(self, lane: Lane, function: Callable[..., Any], arguments: list[Any], outputs: int) -> list[Any]:
-        handles = [Handle() for _ in range(outputs)]
+        handles = [Handle(captured=self._recording is not None) for _ in range(outputs)]
         delay = self._delay.uniform(0, _DELAY_S)
 
         def work() -> None:
             time.sleep(delay)
             results = as_list(function(*[_tensor(argument) for argument in arguments]), outputs)
             for handle, result in zip(handles, results, strict=True):
-                handle.value = result
+                handle.put(result)
 
         self._launch(lane, work)
         return handles
