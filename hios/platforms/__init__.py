@@ -106,6 +106,7 @@ PLATFORMS = {
             "distributing": "distributing",
             "reporting": "reporting",
         },
+        (_CONTENTION,),
     ),
     "model": KnownPlatform(
         "devices are GPUs that are not here, whose costs are predicted",
