@@ -82,13 +82,13 @@ def words(rows: Rows) -> str:
         by_algorithm = grouped(own, "algorithm")
         count = len(next(iter(by_algorithm.values())))
         texts = [
-            f"{most:g} at once by {name} ({by_algorithm[name][0]['ms']:.3g} ms in all, first "
+            f"{most:g} by {name} ({by_algorithm[name][0]['ms']:.3g} ms in all, first "
             f"{by_algorithm[name][0]['operator']})"
             for name, most in at_once(own).items()
         ]
         sentences.append(
-            f"Predicted for {gpu}: of the {count} operators of {network} that could run side by side because they "
-            f"depend on the same ones, there are {', '.join(texts)}."
+            f"Predicted for {gpu}: of the {count} operators of {network} that could run side by side, as they depend on "
+            f"the same ones, so many run at once: {', '.join(texts)}."
         )
     return " ".join(sentences)
 

@@ -112,7 +112,10 @@ def test_gpu_of_the_user(tmp_path: Path) -> None:
             r"threads_per_sm\.value: found 255; required: at least 256",
         ),
         ({"sms": {"value": 8, "source": "rumour"}}, r"mine\.yaml: sms\.source: found rumour; allowed: .*guide"),
-        ({"links": {"nvlink": "nvlink9"}}, r"mine\.yaml: links\.nvlink: found nvlink9; allowed: ethernet1g, nvlink2, .*pcie5"),
+        (
+            {"links": {"nvlink": "nvlink9"}},
+            r"mine\.yaml: links\.nvlink: found nvlink9; allowed: ethernet1g, nvlink2, .*pcie5",
+        ),
     ],
 )
 def test_bad_descriptions_are_refused(tmp_path: Path, changes: dict[str, object], message: str) -> None:
