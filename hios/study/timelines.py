@@ -87,7 +87,7 @@ def words(rows: Rows) -> str:
             for name, most in at_once(own).items()
         ]
         sentences.append(
-            f"Predicted for {gpu}: of the {count} operators of {network} that could run side by side, as they depend on "
+            f"Predicted for {gpu}: of the {count} operators of {network} that could run side by side, depending on "
             f"the same ones, so many run at once: {', '.join(texts)}."
         )
     return " ".join(sentences)
