@@ -63,7 +63,8 @@ def _table() -> str:
 def _head(algorithm: Algorithm) -> str:
     summary = algorithm.summary[:1].upper() + algorithm.summary[1:]
     code = f"code: `{algorithm.run.__module__}`"
-    text = f"{summary}. From {algorithm.paper}; devices: {_devices(algorithm)}; {code}."
+    demand = f" Demand: {algorithm.demand}." if algorithm.demand else ""
+    text = f"{summary}. From {algorithm.paper}; devices: {_devices(algorithm)}; {code}.{demand}"
     lines = [
         f"### {algorithm.name}",
         "",

@@ -229,9 +229,7 @@ def _figures(record: Record | None) -> str:
         source = ", ".join(entry.sessions) if not entry.missing else _why(entry)
         needs = ", ".join(entry.needs)
         place = (f"`snakemake {entry.id}`", entry.number, entry.title, needs)
-        rows.append(
-            _row(*place, source or ", ".join(entry.optional) or "the code", time, _verdicts(_compared(entry, record)))
-        )
+        rows.append(_row(*place, source or _without_session(entry), time, _verdicts(_compared(entry, record))))
     needs = "; ".join(f"{name}: {meaning}" for name, meaning in NEEDS.items())
     times = "; ".join(f"{session}: {time}" for session, time in SESSION_TIMES.items())
     drawing = "Time is that of drawing, once the data are there. Sessions take on two idle cores"
@@ -241,6 +239,11 @@ def _figures(record: Record | None) -> str:
     )
     parts = [f"Needs are {needs}.", f"{drawing}: {times}.", verdicts]
     return "\n".join([*rows, *(line for part in parts for line in ("", _wrapped(part)))])
+
+
+def _without_session(entry: Figure) -> str:
+    """What a figure is drawn from that needs no session: predictions if it has nothing without them."""
+    return ", ".join(entry.optional) if entry.optional and not entry.rows(FigureData()) else "the code"
 
 
 def _compared(entry: Figure, record: Record | None) -> list[ComparedNumber] | None:

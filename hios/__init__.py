@@ -279,8 +279,8 @@ def profile(
         operators that gain.
     options
         Of the platform: for ``model`` the name of a GPU and of the link, or the path of a ``.yaml`` file, such as
-        ``{"gpu": "a40", "link": "nvlink"}``; other settings than ``devices`` have no effect there. For ``model`` and
-        ``cpu`` also ``{"contention": "resources"}``.
+        ``{"gpu": "a40", "link": "nvlink"}``; other settings than ``devices`` have no effect there. For every
+        platform also ``{"contention": "resources"}``.
 
     Returns
     -------

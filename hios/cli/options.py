@@ -157,8 +157,10 @@ def own_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that only some platforms have; `given_own` takes them out of what a command is given."""
     every = dict.fromkeys(option for entry in reversed(PLATFORMS.values()) for option in reversed(entry.options))
     for option in every:
-        where = " or ".join(with_option(option.name))
-        command = click.option(f"--{option.name}", help=f"Platform {where}: {option.help}")(command)
+        own = with_option(option.name)
+        where = f"Platform {' or '.join(own)}: " if len(own) < len(PLATFORMS) else ""
+        text = f"{where}{option.help}"
+        command = click.option(f"--{option.name}", help=text[:1].upper() + text[1:])(command)
     return command
 
 

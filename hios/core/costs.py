@@ -85,8 +85,8 @@ class BlockResources(Record, frozen=True):
     threads: Positive
     """Threads of a block."""
     blocks: OrAbsent[Positive] = None
-    """Number of blocks of that kernel; an operator with few blocks leaves room on the GPU for others. Informative: no
-    algorithm uses it. Absent if the operator launches no kernel."""
+    """Number of blocks of that kernel; an operator with few blocks leaves room on the GPU for others, so `slots` of
+    the demand follow from it. Absent if the operator launches no kernel."""
     occupancy: OrAbsent[Share] = None
     """Estimated occupancy of that kernel, by torch.profiler: the share of the warps that the GPU can hold. Informative,
     to see why a stage gains or not: no algorithm uses it."""

@@ -205,12 +205,12 @@ class TopStudy(Record, frozen=True):
     batches: Several[Annotated[Positive, doc("Inputs of a batch.")]] = (1, 4, 16, 64, 128)
     """Batch sizes (figures 25 to 27)."""
     gpus: Several[Annotated[Text, doc("A GPU, as `hios profile --gpu` takes it.")]] = (
-        "rtx2080-super",
-        "v100-sxm2",
+        "jetson-nano",
+        "jetson-tx2",
+        "jetson-xavier-nx",
         "a100-pcie-40gb",
-        "h100-sxm",
     )
-    """Described GPUs whose stages are compared (figure 20)."""
+    """Described GPUs whose stages are compared (figure 20; by default the paper's)."""
     steps: Positive = 1000
     """Training steps of GPG (figures 13 and 21; the paper: 6000)."""
     samples: Positive = 6
@@ -356,8 +356,7 @@ class Config(Record, frozen=True, kw_only=True):
     path starts at the working folder. The first link of the description if left out. Platform model only."""
     contention: OrAbsent[Literal["blend", "resources"]] = None
     """How operators slow each other: by the share of the device that they keep busy, or as they share room on it,
-    arithmetic and memory bandwidth, with overheads (docs/gpus.md, docs/cores.md). blend if left out. Platforms model
-    and cpu only."""
+    arithmetic and memory bandwidth, with overheads (docs/gpus.md, docs/cores.md). blend if left out."""
     virtual: bool = False
     """Whether several devices may share a core or GPU if there are too few. Times then mean little."""
     cores_per_device: OrAbsent[Positive] = None

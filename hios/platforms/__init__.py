@@ -5,6 +5,7 @@ cpu             devices are cores or groups of cores
 cuda            devices are GPUs
 model           GPUs that are not here: predicts costs, and runs nothing
 timer           what a platform measures
+occupancy       the thread blocks of a kernel that a GPU holds at once
 probe_schedule  when the probe of the machine's speed is timed
 workloads       what profiling times: operators with random weights and inputs; buffers of shared memory as tensors,
                 and values copied into them; weights.safetensors, checked against the graph
@@ -106,6 +107,7 @@ PLATFORMS = {
             "distributing": "distributing",
             "reporting": "reporting",
         },
+        (_CONTENTION,),
     ),
     "model": KnownPlatform(
         "devices are GPUs that are not here, whose costs are predicted",

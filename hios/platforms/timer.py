@@ -116,6 +116,10 @@ class DeviceTimer(ABC):
         """Resources of operators on a GPU, as costs.json states them; empty on other platforms."""
         return {}
 
+    def slots(self, asked: BlockResources) -> float | None:
+        """Share of the device's room that an operator takes by its resources; None where these do not tell."""
+        return None
+
     def overheads(self) -> CostOverheads:
         """What launches, synchronization and stages cost. Only of platforms with the option ``contention``."""
         raise NotImplementedError

@@ -151,7 +151,7 @@ def _utilization(shares: _Array, longest: _Array, target: _Array) -> _Array:
 def demands(session: Session, utilization: Mapping[str, float]) -> dict[str, Demand]:
     """What operators take of a device, by the FLOPs and bytes per millisecond of the probe; empty if it was not timed.
 
-    Room is what stages tell of utilization, by default all of it.
+    Room is that of the kernels which were traced, otherwise what stages tell of utilization, by default all of it.
     """
     probe = session.profiled()
     if probe is None:
@@ -159,10 +159,11 @@ def demands(session: Session, utilization: Mapping[str, float]) -> dict[str, Dem
     known = {operator.id: operator for operator in session.graph.operators}
     flop_ms = probe.speed.compute_ms.value / session.timer.probe_flops
     byte_ms = probe.speed.copy_ms.value / session.timer.probe_bytes
+    traced = {name: session.timer.slots(asked) for name, asked in session.resources.items()}
     return {
         name: Demand.over(
             time_ms,
-            utilization.get(name, 1.0) * time_ms,
+            (traced.get(name) or utilization.get(name, 1.0)) * time_ms,
             (known[name].flops or 0) * flop_ms,
             (known[name].bytes or 0) * byte_ms,
         )

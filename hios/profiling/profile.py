@@ -227,7 +227,8 @@ def _timing(measured: Measured, scale: float = 1.0) -> _Timing:
 
 def _overheads(measured: CostOverheads, session: Session) -> CostOverheads:
     """Overheads with a synchronization no longer than the quickest hand-over between devices, which contains one."""
-    quickest = (statistics.median(own.samples) for own in session.transfers.values())
+    between = session.transfers.values() if session.timer.devices > 1 else ()
+    quickest = (statistics.median(own.samples) for own in between)
     return msgspec.structs.replace(measured, sync_ms=min([measured.sync_ms, *quickest]))
 
 

@@ -22,6 +22,7 @@ from hios.formats.partition import GpuPrediction
 from hios.platforms.model import descriptions
 from hios.study import run_rows as runs
 from hios.study.figure_data import FigureData, PredictedNetwork
+from hios.study.figure_listing import chart_of_table
 from hios.study.gpu_targets import TARGETS
 from hios.study.registry import Figure
 from hios.study.rows import Row, Rows, grouped
@@ -73,7 +74,7 @@ def _beside(figure: Figure, *, made: _Maker, drawn: _Chart, words: Callable[[Row
         ]
 
     def all_charts(rows: Rows) -> alt.TopLevelMixin:
-        own, measured_chart = _measured(rows), figure.chart or drawn
+        own, measured_chart = _measured(rows), figure.chart or functools.partial(chart_of_table, figure)
         if len(own) == len(rows):
             return measured_chart(rows)
         here = [("This machine", "", measured_chart(own))] if own else []
@@ -94,7 +95,7 @@ def _beside(figure: Figure, *, made: _Maker, drawn: _Chart, words: Callable[[Row
     return msgspec.structs.replace(
         figure,
         rows=all_rows,
-        chart=figure.chart and all_charts,
+        chart=all_charts,
         compare=lambda rows: figure.compare(_measured(rows)),
         finding=finding,
         explain=explain,
@@ -103,11 +104,11 @@ def _beside(figure: Figure, *, made: _Maker, drawn: _Chart, words: Callable[[Row
 
 def _measured(rows: Rows) -> Rows:
     """The rows of the machine that the figure is about."""
-    return [row for row in rows if row["platform"] != _PLATFORM]
+    return [row for row in rows if row.get("platform") != _PLATFORM]
 
 
 def _on_gpus(rows: Rows) -> Rows:
-    return [row for row in rows if row["platform"] == _PLATFORM]
+    return [row for row in rows if row.get("platform") == _PLATFORM]
 
 
 def hardware(prediction: GpuPrediction) -> str:

@@ -160,7 +160,7 @@ def span(placements: Iterable[Placement], block: Iterable[str]) -> float:
 
 def on_gpu(rows: Rows) -> bool:
     """Whether rows were measured on GPUs, as the published numbers are."""
-    return bool(rows) and all(row["platform"] == "cuda" for row in rows)
+    return bool(rows) and all(row.get("platform") == "cuda" for row in rows)
 
 
 def measured_comparisons(figure: str, rows: Rows, numbers: Mapping[str, Mapping[str, float]]) -> list[Comparison]:

@@ -16,12 +16,14 @@ from hios.study import predicted_rows as predicted
 from hios.study import run_rows as runs
 from hios.study.figure_data import FigureData, PredictedNetwork
 from hios.study.gpu_targets import TARGETS
+from hios.study.published import Comparison
 from hios.study.rows import Row, Rows, grouped
 
 if TYPE_CHECKING:
     import altair as alt
 
 _ALGORITHMS = ("sequential", "greedy", "ios")
+_SAMPLE = "ios_sample"
 _RATE, _SHARE = "GFLOP/s", "% of peak"
 _GIGA, _MS_PER_S = 1e9, 1000.0
 _WIDTH, _HEIGHT = 330, 70
@@ -112,6 +114,23 @@ def _stages(
             }
         )
     return made
+
+
+def sample_comparisons(rows: Rows) -> list[Comparison]:
+    """Time and share of the peak of the paper's sample network, where it is among the networks; of GPUs alone."""
+    stages = grouped([row for row in rows if row["network"] == _SAMPLE], "algorithm")
+    times = {name: float(max(row["finish ms"] for row in own)) for name, own in stages.items()}
+    shares = {
+        name: sum((row["finish ms"] - row["start ms"]) * (row[_SHARE] or 0) for row in own) / times[name]
+        for name, own in stages.items()
+        if any(row[_SHARE] for row in own)
+    }
+    numbers = {"sample_network": times}
+    for name, values in (("latency_ms", times), ("utilisation", shares)):
+        numbers[name] = {own: values[own] for own in ("sequential", "greedy") if own in values}
+    for name, values in (("ios_ms", times), ("ios_utilisation", shares)):
+        numbers[name] = {own: values[own] for own in ("ios",) if own in values}
+    return runs.measured_comparisons("ios_fig2", rows, numbers)
 
 
 def finding(rows: Rows) -> str:

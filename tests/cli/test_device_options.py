@@ -170,10 +170,6 @@ def test_no_gpu_is_said_in_one_line(tmp_path: Path) -> None:
         ),
         ((*PROFILE, "--gpu", "a40"), "--gpu: found with platform cpu; allowed: with platform model"),
         (
-            (*PROFILE, "--platform", "cuda", "--contention", "resources"),
-            "--contention: found with platform cuda; allowed: with platform cpu or model",
-        ),
-        (
             (*PROFILE, "--platform", "cuda", "--link", "pcie"),
             "--link: found with platform cuda; allowed: with platform",
         ),

@@ -222,8 +222,9 @@ def test_exact_tables(tmp_path: Path) -> None:
     """What depends on the graphs alone agrees with the papers, but for the number of blocks."""
     assert set(_verdicts("ios_tab1", tmp_path).values()) == {"agrees"}
     assert _verdicts("ios_tab2", tmp_path) == {"operators": "agrees", "blocks": "differs"}
-    for name in ("ios_fig13", "lios_tab3", "lios_tab4", "opara_fig6", "top_tab2"):
+    for name in ("ios_fig13", "lios_tab3", "lios_tab4", "top_tab2"):
         assert set(_verdicts(name, tmp_path).values()) == {"agrees"}
+    assert _verdicts("opara_fig6", tmp_path) == {"googlenet_streams": "agrees", "at_once": "not on this machine"}
     absent = {e.key: e.absent for e in stated(registry.figure("ios_tab1"), FigureData())[1].comparisons}
     assert absent["ios_tab1.schedules"] == ("randwire",)
     assert absent["ios_tab1.operators"] == ()

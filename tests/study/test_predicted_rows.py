@@ -167,6 +167,51 @@ def test_launch_orders(tmp_path: Path) -> None:
     assert [entry.verdict for entry in record.comparisons] == ["not on this machine"]
 
 
+def test_the_sample_network(tmp_path: Path) -> None:
+    """IOS's own network has verdicts beside the prediction: by schedule, and its share of the peak."""
+    figure = registry.figure("ios_fig2")
+    record = write_figure(figure, FigureData.read([_write(tmp_path / "ios_sample", targets=("ios",))]), tmp_path)
+    rows: list[dict[str, Any]] = [dict(row) for row in record.rows]
+    times = {name: max(row["finish ms"] for row in rows if row["algorithm"] == name) for name in ("sequential", "ios")}
+    both = f"sequential: {times['sequential']:.4g}, ios: {times['ios']:.4g}"
+    assert f"latency of the sample network (sequential: 0.486, ios: 0.333 ms): {both} on NVIDIA" in record.finding
+    share = 100 * 0.8 / times["ios"] / (2 * 80 * 64 * 1530 / 1e6)
+    assert f"utilisation by IOS (70 %): {share:.4g} to {share:.4g} on NVIDIA" in record.finding
+    assert {entry.verdict for entry in record.comparisons} == {"not on this machine"}
+
+
+def test_timelines(tmp_path: Path) -> None:
+    """Operators that depend on the same ones, as each schedule runs them; published counts have verdicts beside."""
+    path = _write(tmp_path / "study" / "transformers" / "googlenet", targets=("opara-rtx2080s",))
+    record = write_figure(registry.figure("opara_fig6"), FigureData.read([path]), tmp_path)
+    rows: list[dict[str, Any]] = [dict(row) for row in record.rows if row.get("platform") == "model"]
+    assert {row["operator"] for row in rows} == {"b", "c"}
+    by_schedule = {name: [row for row in rows if row["schedule"] == f"{name}-1"] for name in ("sequential", "opara")}
+    first, second = by_schedule["sequential"]
+    assert (first["start ms"], first["streams"]) == (0.0, 1)
+    assert second["start ms"] >= first["finish ms"]
+    first, second = by_schedule["opara"]
+    assert first["stream"] != second["stream"]
+    assert second["start ms"] < first["finish ms"]
+    assert "sequential: 1, nimble: 2, opara: 2 on NVIDIA GeForce RTX 2080 Super, differs" in record.finding
+    assert f"first {first['operator']}" in record.finding
+    assert {entry.verdict for entry in record.comparisons} == {"agrees", "not on this machine"}
+
+
+def test_cost_of_profiling(tmp_path: Path) -> None:
+    """One inference of each of Opara's networks on its GPU, whose mean has a verdict."""
+    labels = ("bert", "t5", "googlenet", "inception_v3")
+    names = [f"study/transformers/{label}" for label in labels]
+    paths = [_write(tmp_path / name, targets=targets_of(name)) for name in names]
+    record = write_figure(registry.figure("opara_tab1"), FigureData.read(paths), tmp_path)
+    made = [artifacts.load(path, PredictionFile).predictions[0] for path in paths]
+    times = [entry.schedules["sequential-1"].latency_ms for entry in made]
+    assert [dict(row)["inference ms"] for row in record.rows] == times
+    assert f"Mean {sum(times) / 4:.4g} ms, published 4.25: differs." in record.finding
+    assert {entry.verdict for entry in record.comparisons} == {"not on this machine", "not compared"}
+    assert "Mean" not in registry.figure("opara_tab1").finding([dict(row) for row in record.rows[:3]])
+
+
 def test_throughput_over_batches(tmp_path: Path) -> None:
     """Opara over the sequential schedule, on both of its GPUs, by batch size; measured rows stay as they are."""
     labels = {"sequential-1": ("sequential", 1), "opara-1": ("opara", 1)}

@@ -138,7 +138,7 @@ def test_defaults(models: Path) -> None:
                 "most": 6,
                 "copies": 4,
                 "batches": [1, 4, 16, 64, 128],
-                "gpus": ["rtx2080-super", "v100-sxm2", "a100-pcie-40gb", "h100-sxm"],
+                "gpus": ["jetson-nano", "jetson-tx2", "jetson-xavier-nx", "a100-pcie-40gb"],
                 "steps": 1000,
                 "samples": 6,
                 "transitions": 100000,

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from hios.core.costs import BlockResources
+from hios.core.costs import BlockResources, CostOverheads
 from hios.core.graph import Graph
 from hios.files.base import Platform
 from hios.kernels.executable import signatures
 from hios.platforms.cuda import gpu_probe, timing
 from hios.platforms.cuda.environment import settings
+from hios.platforms.occupancy import mean_share
 from hios.platforms.timer import TIMEOUT_S, DeviceTimer, Quantity, Times, whose_turn
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
@@ -47,6 +48,7 @@ class CudaTimer(DeviceTimer):
         try:
             given = {"indices": self._indices, "operators": len(set(signatures(graph).values()))}
             self._uuids: list[str] = self._call(timing.open_gpus, graph=path, **given)
+            self._sms, self._room = self._call(timing.room)
         except BaseException:
             pool.close()
             raise
@@ -91,6 +93,17 @@ class CudaTimer(DeviceTimer):
         self._is_traced = bool(resources_of)
         return resources_of
 
+    def slots(self, asked: BlockResources) -> float | None:
+        """Blocks over what the GPU holds at once, on average over the waves; None if no kernel was traced."""
+        if asked.blocks is None:
+            return None
+        return mean_share(asked.blocks, self._sms * max(1, self._room.held(asked)))
+
+    def overheads(self) -> CostOverheads:
+        """Measured on the GPU of the first device; t(v) contains the pause before the next kernel, so a launch is 0."""
+        sync_ms, stage_ms = self._call(timing.overheads)
+        return CostOverheads(0.0, sync_ms, stage_ms)
+
     def remarks(self) -> list[str]:
         """What could not be captured in a CUDA graph, and whether kernels could be traced."""
         uncaptured: dict[str, str] = self._call(timing.uncaptured)
@@ -103,8 +116,9 @@ class CudaTimer(DeviceTimer):
             )
         if not self._is_traced:
             remarks.append(
-                "torch.profiler recorded no kernel, so costs.json says nothing of the resources that opara compares; "
-                "the driver may let administrators alone trace kernels (NVreg_RestrictProfilingToAdminUsers)"
+                "torch.profiler recorded no kernel, so costs.json has no resources, which opara compares, nor says "
+                "what room operators leave, for contention resources; the driver may let administrators alone "
+                "trace kernels (NVreg_RestrictProfilingToAdminUsers)"
             )
         return remarks
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 
@@ -25,6 +25,13 @@ from hios.platforms.workloads import Merged, Workload
 Copy = TypeVar("Copy", Workload, Merged)
 #: Launches something on the current stream.
 Run = Callable[[], None]
+
+
+class Launched(Protocol):
+    """What launches kernels on the current stream, such as an operator."""
+
+    def run(self) -> None:
+        """Launch them."""
 
 
 class ReplayChain:
@@ -153,7 +160,7 @@ class TimedGpu:
             for timed, short, long in zip(chains, replays_ms[::2], replays_ms[1::2], strict=True)
         ]
 
-    def run_beside(self, groups: Sequence[Sequence[Workload]]) -> None:
+    def run_beside(self, groups: Sequence[Sequence[Launched]]) -> None:
         """Run the groups of a stage concurrently, each on its own stream."""
         while len(self._sides) < len(groups) - 1:
             self._sides.append(torch.cuda.Stream(self.device))
@@ -167,7 +174,7 @@ class TimedGpu:
             self.stream.wait_stream(side)
 
 
-def run_all(workloads: Iterable[Workload]) -> None:
+def run_all(workloads: Iterable[Launched]) -> None:
     """Run operators one after another on the current stream."""
     for workload in workloads:
         workload.run()

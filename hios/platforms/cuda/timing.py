@@ -29,6 +29,7 @@ from hios.platforms.cuda.timed_graphs import (
     marks_of,
     run_all,
 )
+from hios.platforms.occupancy import SmRoom
 from hios.platforms.timer import Quantity, Stage, Times
 from hios.platforms.workloads import Merged, Workload
 from hios.workers.worker import Worker
@@ -218,6 +219,62 @@ def _inferences(devices: Sequence[tuple[TimedGpu, Run]]) -> list[list[float]]:
     for gpu, _ in devices:
         gpu.stream.synchronize()
     return [between(own) for own in marks]
+
+
+#: How often each small benchmark of overheads is repeated.
+_BENCHMARKS = 30
+
+
+class _Touch:
+    """A kernel that does next to nothing."""
+
+    def __init__(self, gpu: TimedGpu) -> None:
+        self._value = torch.ones(1, dtype=torch.uint8, device=gpu.device)
+
+    def run(self) -> None:
+        """Launch it."""
+        self._value.add_(1)
+
+
+def overheads(worker: Worker) -> tuple[float, float]:
+    """Milliseconds of a synchronization between streams and of a further group of a stage, without the work.
+
+    Chains of a kernel that does next to nothing, alone, on two streams in turn and beside another one, take turns; each
+    counts with its median. They are captured in CUDA graphs, as schedules are, and launched on streams if they cannot.
+    """
+    gpu = _gpus(worker)[0]
+    one, other = _Touch(gpu), _Touch(gpu)
+
+    def in_turn() -> None:
+        gpu.run_beside([[], [other]])  # the second stream waits for the first one, and the first one for the second
+        one.run()
+
+    ways = {"a kernel": one.run, "two streams": in_turn, "a stage": lambda: gpu.run_beside([[one], [other]])}
+    chains = [gpu.chain(what, partial(_repeated, run)) for what, run in ways.items()]
+    samples = [gpu.times_ms(*chains) for _ in range(_BENCHMARKS)]
+    kernel, turns, stage = map(statistics.median, zip(*samples, strict=True))
+    return max(0.0, turns / 2 - kernel), max(0.0, stage - kernel)
+
+
+def _repeated(run: Run, count: int) -> Run:
+    def repeat() -> None:
+        for _ in range(count):
+            run()
+
+    return repeat
+
+
+#: Registers of an SM since compute capability 5.0, which torch does not state; and the most thread blocks on an SM, by
+#: compute capability where it is not 32 (CUDA C++ Programming Guide, technical specifications).
+_REGISTERS, _BLOCKS, _MOST_BLOCKS = 64 * 1024, 32, {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24, (12, 0): 24}
+
+
+def room(worker: Worker) -> tuple[int, SmRoom]:
+    """The SMs of a GPU, and what each has for thread blocks."""
+    known = torch.cuda.get_device_properties(_gpus(worker)[0].device)
+    blocks = _MOST_BLOCKS.get((known.major, known.minor), _BLOCKS)
+    threads, shared_bytes = known.max_threads_per_multi_processor, known.shared_memory_per_multiprocessor
+    return known.multi_processor_count, SmRoom(blocks, threads, _REGISTERS, shared_bytes)
 
 
 def resources(worker: Worker, operators: Sequence[str]) -> dict[str, BlockResources]:

@@ -12,6 +12,7 @@ from hios.errors import ArtifactError, PlatformError
 from hios.files import artifacts
 from hios.files.yaml_file import plain, read_yaml
 from hios.formats.descriptions import GpuFile, LinkFile, Number, ShareNumber, WholeNumber
+from hios.platforms.occupancy import SmRoom
 
 _File = TypeVar("_File", GpuFile, LinkFile)
 
@@ -70,6 +71,12 @@ class Gpu:
     def fp32_tflops(self) -> float:
         """10^12 FP32 operations per second; a multiply-add counts two."""
         return 2 * self.sms * self.fp32_lanes_per_sm * self.clock_mhz / 1e6
+
+    @property
+    def room(self) -> SmRoom:
+        """What an SM has for thread blocks."""
+        shared_bytes = 1024 * self.shared_memory_per_sm_kb
+        return SmRoom(self.blocks_per_sm, self.threads_per_sm, self.registers_per_sm, shared_bytes)
 
     @property
     def has_tf32(self) -> bool:

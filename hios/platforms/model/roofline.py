@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from hios.core.costs import BlockResources
 from hios.platforms.model.descriptions import BLOCK_REGISTERS, BLOCK_THREADS, Gpu
 from hios.platforms.model.kernel_work import Contraction, Kernel, Streaming
+from hios.platforms.occupancy import mean_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +116,6 @@ class Efficiency:
 DEFAULT_EFFICIENCY = Efficiency()
 
 
-#: Shared memory that the system keeps of every block (compute capability 8.0 and later; CUDA C++ programming guide).
-_RESERVED_BYTES = 1024
 #: Products in Winograd's algorithm F(2x2, 3x3) over those in the plain sum (Lavin, Gray: arXiv:1509.09308, 4.1).
 _WINOGRAD = 16 / 36
 #: Parts that the sums of a product of matrices are split into (split-K of cuBLAS; cuDNN's convolutions have none).
@@ -152,7 +151,8 @@ def predict(kernel: Kernel, gpu: Gpu, efficiency: Efficiency) -> Prediction:
 
 def _streaming(kernel: Streaming, gpu: Gpu, efficiency: Efficiency) -> Prediction:
     blocks = math.ceil(kernel.elements / BLOCK_THREADS)
-    held = gpu.sms * _resident(gpu, BLOCK_THREADS, BLOCK_REGISTERS // BLOCK_THREADS, 0)
+    asked = BlockResources(0, BLOCK_REGISTERS, BLOCK_THREADS)
+    held = gpu.sms * gpu.room.held(asked)
     busy = min(1.0, blocks / gpu.sms)
     rate = gpu.fp32_tflops * 1e6 * efficiency.streaming_share * busy
     waiting = math.ceil(blocks / held) * efficiency.memory_latency_us
@@ -161,8 +161,8 @@ def _streaming(kernel: Streaming, gpu: Gpu, efficiency: Efficiency) -> Predictio
     return Prediction(
         efficiency.start_us + running_us,
         min(1.0, blocks / held),
-        BlockResources(0, BLOCK_REGISTERS, BLOCK_THREADS),
-        efficiency.start_us + running_us * _mean_share(blocks, held),
+        asked,
+        efficiency.start_us + running_us * mean_share(blocks, held),
         kernel.operations / rate * busy,
         memory_us,
     )
@@ -201,7 +201,8 @@ def _tiled(
     ``parts``, which a second kernel adds up where there are several.
     """
     shared_bytes = tile.shared_bytes(pipeline.terms, pipeline.stages)
-    resident = max(1, _resident(gpu, tile.threads, tile.registers, shared_bytes))
+    asked = BlockResources(shared_bytes, tile.registers * tile.threads, tile.threads)
+    resident = max(1, gpu.room.held(asked))
     blocks = parts * kernel.batch * math.ceil(kernel.m / tile.m) * math.ceil(kernel.n / tile.n)
     waves, rest = divmod(math.ceil(blocks / gpu.sms), resident)
     cycles = sum(
@@ -216,27 +217,12 @@ def _tiled(
     return Prediction(
         start_us + running_us,
         min(1.0, blocks / (gpu.sms * resident)),
-        BlockResources(shared_bytes, tile.registers * tile.threads, tile.threads),
-        start_us + running_us * _mean_share(blocks, gpu.sms * resident),
+        asked,
+        start_us + running_us * mean_share(blocks, gpu.sms * resident),
         blocks * math.ceil(terms / pipeline.terms) * step_cycles / (gpu.sms * gpu.clock_mhz),
         memory_us,
     )
 
 
-def _mean_share(blocks: int, held: int) -> float:
-    """Share of the room for blocks that a kernel takes on average over its waves."""
-    return blocks / (held * math.ceil(blocks / held))
-
-
 def _memory_us(size: int, gpu: Gpu, efficiency: Efficiency) -> float:
     return size / (gpu.memory_bandwidth_gbs * efficiency.memory_share * 1e3)
-
-
-def _resident(gpu: Gpu, threads: int, registers: int, shared_bytes: int) -> int:
-    """Blocks that fit on an SM at once (CUDA C++ programming guide, occupancy); 0 if one is too large."""
-    return min(
-        gpu.blocks_per_sm,
-        gpu.threads_per_sm // threads,
-        gpu.registers_per_sm // (registers * threads),
-        1024 * gpu.shared_memory_per_sm_kb // (shared_bytes + _RESERVED_BYTES),
-    )

@@ -15,6 +15,14 @@ from hios.errors import HiosError
 START_MS = 0.007
 #: Floating-point operations that a convolution does in a millisecond.
 FLOPS_PER_MS = 1e10
+#: What torch says of a GPU, as for one with compute capability 9.0.
+PROPERTIES = {
+    "major": 9,
+    "minor": 0,
+    "multi_processor_count": 4,
+    "max_threads_per_multi_processor": 2048,
+    "shared_memory_per_multiprocessor": 1 << 16,
+}
 
 
 class Device(nullcontext[None]):
@@ -40,6 +48,7 @@ class Machine:
         broken: what cannot run.
         slower: how many times as long convolutions take as usual.
         cache_bytes: what the cache of a GPU holds.
+        sync_ms: how long after a stream another one that waits for it goes on.
         recording: pools that captures record to; of one that fails it stays so, as in torch up to 2.12.
     """
 
@@ -51,6 +60,7 @@ class Machine:
     broken: set[str] = field(default_factory=set)
     slower: float = 1.0
     cache_bytes: int = 0
+    sync_ms: float = 0.0
     recording: set[object] = field(default_factory=set)
 
     def launch(self, what: str, cost_ms: float) -> None:
@@ -65,7 +75,7 @@ class Machine:
     def wait(self, stream: Any, other: Any) -> None:
         """Have a stream wait for what was launched on another."""
         own, awaited = id(stream), id(other)
-        self._do(lambda: self._advance(own, max(self.clock[awaited] - self.clock[own], 0.0)))
+        self._do(lambda: self._advance(own, max(self.clock[awaited] + self.sync_ms - self.clock[own], 0.0)))
 
     def _convolution(self, values: Any, weight: Any, *, padding: int, groups: int) -> None:
         batch, _, height, width = values.shape
@@ -154,7 +164,9 @@ class Machine:
             MemPool=lambda: SimpleNamespace(id=object()),
             device=lambda device: nullcontext(),
             mem_get_info=lambda index: (1 << 20, 1 << 21),
-            get_device_properties=lambda index: SimpleNamespace(uuid=f"GPU {index}", L2_cache_size=self.cache_bytes),
+            get_device_properties=lambda index: SimpleNamespace(
+                uuid=f"GPU {index}", L2_cache_size=self.cache_bytes, **PROPERTIES
+            ),
         )
         return SimpleNamespace(
             __version__="2.13.0",
@@ -183,6 +195,10 @@ class Tensor:
         assert self._size == other._size
         assert self is not other
         self._machine.launch("copy", self._size / 1e6)
+
+    def add_(self, number: int) -> None:
+        """Add a number in place."""
+        self._machine.launch("add", 0.002)
 
 
 class InProcess:

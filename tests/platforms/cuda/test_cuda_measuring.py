@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hios import Graph, HiosWarning
+from hios import Graph, HiosWarning, Problem, schedule, violations
 from hios.cli.files import profile
+from hios.core.costs import BlockResources
 from hios.files import artifacts
 from hios.files.base import Platform
 from hios.platforms.cuda import devices as cuda_platform
@@ -19,7 +21,7 @@ from hios.platforms.cuda import timed_graphs as graphs
 from hios.platforms.cuda import timing as cuda
 from tests.platforms.cuda.simulated_timing import FLOPS_PER_MS, InProcess, Machine, merged, workload
 
-_RESOURCES = {"shared_memory_bytes": 64, "registers": 5120, "threads": 128, "blocks": 12, "occupancy": 0.25}
+_RESOURCES = BlockResources(shared_memory_bytes=64, registers=5120, threads=128, blocks=12, occupancy=0.25)
 
 
 def _describe(devices: int, *, virtual: bool = False) -> Platform:
@@ -87,7 +89,27 @@ def test_costs_are_what_was_launched(graph_file: Path, tmp_path: Path, costs_ms:
         assert entry["time_ms"] == pytest.approx(sizes[entry["source"], entry["target"]] / 1e6, abs=2e-6)
     assert costs["link"]["bandwidth_gbps"] == pytest.approx(8.0)
     assert [(entry["devices"], entry["factor"]) for entry in costs["corun"]] == [(2, 1.0)]
-    assert all(entry["resources"] == _RESOURCES for entry in costs["operators"].values())
+    assert all(entry["resources"] == msgspec.to_builtins(_RESOURCES) for entry in costs["operators"].values())
+
+
+def test_demands_are_those_of_the_kernels(graph_file: Path, tmp_path: Path, machine: Machine) -> None:
+    """Slots are blocks over what the GPU holds; arithmetic and bandwidth are shares of what the probe reaches."""
+    machine.sync_ms = 0.002
+    costs = _profile(graph_file, tmp_path / "costs.json", stages_of=[], options={"contention": "resources"})
+    assert costs["contention"]["kind"] == costs["platform"]["contention"] == "resources"
+    assert costs["overheads"]["launch_ms"] == 0.0
+    # A hand-over takes at least a synchronization, and the smallest one is shorter here.
+    assert costs["overheads"]["stage_ms"] == pytest.approx(0.004)
+    assert costs["overheads"]["sync_ms"] <= 0.002
+    held = 4 * (65536 // 5120)  # blocks on all SMs; registers are what runs out
+    for operator in Graph.read(graph_file).operators:
+        own, time_ms = costs["operators"][operator.id]["demand"], costs["operators"][operator.id]["time_ms"]
+        assert own["slots"] == pytest.approx(12 / held)
+        for resource, rate, needed in (("compute", FLOPS_PER_MS, operator.flops), ("memory", 2e6, operator.bytes)):
+            assert own[resource] == pytest.approx(min(1.0, max(1e-6, (needed or 0) / rate / time_ms)))
+    problem = Problem.read(graph_file, tmp_path / "costs.json")
+    for algorithm in ("opara", "ios"):
+        assert violations(problem, schedule(problem, algorithm)) == []
 
 
 def test_probe_is_what_was_launched(graph_file: Path, tmp_path: Path) -> None:

@@ -150,6 +150,12 @@ def test_devices_at_once(worker: Any, machine: Machine) -> None:
     assert set(machine.log) == {4}
 
 
+def test_overheads(worker: Any, machine: Machine) -> None:
+    """Work on another stream begins a synchronization later; a further group of a stage waits twice."""
+    machine.sync_ms = 0.003
+    assert cuda.overheads(worker) == (pytest.approx(0.003), pytest.approx(0.006))
+
+
 def test_what_cannot_be_captured_is_launched(worker: Any, machine: Machine) -> None:
     """An operator that a graph cannot hold is timed all the same, and noted with the first cause."""
     machine.refused.add("b")

@@ -14,13 +14,16 @@ from hios.pipeline import config
 from hios.platforms.model import descriptions
 from hios.platforms.model.descriptions import gpu, gpu_names, link
 
-#: FP32 TFLOPS as the data sheets and white papers state them.
+#: FP32 TFLOPS as the data sheets and white papers state them; of Jetsons half of what they state for FP16.
 FP32 = {
     "a100-pcie-40gb": 19.5,
     "a40": 37.4,
     "a5500": 34.1,
     "h100-sxm": 66.9,
     "h200-sxm": 66.9,
+    "jetson-nano": 0.236,
+    "jetson-tx2": 0.665,
+    "jetson-xavier-nx": 0.845,
     "k80": 4.37,
     "rtx2080-super": 11.15,
     "rtx2080-ti": 13.45,
@@ -51,6 +54,14 @@ def test_all_links_are_there(name: str) -> None:
     described = gpu(name)
     times = [link(word, described).time_ms(10**6) for word in described.links]
     assert link(None, described).time_ms(10**6) == times[0] == min(times)
+
+
+def test_devices_of_top() -> None:
+    """TFLOPS and memory are those of table I of TOP: FP16 of the Jetsons, on tensor cores where they have any."""
+    stated = {"jetson-nano": (0.5, 4), "jetson-tx2": (1.3, 8), "jetson-xavier-nx": (6.8, 8)}
+    described = {name: gpu(name) for name in stated}
+    rates = {name: own.fp16_tflops or 2 * own.fp32_tflops for name, own in described.items()}
+    assert {name: (round(rate, 1), described[name].memory_gb) for name, rate in rates.items()} == stated
 
 
 def test_transfer_by_hand() -> None:
@@ -101,7 +112,10 @@ def test_gpu_of_the_user(tmp_path: Path) -> None:
             r"threads_per_sm\.value: found 255; required: at least 256",
         ),
         ({"sms": {"value": 8, "source": "rumour"}}, r"mine\.yaml: sms\.source: found rumour; allowed: .*guide"),
-        ({"links": {"nvlink": "nvlink9"}}, r"mine\.yaml: links\.nvlink: found nvlink9; allowed: nvlink2, .*pcie5"),
+        (
+            {"links": {"nvlink": "nvlink9"}},
+            r"mine\.yaml: links\.nvlink: found nvlink9; allowed: ethernet1g, nvlink2, .*pcie5",
+        ),
     ],
 )
 def test_bad_descriptions_are_refused(tmp_path: Path, changes: dict[str, object], message: str) -> None:
