@@ -47,7 +47,7 @@ def transfers(transport: str, sizes: Sequence[int]) -> None:
     ranks = connect(transport, "cpu", _TIMEOUT_S)
     found = {}
     for size in sizes:
-        memory, times = torch.zeros(size, dtype=torch.uint8), []
+        memory, times = torch.zeros(size, dtype=torch.uint8), list[float]()
         for _ in range(_REPEATS):
             start, deadline = time.perf_counter(), time.monotonic() + _TIMEOUT_S
             for sender in (0, 1):

@@ -189,7 +189,7 @@ class Hosts:
 
     def mount(self, source: Path, target: Path) -> None:
         """Have all hosts see a folder in the place of another one."""
-        subprocess.run(self._inside("mount", "--bind", source, target), check=True)
+        subprocess.run(self._inside("mount", "--rbind", source, target), check=True)
 
     def processes(self) -> dict[int, str]:
         """Command lines of all processes on the hosts, by the process IDs that this process sees."""

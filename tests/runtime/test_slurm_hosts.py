@@ -70,7 +70,7 @@ def test_a_node_that_dies(hosts: Hosts, files: Files, graph: Graph, alternating:
     assert "host2" in printed, printed
     assert eventually(lambda: not any(str(alternating) in command for command in hosts.processes().values()))
     assert not alternating.with_name("run.json").exists()
-    states = _asked(hosts, "squeue", "--noheader", "--states=all", "--format=%T", "--sort=i")
-    assert states[-1] == "NODE_FAIL"
+    states = ("squeue", "--noheader", "--states=all", "--format=%T", "--sort=i")
+    assert eventually(lambda: _asked(hosts, *states)[-1] == "NODE_FAIL")
     assert _asked(hosts, "sinfo", "--noheader", "--nodes=host2", "--format=%t") == ["down*"]
     assert sorted(_asked(hosts, "srun", "--nodes=2", "hostname")) == ["host0", "host1"]

@@ -87,8 +87,8 @@ def cluster(cpus: int = 2, memory_mb: int = 8000) -> Iterator[Path]:
         for name in _FILES:
             (CONFIGURATION / name).symlink_to(folder / name)
         _run(*_munged(folder))
-        _run("slurmctld", "-c")
-        _run("slurmd")
+        _run(_program("slurmctld"), "-c")
+        _run(_program("slurmd"))
         _wait_until_idle(folder, _SINFO)
         yield folder
     finally:
@@ -120,18 +120,22 @@ def start_on(hosts: Hosts) -> Path:
     folder = _folder("host0(10.77.0.1)", f"SlurmdTimeout={_LOST_S}\n{nodes}")
     CONFIGURATION.mkdir(exist_ok=True)
     hosts.mount(folder, CONFIGURATION)
-    for host, *words in (
-        ("host0", *_munged(folder)),
-        ("host0", "slurmctld", "-c"),
-        *((host, "slurmd") for host in hosts.names),
-    ):
-        _run(*hosts.command(host, shutil.which(words[0], path=_SEARCH), *words[1:]))
+    _run(*hosts.command("host0", *_munged(folder)))
+    _run(*hosts.command("host0", _program("slurmctld"), "-c"))
+    # Hosts have a /sys of their own networks, without the cgroups that slurmd looks for, and share /tmp, where PMIx has
+    # the same names on each.
+    cgroups, seen = folder / "cgroup", Path("/sys/fs/cgroup")
+    cgroups.mkdir()
+    hosts.mount(seen, cgroups)
+    for host in hosts.names:
+        start = f"mount --rbind {cgroups} {seen} && mount --bind $TMPDIR {folder}/tmp && {_program('slurmd')}"
+        _run(*hosts.command(host, "sh", "-c", start))
     _wait_until_idle(folder, hosts.command("host0", *_SINFO))
     return folder
 
 
 def _munged(folder: Path) -> list[str]:
-    return ["munged", "--force", *(f"--{kind}={folder / name}" for kind, name in _MUNGE_FILES.items())]
+    return [_program("munged"), "--force", *(f"--{kind}={folder / name}" for kind, name in _MUNGE_FILES.items())]
 
 
 def _folder(controller: str, nodes: str) -> Path:
@@ -140,7 +144,8 @@ def _folder(controller: str, nodes: str) -> Path:
     (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
     (folder / "munge.key").chmod(0o400)
     folder.chmod(0o755)
-    (folder / "state").mkdir()
+    for name in ("state", "tmp"):
+        (folder / name).mkdir()
     (folder / "slurm.conf").write_text(_configuration(folder, controller, nodes))
     return folder
 
@@ -157,6 +162,7 @@ AuthInfo=socket={folder}/munge.socket
 CredType=cred/munge
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
+TmpFS={folder}/tmp
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
@@ -202,10 +208,12 @@ def _free_ports(count: int) -> list[int]:
     raise RuntimeError("no ports are free")
 
 
+def _program(name: str) -> str:
+    return shutil.which(name, path=_SEARCH) or name
+
+
 def _run(*words: str) -> None:
-    done = subprocess.run(
-        [shutil.which(words[0], path=_SEARCH) or words[0], *words[1:]], check=False, capture_output=True, text=True
-    )
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"{words[0]} ended with {done.returncode}: {done.stderr.strip()}")
 
