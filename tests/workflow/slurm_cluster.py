@@ -128,7 +128,7 @@ def start_on(hosts: Hosts) -> Path:
     cgroups.mkdir()
     hosts.mount(seen, cgroups)
     for host in hosts.names:
-        start = f"mount --rbind {cgroups} {seen} && mount --bind $TMPDIR {folder}/tmp && {_program('slurmd')}"
+        start = f"mount --rbind {cgroups} {seen} && mount --bind $TMPDIR {folder}/temporary && {_program('slurmd')}"
         _run(*hosts.command(host, "sh", "-c", start))
     _wait_until_idle(folder, hosts.command("host0", *_SINFO))
     return folder
@@ -144,7 +144,7 @@ def _folder(controller: str, nodes: str) -> Path:
     (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
     (folder / "munge.key").chmod(0o400)
     folder.chmod(0o755)
-    for name in ("state", "tmp"):
+    for name in ("state", "temporary"):
         (folder / name).mkdir()
     (folder / "slurm.conf").write_text(_configuration(folder, controller, nodes))
     return folder
@@ -162,7 +162,7 @@ AuthInfo=socket={folder}/munge.socket
 CredType=cred/munge
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
-TmpFS={folder}/tmp
+TmpFS={folder}/temporary
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
