@@ -70,7 +70,7 @@ def _over(hosts: Hosts, transport: str, *words: object) -> str:
 
 
 def _hios(*words: object) -> None:
-    subprocess.run([sys.executable, "-m", "hios", *map(str, words)], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-m", "hios", *map(str, words)], check=True, capture_output=True)
 
 
 def compare(transport: str, folder: Path) -> None:

@@ -42,8 +42,15 @@ for number in $(seq 0 $(($1 - 1))); do
     ip -n $host address add 10.77.0.$((number + 1))/24 dev eth0
     ip -n $host link set eth0 up
 done
-echo made
-read end || true
+exec "$3" -c "$4"
+"""
+
+#: Waits for the end; processes that it adopts vanish when they end, as it is the first one there.
+_WAIT = """
+import signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+print("made", flush=True)
+sys.stdin.read()
 """
 
 #: Runs a command on a host: ``on HOST COMMAND...``, by a shell as with ssh, also from another host.
@@ -118,6 +125,8 @@ class Hosts:
                 "sh",
                 str(len(self.names)),
                 network,
+                sys.executable,
+                _WAIT,
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
