@@ -66,8 +66,7 @@ def test_a_node_that_dies(hosts: Hosts, files: Files, graph: Graph, alternating:
     assert any("spoilt" in line for line in job.stdout)
     hosts.kill("host2")
     printed, _ = job.communicate(timeout=300)
-    assert job.returncode != 0
-    assert "host2" in printed, printed
+    assert "host2" in printed, (job.returncode, printed)
     assert eventually(lambda: not any(str(alternating) in command for command in hosts.processes().values()))
     assert not alternating.with_name("run.json").exists()
     states = ("squeue", "--noheader", "--states=all", "--format=%T", "--sort=i")
