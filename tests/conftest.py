@@ -115,7 +115,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 #: How reasons of skips begin where something is not at hand; what their tests check is not checked on such a machine.
-_MISSING = ("needs ", "published data", "no CUDA device", "no Slurm", "no PMIx", "no OpenVINO", "no file system")
+_MISSING = ("needs ", "published data", "no CUDA device", "no Slurm", "no PMIx", "no file system")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -70,8 +70,9 @@ def test_memory_that_was_written() -> None:
     assert description.private_bytes(0, written=True) == 0
 
 
-def test_a_bar_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bar_is_a_sentence(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done, how much of it, in which unit, for how long and for how much longer."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # at which older versions of tqdm cut it
     with bar(4, "measuring 2 operators", "runs") as progress:
         progress.update(4)
     printed = capsys.readouterr().err

@@ -23,6 +23,7 @@ from hios.optimizing.choice_cache import model_key, state_digest
 from hios.optimizing.module import OptimizedModule
 from hios.optimizing.options import Options
 from hios.optimizing.preparation import Subject
+from tests.openvino_marker import OPENVINO
 from tests.optimizing.optimized_models import image, require_equal
 from tests.runtime.small import Branches
 
@@ -48,15 +49,7 @@ def _require_equal(fast: OptimizedModule, model: nn.Module) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "way",
-    [
-        "schedule",
-        pytest.param(
-            "openvino", marks=pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="no OpenVINO")
-        ),
-    ],
-)
+@pytest.mark.parametrize("way", ["schedule", OPENVINO])
 def test_a_second_start_exports_nothing(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same model is loaded from the cache; with other weights it is prepared once, for these weights."""
     keywords: dict[str, Any] = {"cache": tmp_path, "way": way, "devices": 1, "least_ms": 0.0}

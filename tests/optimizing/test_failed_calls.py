@@ -12,6 +12,7 @@ import hios
 from hios import HiosWarning
 from hios.errors import FailedCallError, PlatformError
 from hios.optimizing.module import OptimizedModule
+from tests.openvino_marker import OPENVINO
 from tests.optimizing.optimized_models import as_optimized
 
 
@@ -102,7 +103,7 @@ def test_a_way_that_fails_again_and_again_is_given_up() -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("way", ["openvino", "onnxruntime", "schedule"])
+@pytest.mark.parametrize("way", [OPENVINO, "onnxruntime", "schedule"])
 def test_one_bad_request_ends_nothing(way: str) -> None:
     """An index out of range raises the model's own error, without a warning, and the next call is fast again."""
     model, x = Picked().eval(), torch.randn(6, 8)
@@ -142,7 +143,7 @@ def _sentences() -> tuple[Tensor, ...]:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("way", ["openvino", "onnxruntime", "schedule"])
+@pytest.mark.parametrize("way", [OPENVINO, "onnxruntime", "schedule"])
 def test_ids_outside_of_a_table(way: str) -> None:
     """Indices beyond a table raise as in the model, which all others that the model takes do not even run."""
     model, inputs = Looked().eval(), _sentences()

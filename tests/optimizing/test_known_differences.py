@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any
 
 import pytest
@@ -61,6 +62,8 @@ def _attention(x: Tensor, mask: Tensor) -> Tensor:
 def test_wrong_runtimes_are_refused(way: str, function: Callable[..., Any], inputs: Any, why: str) -> None:
     """Each answers the example like the model, and other values differently."""
     pytest.importorskip(way)
+    if (way, function) == ("onnxruntime", _attention) and metadata.version(way).startswith("1.22."):
+        pytest.skip("ONNX Runtime 1.22 gives what the model gives for empty rows in masks")
     with pytest.warns(HiosWarning, match=why):
         fast = hios.optimize(_Of(function), inputs, way=way, least_ms=0.0, cache=False, budget_s=600.0)
     assert fast.report.chosen == "the model itself"

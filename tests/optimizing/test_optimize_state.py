@@ -16,6 +16,7 @@ import hios
 from hios import HiosWarning
 from hios.errors import UnsupportedError
 from hios.optimizing.purity import require_pure
+from tests.openvino_marker import OPENVINO
 from tests.optimizing.optimized_models import Acting
 
 #: Something outside the model that a model may write into.
@@ -261,7 +262,7 @@ def test_parts_of_one_tensor_are_apart() -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("way", ["openvino", "schedule"])
+@pytest.mark.parametrize("way", [OPENVINO, "schedule"])
 def test_views_and_strides_come_through(way: str) -> None:
     """For an example in channels_last outputs are so too, and what is written into an output is seen in its views."""
     model = Acting(outputs=lambda model, x, y: {"all": y, "sums": [(s := y.sum(1)).mT, s, s.view(-1)[1:]]}).eval()

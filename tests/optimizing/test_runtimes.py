@@ -15,6 +15,7 @@ from torch import Tensor
 from hios.errors import PlatformError
 from hios.optimizing import runtimes
 from hios.optimizing.runtimes import Conversion
+from tests.openvino_marker import needs_openvino
 
 
 def test_errors_of_runtimes_are_ours() -> None:
@@ -55,12 +56,12 @@ sys.exit(os.waitpid(child, 0)[1])
 """
 
 
+@needs_openvino
 def test_signals_and_forks_after_openvino(tmp_path: Path) -> None:
     """Sessions that are released in the order in which they were made leave a stack for signals (needs AMX to fail).
 
     A forked process ends, without waiting for threads that it does not have.
     """
-    pytest.importorskip("openvino", reason="no OpenVINO")
     done = subprocess.run(
         [sys.executable, "-c", _SIGNALLED, str(tmp_path / "relu.xml")], check=False, capture_output=True, text=True
     )

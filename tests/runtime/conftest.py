@@ -88,3 +88,10 @@ def session(files: Files, graph: Graph, plans: dict[str, Plan], tmp_path_factory
     traces = folder / "traces"
     run_schedules(files, paths, program=True, traces=traces, devices=DEVICES, runs=RUNS, warmup=WARMUP, seed=3)
     return Session(artifacts.read(folder / "run.json", "run"), traces)
+
+
+@pytest.fixture
+def alternating(graph: Graph, tmp_path: Path) -> Path:
+    """Operators in turn on two ranks."""
+    stages = tuple(((operator,),) for operator in graph.order)
+    return write_schedules(tmp_path, graph, {"random": StagedPlan((stages[::2], stages[1::2]))})[0]

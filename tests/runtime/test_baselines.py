@@ -21,6 +21,7 @@ from hios.platforms.cpu import devices as cpu
 from hios.platforms.cpu.executing import references
 from hios.runtime.competitors import require
 from tests.frontends.small_networks import Model, write_files
+from tests.openvino_marker import needs_openvino
 from tests.runtime.conftest import DEVICES
 from tests.runtime.schedules import random_plan, run_schedules, write_schedules
 
@@ -33,6 +34,7 @@ def _two(_: Any, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs g++")
+@needs_openvino
 def test_other_runtimes_take_turns(tmp_path: Path) -> None:
     """Every other runtime gets the inputs in their places, and its outputs are checked."""
     files = write_files(tmp_path, Model(_two), (torch.randn(2, 5, 4), torch.tensor([[1, 4], [0, 2]])))

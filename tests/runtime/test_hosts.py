@@ -14,17 +14,40 @@ from typing import Any
 import pytest
 
 from hios import Graph
-from hios.core.schedule import StagedPlan
 from hios.files import artifacts
 from tests.frontends.small_networks import Files
 from tests.runtime.hosts import Hosts, missing
-from tests.runtime.schedules import write_schedules
-from tests.runtime.test_distributed import RANKS, ROOT, _over
+from tests.runtime.test_distributed import RANKS, _over
 from tests.workers.processes import eventually
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 #: Seconds until a run is given up: for everything but what is meant to hang, and for that.
 TIMEOUT_S, HANGING_S = 300, 30
+
+#: Seconds that packets take over slow links, and their bits a second.
+DELAY_S, BITS_PER_S = 2e-3, 1e9
+needs_delay = pytest.mark.skipif(bool(missing(DELAY_S)), reason=missing(DELAY_S))
+
+#: Receives some bytes again and again, and answers with one.
+_ANSWERING = """
+import socket, sys
+with socket.create_server(("", 5000)) as server:
+    print("there", flush=True)
+    line, _ = server.accept()
+for size in map(int, sys.argv[1:]):
+    line.recv(size, socket.MSG_WAITALL)
+    line.sendall(b"!")
+"""
+#: Says how long the answers take.
+_ASKING = """
+import socket, sys, time
+line = socket.create_connection(("host1", 5000))
+for size in map(int, sys.argv[1:]):
+    start = time.perf_counter()
+    line.sendall(bytes(size))
+    line.recv(1)
+    print(time.perf_counter() - start)
+"""
 
 
 @pytest.fixture
@@ -35,13 +58,6 @@ def hosts(request: pytest.FixtureRequest) -> Iterator[Hosts]:
     assert not made.processes()
 
 
-@pytest.fixture
-def alternating(graph: Graph, tmp_path: Path) -> Path:
-    """Operators in turn on two ranks."""
-    stages = tuple(((operator,),) for operator in graph.order)
-    return write_schedules(tmp_path, graph, {"random": StagedPlan((stages[::2], stages[1::2]))})[0]
-
-
 def _start(
     transport: str, hosts: Hosts, files: Files, schedule: Path, spoilt: Any = None
 ) -> list[subprocess.Popen[str]]:
@@ -50,24 +66,7 @@ def _start(
     distribute = [*of_hios, "distribute", files.graph, files.weights, schedule, "--transport", transport]
     timeout_s = HANGING_S if spoilt and spoilt[-1] != "kill" else TIMEOUT_S
     distribute += ["--output", schedule.with_name("run.json"), "--runs", 2, "--warmup", 1, "--timeout", timeout_s]
-    variables = ["env", f"PYTHONPATH={ROOT}", "OMP_NUM_THREADS=1", "GLOO_SOCKET_IFNAME=eth0"]
-    size = len(hosts.names)
-    if transport == "gloo":
-        run = ["-m", "torch.distributed.run", "--nnodes", size, "--nproc-per-node", 1, "--master-addr", "host0"]
-        starts = [
-            (name, [sys.executable, *run, "--master-port", 29500, "--node-rank", number, *distribute])
-            for number, name in enumerate(hosts.names)
-        ]
-    else:
-        options = ["--allow-run-as-root", "--prtemca", "plm_ssh_agent", hosts.agent, "-x", "PYTHONPATH", "-n", size]
-        options += ["--host", ",".join(f"{name}:1" for name in hosts.names), "--mca", "btl_tcp_if_include", "eth0"]
-        starts = [("host0", ["mpirun", *options, sys.executable, *distribute])]
-    return [
-        subprocess.Popen(
-            hosts.command(name, *variables, *words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        for name, words in starts
-    ]
+    return hosts.launch(transport, *distribute)
 
 
 def _ranks(hosts: Hosts, schedule: Path, rank: int) -> list[int]:
@@ -80,12 +79,30 @@ def _ranks(hosts: Hosts, schedule: Path, rank: int) -> list[int]:
     return found
 
 
+@needs_delay
+@pytest.mark.parametrize("hosts", [Hosts(2, delay_s=DELAY_S, bits_per_s=BITS_PER_S)], indirect=True)
+def test_a_slow_link_takes_its_time(hosts: Hosts) -> None:
+    """No packet is quicker than the delay and the rate of the link, whatever else the machine does."""
+    sizes = (1, 1, 2_500_000)
+    answering = subprocess.Popen(
+        hosts.command("host1", sys.executable, "-c", _ANSWERING, *sizes), stdout=subprocess.PIPE
+    )
+    assert answering.stdout is not None
+    assert answering.stdout.readline() == b"there\n"
+    asked = subprocess.run(
+        hosts.command("host0", sys.executable, "-c", _ASKING, *sizes), check=True, capture_output=True, text=True
+    )
+    answering.communicate(timeout=60)
+    for size, took in zip(sizes, map(float, asked.stdout.split()), strict=True):
+        assert took >= 2 * DELAY_S + 8 * size / BITS_PER_S
+
+
 @pytest.mark.parametrize(
     ("transport", "hosts"),
     [
         _over("gloo", Hosts(2)),
         _over("mpi", Hosts(2), marks=[pytest.mark.slow]),
-        _over("gloo", Hosts(3), marks=[pytest.mark.slow]),
+        _over("gloo", Hosts(3, delay_s=DELAY_S), marks=[pytest.mark.slow, needs_delay]),
         _over("gloo", Hosts(2, one_boot=True), marks=[pytest.mark.slow]),
         _over("mpi", Hosts(2, one_boot=True), marks=[pytest.mark.slow]),
     ],
@@ -99,6 +116,7 @@ def test_hosts_run_a_schedule(transport: str, hosts: Hosts, files: Files, altern
     run = artifacts.read(alternating.with_name("run.json"), "run")
     clocks = "shared" if hosts.one_boot else "compared"
     assert (run["platform"]["hosts"], run["platform"]["clocks"]) == (hosts.names, clocks)
+    assert run["platform"].get("clock_uncertainty_ms", 0.0) >= 1e3 * (hosts.delay_s or 0.0)
     assert run["results"][0]["largest_difference"] == 0.0
 
 

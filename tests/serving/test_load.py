@@ -31,6 +31,7 @@ from hios.serving.scenario import Scenario, draw
 from hios.serving.server import Server
 from hios.serving.tables import result_table
 from tests.frontends.small_networks import write_files
+from tests.openvino_marker import needs_openvino
 from tests.runtime.small import Amplifying
 from tests.serving import lane_faults
 from tests.serving.served import inputs, networks, scenario, scenario_file, write_costs
@@ -337,7 +338,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, st
     [
         ("eager", "threads"),
         ("onnxruntime", "one-per-lane"),
-        ("openvino", "one-per-lane"),
+        pytest.param("openvino", "one-per-lane", marks=needs_openvino),
     ],
 )
 def test_other_runtimes(runtime: str, policy: str, programs: dict[str, dict[str, str | None]], tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""A Slurm of one node on this machine, without systemd, cgroups and accounting: for tests and for trying things out.
+"""A Slurm on this machine, without systemd, cgroups and accounting: for tests and for trying things out.
+
+It has one node, or one on each of the hosts of `tests.runtime.hosts`.
 
 As a command it runs another one inside: ``python tests/workflow/slurm_cluster.py sinfo``. It needs root and Debian's
 packages slurm-wlm and munge, and refuses to run where a Slurm is configured already.
@@ -16,9 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.runtime.hosts import Hosts
 
 #: Jobs look for their cluster here alone: Snakemake's plugin takes Slurm's variables out of their environment.
 CONFIGURATION = Path("/etc/slurm")
@@ -27,28 +33,34 @@ _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scanc
 #: Where daemons lie, which PATH of plain users leaves out.
 _SEARCH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 _STARTING_S = 120.0
+_LOST_S = 15
+_SINFO = ("sinfo", "--noheader", "--format=%T")
 #: By which ranks of Open MPI find each other under srun.
 MPI = "pmix"
 #: What the node takes for GPUs.
 _GPUS = ("/dev/null", "/dev/zero")
 
 
-def missing() -> str:
-    """Why no cluster can be started here; empty if one can."""
+def missing(*, on_hosts: bool = False) -> str:
+    """Why no cluster can be started, here or on hosts, which hide a Slurm of this machine; empty if one can."""
     absent = [name for name in _PROGRAMS if shutil.which(name, path=_SEARCH) is None]
     if absent:
         return f"no {', '.join(absent)}: apt-get install slurm-wlm munge"
     if os.geteuid() != 0:
         return "Slurm's daemons need root"
+    if on_hosts:
+        return ""
     there = next((CONFIGURATION / name for name in _FILES if os.path.lexists(CONFIGURATION / name)), None)
     return "" if there is None else f"{there} is there already"
 
 
-def mpi_missing() -> str:
+def mpi_missing(hosts: Hosts | None = None) -> str:
     """Why srun cannot start ranks of Open MPI in a cluster that is up; empty if it can."""
     if find_spec("mpi4py") is None:
         return "mpi4py is not there: hios[mpi]"
-    asked = subprocess.run(["srun", f"--mpi={MPI}", "true"], check=False, capture_output=True, text=True)
+    words = ["srun", f"--mpi={MPI}", "true"]
+    words = words if hosts is None else hosts.command("host0", *words)
+    asked = subprocess.run(words, check=False, capture_output=True, text=True)
     # Debian's Slurm opens libpmix.so, a name that only the package for developers has.
     return "" if asked.returncode == 0 else f"srun --mpi={MPI} starts nothing: apt-get install libpmix-dev"
 
@@ -66,30 +78,22 @@ def cluster(cpus: int = 2, memory_mb: int = 8000) -> Iterator[Path]:
     """
     if reason := missing():
         raise RuntimeError(reason)
-    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
-    (folder / "munge.key").chmod(0o400)
-    folder.chmod(0o755)
-    for name in ("state", "spool"):
-        (folder / name).mkdir()
-    (folder / "slurm.conf").write_text(_configuration(folder, cpus, memory_mb))
+    host = socket.gethostname().partition(".")[0]
+    node = f"NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory_mb} Gres=gpu:{len(_GPUS)}"
+    folder = _folder(f"{host}(127.0.0.1)", node)
     (folder / "gres.conf").write_text("".join(f"Name=gpu File={file}\n" for file in _GPUS))
     CONFIGURATION.mkdir(exist_ok=True)
     try:
         for name in _FILES:
             (CONFIGURATION / name).symlink_to(folder / name)
-        _run(
-            "munged",
-            "--force",
-            *(f"--{kind}={folder / name}" for kind, name in _MUNGE_FILES.items()),
-        )
-        _run("slurmctld", "-c")
-        _run("slurmd")
-        _wait_until_idle(folder)
+        _run(*_munged(folder))
+        _run(_program("slurmctld"), "-c")
+        _run(_program("slurmd"))
+        _wait_until_idle(folder, _SINFO)
         yield folder
     finally:
         subprocess.run(["scancel", "--user=root"], check=False, capture_output=True)
-        for name in ("slurmd", "slurmctld", "munged"):
+        for name in (f"slurmd-{host}", "slurmctld", "munged"):
             _end(folder / f"{name}.pid")
         for name in _FILES:
             (CONFIGURATION / name).unlink(missing_ok=True)
@@ -105,23 +109,64 @@ _MUNGE_FILES = {
 }
 
 
-def _configuration(folder: Path, cpus: int, memory_mb: int) -> str:
-    host = socket.gethostname().partition(".")[0]
+def start_on(hosts: Hosts) -> Path:
+    """Start a cluster with a node of one core on every host, the controller on the first one; it ends with them.
+
+    Commands of Slurm find it on these hosts only. Returns the folder of its logs, which the caller removes.
+    """
+    last = len(hosts.names) - 1
+    nodes = f"NodeName=host[0-{last}] NodeAddr=10.77.0.[1-{last + 1}] CPUs=1 RealMemory=4000"
+    # seconds without an answer after which a node counts as lost
+    folder = _folder("host0(10.77.0.1)", f"SlurmdTimeout={_LOST_S}\n{nodes}")
+    CONFIGURATION.mkdir(exist_ok=True)
+    hosts.mount(folder, CONFIGURATION)
+    _run(*hosts.command("host0", *_munged(folder)))
+    _run(*hosts.command("host0", _program("slurmctld"), "-c"))
+    # Hosts have a /sys of their own networks, without the cgroups that slurmd looks for, and share /tmp, where PMIx has
+    # the same names on each.
+    cgroups, seen = folder / "cgroup", Path("/sys/fs/cgroup")
+    cgroups.mkdir()
+    hosts.mount(seen, cgroups)
+    for host in hosts.names:
+        start = f"mount --rbind {cgroups} {seen} && mount --bind $TMPDIR {folder}/temporary && {_program('slurmd')}"
+        _run(*hosts.command(host, "sh", "-c", start))
+    _wait_until_idle(folder, hosts.command("host0", *_SINFO))
+    return folder
+
+
+def _munged(folder: Path) -> list[str]:
+    return [_program("munged"), "--force", *(f"--{kind}={folder / name}" for kind, name in _MUNGE_FILES.items())]
+
+
+def _folder(controller: str, nodes: str) -> Path:
+    """A new folder of a cluster, with its configuration."""
+    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
+    (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
+    (folder / "munge.key").chmod(0o400)
+    folder.chmod(0o755)
+    for name in ("state", "temporary"):
+        (folder / name).mkdir()
+    (folder / "slurm.conf").write_text(_configuration(folder, controller, nodes))
+    return folder
+
+
+def _configuration(folder: Path, host: str, nodes: str) -> str:
     controller, node = _free_ports(2)
     return f"""\
 ClusterName=hios-tests
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket
 CredType=cred/munge
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool-%n
+TmpFS={folder}/temporary
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+SlurmdLogFile={folder}/slurmd-%n.log
 SlurmctldPort={controller}
 SlurmdPort={node}
 # no cgroups in containers
@@ -146,7 +191,7 @@ MinJobAge=3600
 SlurmdParameters=config_overrides
 # the scheduler looks at once
 SchedulerParameters=batch_sched_delay=0,sched_interval=1
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory_mb} Gres=gpu:{len(_GPUS)} State=UNKNOWN
+{nodes} State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE OverTimeLimit=0 State=UP
 """
 
@@ -163,18 +208,20 @@ def _free_ports(count: int) -> list[int]:
     raise RuntimeError("no ports are free")
 
 
+def _program(name: str) -> str:
+    return shutil.which(name, path=_SEARCH) or name
+
+
 def _run(*words: str) -> None:
-    done = subprocess.run(
-        [shutil.which(words[0], path=_SEARCH) or words[0], *words[1:]], check=False, capture_output=True, text=True
-    )
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"{words[0]} ended with {done.returncode}: {done.stderr.strip()}")
 
 
-def _wait_until_idle(folder: Path) -> None:
+def _wait_until_idle(folder: Path, sinfo: Sequence[str]) -> None:
     deadline = time.monotonic() + _STARTING_S
     while time.monotonic() < deadline:
-        answer = subprocess.run(["sinfo", "--noheader", "--format=%T"], check=False, capture_output=True, text=True)
+        answer = subprocess.run(sinfo, check=False, capture_output=True, text=True)
         if answer.stdout.split() == ["idle"]:
             return
         time.sleep(0.2)

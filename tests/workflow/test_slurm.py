@@ -198,16 +198,16 @@ def test_memory_limit(checkout: Checkout, cluster: Path, tmp_path: Path) -> None
     """A job that Slurm kills because it took more memory than it had asked for gets more at the next attempt."""
     checkout.config("config.yaml", models={"beta": None})
     before = _last()
-    go = tmp_path / "go"
+    go, (log,) = tmp_path / "go", cluster.glob("slurmd-*.log")
     more = ("--until", "export", "--set-resources", "export:mem_mb=600*attempt")
     with _started(checkout, *more, STAND_IN_TAKES="export 700", STAND_IN_WAITS=f"export {go}") as run:
-        killed = lambda: "exceeded memory limit" in (cluster / "slurmd.log").read_text()  # noqa: E731
+        killed = lambda: "exceeded memory limit" in log.read_text()  # noqa: E731
         assert eventually(lambda: killed() or run.poll() is not None, 300, 0.2)
         go.touch()  # for the second attempt; the first one is gone
         output, _ = run.communicate(timeout=300)
     assert run.returncode == 0, output
     first, second = _jobs(before)
-    assert f"StepId={first['JobId']}.0 exceeded memory limit" in (cluster / "slurmd.log").read_text()
+    assert f"StepId={first['JobId']}.0 exceeded memory limit" in log.read_text()
     # Without cgroups Slurm does not say OUT_OF_MEMORY of the job whose step it killed.
     assert [(job["JobState"], job["MinMemoryNode"]) for job in (first, second)] == [
         ("FAILED", "600M"),

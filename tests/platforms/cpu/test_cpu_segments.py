@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,11 +19,12 @@ from hios.platforms.cpu.engine import Engine, Task
 from hios.platforms.cpu.segment_runtimes import Choosing
 from hios.verify.consistency import run_problems
 from tests.frontends.small_networks import write_files
+from tests.openvino_marker import needs_openvino
 from tests.platforms.cpu import forced_segments
 from tests.runtime.schedules import one_by_one, run_schedules, write_schedules
 from tests.runtime.small import alternating, branches, sequential
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="needs OpenVINO")
+pytestmark = needs_openvino
 
 
 def _inputs(seed: int) -> tuple[Tensor, ...]:
