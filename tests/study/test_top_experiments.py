@@ -278,24 +278,18 @@ def test_gpg_learns_and_is_compared(gpg: TopStudyFile) -> None:
     assert [point.x for point in curve] == [0.0, 3.0]
     ways = {(point.system, point.x) for point in gpg.points if point.system != CURVE}
     assert {(DP, 1.0), (GPG_ONE_PASS, 1.0), (DP, 2.0), (GPG_ONE_PASS, 2.0)} <= ways
-<<<<<<< HEAD
     exact = {point.x: point.values for point in gpg.points if point.system == DP}
-    for point in gpg.points:
-        if point.system != CURVE:
-=======
-    exact = {point.x: point.values for point in result.points if point.system == DP}
-    (step,) = (point.values for point in result.points if point.system == GPG_STEP)
+    (step,) = (point.values for point in gpg.points if point.system == GPG_STEP)
     assert list(step) == ["execution ms", "encoding ms", "decision ms", "endings ms", "update ms"]
     assert min(step.values()) > 0
-    for point in result.points:
+    for point in gpg.points:
         if point.system not in (CURVE, GPG_STEP):
->>>>>>> h-serve
             assert point.values["latency over sequential"] >= exact[point.x]["latency over sequential"] - 1e-9
 
 
 def test_gpg_is_compared_with_the_rule_that_learns_nothing(gpg: TopStudyFile) -> None:
     """Every way is timed by itself, the last ending without a policy too; choosing a stage is timed as well."""
-    by_way = {point.system: point.values for point in gpg.points if point.x == 2.0 and point.system != CURVE}
+    by_way = {point.system: point.values for point in gpg.points if point.x == 2.0 and point.system not in (CURVE, GPG_STEP)}
     assert by_way.keys() == {DP, GPG, GPG_ONE_PASS, NOT_LEARNED, LAST_ENDING}
     for way, values in by_way.items():
         assert values["search ms"] > 0
