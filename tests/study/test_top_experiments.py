@@ -289,7 +289,9 @@ def test_gpg_learns_and_is_compared(gpg: TopStudyFile) -> None:
 
 def test_gpg_is_compared_with_the_rule_that_learns_nothing(gpg: TopStudyFile) -> None:
     """Every way is timed by itself, the last ending without a policy too; choosing a stage is timed as well."""
-    by_way = {point.system: point.values for point in gpg.points if point.x == 2.0 and point.system not in (CURVE, GPG_STEP)}
+    by_way = {
+        point.system: point.values for point in gpg.points if point.x == 2.0 and point.system not in (CURVE, GPG_STEP)
+    }
     assert by_way.keys() == {DP, GPG, GPG_ONE_PASS, NOT_LEARNED, LAST_ENDING}
     for way, values in by_way.items():
         assert values["search ms"] > 0
