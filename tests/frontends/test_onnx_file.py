@@ -26,11 +26,13 @@ from hios.cli.files import export, extract
 from hios.errors import ArtifactError, HiosError, UnsupportedError
 from hios.formats.onnx_session import OnnxSession
 from hios.frontends import onnx_file, onnx_lowering
+from hios.frontends import program as programs
 from hios.frontends.example_inputs import example_inputs
 from hios.frontends.export import build_model
+from hios.frontends.extract import extract_program
 from hios.frontends.extraction_check import flat, run_graph
 from hios.kernels.table import IN_PLACE, KERNELS
-from tests.frontends.small_networks import SMALL, Model, network
+from tests.frontends.small_networks import Model
 from tests.refusals import refused
 
 
@@ -54,21 +56,25 @@ def _extracted(path: Path, **options: Any) -> tuple[Graph, dict[str, Tensor]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "operators", "edges"), [("squeezenet", 50, 65), ("inception_v3", 119, 153), ("resnet50", 87, 102)]
+    ("name", "image_size", "operators", "edges"),
+    [("squeezenet", 64, 50, 65), ("inception_v3", 75, 119, 153), ("resnet50", 64, 87, 102)],
 )
-def test_networks(tmp_path: Path, name: str, operators: int, edges: int) -> None:
+def test_networks(tmp_path: Path, name: str, image_size: int, operators: int, edges: int) -> None:
     """Through ONNX a network has the units, edges and blocks that it has through torch, and the same outputs.
 
     One type differs: torch exports its global average pool as ReduceMean, which becomes a mean.
     """
-    known = network(name, SMALL[name], 4)
-    graph, weights = _extracted(_exported(known.module, known.inputs, tmp_path / "net.onnx", external_data=False))
+    module, inputs = build_model(name, {"image_size": image_size}, seed=0)
+    graph, weights = _extracted(_exported(module, inputs, tmp_path / "net.onnx", external_data=False))
+    other, tensors = extract_program(programs.export(module, inputs), "net")
     assert (len(graph.operators), len(graph.edges)) == (operators, edges)
-    assert [len(block) for block in graph.blocks] == [len(block) for block in known.graph.blocks]
-    types, expected = (Counter(operator.type for operator in each.operators) for each in (graph, known.graph))
+    assert [len(block) for block in graph.blocks] == [len(block) for block in other.blocks]
+    types, expected = (Counter(operator.type for operator in each.operators) for each in (graph, other))
     assert types - expected == Counter({"mean": 1})
     assert expected - types == Counter({"adaptive_avg_pool2d": 1})
-    torch.testing.assert_close(run_graph(graph, weights, known.inputs), known.run(), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        run_graph(graph, weights, inputs), run_graph(other, tensors, inputs), rtol=1e-4, atol=1e-4
+    )
 
 
 class Small(nn.Module):

@@ -51,8 +51,6 @@ def test_the_example_runs(real_checkout: Checkout) -> None:
         "steps": 2,
         "samples": 1,
         "transitions": 1000,
-        "launcher_steps": 5,
-        "loads": [1],
     }
     (checkout.path / _CONFIG).write_text(yaml.safe_dump(config))
     scenario = checkout.path / "examples" / "top" / "squeezenet.yaml"
