@@ -270,7 +270,7 @@ _ABORTED = "aborted"
 def run_quietly(worker: Worker, name: str, epoch: int, timed: bool) -> Any:
     """What ``worker.run`` replies, None unless timed; why an operator failed, after which all workers are intact."""
     try:
-        reply = cpu_worker.run(worker, name, epoch)
+        reply = cpu_worker.run(worker, name, epoch, timed)
     except FailedCallError as error:
         worker.arena.write(ABORT, 1)  # others may wait for this worker
         return reason(error)

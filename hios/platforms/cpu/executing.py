@@ -128,7 +128,8 @@ class CpuWorkers:
             if cut:
                 self._pool.call_each(segment_runtimes.record, {worker: {"name": name} for worker in programs})
                 self.run(name)
-                given = {"name": name, "weights": weights, "folder": cache_folder() / "segments"}
+                given: dict[str, Any] = {"name": name, "weights": weights, "folder": cache_folder() / "segments"}
+                given["copies"] = competitor.copies
                 chosen = self._pool.call_each(
                     segment_runtimes.choose, dict.fromkeys(programs, given), segment_runtimes.TIMEOUT_S
                 )

@@ -45,6 +45,8 @@ class OperatorCall:
     marker: int
 
 
+#: A row of an operator, or what makes those of a segment once its run is over.
+RunRow = Row | Callable[[], Sequence[Row]]
 #: Slot of a value, the buffer it is copied to, and the function that sets its flag.
 Departure = tuple[int, Tensor, Callable[[int], None]]
 #: Slot of an output of the network, and its buffer.
@@ -162,7 +164,7 @@ class BoundStep:
             for group in program.groups
         )
         #: What runs instead of the groups, and adds their rows: a segment in another runtime.
-        self.runs: Callable[[list[Row]], None] | None = None
+        self.runs: Callable[[list[RunRow]], None] | None = None
         #: What runs instead of the groups: a function of the value that all of them read.
         self.merge: Callable[[Any], tuple[Tensor, ...]] | None = None
         if program.merged:
@@ -229,10 +231,10 @@ class StepRunner:
         for number, step in enumerate(steps):
             step.dead = tuple(slot for slot, at in last.items() if at == number)
 
-    def run(self, epoch: int) -> list[Row]:
+    def run(self, epoch: int) -> list[RunRow]:
         """Run all steps; returns the rows of the operators whose values this device keeps."""
         arena, values, team = self.values.arena, self.values, self._team
-        rows: list[Row] = []
+        rows: list[RunRow] = []
         try:
             for step in self.steps:
                 if isinstance(step, _Loan):
@@ -266,7 +268,7 @@ class StepRunner:
         arena.write(loan.free, epoch)
         arena.wait(loan.done, epoch, self._timeout_s, f"operator {loan.operator} to end", yielding=True)
 
-    def run_group(self, group: Sequence[OperatorCall], step: BoundStep, rows: list[Row]) -> None:
+    def run_group(self, group: Sequence[OperatorCall], step: BoundStep, rows: list[RunRow]) -> None:
         """Run operators of a step one after another, and add their rows."""
         values, clock = self.values, self._clock
         for call in group:
@@ -277,7 +279,7 @@ class StepRunner:
                 raise FailedCallError(f"operator {call.operator}, {step.place}: {reason(error)}") from error
             rows.append((call.operator, call.stream, call.stage, start, clock()))
 
-    def _run_merge(self, function: Callable[[Any], tuple[Tensor, ...]], step: BoundStep, rows: list[Row]) -> None:
+    def _run_merge(self, function: Callable[[Any], tuple[Tensor, ...]], step: BoundStep, rows: list[RunRow]) -> None:
         calls = [call for (call,) in step.groups]
         start = self._clock()
         try:
@@ -288,6 +290,11 @@ class StepRunner:
         end = self._clock()
         for number, call in enumerate(calls):
             rows.append((call.operator, 0 if step.stage is None else number, step.stage, start, end))
+
+
+def operator_rows(rows: Sequence[RunRow]) -> list[Row]:
+    """The rows of all operators that ran."""
+    return [row for own in rows for row in (own() if callable(own) else (own,))]
 
 
 def _others(devices: Sequence[int]) -> str:
@@ -389,14 +396,14 @@ class StreamRunner:
         self._unfinished = 0
         self._stopped = False
 
-    def run(self, epoch: int) -> list[Row]:
+    def run(self, epoch: int) -> list[RunRow]:
         """Run all streams; returns the operators' rows.
 
         Raises:
             FailedCallError: an operator failed, on this device or another; all streams have ended.
             PlatformError: the run hangs; streams are then left as they are.
         """
-        rows: list[Row] = []
+        rows: list[RunRow] = []
         first = [stream[0] for stream in self._streams]
         for operator in first:
             operator.blocked = bool(operator.needs)
@@ -412,7 +419,7 @@ class StreamRunner:
             raise
         return rows
 
-    def _run_stream(self, operators: Sequence[_Operator], epoch: int, rows: list[Row]) -> None:
+    def _run_stream(self, operators: Sequence[_Operator], epoch: int, rows: list[RunRow]) -> None:
         values, clock = self._values, time.perf_counter_ns
         for operator in operators:
             self._current[operator.stream] = operator

@@ -12,7 +12,7 @@ import importlib.util
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from hios.frontends.tolerances import beyond
 from hios.kernels.segment_module import exported
 from hios.machine.description import processor
 from hios.machine.statistics import spread
-from hios.platforms.cpu.runners import BoundStep, StepRunner
+from hios.platforms.cpu.runners import BoundStep, RunRow, StepRunner, operator_rows
 from hios.platforms.program import Row
 from hios.platforms.segments import Boundary, boundary, members
 from hios.platforms.workloads import deliver, load_weights
@@ -95,13 +95,15 @@ class _Segment:
         """Of values."""
         return [self.runner.values.slot(value) for value in values]
 
-    def record(self, rows: list[Row]) -> None:
+    def record(self, rows: list[RunRow]) -> None:
         """Run it by its operators."""
         tensors = self.runner.values.tensors
         self.inputs = [tensors[slot].clone() for slot in self.slots(self.boundary.inputs)]
-        self.runner.run_group(self.step.groups[0], self.step, rows)
+        own: list[RunRow] = []
+        self.runner.run_group(self.step.groups[0], self.step, own)
         self.outputs = [tensors[slot].clone() for slot in self.slots(self.boundary.outputs)]
-        self.taken = [end - start for *_, start, end in rows[-len(self.step.groups[0]) :]]
+        self.taken = [end - start for *_, start, end in operator_rows(own)]
+        rows += own
 
     @contextlib.contextmanager
     def packed(self, outputs: Sequence[Tensor]) -> Iterator[Callable[[], object]]:
@@ -119,7 +121,9 @@ class _Segment:
         yield run
         tensors[:] = before
 
-    def runs(self, compute: Callable[[], object], outputs: Sequence[Tensor], name: str) -> Callable[[list[Row]], None]:
+    def runs(
+        self, compute: Callable[[], object], outputs: Sequence[Tensor], name: str
+    ) -> Callable[[list[RunRow]], None]:
         """What runs it in a runtime, with the time of its operators in proportion to that when it was recorded."""
         calls, slots, tensors = self.step.groups[0], self.slots(self.boundary.outputs), self.runner.values.tensors
         total = max(sum(self.taken), 1)
@@ -127,7 +131,7 @@ class _Segment:
         mark, marker, clock = self.runner.values.mark, calls[0].marker, time.perf_counter_ns
         rows_of = [(call.operator, call.stream, call.stage, *span) for call, span in zip(calls, spans, strict=True)]
 
-        def run(rows: list[Row]) -> None:
+        def run(rows: list[RunRow]) -> None:
             mark(marker)
             start = clock()
             try:
@@ -137,7 +141,10 @@ class _Segment:
             taken = clock() - start
             for slot, output in zip(slots, outputs, strict=True):
                 tensors[slot] = output
-            rows += [
+            rows.append(partial(spread_over, start, taken))
+
+        def spread_over(start: int, taken: int) -> list[Row]:
+            return [
                 (operator, stream, stage, start + int(begin * taken), start + int(end * taken))
                 for operator, stream, stage, begin, end in rows_of
             ]
@@ -163,8 +170,12 @@ def choose(
     folder: Path | None,
     seconds: float = BUDGET_S,
     kinds: tuple[str, ...] = ("finite",),
+    copies: bool = False,
 ) -> list[SegmentResult]:
-    """Choose what runs each segment of the program that was recorded, as `Choosing` says."""
+    """Choose what runs each segment of the program that was recorded, as `Choosing` says.
+
+    ``copies`` says whether other devices run copies of it at the same time.
+    """
     device, _, runner = worker.state["programs"][name]
     segments: list[_Segment] = worker.state.pop("segments")
     if not segments:
@@ -182,19 +193,25 @@ def choose(
         segment.step.runs = None
         if runtime != PACKED:
             chosen[number] = runtime, sessions[runtime]
-    _bind(runner, {number: (segments[number], *own) for number, own in chosen.items()})
+    _bind(runner, {number: (segments[number], *own) for number, own in chosen.items()}, copies=copies)
     return [results[number] for number in sorted(results)]
 
 
-def _bind(runner: StepRunner, chosen: Mapping[int, tuple[_Segment, str, _Session]]) -> None:
-    """Bind segments to the buffers of their values; operators then copy what such a segment reads to its buffer."""
+def _bind(runner: StepRunner, chosen: Mapping[int, tuple[_Segment, str, _Session]], *, copies: bool) -> None:
+    """Bind segments to the buffers of their values; operators then copy what such a segment reads to its buffer.
+
+    Copies of a program have the buffers of the network's outputs in common, so each makes these in one of its own.
+    """
     values = runner.values
     steps = [step for step in runner.steps if isinstance(step, BoundStep)]
     made_by = {slot: step for step in steps for group in step.groups for call in group for slot in call.outputs}
     buffers = {slot: tensor for slot, tensor in enumerate(values.tensors) if slot not in made_by}
     for step in steps:
-        for slot, buffer, _ in step.departures:
-            buffers.setdefault(slot, buffer)  # not buffers of results: independent copies share them
+        for slot, buffer in (
+            *((slot, buffer) for slot, buffer, _ in step.departures),
+            *(() if copies else step.results),
+        ):
+            buffers.setdefault(slot, buffer)
     inside = {id(segment.step) for segment, *_ in chosen.values()}
     for segment, name, session in chosen.values():
         for slot, value in zip(segment.slots(segment.boundary.inputs), segment.inputs, strict=True):

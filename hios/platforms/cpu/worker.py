@@ -15,7 +15,7 @@ from hios.core.merging import convolutions
 from hios.core.schedule import Placement
 from hios.kernels import CompiledOperator, compile_operator
 from hios.kernels.merged import compile_merged
-from hios.platforms.cpu.runners import StepRunner, StreamRunner
+from hios.platforms.cpu.runners import StepRunner, StreamRunner, operator_rows
 from hios.platforms.program import FIRST_READY, START, START_TIME, Buffer, DeviceProgram, Row, StreamProgram
 from hios.platforms.workloads import arena_tensor, load_weights
 from hios.workers.arena import Arena
@@ -93,16 +93,16 @@ def forget(worker: Worker, names: Collection[str]) -> None:
     give_back(worker)
 
 
-def run(worker: Worker, name: str, epoch: int) -> tuple[int, int, list[Row]]:
+def run(worker: Worker, name: str, epoch: int, timed: bool = True) -> tuple[int, int, list[Row]]:
     """Run a prepared program together with the other devices that take part.
 
     No earlier run used ``epoch``: flags with this value belong to this run. Returns the start of the run and the finish
-    of this device (nanoseconds of the monotonic clock), and its operators' rows.
+    of this device (nanoseconds of the monotonic clock), and its operators' rows, none unless ``timed``.
     """
     device, devices, runner = worker.state["programs"][name]
     began = _start_together(worker.arena, device, devices, epoch, worker.state["timeout_s"])
     rows = runner.run(epoch)
-    return began, time.perf_counter_ns(), rows
+    return began, time.perf_counter_ns(), operator_rows(rows) if timed else []
 
 
 def timeline(

@@ -105,7 +105,9 @@ def fig2_finding(rows: Rows) -> str:
 def fig2_why(rows: Rows) -> str:
     """What links are here, and what the others rest on."""
     links = dict.fromkeys(row["link"] for row in rows if row["link"] != _HERE)
-    errors = " ".join(predicted.error_in_words(gpu, descriptions.gpu(gpu).name) for gpu, _ in _PREDICTED_LINKS)
+    errors = " ".join(
+        dict.fromkeys(predicted.error_in_words(gpu, descriptions.gpu(gpu).name) for gpu, _ in _PREDICTED_LINKS)
+    )
     return (
         f"Here the link is shared memory between two processes; {'; '.join(links)} are predicted from data sheets, "
         f"which no published transfer time validates. {errors}"
