@@ -1,4 +1,4 @@
-"""A quiet machine for all tests of hios.optimize, and as little measuring as they need."""
+"""A quiet machine for all tests of hios.optimize."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from hios.optimizing import preparation, schedules
 from tests.optimizing.optimized_models import pretend_busy
 
 
@@ -16,18 +15,3 @@ def _quiet_machine() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         pretend_busy(patch)
         yield
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _little_measuring() -> Iterator[None]:
-    """No costs need to be certain, and no test but those that ask for `segments` needs segments in other runtimes."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schedules, "_PROFILE_S", 0.1)
-        patch.setattr(preparation, "_SEGMENTS_SHARE", 0.0)
-        yield
-
-
-@pytest.fixture
-def segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Segments of schedules are converted for other runtimes, as they are for users."""
-    monkeypatch.setattr(preparation, "_SEGMENTS_SHARE", 0.5)

@@ -91,7 +91,6 @@ def test_openvino_gets_what_it_computes_rightly(function: Callable[..., Any], in
     assert made.dtype == function(*given).dtype
 
 
-@pytest.mark.usefixtures("segments")
 @torch.no_grad()
 def test_segments_of_schedules_know_masks() -> None:
     """A schedule with attention comes through, as no runtime that differs on empty rows runs a segment of it."""

@@ -350,7 +350,6 @@ def test_small_models_are_left_alone(cache: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("segments")
 def test_auto_chooses_among_what_it_measured(tmp_path: Path) -> None:
     """The report names every way that took part with its numbers, and the choice is the model or one of them."""
     before = set(children())
