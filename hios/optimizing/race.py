@@ -168,7 +168,7 @@ class Race:
         """Record the shortest warm-up latency, or the error."""
         today = candidate is self.candidates[0]
         try:
-            outputs, first_ms = timed(functools.partial(self.call, candidate))
+            outputs, first_ms = self._first(candidate)
             differs = self._difference(outputs)
             if differs is None:
                 shortest = first_ms
@@ -238,6 +238,10 @@ class Race:
         ranked = sorted(racing, key=lambda candidate: medians[candidate.label])
         faster = {candidate.label for candidate in ranked[: max(2, math.ceil(len(ranked) / 2))]}
         return [candidate for candidate in racing if self._stays(candidate) or candidate.label in faster]
+
+    def _first(self, candidate: Candidate) -> tuple[list[Tensor], float]:
+        """Outputs and milliseconds of the first call."""
+        return timed(functools.partial(self.call, candidate))
 
     def _timed(self, candidate: Candidate) -> float:
         took_ms = timed(functools.partial(self.call, candidate))[1]
