@@ -42,14 +42,14 @@ class TopItself:
 
     Attributes:
         trained_s: processor time of training for what `results` returned last, by system, seconds; of systems with a
-            launcher.
+            launcher. That of a policy that was kept counts again.
     """
 
     def __init__(self, study: TopStudy, seed: int = 0) -> None:
         self._study, self._seed = study, seed
         self._folder = tempfile.TemporaryDirectory()
-        #: Files of policies, each with what it was trained on.
-        self._policies: list[tuple[tuple[Any, ...], str]] = []
+        #: Files of policies, each with what it was trained on and the processor time of that.
+        self._policies: list[tuple[tuple[Any, ...], str, float]] = []
         self.trained_s: dict[str, float] = {}
 
     def __enter__(self) -> TopItself:
@@ -62,13 +62,13 @@ class TopItself:
         """What becomes of the tasks under TOP and its ablations, by system."""
         results = {}
         for system in systems:
-            began = time.process_time()
-            given = self._with_stages(scenario, system)
+            given, stages_s = self._with_stages(scenario, system)
             if system in _LEARNS:
                 from hios.serving.launcher.online_launcher import OnlineLauncher
 
+                began = time.process_time()
                 launcher = self._launcher(given)
-                self.trained_s[system] = time.process_time() - began
+                self.trained_s[system] = stages_s + time.process_time() - began
                 online = OnlineLauncher(given, launcher)
                 outcomes = [online.run(draw(given, repeat)).outcome() for repeat in range(given.file.repeats)]
                 results[system] = result(given, TOP, "learned", outcomes, simulated=True)
@@ -78,32 +78,36 @@ class TopItself:
 
     def combined(self, scenario: Scenario) -> Scenario:
         """The scenario with the combined blocks that a launcher learned for it, held, and stages of GPG."""
-        given = self._with_stages(scenario, TOP)
+        given, _ = self._with_stages(scenario, TOP)
         return given.with_top(combined=_stated(given, self._launcher(given).static.combined), most=None)
 
-    def _with_stages(self, scenario: Scenario, system: str) -> Scenario:
+    def _with_stages(self, scenario: Scenario, system: str) -> tuple[Scenario, float]:
+        """The scenario with the stages of a system, and the processor time that training for them took."""
         if system not in _GPG:
-            return scenario.with_top(stages="ios", stage_policy="")
-        return scenario.with_top(stages="gpg", stage_policy=self._policy(scenario), stage_passes=1)
+            return scenario.with_top(stages="ios", stage_policy=""), 0.0
+        path, trained_s = self._policy(scenario)
+        return scenario.with_top(stages="gpg", stage_policy=path, stage_passes=1), trained_s
 
-    def _policy(self, scenario: Scenario) -> str:
-        """The file of a policy of GPG for a scenario, which is trained if there is none."""
+    def _policy(self, scenario: Scenario) -> tuple[str, float]:
+        """The file of a policy of GPG for a scenario, which is trained if there is none, and how long that took."""
         from hios.schedulers.policy.network import write_policy
         from hios.schedulers.policy.training import train
 
         most, plain = scenario.file.top.most or 2, scenario.plain
         models = [(model.label, model.problem.graph, model.costs) for model in scenario.models]
         by = (models, scenario.gpu, scenario.lanes, plain.file.overheads, most)
-        for known, path in self._policies:
+        for known, path, trained_s in self._policies:
             if known == by:
-                return path
+                return path, trained_s
+        began = time.process_time()
         problems, stage_time = stages_to_learn(scenario)
         settings = TrainingSettings(steps=self._study.steps, most=most, seed=self._seed)
         trained = train(problems, settings, None, stage_time)
         path = str(Path(self._folder.name) / f"stages-{len(self._policies)}.safetensors")
         write_policy(path, trained.weights, trained.facts)
-        self._policies.append((by, path))
-        return path
+        trained_s = time.process_time() - began
+        self._policies.append((by, path, trained_s))
+        return path, trained_s
 
     def _launcher(self, scenario: Scenario) -> Launcher:
         from hios.serving.launcher.launcher_settings import settings_of

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -30,6 +32,7 @@ from hios.formats.study import (
     NO_LAUNCHER,
     NOT_LEARNED,
     RANDOM_SEARCH,
+    TOP,
     TRAINED,
     TopStudyFile,
 )
@@ -41,7 +44,7 @@ from hios.schedulers.policy import training
 from hios.schedulers.policy.endings import combined_problem, model_blocks
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
-from hios.study import registry
+from hios.study import registry, top_itself
 from hios.study.figure_data import FigureData
 from hios.study.published import Verdict
 from hios.study.top_experiments import (
@@ -71,6 +74,8 @@ _SMALL = TopStudy(
     launcher_steps=5,
 )
 _GPU = "a100-pcie-40gb"
+#: Seconds that training of a policy seems to take.
+_POLICY_S = 1000.0
 #: Two fire modules, an Inception A and an E block.
 _BLOCKS = (("squeezenet", 1), ("squeezenet", 3), ("inception_v3", 1), ("inception_v3", 10))
 
@@ -145,8 +150,13 @@ def test_top_is_trained(given: dict[str, Path]) -> None:
 
 
 def test_policies_are_kept_for_what_they_are_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other rates need no other policy of GPG; another size of combined blocks does, and so do other overheads."""
+    """Other rates need no other policy of GPG; another size of combined blocks does, and so do other overheads.
+
+    The time of training one is part of that of TOP where it was kept, too.
+    """
     trained: list[int] = []
+    clock = SimpleNamespace(process_time=lambda: time.process_time() + _POLICY_S * len(trained))
+    monkeypatch.setattr(top_itself, "time", clock)
 
     def counted(problems: Mapping[str, Problem], settings: TrainingSettings, *more: Any) -> training.Trained:
         trained.append(settings.most)
@@ -162,6 +172,8 @@ def test_policies_are_kept_for_what_they_are_trained_on(monkeypatch: pytest.Monk
     with TopItself(_SMALL) as itself:
         for given in (of(10.0, 2), of(20.0, 2), of(10.0, 3), of(10.0, 2), of(10.0, 2, stage_ms=0.5)):
             itself.results(given, (NO_LAUNCHER,))
+        itself.results(of(20.0, 2), (TOP,))
+        assert itself.trained_s[TOP] > _POLICY_S
     assert trained == [2, 3, 2]
 
 
