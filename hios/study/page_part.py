@@ -193,7 +193,7 @@ def _counted(by_key: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
 
 _VERBS = {
     Verdict.AGREES: "agree with what was found here",
-    Verdict.CONSTRUCTED: "by construction",
+    Verdict.CONSTRUCTED: "more by construction",
     Verdict.DIRECTION: "point in the same direction",
     Verdict.DIFFERS: "differ",
     Verdict.ELSEWHERE: "are about hardware or sessions that are not part of this run",
