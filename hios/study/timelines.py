@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hios.charts import marks
@@ -67,7 +67,7 @@ def _timeline(label: str, name: str, schedule: ScheduleFile, segment: frozenset[
     ]
 
 
-def at_once(rows: Rows) -> Mapping[str, float]:
+def at_once(rows: Rows) -> dict[str, float]:
     """The most operators of the segment that run at the same time, by algorithm; none where rows have no timeline."""
     return {
         algorithm: float(max(sum(row[_START] <= at[_START] < row[_FINISH] for row in own) for at in own))

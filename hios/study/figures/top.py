@@ -231,16 +231,9 @@ def fig18_rows(data: FigureData) -> Rows:
 
 
 def fig18_comparisons(rows: Rows) -> list[Comparison]:
-    """The size at which throughput saturates, of the A100's statement; what the largest size costs over the least."""
+    """The size at which throughput saturates, of the A100's statement."""
     size = saturation(rows, _SUB_BLOCKS, _TASKS, number("top_fig18.saturation", "A100"))
-    costs = [over[max(over)] / over[min(over)] for over in _training(rows).values() if len(over) > 1]
-    return comparisons(
-        "top_fig18",
-        {
-            "saturation": {} if size is None else {"A100": size},
-            "overhead": range_of(costs),
-        },
-    )
+    return comparisons("top_fig18", {"saturation": {} if size is None else {"A100": size}})
 
 
 def range_of(found: Sequence[float]) -> float | tuple[float, float] | None:
@@ -323,26 +316,19 @@ def fig19_rows(data: FigureData) -> Rows:
     return rows
 
 
-def _seconds(rows: Rows, step: str, *parts: str) -> list[float]:
-    """Seconds of some parts of a step together, of every scenario; of all its parts where none are named."""
-    own = [row for row in rows if row["system"] == step and (row[_PART] in parts if parts else _SHARE in row)]
-    return [sum(row[_MS] for row in of_scenario) / 1e3 for of_scenario in grouped(own, "scenario").values()]
+def _times_ms(rows: Rows, step: str, part: str) -> list[float]:
+    """Milliseconds of a part of a step, of every scenario."""
+    return [row[_MS] for row in rows if (row["system"], row[_PART]) == (step, part)]
 
 
 def fig19_comparisons(rows: Rows) -> list[Comparison]:
-    """Times of this machine beside those of the paper, but for what is simulated here: execution and its graphs."""
-    endings = _seconds(rows, GPG_STEP, "endings")
-    whole = _seconds(rows, GPG_STEP)
-    rest = [all_parts - own for all_parts, own in zip(whole, endings, strict=True)]
+    """Endings of a step of GPG, and inference, beside those of the paper; other parts are not the paper's parts."""
+    endings = _times_ms(rows, GPG_STEP, "endings")
     return comparisons(
         "top_fig19",
         {
-            "gpg_endings": range_of(endings),
-            "gpg_rest": range_of(rest),
-            "gpg_longest": range_of([own / other for own, other in zip(endings, rest, strict=True)]),
-            "launcher_endings": range_of(_seconds(rows, LAUNCHER_STEP, "stages")),
-            "launcher_rest": range_of(_seconds(rows, LAUNCHER_STEP, "decision", "update")),
-            "inference": range_of([1e3 * own for own in _seconds(rows, LAUNCHER_STEP, _INFERENCE)]),
+            "gpg_endings": range_of([own / 1e3 for own in endings]),
+            "inference": range_of(_times_ms(rows, LAUNCHER_STEP, _INFERENCE)),
         },
     )
 
