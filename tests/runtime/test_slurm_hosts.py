@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,12 +25,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(_REASON), reason=_REASON
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[Hosts]:
     """Three hosts with a node of the cluster each."""
-    with Hosts(3) as made:
-        folder = slurm_cluster.start_on(made)
+    # The folder goes after the hosts, whose daemons write into it.
+    with tempfile.TemporaryDirectory(prefix=slurm_cluster.PREFIX) as folder, Hosts(3) as made:
+        slurm_cluster.start_on(made, Path(folder))
         if reason := slurm_cluster.mpi_missing(made):
             pytest.skip(reason)
         yield made
-    shutil.rmtree(folder)
 
 
 def _on_two(hosts: Hosts, files: Files, schedule: Path, *program: object) -> subprocess.Popen[str]:

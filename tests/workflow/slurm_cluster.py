@@ -32,6 +32,8 @@ _FILES = ("slurm.conf", "gres.conf")
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel")
 #: Where daemons lie, which PATH of plain users leaves out.
 _SEARCH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+#: Of the names of clusters' folders.
+PREFIX = "slurm-"
 _STARTING_S = 120.0
 _LOST_S = 15
 _SINFO = ("sinfo", "--noheader", "--format=%T")
@@ -80,10 +82,11 @@ def cluster(cpus: int = 2, memory_mb: int = 8000) -> Iterator[Path]:
         raise RuntimeError(reason)
     host = socket.gethostname().partition(".")[0]
     node = f"NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory_mb} Gres=gpu:{len(_GPUS)}"
-    folder = _folder(f"{host}(127.0.0.1)", node)
-    (folder / "gres.conf").write_text("".join(f"Name=gpu File={file}\n" for file in _GPUS))
-    CONFIGURATION.mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     try:
+        _configure(folder, f"{host}(127.0.0.1)", node)
+        (folder / "gres.conf").write_text("".join(f"Name=gpu File={file}\n" for file in _GPUS))
+        CONFIGURATION.mkdir(exist_ok=True)
         for name in _FILES:
             (CONFIGURATION / name).symlink_to(folder / name)
         _run(*_munged(folder))
@@ -109,15 +112,16 @@ _MUNGE_FILES = {
 }
 
 
-def start_on(hosts: Hosts) -> Path:
+def start_on(hosts: Hosts, folder: Path) -> None:
     """Start a cluster with a node of one core on every host, the controller on the first one; it ends with them.
 
-    Commands of Slurm find it on these hosts only. Returns the folder of its logs, which the caller removes.
+    Commands of Slurm find it on these hosts only. Its files and logs lie in a new folder, which the caller removes
+    after the hosts have ended, also if this fails.
     """
     last = len(hosts.names) - 1
     nodes = f"NodeName=host[0-{last}] NodeAddr=10.77.0.[1-{last + 1}] CPUs=1 RealMemory=4000"
     # seconds without an answer after which a node counts as lost
-    folder = _folder("host0(10.77.0.1)", f"SlurmdTimeout={_LOST_S}\n{nodes}")
+    _configure(folder, "host0(10.77.0.1)", f"SlurmdTimeout={_LOST_S}\n{nodes}")
     CONFIGURATION.mkdir(exist_ok=True)
     hosts.mount(folder, CONFIGURATION)
     _run(*hosts.command("host0", *_munged(folder)))
@@ -131,23 +135,20 @@ def start_on(hosts: Hosts) -> Path:
         start = f"mount --rbind {cgroups} {seen} && mount --bind $TMPDIR {folder}/temporary && {_program('slurmd')}"
         _run(*hosts.command(host, "sh", "-c", start))
     _wait_until_idle(folder, hosts.command("host0", *_SINFO))
-    return folder
 
 
 def _munged(folder: Path) -> list[str]:
     return [_program("munged"), "--force", *(f"--{kind}={folder / name}" for kind, name in _MUNGE_FILES.items())]
 
 
-def _folder(controller: str, nodes: str) -> Path:
-    """A new folder of a cluster, with its configuration."""
-    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
+def _configure(folder: Path, controller: str, nodes: str) -> None:
+    """Write the configuration of a cluster, and its key, into a new folder."""
     (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
     (folder / "munge.key").chmod(0o400)
     folder.chmod(0o755)
     for name in ("state", "temporary"):
         (folder / name).mkdir()
     (folder / "slurm.conf").write_text(_configuration(folder, controller, nodes))
-    return folder
 
 
 def _configuration(folder: Path, host: str, nodes: str) -> str:
