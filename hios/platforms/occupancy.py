@@ -7,18 +7,22 @@ from dataclasses import dataclass
 
 from hios.core.costs import BlockResources
 
-#: Shared memory that the system keeps of every block (compute capability 8.0 and later; CUDA C++ programming guide).
-_RESERVED_BYTES = 1024
+#: Shared memory that the system keeps of every block from compute capability 8.0 on (CUDA C++ programming guide).
+RESERVED_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class SmRoom:
-    """What an SM has for thread blocks: their number, and threads, registers and bytes of shared memory for all."""
+    """What an SM has for thread blocks: their number, and threads, registers and bytes of shared memory for all.
+
+    ``reserved_bytes`` is the shared memory that the system keeps of every block.
+    """
 
     blocks: int
     threads: int
     registers: int
     shared_memory_bytes: int
+    reserved_bytes: int
 
     def held(self, asked: BlockResources) -> int:
         """Blocks of a kernel that fit at once (CUDA C++ programming guide, occupancy); 0 if one is too large."""
@@ -26,7 +30,7 @@ class SmRoom:
             self.blocks,
             self.threads // asked.threads,
             self.registers // max(asked.registers, 1),
-            self.shared_memory_bytes // (asked.shared_memory_bytes + _RESERVED_BYTES),
+            self.shared_memory_bytes // max(asked.shared_memory_bytes + self.reserved_bytes, 1),
         )
 
 

@@ -29,7 +29,7 @@ from hios.platforms.cuda.timed_graphs import (
     marks_of,
     run_all,
 )
-from hios.platforms.occupancy import SmRoom
+from hios.platforms.occupancy import RESERVED_BYTES, SmRoom
 from hios.platforms.timer import Quantity, Stage, Times
 from hios.platforms.workloads import Merged, Workload
 from hios.workers.worker import Worker
@@ -266,7 +266,8 @@ def _repeated(run: Run, count: int) -> Run:
 
 #: Registers of an SM since compute capability 5.0, which torch does not state; and the most thread blocks on an SM, by
 #: compute capability where it is not 32 (CUDA C++ Programming Guide, technical specifications).
-_REGISTERS, _BLOCKS, _MOST_BLOCKS = 64 * 1024, 32, {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24, (12, 0): 24}
+_REGISTERS, _BLOCKS = 64 * 1024, 32
+_MOST_BLOCKS = {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24, (12, 0): 24, (12, 1): 24}
 
 
 def room(worker: Worker) -> tuple[int, SmRoom]:
@@ -274,7 +275,8 @@ def room(worker: Worker) -> tuple[int, SmRoom]:
     known = torch.cuda.get_device_properties(_gpus(worker)[0].device)
     blocks = _MOST_BLOCKS.get((known.major, known.minor), _BLOCKS)
     threads, shared_bytes = known.max_threads_per_multi_processor, known.shared_memory_per_multiprocessor
-    return known.multi_processor_count, SmRoom(blocks, threads, _REGISTERS, shared_bytes)
+    reserved_bytes = RESERVED_BYTES if known.major >= 8 else 0
+    return known.multi_processor_count, SmRoom(blocks, threads, _REGISTERS, shared_bytes, reserved_bytes)
 
 
 def resources(worker: Worker, operators: Sequence[str]) -> dict[str, BlockResources]:

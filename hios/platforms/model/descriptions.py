@@ -12,7 +12,7 @@ from hios.errors import ArtifactError, PlatformError
 from hios.files import artifacts
 from hios.files.yaml_file import plain, read_yaml
 from hios.formats.descriptions import GpuFile, LinkFile, Number, ShareNumber, WholeNumber
-from hios.platforms.occupancy import SmRoom
+from hios.platforms.occupancy import RESERVED_BYTES, SmRoom
 
 _File = TypeVar("_File", GpuFile, LinkFile)
 
@@ -74,9 +74,13 @@ class Gpu:
 
     @property
     def room(self) -> SmRoom:
-        """What an SM has for thread blocks."""
+        """What an SM has for thread blocks.
+
+        Predictions reserve shared memory on all GPUs, not only from compute capability 8.0 on: their parameters were
+        fitted so. Without it, other numbers of blocks fit only in float16 on tensor cores of 7.0 and 7.2.
+        """
         shared_bytes = 1024 * self.shared_memory_per_sm_kb
-        return SmRoom(self.blocks_per_sm, self.threads_per_sm, self.registers_per_sm, shared_bytes)
+        return SmRoom(self.blocks_per_sm, self.threads_per_sm, self.registers_per_sm, shared_bytes, RESERVED_BYTES)
 
     @property
     def has_tf32(self) -> bool:
