@@ -135,11 +135,14 @@ def load_command(
                 f"{scenario.source}: models.{model.label}.program: missing; outputs are only compared with those of a "
                 "single inference by hios itself"
             )
-    from hios.serving.gpu_lane import first_gpu
     from hios.serving.load import load as run
     from hios.serving.tables import result_table
 
-    gpu = first_gpu() if platform == "cuda" else None
+    gpu = None
+    if platform == "cuda":
+        from hios.serving.gpu_lane import first_gpu
+
+        gpu = first_gpu()
     with _shown(metrics) as show:
         loaded = run(
             scenario,

@@ -43,7 +43,10 @@ _GRAPHS_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU to serve on: its streams, where its tensors lie, how many bytes of it are free, and what it is."""
+    """A GPU to serve on: its streams, where its tensors lie, and what it is.
+
+    ``free_bytes`` gives back what torch keeps of freed tensors, as a capture does, and says how much memory is free.
+    """
 
     backend: Backend
     place: torch.device
@@ -60,9 +63,13 @@ def first_gpu() -> GpuLane:
     from hios.platforms.cuda.backend import CudaBackend
     from hios.platforms.cuda.devices import describe
 
+    def free_bytes() -> int:
+        torch.cuda.synchronize(0)
+        torch.cuda.empty_cache()
+        return int(torch.cuda.mem_get_info(0)[0])
+
     platform = describe(1)
-    place = torch.device("cuda", 0)
-    return GpuLane(Gpu(CudaBackend([0]), place, lambda: int(torch.cuda.mem_get_info(0)[0]), platform))
+    return GpuLane(Gpu(CudaBackend([0]), torch.device("cuda", 0), free_bytes, platform))
 
 
 class _Joined:
@@ -208,7 +215,7 @@ class GpuLane:
 
     Attributes:
         platform: what the GPU is.
-        streamed: why runs are launched on streams and are no graphs, by the sub-blocks in words.
+        streamed: why runs are launched on streams and are no graphs, by the models that take part and their program.
     """
 
     number, cores = 0, ()
@@ -333,8 +340,9 @@ class GpuLane:
             else:
                 run.why = "the memory for graphs is used up"
             if run.why:
-                names = (self._models[model].network.graph.name for model in self._programs[program].models)
-                self.streamed[" + ".join(names)] = run.why
+                models = self._programs[program].models
+                names = (self._models[models[part]].network.graph.name for part in parts)
+                self.streamed.setdefault(f"{' + '.join(names)} (program {program})", run.why)
         run.run(slots, self._tables)
 
     def _made(self, program: LaneProgram, parts: tuple[int, ...]) -> _Run:

@@ -94,8 +94,10 @@ def load(
     Raises:
         HiosError: a file is missing or does not fit, the policy is unknown, or a lane could not be kept going.
     """
-    if runtime is not None and gpu is not None:
-        raise HiosError(f"runtime: found {runtime} on a GPU; allowed: on cores")
+    if gpu is not None:
+        for option, found in (("runtime", runtime), ("virtual", virtual or None)):
+            if found is not None:
+                raise HiosError(f"{option}: found {found} on a GPU; allowed: on cores")
     whole = None if runtime is None else in_runtime(scenario, policy, runtime, trusted)
     choice = choose(scenario, policy, launcher, tell=tell)
     scenario = scenario.plain

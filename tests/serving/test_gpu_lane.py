@@ -170,10 +170,10 @@ def test_an_error_of_the_gpu_ends_serving(given: Scenario) -> None:
 def test_a_gpu_that_hangs_is_given_up(given: Scenario) -> None:
     """A run that takes longer than allowed fails, and the server says that it can serve no more."""
     backend, go_on = HostBackend(), threading.Event()
-    with Server(given, "top", gpu=on_gpu(backend), timeout_s=1.0) as server:
+    with Server(given, "top", gpu=on_gpu(backend), timeout_s=20.0) as server:
         _ask(server, 1)
-        backend.synchronize = lambda device: go_on.wait(60)  # type: ignore[method-assign, assignment]
-        with pytest.raises(TaskFailedError, match="did not end within 1 s"):
+        backend.synchronize = lambda device: go_on.wait(120)  # type: ignore[method-assign, assignment]
+        with pytest.raises(TaskFailedError, match="did not end within 20 s"):
             server.submit("blocks", inputs("blocks", 0)).result(60)
         assert "the GPU hangs" in server.lost
         go_on.set()
@@ -191,6 +191,8 @@ def test_load_on_a_gpu(models: dict[str, dict[str, Any]], tmp_path: Path) -> Non
     assert report.wrong == ""
     with pytest.raises(HiosError, match="runtime: found eager on a GPU; allowed: on cores"):
         load(given, "top", gpu=on_gpu(HostBackend()), runtime="eager")
+    with pytest.raises(HiosError, match="virtual: found True on a GPU; allowed: on cores"):
+        load(given, "top", gpu=on_gpu(HostBackend()), virtual=True)
 
 
 def test_costs_have_to_be_those_of_the_platform(given: Scenario, tmp_path: Path) -> None:

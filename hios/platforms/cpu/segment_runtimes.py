@@ -218,7 +218,8 @@ def _bind(runner: StepRunner, chosen: Mapping[int, tuple[_Segment, str, _Session
             maker = made_by.get(slot)
             buffers.setdefault(slot, torch.empty(value.shape, dtype=value.dtype))
             if maker is not None and id(maker) not in inside:
-                delivered = {place for place, *_ in (*maker.departures, *maker.results, *maker.kept)}
+                results = () if copies else maker.results
+                delivered = {place for place, *_ in (*maker.departures, *results, *maker.kept)}
                 maker.kept += () if slot in delivered else ((slot, buffers[slot]),)
         made = segment.slots(segment.boundary.outputs)
         for slot, value in zip(made, segment.outputs, strict=True):
