@@ -22,7 +22,7 @@ from hios.platforms.cuda import timed_graphs as graphs
 from hios.platforms.cuda import timing as cuda
 from hios.platforms.cuda.timed_graphs import MOST, TARGET_MS, TRIAL
 from hios.platforms.cuda.timing import ANNOTATION, resources_of
-from tests.platforms.cuda.simulated_timing import Machine, merged, workload
+from tests.platforms.cuda.simulated_timing import PROPERTIES, Machine, merged, workload
 
 COSTS = {"a": 0.004, "b": 0.010, "c": 3.0, "view": 0.0}
 _BYTES = 1 << 13
@@ -154,6 +154,18 @@ def test_overheads(worker: Any, machine: Machine) -> None:
     """Work on another stream begins a synchronization later; a further group of a stage waits twice."""
     machine.sync_ms = 0.003
     assert cuda.overheads(worker) == (pytest.approx(0.003), pytest.approx(0.006))
+
+
+@pytest.mark.parametrize(("major", "minor", "held"), [(7, 0, 4), (9, 0, 3), (7, 5, 4), (12, 1, 3)])
+def test_room_by_compute_capability(
+    worker: Any, monkeypatch: pytest.MonkeyPatch, major: int, minor: int, held: int
+) -> None:
+    """Of 64 KB an SM holds four blocks of 16 KB, but three where the system keeps 1 KB of each."""
+    monkeypatch.setitem(PROPERTIES, "major", major)
+    monkeypatch.setitem(PROPERTIES, "minor", minor)
+    sms, room = cuda.room(worker)
+    assert (sms, room.held(BlockResources(1 << 14, 0, 32))) == (4, held)
+    assert room.blocks == {(7, 5): 16, (12, 1): 24}.get((major, minor), 32)
 
 
 def test_what_cannot_be_captured_is_launched(worker: Any, machine: Machine) -> None:
