@@ -72,8 +72,8 @@ def network(name: str, image_size: int, batch_size: int = 1, classifier: bool = 
 
 @functools.lru_cache(4)
 def _network(name: str, image_size: int, batch_size: int, classifier: bool) -> Network:
-    options: dict[str, Any] = {"image_size": image_size, "batch_size": batch_size, "classifier": classifier}
-    built = build_model(name, options, seed=0)
+    options: dict[str, Any] = {"image_size": image_size, "batch_size": batch_size}
+    built = build_model(name, options | ({"classifier": True} if classifier else {}), seed=0)
     return extracted_once(f"{name}-{image_size}-{batch_size}{'-classifier' * classifier}", *built)
 
 

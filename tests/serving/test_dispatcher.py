@@ -49,6 +49,8 @@ class _Lane:
 class _Programs:
     """Models of one block without values: alone on a lane, or on all lanes."""
 
+    joined = False
+
     def __init__(self) -> None:
         nothing = SimpleNamespace(slots=[], inputs=[], outputs=[], blocks=[["operator"]])
         self.values = [nothing] * _MODELS
