@@ -215,7 +215,7 @@ class GpuLane:
 
     Attributes:
         platform: what the GPU is.
-        streamed: why runs are launched on streams and are no graphs, by the models that take part and their program.
+        streamed: why runs are launched on streams and are no graphs, by models and the operators that they begin with.
     """
 
     number, cores = 0, ()
@@ -340,9 +340,10 @@ class GpuLane:
             else:
                 run.why = "the memory for graphs is used up"
             if run.why:
-                models = self._programs[program].models
-                names = (self._models[models[part]].network.graph.name for part in parts)
-                self.streamed.setdefault(f"{' + '.join(names)} (program {program})", run.why)
+                own = self._programs[program]
+                first = {step.part: step.operator for step in reversed(own.steps)}
+                blocks = (f"{self._models[own.models[part]].network.graph.name} from {first[part]}" for part in parts)
+                self.streamed[" + ".join(blocks)] = run.why
         run.run(slots, self._tables)
 
     def _made(self, program: LaneProgram, parts: tuple[int, ...]) -> _Run:

@@ -88,11 +88,15 @@ class Server:
         whole: Whole | None = None,
         gpu: GpuLane | None = None,
     ) -> None:
-        if scenario.gpu != (gpu is not None):
-            found, allowed = ("a GPU", "cpu") if scenario.gpu else ("cores", "cuda or model")
+        if scenario.gpu and gpu is None:
             raise HiosError(
-                f"{scenario.source}: found costs of {found}; allowed to run for real on "
-                f"{'cores' if gpu is None else 'a GPU'}: costs of platform {allowed}"
+                f"{scenario.source}: found costs of a GPU; allowed to run for real on cores: costs of platform cpu; "
+                "hios simulate predicts it, and hios load --platform cuda runs it"
+            )
+        if gpu is not None and not scenario.gpu:
+            raise HiosError(
+                f"{scenario.source}: found costs of cores; allowed to run for real on a GPU: costs of platform cuda "
+                "or model"
             )
         self._gpu = gpu
         choice = choose(scenario, policy, launcher)

@@ -123,10 +123,19 @@ class OtherMachine:
 class FigureData:
     """The data of a figure's sessions.
 
-    Networks are by label, experiments of TOP and results of scenarios by name; ``pruning`` has runs of schedules by
-    pruning. By session: ``variants`` has networks of other sizes and others, ``predictions`` networks predicted for the
-    papers' GPUs; ``profiles`` has by algorithm what was profiled for it alone, ``machines`` other machines by the name
-    of their archive. ``files`` are all that were read.
+    Attributes:
+        simulations: settings of a series of the simulation.
+        ablations: one for each generator of graphs.
+        networks: by label.
+        convolutions: alone; one file at most.
+        pruning: networks by label, whose runs are those of schedules by pruning.
+        variants: networks of other sizes and others by name, by session.
+        profiles: what was profiled for one algorithm alone, by algorithm, by name of the network.
+        serving: results of scenarios by label.
+        files: that everything was read from.
+        machines: other machines by name, that of their archive.
+        top: experiments of TOP by name.
+        predictions: networks predicted for the papers' GPUs by name, by session: networks, or one of ``VARIANTS``.
     """
 
     simulations: tuple[SimulationFile, ...] = ()

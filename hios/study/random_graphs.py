@@ -29,7 +29,10 @@ Wiring = list[list[int]]
 
 @dataclass(frozen=True, slots=True)
 class RandomGraph:
-    """A graph without shapes, with the costs that make it a scheduling problem."""
+    """A graph without shapes, with the costs that make it a scheduling problem.
+
+    Utilization is in (0, 1]; ``alpha`` is the share of serialization of the contention model.
+    """
 
     name: str
     time_ms: tuple[float, ...]

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from hios.verify import verify
+from tests.workflow.networks import OWN_NETWORK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,30 +21,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow  # a whole pipeline
 
-#: Two branches of different lengths, so that a second device helps in principle.
-NETWORK = """
-import torch
-from torch import nn
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.stem = nn.Conv2d(3, 16, 3, padding=1)
-        self.left = nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 3, padding=1))
-        self.right = nn.Conv2d(16, 16, 5, padding=2)
-
-    def forward(self, x):
-        x = self.stem(x).relu()
-        return torch.cat([self.left(x), self.right(x)], 1)
-
-
-def build():
-    return Net(), (torch.randn(1, 3, 32, 32),)
-"""
 SCHEDULES = ["greedy-1", "hios-lp-1", "hios-lp-2", "sequential-1"]
 CONFIG = {
-    "models": {"net": {"model": "own_network:build"}},
+    "models": OWN_NETWORK,
     "platform": "model",
     "gpu": "a40",
     "link": "nvlink",
@@ -60,7 +40,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 def test_pipeline_of_predictions(real_checkout: Checkout) -> None:
     """From the model to the report: every row says predicted, and neither plan nor folder has a run."""
     checkout = real_checkout
-    (checkout.path / "own_network.py").write_text(NETWORK)
+    checkout.add_own_network()
     (checkout.path / "config.yaml").write_text(yaml.safe_dump(CONFIG))
     planned = checkout.planned()
     assert "execute" not in planned
@@ -116,7 +96,7 @@ def _without_seconds(value: Any) -> Any:
 
 def _reproduced(checkout: Checkout, hash_seed: str) -> dict[str, object]:
     """What a run writes that configuration and seed decide, by its place: texts, and artifacts without durations."""
-    (checkout.path / "own_network.py").write_text(NETWORK)
+    checkout.add_own_network()
     changes = {"algorithms": _ALGORITHMS, "study": {"sessions": ["simulation"], "simulation": _SIMULATION}}
     (checkout.path / "config.yaml").write_text(yaml.safe_dump({**CONFIG, **changes}))
     figure = "results/figures/hios_fig8.csv"
