@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +24,7 @@ from hios.optimizing.preparation import Subject
 from tests.openvino_marker import OPENVINO
 from tests.optimizing.optimized_models import image, require_equal
 from tests.runtime.small import Branches
+from tests.scripts import printed
 
 
 def _model() -> Branches:
@@ -52,7 +51,7 @@ def _require_equal(fast: OptimizedModule, model: nn.Module) -> None:
 @pytest.mark.parametrize("way", ["schedule", OPENVINO])
 def test_a_second_start_exports_nothing(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same model is loaded from the cache; with other weights it is prepared once, for these weights."""
-    keywords: dict[str, Any] = {"cache": tmp_path, "way": way, "devices": 1, "least_ms": 0.0}
+    keywords: dict[str, Any] = {"cache": tmp_path, "way": way, "devices": 1, "least_ms": 0.0, "budget_s": 0.1}
     fast = hios.optimize(_model(), image(0), **keywords)
     assert fast.report.ways[-1].kind == way or fast.report.chosen
     _require_equal(fast, _model())
@@ -165,9 +164,7 @@ print(fast.report.cached, sorted({"tvm", "onnx", "onnxscript", "pandas"} & set(s
 def test_a_start_from_the_cache_imports_little(tmp_path: Path) -> None:
     """Nothing is imported that only converts or extracts."""
     _require_equal(hios.optimize(_model(), image(0), cache=tmp_path, way="onnxruntime", least_ms=0.0), _model())
-    command = [sys.executable, "-c", _START, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "True []"
+    assert printed("-c", _START, tmp_path).splitlines()[-1] == "True []"
 
 
 @torch.no_grad()
