@@ -101,11 +101,7 @@ class Scenario:
     @property
     def files(self) -> list[Path]:
         """All files that the scenario names."""
-        named = [self.file.arrivals] if self.rows is not None else []
-        named += filter(None, [self.file.top.weights, self.file.top.stage_policy])
-        for settings in self.file.models.values():
-            named += filter(None, (settings.graph, settings.costs, settings.weights, settings.program))
-        return [self.folder / name for name in named]
+        return [self.folder / name for name in self.file.files]
 
     @property
     def lanes(self) -> int:
