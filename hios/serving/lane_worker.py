@@ -11,7 +11,6 @@ import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,7 +22,7 @@ from hios.kernels.compiled_operator import External
 from hios.kernels.merged import torch_dtype
 from hios.platforms.cpu.runners import Departure, OperatorCall, ValueSlots, dead_after
 from hios.platforms.workloads import deliver, load_weights
-from hios.serving.lane_program import LaneProgram, LaneStep, Placed, Slots
+from hios.serving.lane_program import LaneProgram, LaneStep, Slots
 from hios.workers.arena import Arena
 from hios.workers.process_settings import keep_memory
 from hios.workers.ring import Bell, Ring
