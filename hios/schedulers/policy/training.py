@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from hios.core.problem import Group, Problem, Stage
 from hios.errors import HiosError
 from hios.files.artifacts import Json
 from hios.formats.settings import TrainingSettings
+from hios.machine.statistics import Laps
 from hios.schedulers.policy.endings import (
     CombinedState,
     SubBlock,
@@ -157,23 +157,6 @@ _EPISODES = 4
 _NOISE, _RANDOM = (0.2, 0.02), (0.5, 0.05)
 #: Combinations that decide which policy is kept, and the steps between these decisions.
 _JUDGES, _JUDGED_EVERY = 64, 250
-
-
-class Laps:
-    """Seconds by what they were spent on, and how often: every lap counts from the end of the one before."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self.counts: dict[str, int] = {}
-        self._ended = time.perf_counter()
-
-    def lap(self, name: str = "") -> None:
-        """End a lap; one without a name is not counted."""
-        now = time.perf_counter()
-        if name:
-            self.seconds[name] = self.seconds.get(name, 0.0) + now - self._ended
-            self.counts[name] = self.counts.get(name, 0) + 1
-        self._ended = now
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from hios.files.artifacts import Json
 from hios.formats.serving_result import Candidate
+from hios.machine.statistics import Laps
 from hios.schedulers.policy.network import Array
-from hios.schedulers.policy.training import Laps
 from hios.serving.launcher.actions import ActionSpace, Launcher, LauncherDecision, blocks_of, squeezed, state_size
 from hios.serving.launcher.environment import Decisions, LauncherEnvironment
 from hios.serving.launcher.launcher_settings import LauncherSettings
