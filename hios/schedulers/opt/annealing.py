@@ -16,6 +16,7 @@ from hios.core.contraction import Contraction
 from hios.core.evaluate import evaluate, latency_ms, staged_times
 from hios.core.problem import Group, Problem, Stage
 from hios.core.schedule import Plan, StagedPlan, StreamPlan
+from hios.core.sums import add_up
 from hios.schedulers.hios_wide import WideList
 from hios.schedulers.opt import staged_kernel, wide_kernel
 from hios.schedulers.opt.moves import DEVICE, EDGE
@@ -63,7 +64,7 @@ class Chain(ABC):
 
         Before 0 it is hotter still.
         """
-        mean = sum(self._problem.time) / len(self._problem)
+        mean = add_up(self._problem.time) / len(self._problem)
         items, order, starts = self._anneal(mean * _HOTTEST * float((_COLDEST / _HOTTEST) ** progress), moves)
         # In the order of start times, neighbors in the list are neighbors in time.
         order[:] = order[np.argsort(starts, kind="stable")]  # stable: the list stays an order in which all can run
