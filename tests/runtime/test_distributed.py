@@ -255,7 +255,7 @@ except PlatformError as error:
     code, printed = _run([*_launcher(launcher, 1), "-c", program])
     assert code == 0
     assert re.search(
-        r"^transport mpi: Open MPI \S+ is built without CUDA .*; start the ranks with torchrun and", printed
+        r"(?m)^transport mpi: Open MPI .* is built without CUDA .*; start the ranks with torchrun", printed
     )
 
 
