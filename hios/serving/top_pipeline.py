@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hios.core.problem import Group, Problem, Stage
+from hios.core.sums import add_up
 from hios.schedulers.gpg import chooser
 from hios.schedulers.policy.endings import ModelBlock, Passes, combined_problem
 from hios.serving.pipeline import Pipeline, SubBlock, UnionStage
@@ -191,7 +192,7 @@ def _gpg_stages(device: Device, problems: Sequence[Problem], members: Sequence[S
     passes = Passes(stage_ms, action, scenario.file.seed)
     stages = [stage for start in starts for stage in passes.run(start, settings.stage_passes)[0]]
     alone: list[Stage] = [((v,),) for v in problem.order]
-    chosen = stages if sum(map(stage_ms, stages)) < sum(map(stage_ms, alone)) else alone
+    chosen = stages if add_up(map(stage_ms, stages)) < add_up(map(stage_ms, alone)) else alone
     return tuple(tuple((home[group[0]][0], tuple(home[v][1] for v in group)) for group in stage) for stage in chosen)
 
 

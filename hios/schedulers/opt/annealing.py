@@ -18,6 +18,7 @@ from hios.core.contraction import Contraction
 from hios.core.evaluate import evaluate, latency_ms, staged_times
 from hios.core.problem import Group, Problem, Stage
 from hios.core.schedule import Plan, StagedPlan, StreamPlan
+from hios.core.sums import add_up
 from hios.schedulers.hios_wide import WideList
 from hios.schedulers.opt import staged_kernel, wide_kernel
 from hios.schedulers.opt.moves import DEVICE, EDGE, MOST_DEVICES, STATE, TOUCHED, Search, keep, set_after, timed
@@ -80,7 +81,7 @@ class Chain(ABC):
 
         Before 0 it is hotter still.
         """
-        mean = sum(self._problem.time) / len(self._problem)
+        mean = add_up(self._problem.time) / len(self._problem)
         self._anneal(mean * _HOTTEST * float((_COLDEST / _HOTTEST) ** progress), moves)
         count = self._state["count"]
         order, starts = self._search.order[:count], self._search.starts[:count]

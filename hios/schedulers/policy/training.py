@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from hios.core.problem import Group, Problem, Stage
+from hios.core.sums import add_up
 from hios.errors import HiosError
 from hios.files.artifacts import Json
 from hios.formats.settings import TrainingSettings
@@ -232,8 +233,8 @@ class Pool:
         """Time of the operators of a combination one after another."""
         operators = (v for state in start.states for v in state.block.operators)
         if self._stage_time is None:
-            return sum(self.problem.time[v] for v in operators)
-        return sum(self.stage_ms(((v,),)) for v in operators)
+            return add_up(self.problem.time[v] for v in operators)
+        return add_up(self.stage_ms(((v,),)) for v in operators)
 
 
 def train(
