@@ -4,8 +4,9 @@
     python docs/generate_figures.py --record results    # verdicts.yaml from that folder, then the page
 
 They stand between markers; everything else is written by hand and stays. docs/verdicts.yaml holds what a run of
-`snakemake figures` found for published numbers, and on which machine; the verdicts on it are computed here. What
-figures compute from the code alone is the same everywhere: it is computed here and not recorded.
+`snakemake figures` found for published numbers, and on which machine, and what it predicted for the papers' GPUs; the
+verdicts on it are computed here. What figures compute from the code alone is the same everywhere: it is computed here
+and not recorded.
 tests/study/test_reproducing.py fails while the page is not what this makes of all that.
 """
 
@@ -31,7 +32,7 @@ from hios.files.yaml_file import plain, read_yaml
 from hios.formats.run import Run
 from hios.formats.study import ComparedNumber, ConvolutionsFile, FigureFile
 from hios.study.figure_data import SESSION_TIMES, FigureData, located
-from hios.study.figure_files import compared, stated
+from hios.study.figure_files import compared
 from hios.study.figure_listing import source_text
 from hios.study.published import Comparison, Found, all_published
 from hios.study.registry import NEEDS, PAPERS, Figure, figure, figures, ids
@@ -108,7 +109,7 @@ def record_results(results: Path, path: Path = RECORD) -> Record:
     files = [artifacts.load(file, FigureFile) for file in sorted((results / "figures").glob("*.json"))]
     if not files:
         raise HiosError(f"{results}: found no figures/ID.json; required: results of snakemake figures")
-    depending = {file.id: file for file in files if figure(file.id).sessions}
+    depending = {file.id: file for file in files if figure(file.id).sessions or figure(file.id).optional}
     measured = [artifact for name in _data(depending.values(), results) if (artifact := _measured(name))]
     platforms = [artifact.platform for artifact in measured]
     days = sorted(artifact.measured_at[:10] for artifact in measured if artifact.measured_at)
@@ -164,9 +165,10 @@ class _Scaled(msgspec.Struct):
 
 
 def _found(entry: Figure, file: FigureFile) -> Iterator[Claim]:
-    """What a figure found for published numbers."""
+    """What a figure found for published numbers; of one that needs no session, what it predicted alone."""
+    exact = [] if entry.sessions else _exact(entry.id)
     for comparison in entry.compare([] if file.missing else list(file.rows)):
-        if comparison.found is not None:
+        if comparison.found is not None and comparison not in exact:
             yield Claim(comparison.published.key, _rounded(comparison.found), comparison.by)
 
 
@@ -248,23 +250,20 @@ def _without_session(entry: Figure) -> str:
 
 def _compared(entry: Figure, record: Record | None) -> list[ComparedNumber] | None:
     """The published numbers of a figure and what was found; None if it depends on sessions and is not recorded."""
-    if not entry.published:
-        return []
-    if not entry.sessions:
-        return _exact(entry.id)
     claims = record.figures.get(entry.id) if record is not None else None
-    if claims is None:
+    if claims is None and entry.sessions and entry.published and entry.compare([]):
         return None
-    return compared(
-        entry,
-        [Comparison(entry.published[own.key], own.found, own.by) for own in claims if own.key in entry.published],
-    )
+    found = [
+        Comparison(entry.published[own.key], own.found, own.by) for own in claims or () if own.key in entry.published
+    ]
+    return compared(entry, found if entry.sessions else [*_exact(entry.id), *found])
 
 
 @functools.cache
-def _exact(name: str) -> list[ComparedNumber]:
+def _exact(name: str) -> list[Comparison]:
     """What is found for the published numbers of a figure that no session feeds."""
-    return list(stated(figure(name), FigureData())[1].comparisons)
+    entry = figure(name)
+    return list(entry.compare(entry.rows(FigureData())))
 
 
 def _verdicts(numbers: Iterable[ComparedNumber] | None) -> str:
