@@ -94,7 +94,7 @@ def recorded(path: Path = RECORD) -> Record | None:
 
 
 def record_results(results: Path, path: Path = RECORD) -> Record:
-    """Write verdicts.yaml from a folder of results.
+    """Write verdicts.yaml from a folder of results; figures that it lacks keep what was recorded with the same scale.
 
     Args:
         results: with figures/ID.json and what these were drawn from, and the resolved config.yaml.
@@ -112,19 +112,31 @@ def record_results(results: Path, path: Path = RECORD) -> Record:
     depending = {file.id: file for file in files if figure(file.id).sessions or figure(file.id).optional}
     measured = [artifact for name in _data(depending.values(), results) if (artifact := _measured(name))]
     platforms = [artifact.platform for artifact in measured]
-    days = sorted(artifact.measured_at[:10] for artifact in measured if artifact.measured_at)
+    scale, before = _scale(results), recorded(path) if path.is_file() else None
+    if before is not None and (before.scale != scale or before.figures.keys() <= depending.keys()):
+        before = None
+    days = [artifact.measured_at[:10] for artifact in measured if artifact.measured_at]
+    days = sorted([*days, *(before.measured if before else ())])
+    claims = {name: tuple(_found(figure(name), file)) for name, file in depending.items()}
+    claims = {**(before.figures if before else {}), **claims}
     record = Record(
-        hardware=" and ".join(sorted({platform.hardware for platform in platforms if platform.hardware})),
-        cores=len({core for platform in platforms for device in platform.cores or () for core in device}),
+        hardware=_joined([platform.hardware for platform in platforms], before and before.hardware),
+        cores=len({core for platform in platforms for device in platform.cores or () for core in device})
+        or (before.cores if before else 0),
         measured=tuple(dict.fromkeys([days[0], days[-1]])) if days else (),
-        scale=_scale(results),
-        code=" and ".join(sorted({file.origin.code for file in files if file.origin and file.origin.code})),
+        scale=scale,
+        code=_joined([file.origin.code for file in files if file.origin], before and before.code),
         recorded=f"{datetime.now(UTC):%Y-%m-%d}",
-        figures={name: tuple(_found(figure(name), depending[name])) for name in ids() if name in depending},
+        figures={name: claims[name] for name in ids() if name in claims},
     )
     with artifacts.replacing(path) as temporary:
         temporary.write_text(_HEAD + _as_yaml(record), encoding="utf-8")
     return record
+
+
+def _joined(texts: Iterable[str | None], before: str | None) -> str:
+    """Texts and those that were joined before, each once."""
+    return " and ".join(sorted({*filter(None, texts), *filter(None, (before or "").split(" and "))}))
 
 
 #: First line of verdicts.yaml.
@@ -220,7 +232,7 @@ def _machine(record: Record | None) -> str:
     return (
         f"{exact} Others are from a run with `scale: {record.scale}`, {where}{cores}{f', {days}' if days else ''}; the "
         f"figures were drawn by {record.code or 'an installed hios, outside of a checkout'}, and the verdicts recorded "
-        f"on {record.recorded}. A figure that this run did not draw is not recorded."
+        f"on {record.recorded}. Of several commits each drew some of the figures; one that none drew is not recorded."
     )
 
 
