@@ -150,28 +150,32 @@ class Preparation:
             self._add(candidate, functools.partial(self.subject.run_model, candidate.threads), 0.0, 0.0)
         others = [kind for kind in OTHERS if kind in self.options.ways and self._usable(kind)]
         schedules = [SCHEDULE] if SCHEDULE in self.options.ways else []
-        if not (others or schedules) or not self._export([*others, *schedules]):
-            return
-        others = [kind for kind in others if not self._differs(kind)]
+        with contextlib.ExitStack() as conversions:
+            if _APART[0] in others:
+                self._launch(_APART[0], conversions)
+            if (others or schedules) and self._export([*others, *schedules]):
+                self._prepare([kind for kind in others if not self._differs(kind)], schedules, conversions)
+        if self.traced is not None:
+            self._attempt(SCHEDULE, self._start_engine)
+
+    def _prepare(self, others: Sequence[str], schedules: Sequence[str], conversions: contextlib.ExitStack) -> None:
+        """Prepare other runtimes of what was exported, and extract the graph if there are to be schedules."""
         coming = [*others, *schedules]
         # What is quick to prepare comes first, and has the cores for itself if there are few: a short budget is then
         # enough for most of the gain.
         at_once = _APART if len(usable_cores()) > len(_APART) else _APART[:1]
-        with contextlib.ExitStack() as conversions:
-            self._start([kind for kind in at_once if kind in others], conversions)
+        self._start([kind for kind in at_once if kind in others], conversions)
+        if "openvino" in others:
+            self._in_process("openvino")
+            self.early(coming[1:])
+        if took := self._await("onnxruntime"):
             if "openvino" in others:
-                self._in_process("openvino")
-                self.early(coming[1:])
-            if took := self._await("onnxruntime"):
-                if "openvino" in others:
-                    self._load_onnx(took)
-                self.early(coming[coming.index("onnxruntime") + 1 :])
-            self._start([kind for kind in _APART if kind in others and kind not in at_once], conversions)
-            if schedules:
-                self._attempt(SCHEDULE, self._extract)
-            self._await("compile")
-        if self.traced is not None:
-            self._attempt(SCHEDULE, self._start_engine)
+                self._load_onnx(took)
+            self.early(coming[coming.index("onnxruntime") + 1 :])
+        self._start([kind for kind in _APART if kind in others and kind not in at_once], conversions)
+        if schedules:
+            self._attempt(SCHEDULE, self._extract)
+        self._await("compile")
 
     def _usable(self, kind: str) -> bool:
         """Whether a runtime is installed; an error if the user chose it and it is not."""
@@ -241,10 +245,15 @@ class Preparation:
             if not program.exists() and (why := self._write(program)):
                 self._note(kind, "refused", why)
                 continue
-            threads = len(self.everything)
-            path = runtimes.file(kind, self.folder, threads)
-            self._conversions[kind] = Conversion(kind, program, path, threads)
-            conversions.callback(self._conversions[kind].end)
+            if kind not in self._conversions:
+                self._launch(kind, conversions)
+            self._conversions[kind].begin(program)
+
+    def _launch(self, kind: str, conversions: contextlib.ExitStack) -> None:
+        """Launch the process of a conversion, which loads what it needs."""
+        threads = len(self.everything)
+        self._conversions[kind] = Conversion(kind, runtimes.file(kind, self.folder, threads), threads)
+        conversions.callback(self._conversions[kind].end)
 
     def _write(self, path: Path) -> str:
         """Write the program for other processes; returns why that failed, or an empty text."""
@@ -266,7 +275,7 @@ class Preparation:
 
         Returns the seconds that it took, 0 if there is none.
         """
-        if (conversion := self._conversions.pop(kind, None)) is None:
+        if (conversion := self._conversions.pop(kind, None)) is None or not conversion.begun:
             return 0.0
         self.budget.show(f"converting for {in_runtime(kind, 1).label.partition(',')[0]}")
         until = float("inf")
@@ -279,7 +288,7 @@ class Preparation:
                 raise HiosError(f"way {kind}: {why}")
             self._note(kind, "refused", why, took)
             return 0.0
-        self.budget.took(kind, took, 1 + len(self._conversions))
+        self.budget.took(kind, took, 1 + self._concurrent)
         self._attempt(kind, functools.partial(self._load, kind, took))
         return took
 

@@ -141,11 +141,12 @@ class Report:
 
     def gained_s(self, share: float = 0.8) -> float | None:
         """Seconds until a way was ready that has this share of the final gain in time; None if nothing was gained."""
-        for own in self.candidates:
-            if own.label == self.chosen and own.median_ms and own.speedup and own.speedup > 1:
-                enough_ms = own.median_ms * (share + (1 - share) * own.speedup)
-                return next((way.ready_s for way in self.steps if (way.median_ms or math.inf) <= enough_ms), None)
-        return None
+        steps = [(way.median_ms or math.inf, way.ready_s) for way in self.steps]
+        final_ms = next((way.median_ms for way in self.ways if way.label == self.chosen and way.median_ms), math.inf)
+        if not steps or steps[0][0] <= final_ms:
+            return None
+        enough_ms = final_ms + (1 - share) * (steps[0][0] - final_ms)
+        return next((ready_s for ms, ready_s in steps if ms <= enough_ms), None)
 
     @property
     def provisional(self) -> bool:

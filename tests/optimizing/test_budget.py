@@ -116,12 +116,15 @@ def test_one_slow_step_does_not_stop_the_others() -> None:
 class _Conversion:
     """A conversion that takes until it is stopped, on a clock of the test."""
 
-    runs, took_s, now_s = True, 1.0, 0.0
+    runs, begun, took_s, now_s = True, True, 1.0, 0.0
     events: list[str]
 
     def __init__(self, kind: str, *_: object) -> None:
         self.kind = kind
-        self.events.append(f"begin {kind}")
+
+    def begin(self, program: Path) -> None:
+        """Record that it begins."""
+        self.events.append(f"begin {self.kind}")
 
     def finish(self, deadline: float) -> str:
         """Record that it is waited for."""
