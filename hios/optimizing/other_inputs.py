@@ -19,6 +19,7 @@ import contextlib
 import functools
 import io
 import math
+import operator
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -344,14 +345,7 @@ class InputVariations:
         return drawn
 
 
-def _reals(own: InputVariations) -> bool:
-    return own.is_real
-
-
-def _masks(own: InputVariations) -> bool:
-    return own.is_mask
-
-
+_reals, _masks = operator.attrgetter("is_real"), operator.attrgetter("is_mask")
 #: What is made of every input, by kind, and the inputs without which a kind is the same as another.
 _KINDS: dict[str, tuple[Callable[[InputVariations], bool], Callable[[InputVariations], Tensor]]] = {
     "other numbers": (lambda own: True, InputVariations.drawn),

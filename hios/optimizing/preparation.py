@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hios.core.feedback import CLOSE
 from hios.core.schedule import Placement
-from hios.errors import ExampleInputsError, HiosError, first_line
+from hios.errors import ExampleInputsError, HiosError, first_line, missing_extra
 from hios.frontends.known_differences import known
 from hios.frontends.models import RUNTIMES
 from hios.machine.description import private_bytes, usable_cores
@@ -178,23 +178,16 @@ class Preparation:
         self._await("compile")
 
     def _usable(self, kind: str) -> bool:
-        """Whether a runtime is installed; an error if the user chose it and it is not."""
-        lacking = runtimes.missing(kind)
-        if lacking and self.options.asks_for(kind):
-            raise HiosError(f"way {kind}: {lacking}")
-        if lacking:
+        """Whether a runtime is installed."""
+        if lacking := runtimes.missing(kind):
             self._note(kind, "not started", lacking)
         return not lacking
 
     def _differs(self, kind: str) -> bool:
-        """Whether a runtime is known to answer differently; an error if the user chose it and it is."""
-        if not (operators := self.known(kind, *self.options.different)):
-            return False
-        why = f"it is known to give other outputs: {', '.join(operators)}"
-        if self.options.asks_for(kind):
-            raise HiosError(f"way {kind}: {why}")
-        self._note(kind, "different", why)
-        return True
+        """Whether a runtime is known to answer differently."""
+        if operators := self.known(kind, *self.options.different):
+            self._note(kind, "different", f"it is known to give other outputs: {', '.join(operators)}")
+        return bool(operators)
 
     def known(self, runtime: str, *kinds: str) -> list[str]:
         """Operators of the model for which a runtime is known to differ on values of these kinds."""
@@ -203,6 +196,9 @@ class Preparation:
     def _note(
         self, kind: str, outcome: RaceOutcome, why: str, prepare_s: float | None = None, *, from_onnx: bool = False
     ) -> None:
+        """Say why a way takes no part; an error if the user chose it."""
+        if self.options.asks_for(kind):
+            raise HiosError(f"way {kind}: {why}")
         threads = len(self.everything)
         label = "schedules" if kind == SCHEDULE else in_runtime(kind, threads, from_onnx=from_onnx).label
         self.absent.append(WayReport(label, kind, outcome, why, prepare_s=prepare_s))
@@ -284,8 +280,6 @@ class Preparation:
             until = self.budget.deadline - self.reserve_s - schedules_s - _STOPPING_S
         why, took = conversion.finish(until), conversion.took_s
         if why:
-            if self.options.asks_for(kind):
-                raise HiosError(f"way {kind}: {why}")
             self._note(kind, "refused", why, took)
             return 0.0
         self.budget.took(kind, took, 1 + self._concurrent)
@@ -334,13 +328,8 @@ class Preparation:
         try:
             action()
         except Exception as error:  # runtimes and importers raise many types
-            why = str(error) if isinstance(error, HiosError) else first_line(error)
-            if isinstance(error, ModuleNotFoundError):
-                if error.name is None:
-                    raise
-                why = f"needs {error.name}, which is not installed: pip install 'hios[tvm]'"
-            if self.options.asks_for(kind):
-                raise HiosError(why) from error
+            missing = missing_extra("it", error) if isinstance(error, ModuleNotFoundError) else None
+            why = str(missing or error) if missing or isinstance(error, HiosError) else first_line(error)
             self._note(kind, "refused", why, time.monotonic() - began, from_onnx=from_onnx)
             if kind == SCHEDULE:
                 warn(f"{self.subject.name} is not scheduled: {why}")
