@@ -213,7 +213,8 @@ class Autotune:
         busy = max(busy, others.share(preparation.process_ids))
         if (busy > BUSY or coming) and self.options.is_auto:
             candidate = race.provisional()
-            reason = "chosen while other work kept the cores busy, so nothing is claimed of how fast it is"
+            beside = "others were prepared" if coming else "other work kept the cores busy"
+            reason = f"chosen while {beside}, so nothing is claimed of how fast it is"
         else:
             candidate, reason = race.chosen()
         report = Report(
@@ -295,7 +296,7 @@ class Autotune:
 
     def adopt(self, report: Report, candidate: Candidate, other: Autotune) -> None:
         """Keep a choice that another process has put into a folder of its own."""
-        if (made := other._store.find(other._key, other._state)) is not None:
+        if candidate.kind != EAGER and (made := other._store.find(other._key, other._state)) is not None:
             self._store.keep(self._key, other._state, made)
         self.choices.put(report, candidate)
 
@@ -329,8 +330,8 @@ def rows(race: Race, preparation: Preparation, with_special: Mapping[str, Differ
     base = reported.get(race.candidates[0].label, race.today_ms)
     made: list[WayReport] = []
     for label, entry in preparation.ready.items():
-        kind, prepared = entry.candidate.kind, {"prepare_s": entry.prepare_s, "ready_s": entry.ready_s}
-        row = WayReport(label, kind, memory_mb=entry.memory_mb, **{name: round(s, 2) for name, s in prepared.items()})
+        kind, (prepare_s, ready_s) = entry.candidate.kind, (round(s, 2) for s in (entry.prepare_s, entry.ready_s))
+        row = WayReport(label, kind, memory_mb=entry.memory_mb, prepare_s=prepare_s, ready_s=ready_s)
         if label in reported:
             row = _measured(row, reported[label], base)
         elif label in race.left:

@@ -85,7 +85,7 @@ class Background:
             ) as self._process:
                 if self._closed.is_set():
                     self._process.kill()
-                ended, file = False, self.folder / _FOUND
+                ended, printed, file = False, "", self.folder / _FOUND
                 while not ended:
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         _, printed = self._process.communicate(timeout=_LOOK_S)

@@ -338,7 +338,8 @@ class _Optimizer:
 
     def taken_while(self, guards: Guards, kept: tuple[Report, Candidate] | None) -> tuple[OptimizedModule | None, str]:
         """The cached choice, unless guards from before see a change, which is told; those of the result are younger."""
-        changed, final = guards.changed(), None
+        changed = guards.changed()
+        final: OptimizedModule | None = None
         if kept is not None and not changed:
             try:
                 final = self.taken(*kept)

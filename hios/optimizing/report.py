@@ -134,8 +134,9 @@ class Report:
     @property
     def steps(self) -> tuple[WayReport, ...]:
         """The ways that are faster than all that were ready before, the model itself first."""
-        ready = [(way.ready_s, way.median_ms, way) for way in self.ways if way.equal and way.median_ms]
-        known = sorted((own for own in ready if own[0] is not None), key=lambda own: own[0] or 0.0)
+        equal = [way for way in self.ways if way.equal and way.median_ms is not None]
+        known = [(way.ready_s, way.median_ms or 0.0, way) for way in equal if way.ready_s is not None]
+        known.sort(key=lambda own: own[0])
         fastest = itertools.accumulate((ms for _, ms, _ in known), min, initial=math.inf)
         return tuple(way for (_, ms, way), before in zip(known, fastest, strict=False) if ms < before)
 

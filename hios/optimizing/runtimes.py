@@ -219,8 +219,9 @@ class Conversion:
         if self._process.poll() is None:
             os.killpg(self._process.pid, 9)
             self._process.wait()
-        for file in (self._errors, self._process.stdin):
-            file.close()  # type: ignore[union-attr]
+        self._errors.close()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         self._partial.unlink(missing_ok=True)
 
 

@@ -25,7 +25,6 @@ from hios.optimizing.background import Background, Found
 from hios.optimizing.module import OptimizedModule
 from hios.optimizing.optimize import _Optimizer
 from hios.optimizing.race import Race
-from hios.optimizing.report import Report
 from tests.optimizing.optimized_models import as_optimized, image
 from tests.runtime.small import Branches
 from tests.workers.processes import children
@@ -79,26 +78,25 @@ def test_what_is_quick_is_used_until_the_fastest_is_found(monkeypatch: pytest.Mo
     took = {"eager": 3.0, "openvino": 2.0, "schedule": 1.5}
     monkeypatch.setattr(Race, "_timed", lambda _, way: 1.0 if way.label == "sequential, 1 core" else took[way.kind])
     monkeypatch.setattr(optimize, "outruns", lambda *_: True)
-    model, x, seen = Branches().eval(), image(0), list[tuple[str, str]]()
+    model, x, seen, settle = Branches().eval(), image(0), list[tuple[str, str]](), OptimizedModule.settle
+
+    def settled(module: OptimizedModule, final: OptimizedModule) -> None:
+        settle(module, final)
+        seen.append((module.report.chosen, module.report.pending))
+        torch.testing.assert_close(module(x), model(x), rtol=1e-4, atol=1e-4)
 
     def here(
         background: Background, request: Sequence[Any], found: Callable[[Found], None], failed: Callable[[str], None]
     ) -> None:
-        (fast,) = (own.cell_contents for own in found.__closure__ or () if type(own.cell_contents) is OptimizedModule)
-
-        def told(report: Report) -> None:
-            found(Found(report, []))
-            seen.append((fast.report.chosen, fast.report.pending))
-            torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
-
         *given, options, _ = request
-        final = optimize.accelerated(*given, replace(options, told=told))
+        final = optimize.accelerated(*given, replace(options, told=lambda report: found(Found(report, []))))
         final.close()
-        told(final.report)
+        found(Found(final.report, []))
         with pytest.warns(HiosWarning, match="no faster way is looked for: it was killed"):
             failed("it was killed")
         background.discard()
 
+    monkeypatch.setattr(OptimizedModule, "settle", settled)
     monkeypatch.setattr(Background, "start", here)
     ways = {"way": ("openvino", "schedule"), "devices": 1, "budget_s": 3600.0}
     with torch.no_grad():
