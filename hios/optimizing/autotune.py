@@ -23,7 +23,7 @@ from hios.optimizing import choice_cache, runtimes
 from hios.optimizing.candidates import EAGER, SCHEDULE, Candidate
 from hios.optimizing.choice_cache import ChoiceCache, model_key, state_digest
 from hios.optimizing.module import warn
-from hios.optimizing.other_inputs import Difference, InputsComparison, are_flags
+from hios.optimizing.other_inputs import Difference, InputsComparison, Rounding, are_flags
 from hios.optimizing.preparation import Preparation, Subject
 from hios.optimizing.race import FEWEST_ROUNDS, Race
 from hios.optimizing.report import Budget, Report, WayReport
@@ -158,9 +158,8 @@ class Autotune:
         with self._store.workspace() as workspace:
             preparation = Preparation(self.subject, budget, workspace, min(least_s, _RACE_SHARE * budget.seconds))
             rounding = functools.partial(self._rounding, preparation)
-            race = functools.partial(
-                self._race, preparation, expected, self.comparison(self.options.tolerance, threads, rounding)
-            )
+            comparison = self.comparison(self.options.tolerance, threads, rounding)
+            race = functools.partial(self._race, preparation, expected, comparison)
 
             def early(coming: Sequence[str]) -> None:
                 others = [own for own in preparation.ready.values() if own.candidate.kind != EAGER]
@@ -231,12 +230,7 @@ class Autotune:
         )
         return Tuned(report, candidate, ready[candidate.label].run, preparation.close, preparation, race)
 
-    def comparison(
-        self,
-        tolerance: float,
-        threads: int,
-        rounding: Callable[[Sequence[Tensor], Sequence[Tensor]], float] = lambda *_: 0.0,
-    ) -> InputsComparison:
+    def comparison(self, tolerance: float, threads: int, rounding: Rounding = lambda *_: 0.0) -> InputsComparison:
         """What compares ways with the model, run with so many threads, on other inputs than the example."""
         subject = self.subject
         run = functools.partial(subject.run_model, threads)
@@ -251,9 +245,7 @@ class Autotune:
         exported = preparation.exported
         if exported is None or not allows_rounding(self.options.tolerance):
             return 0.0
-        from hios.frontends.extraction_check import (
-            rounding_errors,  # loads much of torch, which a start from the cache lacks
-        )
+        from hios.frontends.extraction_check import rounding_errors  # loads much, which a start from the cache lacks
 
         errors = rounding_errors(exported.program, tensors)
         if not errors or len(errors) != len(expected):

@@ -57,6 +57,7 @@ class OtherInputs(NamedTuple):
 #: The least and the largest whole number that an input may have in the chosen way; None for all, and for other inputs.
 Limits = tuple[int, int] | None
 _Model = Callable[[list[Tensor]], list[Tensor]]
+Rounding = Callable[[Sequence[Tensor], Sequence[Tensor]], float]
 
 
 def varied(example: Sequence[Tensor], model: _Model, sizes: Collection[int] = ()) -> list[InputVariations]:
@@ -150,7 +151,7 @@ class InputsComparison:
     example: Sequence[Tensor]
     model: _Model
     tolerance: float
-    rounding: Callable[[Sequence[Tensor], Sequence[Tensor]], float]
+    rounding: Rounding
     strict: bool = False
     sizes: Collection[int] = ()
     #: Whole numbers that ways may get, for each input, once a way was compared.
