@@ -419,8 +419,8 @@ def encoder_layer(x: Tensor, width: int, heads: int, *given: Any) -> Tensor:
     def attend(value: Tensor) -> Tensor:
         batch, length, _ = value.shape
         parts = F.linear(value, qkv_weight, qkv_bias).chunk(3, -1)
-        split = [part.reshape(batch, length, heads, width // heads).transpose(1, 2) for part in parts]
-        attended = F.scaled_dot_product_attention(*split)
+        query, key, values = (part.reshape(batch, length, heads, width // heads).transpose(1, 2) for part in parts)
+        attended = F.scaled_dot_product_attention(query, key, values)
         return F.linear(attended.transpose(1, 2).reshape(value.shape), out_weight, out_bias)
 
     def feed(value: Tensor) -> Tensor:

@@ -212,13 +212,13 @@ def _improving(own: _Optimizer) -> OptimizedModule:
 
 def work(folder: str) -> None:
     """What the other process does."""
-    *given, options, threads = received(Path(folder))
+    model, args, kwargs, options, threads = received(Path(folder))
     options = replace(options, told=lambda early: report(Path(folder), Found(early, [])))
     torch.set_num_threads(threads)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", HiosWarning)
         try:
-            fast = accelerated(*given, options)
+            fast = accelerated(model, args, kwargs, options)
         except HiosError as error:
             sys.exit(str(error))
         finally:

@@ -88,8 +88,9 @@ def test_what_is_quick_is_used_until_the_fastest_is_found(monkeypatch: pytest.Mo
     def here(
         background: Background, request: Sequence[Any], found: Callable[[Found], None], failed: Callable[[str], None]
     ) -> None:
-        *given, options, _ = request
-        final = optimize.accelerated(*given, replace(options, told=lambda report: found(Found(report, []))))
+        given, args, kwargs, options, _ = request
+        telling = replace(options, told=lambda report: found(Found(report, [])))
+        final = optimize.accelerated(given, args, kwargs, telling)
         final.close()
         found(Found(final.report, []))
         with pytest.warns(HiosWarning, match="no faster way is looked for: it was killed"):
