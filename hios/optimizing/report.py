@@ -141,13 +141,15 @@ class Report:
         return tuple(way for (_, ms, way), before in zip(known, fastest, strict=False) if ms < before)
 
     def gained_s(self, share: float = 0.8) -> float | None:
-        """Seconds until a way was ready that has this share of the final gain in time; None if nothing was gained."""
-        steps = [(way.median_ms or math.inf, way.ready_s) for way in self.steps]
-        final_ms = next((way.median_ms for way in self.ways if way.label == self.chosen and way.median_ms), math.inf)
-        if not steps or steps[0][0] <= final_ms:
-            return None
-        enough_ms = final_ms + (1 - share) * (steps[0][0] - final_ms)
-        return next((ready_s for ms, ready_s in steps if ms <= enough_ms), None)
+        """Seconds until a way was ready that has this share of the final gain in time; None if nothing was gained.
+
+        The gain is over the model itself, with the number of threads with which it is the fastest.
+        """
+        known = [(way, way.median_ms) for way in self.ways if way.median_ms is not None]
+        final_ms = next((ms for way, ms in known if way.label == self.chosen), math.inf)
+        itself_ms = min((ms for way, ms in known if way.kind == "eager" and way.label != self.chosen), default=0.0)
+        enough_ms = final_ms + (1 - share) * (itself_ms - final_ms)
+        return next((way.ready_s for way in self.steps if (way.median_ms or 0.0) <= enough_ms < itself_ms), None)
 
     @property
     def provisional(self) -> bool:
