@@ -1,8 +1,11 @@
-"""Scripts of the project that are in no package."""
+"""Scripts of the project that are in no package, and Python in processes of its own."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -17,3 +20,22 @@ def load_script(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def python(*arguments: object, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What Python did with this hios, in a process of its own in a folder."""
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )
+
+
+def printed(*arguments: object, folder: Path = ROOT, **environment: str) -> str:
+    """What it printed, if it has to succeed."""
+    done = python(*arguments, folder=folder, **environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -8,8 +8,6 @@ import doctest
 import inspect
 import os
 import re
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,9 +21,10 @@ import hios
 from hios import CostsFile, Graph, HiosError, Run, Schedule
 from hios.formats.settings import Settings
 from hios.frontends.program import Program
+from tests.frontends.small_networks import Model
 from tests.runtime.small import Branches
+from tests.scripts import ROOT, printed
 
-ROOT = Path(hios.__file__).resolve().parents[1]
 #: Two devices, or one on a machine with a single core.
 DEVICES = min(2, len(os.sched_getaffinity(0)))
 
@@ -137,17 +136,12 @@ def test_networks_by_name() -> None:
     assert (graph.name, graph.inputs[0].shape) == ("squeezenet", (1, 3, 32, 32))
 
 
-class _Structured(nn.Module):
-    """Outputs in a dictionary, one of them None, which hios leaves out for itself."""
-
-    def forward(self, x: Tensor) -> dict[str, Tensor | None]:
-        return {"sum": x + 1, "nothing": None, "product": x * 2}
-
-
 @pytest.mark.slow
 def test_programs_of_torch_stay_as_they_are(stages: Stages) -> None:
     """Neither `extract` nor `execute` changes the program of the caller: graph, signature, structure of the outputs."""
-    exported = torch.export.export(_Structured(), (torch.ones(2, 3),))
+    # None among the outputs is what hios leaves out for itself.
+    structured = Model(lambda _, x: {"sum": x + 1, "nothing": None, "product": x * 2})
+    exported = torch.export.export(structured, (torch.ones(2, 3),))
     before = (str(exported), exported.call_spec, exported.example_inputs, sorted(exported.state_dict))
     graph, weights = hios.extract(exported, name="structured")
     assert len(graph.outputs) == 2
@@ -223,8 +217,7 @@ def test_import_binds_functions() -> None:
         "print([callable(getattr(hios, name)) for name in "
         "('export', 'extract', 'profile', 'schedule', 'execute', 'report')])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout == f"{[True] * 6}\n"
+    assert printed("-c", code) == f"{[True] * 6}\n"
 
 
 @pytest.mark.parametrize("name", [name for name in hios.__all__ if name not in ("ALGORITHMS", "__version__")])

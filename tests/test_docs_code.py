@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import doctest
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import click
 import pytest
 
-import hios
 from hios.cli import main
 from hios.study import registry
+from tests.scripts import ROOT, printed
 
-ROOT = Path(hios.__file__).resolve().parents[1]
 PAGES = ("README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))))
 
 #: What stands for the reader's own model, which takes too little time for a race.
@@ -63,16 +59,7 @@ def test_every_block_is_run() -> None:
 
 def _run(code: str, folder: Path) -> str:
     """Run code in a new interpreter, and return what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "HIOS_CACHE": str(folder)},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return printed("-c", code, folder=folder, HIOS_CACHE=str(folder))
 
 
 @pytest.mark.slow

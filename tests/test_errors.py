@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 
 import pytest
 
 from hios.errors import ArtifactError, HiosError, ScheduleError, suggestion
+from tests.scripts import printed
 
 
 @pytest.mark.parametrize("kind", [HiosError, ArtifactError, ScheduleError])
@@ -77,7 +76,7 @@ except hios.HiosError as error:
 def test_missing_packages_are_named(package: str, call: str, message: str) -> None:
     """The error is one of ours, in one line, with the extra of the package."""
     code = _CODE.format(package=package, call=call)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith(message)
-    assert done.stdout.count("\n") == 1
-    assert "hios[" in done.stdout
+    said = printed("-c", code)
+    assert said.startswith(message)
+    assert said.count("\n") == 1
+    assert "hios[" in said

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +16,7 @@ import benchmarks.networks
 from hios.cli.files import extract
 from hios.frontends.export import build_model
 from hios.frontends.program import export
+from tests.scripts import printed, python
 
 NETWORK = "squeezenet"
 
@@ -66,13 +66,7 @@ def test_steps_run_without_tvm(gpu: ModuleType, prepared: Path, tmp_path: Path) 
     )
     script = Path(str(gpu.__file__))
     folders = [str(script.parent), str(script.parents[1])]
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path[:0] = {folders!r}\n{code}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    printed("-c", f"import sys; sys.path[:0] = {folders!r}\n{code}")
     facts = gpu.Facts(tmp_path).all()
     raced = {fact["name"] for fact in facts if fact["step"] == "race" and fact.get("kind") == "schedule"}
     assert raced == set(gpu.ALGORITHMS)
@@ -121,8 +115,7 @@ def test_a_line_that_was_cut_off_is_no_fact(gpu: ModuleType, tmp_path: Path) -> 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu(gpu: ModuleType, tmp_path: Path) -> None:
     """A step says so, in its own process."""
-    command = [sys.executable, str(gpu.__file__), "step", "machine", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = python(gpu.__file__, "step", "machine", tmp_path)
     assert done.returncode != 0
     assert "platform cuda: " in done.stderr
 

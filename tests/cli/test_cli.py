@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +22,8 @@ from hios.files import artifacts
 from hios.frontends.program import load
 from hios.report.algorithm_listing import option
 from tests.cli.commands import invoke, refused, succeed
+from tests.scripts import python
 
-ROOT = Path(hios.__file__).resolve().parents[1]
 CORES = len(os.sched_getaffinity(0))
 DEVICES = min(2, CORES)
 #: Costs that need not be certain.
@@ -234,14 +233,7 @@ def test_every_parameter_is_an_option() -> None:
 
 def test_process_ends_with_status_and_one_line(tmp_path: Path) -> None:
     """As a process too an error is one line on stderr, nothing on stdout, exit status 1 and no traceback."""
-    done = subprocess.run(
-        [sys.executable, "-m", "hios", "evaluate", "no.json", "no.json", "no.json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    done = python("-m", "hios", "evaluate", "no.json", "no.json", "no.json", folder=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "Error: no.json: cannot be read: No such file or directory\n"
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import hios
 from hios import Graph, Operator
 from hios.cli import main
 from hios.cli.error_exit import VARIABLE, Group
 from hios.errors import warn
 from hios.files import artifacts
+from tests.scripts import ROOT, python
 from tests.verify.results import write_network
 from tests.workers.processes import eventually, running
 
@@ -73,8 +73,6 @@ def test_help_lists_whole_descriptions() -> None:
     for name, command in main.commands.items():
         assert words.count(f"{name} {command.get_short_help_str(limit=1000)}") == 1
 
-
-ROOT = Path(hios.__file__).resolve().parents[1]
 
 #: An algorithm that says which process it is and then takes ten minutes.
 _ALGORITHM = """
@@ -181,16 +179,9 @@ sys.meta_path.insert(0, Interrupting())
 """
 
 
-def _python(*arguments: object, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Python in a process of its own, with this hios."""
-    command = [sys.executable, *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
-
-
-def _hios(*arguments: object, folder: Path | None = None) -> tuple[int, str]:
+def _hios(*arguments: object, folder: Path = ROOT) -> tuple[int, str]:
     """Status and stderr of a command in a process of its own."""
-    done = _python("-m", "hios", *arguments, folder=folder)
+    done = python("-m", "hios", *arguments, folder=folder)
     return done.returncode, done.stderr
 
 
@@ -280,7 +271,7 @@ def test_ctrl_c_while_scheduling(network: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("module", ["hios.cli", "hios.cli.stages", "hios.cli.error_exit"])
 def test_ctrl_c_while_a_command_is_loaded(module: str) -> None:
     """So it is before the command begins."""
-    done = _python("-c", _INTERRUPTED_IMPORT.format(module=module))
+    done = python("-c", _INTERRUPTED_IMPORT.format(module=module))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "Aborted\n")
 
 
@@ -292,17 +283,10 @@ def _interrupted_at(module: str, command: list[str], folder: Path, *, ignored: b
     arguments = [str(script) if (number, part) == (0, "hios") else part for number, part in enumerate(command)]
     before = signal.signal(signal.SIGINT, signal.SIG_IGN) if ignored else signal.getsignal(signal.SIGINT)
     try:  # a process inherits that interrupts are ignored
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"},
-        )
+        done = python(*arguments, PYTHONPATH=f"{folder}{os.pathsep}{ROOT}")
     finally:
         signal.signal(signal.SIGINT, before)
-    return done.returncode, done.stdout
+    return done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("module", ["hios.core.graph", "hios.schedulers", "hios.cli.error_exit"])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +17,7 @@ from hios.optimizing import autotune, dynamo
 from hios.optimizing.module import OptimizedModule
 from tests.optimizing.optimized_models import Broken, Unsupported, image, pretend_busy, require_equal
 from tests.runtime.small import Branches
+from tests.scripts import printed
 from tests.workers.processes import children, eventually
 
 DEVICES = min(2, len(os.sched_getaffinity(0)))
@@ -63,8 +62,7 @@ def compiled(cache: Path) -> Callable[..., Any]:
 def test_the_backend_is_registered() -> None:
     """Torch lists the backend without hios being imported."""
     code = "import sys, torch._dynamo; print('hios' in torch._dynamo.list_backends(), 'hios' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["True", "False"]
+    assert printed("-c", code).split() == ["True", "False"]
 
 
 @torch.no_grad()

@@ -12,20 +12,14 @@ import hios
 from hios import HiosWarning
 from hios.errors import FailedCallError, PlatformError
 from hios.optimizing.module import OptimizedModule
+from tests.frontends.small_networks import Model
 from tests.openvino_marker import OPENVINO
 from tests.optimizing.optimized_models import as_optimized
 
 
-class Picked(nn.Module):
+def _picked() -> Model:
     """A lookup in activations, of which every runtime refuses what is out of range."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(8, 8)
-
-    def forward(self, x: Tensor, rows: Tensor) -> Tensor:
-        """Some rows of a product."""
-        return self.linear(x).index_select(0, rows)
+    return Model(lambda model, x, rows: model.linear(x).index_select(0, rows), linear=nn.Linear(8, 8))
 
 
 def _with_a_way() -> tuple[OptimizedModule, list[str]]:
@@ -106,7 +100,7 @@ def test_a_way_that_fails_again_and_again_is_given_up() -> None:
 @pytest.mark.parametrize("way", [OPENVINO, "onnxruntime", "schedule"])
 def test_one_bad_request_ends_nothing(way: str) -> None:
     """An index out of range raises the model's own error, without a warning, and the next call is fast again."""
-    model, x = Picked().eval(), torch.randn(6, 8)
+    model, x = _picked().eval(), torch.randn(6, 8)
     inputs = x, torch.tensor([4, 0, 3, 5])
     fast = hios.optimize(model, inputs, way=way, cache=False, budget_s=0.1, least_ms=0.0)
     runner = fast.runner

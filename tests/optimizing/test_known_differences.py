@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import hios
 from hios import HiosWarning
 from hios.frontends.known_differences import KINDS, known, read
+from tests.frontends.small_networks import Model
 from tests.optimizing.optimized_models import image
 from tests.runtime.small import Branches
 
@@ -24,14 +25,8 @@ LIMITS = "of their size for inputs with whole numbers at their limits"
 SPECIAL = "known to give other outputs: {}|of their size for inputs with (NaN|infinities)"
 
 
-class _Of(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self._function = function
-
-    def forward(self, *inputs: Tensor) -> Any:
-        """What the function computes."""
-        return self._function(*inputs)
+def _of(function: Callable[..., Any]) -> Model:
+    return Model(lambda _, *inputs: function(*inputs))
 
 
 def _attention(x: Tensor, mask: Tensor) -> Tensor:
@@ -65,7 +60,7 @@ def test_wrong_runtimes_are_refused(way: str, function: Callable[..., Any], inpu
     if (way, function) == ("onnxruntime", _attention) and metadata.version(way).startswith("1.22."):
         pytest.skip("ONNX Runtime 1.22 gives what the model gives for empty rows in masks")
     with pytest.warns(HiosWarning, match=why):
-        fast = hios.optimize(_Of(function), inputs, way=way, least_ms=0.0, cache=False, budget_s=600.0)
+        fast = hios.optimize(_of(function), inputs, way=way, least_ms=0.0, cache=False, budget_s=600.0)
     assert fast.report.chosen == "the model itself"
 
 
@@ -84,7 +79,7 @@ def test_openvino_gets_what_it_computes_rightly(function: Callable[..., Any], in
     pytest.importorskip("openvino")
     from hios.frontends import openvino
 
-    model, given = _Of(function), inputs if isinstance(inputs, tuple) else (inputs,)
+    model, given = _of(function), inputs if isinstance(inputs, tuple) else (inputs,)
     session = openvino.OpenVinoSession(openvino.converted(torch.export.export(model, given), "it"), threads=1)
     (made,) = session(*given)
     assert torch.equal(made, function(*given))
@@ -95,7 +90,7 @@ def test_openvino_gets_what_it_computes_rightly(function: Callable[..., Any], in
 def test_segments_of_schedules_know_masks() -> None:
     """A schedule with attention comes through, as no runtime that differs on empty rows runs a segment of it."""
     x, mask = ATTENDED
-    fast = hios.optimize(_Of(_attention), ATTENDED, way="schedule", least_ms=0.0, cache=False, budget_s=600.0)
+    fast = hios.optimize(_of(_attention), ATTENDED, way="schedule", least_ms=0.0, cache=False, budget_s=600.0)
     assert fast.runner is not None
     empty = torch.zeros_like(mask)
     torch.testing.assert_close(fast(x, empty), _attention(x, empty))
@@ -114,18 +109,18 @@ def test_nan_is_swallowed_unless_it_is_strict(function: Callable[..., Any], oper
     """OpenVINO stays with the report naming what it does with NaN; with strict=True it is refused."""
     pytest.importorskip("openvino")
     keywords = {"way": "openvino", "least_ms": 0.0, "cache": False, "budget_s": 600.0}
-    fast = hios.optimize(_Of(function), REAL, **keywords)  # type: ignore[arg-type]
+    fast = hios.optimize(_of(function), REAL, **keywords)  # type: ignore[arg-type]
     assert fast.report.chosen.startswith("OpenVINO")
     assert "NaN and infinities give other outputs, which strict=True refuses, in OpenVINO" in str(fast.report)
     with pytest.warns(HiosWarning, match=SPECIAL.format(operator)):
-        strict = hios.optimize(_Of(function), REAL, strict=True, **keywords)  # type: ignore[arg-type]
+        strict = hios.optimize(_of(function), REAL, strict=True, **keywords)  # type: ignore[arg-type]
     assert strict.report.chosen == "the model itself"
 
 
 def test_a_runtime_that_is_kept_out_has_a_row() -> None:
     """Among several ways it is left out without being converted, and the report says for which operator."""
     pytest.importorskip("openvino")
-    fast = hios.optimize(_Of(lambda x: x // 2), WHOLE, way=["openvino"], least_ms=0.0, cache=False, budget_s=600.0)
+    fast = hios.optimize(_of(lambda x: x // 2), WHOLE, way=["openvino"], least_ms=0.0, cache=False, budget_s=600.0)
     (row,) = [way for way in fast.report.ways if way.kind == "openvino"]
     assert (row.outcome, row.equal) == ("different", False)
     assert row.why == "it is known to give other outputs: floor_divide of int64"

@@ -14,18 +14,7 @@ from hios.errors import ExampleInputsError, UnsupportedError
 from hios.optimizing import dynamo
 from hios.optimizing.module import without_fast_paths
 from hios.optimizing.purity import require_pure
-
-
-class Recurrent(nn.Module):
-    """A recurrent layer, of which only the outputs are returned."""
-
-    def __init__(self, kind: Any) -> None:
-        super().__init__()
-        self.layer = kind(8, 16, batch_first=True)
-
-    def forward(self, x: Tensor) -> Any:
-        """Outputs of every step."""
-        return self.layer(x)[0]
+from tests.frontends.small_networks import Model
 
 
 def _encoder(**more: Any) -> nn.Module:
@@ -37,10 +26,11 @@ def _encoder(**more: Any) -> nn.Module:
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 def test_recurrent_layers_only_compute(kind: Any) -> None:
     """What they derive from their parameters is no change of state, and is as before afterwards."""
-    model, x = Recurrent(kind).eval(), torch.randn(1, 3, 8)
-    expected, weights = model(x), list(model.layer._flat_weights)
+    layer, x = kind(8, 16, batch_first=True), torch.randn(1, 3, 8)
+    model = Model(lambda model, x: model.layer(x)[0], layer=layer).eval()
+    expected, weights = model(x), list(layer._flat_weights)
     require_pure(model, (x,), {})
-    assert all(ours is theirs for ours, theirs in zip(model.layer._flat_weights, weights, strict=True))
+    assert all(ours is theirs for ours, theirs in zip(layer._flat_weights, weights, strict=True))
     torch.testing.assert_close(model(x), expected)
 
 
@@ -78,12 +68,12 @@ def test_encoders_are_taken_by_both(tmp_path: Path) -> None:
     """hios.optimize and the backend of torch.compile schedule nn.TransformerEncoder, and the backend has a report."""
     model, x = _encoder(), torch.randn(1, 3, 16)
     expected = model(x)
-    fast = hios.optimize(model, x, cache=tmp_path, way="schedule")
+    fast = hios.optimize(model, x, cache=tmp_path, way="schedule", budget_s=0.1)
     torch.testing.assert_close(fast(x), expected, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(fast(src=x), expected, rtol=1e-4, atol=1e-4)
     fast.close()
     torch._dynamo.reset()
-    compiled = torch.compile(model, backend="hios", options={"cache": tmp_path, "way": "schedule"})
+    compiled = torch.compile(model, backend="hios", options={"cache": tmp_path, "way": "schedule", "budget_s": 0.1})
     torch.testing.assert_close(compiled(x), expected, rtol=1e-4, atol=1e-4)
     report = dynamo.reports()[-1]
     assert {way.kind for way in report.ways if way.label == report.chosen} == {"schedule"}
@@ -106,23 +96,17 @@ def _sized_without_values(x: Tensor, size: int) -> Tensor:
     return torch.empty_like(x)
 
 
-class _Checked(nn.Module):
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.size = size
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The operator, which looks at its input."""
-        return _sized(x, self.size)
+def _checked(size: int) -> Model:
+    return Model(lambda _, x: _sized(x, size))
 
 
 def test_operators_that_fail_without_values_alone_are_no_refusal() -> None:
     """Whatever raises without values, the example inputs are wrong only if the operator refuses them with values."""
-    require_pure(_Checked(4), (torch.ones(4),), {})
-    with pytest.raises(ExampleInputsError, match=r"^example inputs: _Checked cannot run on them: RuntimeError: sized"):
-        require_pure(_Checked(4), (torch.ones(5),), {})
+    require_pure(_checked(4), (torch.ones(4),), {})
+    with pytest.raises(ExampleInputsError, match=r"^example inputs: Model cannot run on them: RuntimeError: sized"):
+        require_pure(_checked(4), (torch.ones(5),), {})
     with pytest.raises(UnsupportedError, match="cannot run on tensors without values: sized: found 5; allowed: 4"):
-        require_pure(_Checked(5), (torch.ones(5),), {})
+        require_pure(_checked(5), (torch.ones(5),), {})
 
 
 def test_wrong_example_inputs_are_plain_errors() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from hios.errors import PlatformError
 from hios.optimizing import runtimes
 from hios.optimizing.runtimes import Conversion
 from tests.openvino_marker import needs_openvino
+from tests.scripts import printed
 
 
 def test_errors_of_runtimes_are_ours() -> None:
@@ -62,10 +61,7 @@ def test_signals_and_forks_after_openvino(tmp_path: Path) -> None:
 
     A forked process ends, without waiting for threads that it does not have.
     """
-    done = subprocess.run(
-        [sys.executable, "-c", _SIGNALLED, str(tmp_path / "relu.xml")], check=False, capture_output=True, text=True
-    )
-    assert (done.returncode, done.stdout) == (0, "handled\n"), done.stderr
+    assert printed("-c", _SIGNALLED, tmp_path / "relu.xml") == "handled\n"
 
 
 def test_compiled_code_gets_the_strides_that_it_relies_on() -> None:

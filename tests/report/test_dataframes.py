@@ -6,8 +6,6 @@ import csv
 import io
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -22,8 +20,7 @@ from hios.report import write_report
 from hios.report.results import read_model
 from hios.report.tables import LATENCY_COLUMNS, OPERATOR_COLUMNS, latency_rows, operator_rows, table, table_files
 from tests.report.test_report import COMPETITORS, edited, make_results, make_several
-
-ROOT = Path(hios.__file__).resolve().parents[1]
+from tests.scripts import python
 
 
 @pytest.fixture(scope="module")
@@ -192,8 +189,6 @@ def test_a_missing_pandas_is_one_line(folder: Path) -> None:
     """Where pandas is not installed, hios report says which extra has it; `import hios` works."""
     code = "import sys; sys.modules['pandas'] = None; import hios; from hios.cli import main; main()"
     arguments = ["report", str(folder / "first"), "--output", str(folder / "no.html"), "--tables", str(folder / "no")]
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, cwd=ROOT
-    )
+    done = python("-c", code, *arguments)
     assert done.returncode == 1
     assert done.stderr == "Error: this command needs pandas, which is not installed: pip install 'hios[report]'\n"

@@ -1,28 +1,49 @@
-"""hios as a rank of a launcher, with an operator spoilt: ``python ranks.py RANK OPERATOR HOW [ARGUMENTS OF HIOS]``."""
+"""hios as a rank of a launcher, not quite as it is: ``python ranks.py HOW ... [ARGUMENTS OF HIOS]``.
+
+``spoilt RANK OPERATOR FAULT``: an operator fails, hangs or ends its process on one rank. ``ordered``: values travel as
+in NCCL, without tags, in the order in which they are sent. ``differing FROM TO``: on rank 1 a word of the command line
+is another.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable, Iterable
 
 from hios.cli import main
 from hios.platforms.cpu import worker as device
+from hios.runtime.distributed.transports import Channel, Gloo, Pairs
 from hios.workers.worker import Worker
 from tests.runtime.faults import spoil
 
 
-def _spoiling(rank: int, operator: str, how: str) -> None:
-    """Have the operator fail, hang or end its process on one rank."""
+def _spoilt(rank: str, operator: str, fault: str, *arguments: str) -> tuple[str, ...]:
     load = device.load
 
-    def spoilt(worker: Worker, *arguments: object) -> None:
-        load(worker, *arguments)  # type: ignore[arg-type]
-        if worker.number == rank:
-            spoil(worker, operator, how)
+    def spoilt(worker: Worker, *given: object) -> None:
+        load(worker, *given)  # type: ignore[arg-type]
+        if worker.number == int(rank):
+            spoil(worker, operator, fault)
 
     device.load = spoilt  # type: ignore[assignment]
+    return arguments
+
+
+def _ordered(*arguments: str) -> tuple[str, ...]:
+    def channel(ranks: Gloo, deadline: float) -> Channel:
+        return Pairs(ranks.rank, ranks.size, deadline, "gloo")
+
+    Gloo.channel = channel  # type: ignore[method-assign, assignment]
+    return arguments
+
+
+def _differing(before: str, after: str, *arguments: str) -> tuple[str, ...]:
+    rank = os.environ.get("RANK", os.environ.get("OMPI_COMM_WORLD_RANK"))
+    return tuple(after if word == before and rank == "1" else word for word in arguments)
 
 
 if __name__ == "__main__":
-    _spoiling(int(sys.argv[1]), *sys.argv[2:4])
-    sys.argv[1:] = sys.argv[4:]
+    ways: dict[str, Callable[..., Iterable[str]]] = {"spoilt": _spoilt, "ordered": _ordered, "differing": _differing}
+    sys.argv[1:] = ways[sys.argv[1]](*sys.argv[2:])
     main()

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import hios
 from hios import Costs, Graph, Problem, Schedule, schedule
 from hios import schedule as solve
 from hios.cli.files import profile
@@ -28,25 +26,15 @@ from hios.runtime.competitors import other_hardware
 from hios.runtime.run_table import latency_table
 from tests.frontends.small_networks import Files
 from tests.runtime.schedules import random_plan, random_streams, run_schedules, schedule_of, write_schedules
+from tests.scripts import python
 
-ROOT = Path(hios.__file__).resolve().parents[1]
 #: The command line on some cores only, as taskset has it.
 _ON_CORES = "import os; os.sched_setaffinity(0, {cores}); from hios.cli import main; main()"
 
 
-def _hios(cores: list[int], *arguments: object) -> str:
-    """Run a command on these cores; what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", _ON_CORES.format(cores=set(cores)), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def _hios(cores: list[int], *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a command on these cores."""
+    return python("-c", _ON_CORES.format(cores=set(cores)), *arguments, OMP_NUM_THREADS="1")
 
 
 @pytest.mark.slow
@@ -61,7 +49,8 @@ def test_devices_share_cores(files: Files, graph: Graph, tmp_path: Path, devices
     paths = [files.graph, files.weights, *write_schedules(tmp_path, graph, plans)]
     outputs = ["--output", tmp_path / "run.json", "--traces", tmp_path / "traces"]
     settings = ["--virtual", "--program", files.program, "--runs", 2, "--warmup", 0]
-    printed = _hios(cores, "execute", *paths, *settings, *outputs)
+    done = _hios(cores, "execute", *paths, *settings, *outputs)
+    assert done.returncode == 0, done.stderr
     run: dict[str, Any] = json.loads((tmp_path / "run.json").read_text())
     assert run["platform"]["virtual"] is True
     assert run["platform"]["cores"] == [[cores[device % len(cores)]] for device in range(devices)]
@@ -70,7 +59,7 @@ def test_devices_share_cores(files: Files, graph: Graph, tmp_path: Path, devices
     assert max(result["largest_difference"] for result in run["results"]) <= run["tolerance"]
     threads = {reference["threads"] for reference in run["references"]}
     assert threads == {1, len(cores)}
-    assert "virtual devices: times say little" in printed
+    assert "virtual devices: times say little" in done.stdout
     trace = json.loads((tmp_path / "traces" / "stages.json").read_text())
     assert trace["otherData"]["title"].endswith("stages, virtual devices: times say little")
 
@@ -218,25 +207,8 @@ def test_a_device_that_is_gone(files: Files, graph: Graph, tmp_path: Path) -> No
     """A schedule for two cores where one is left: how many there are, in one line, and no run.json."""
     made = schedule(_problem(graph, None), "hios-lp", 2)
     made.write(tmp_path / "two.json")
-    command: list[str | Path] = [
-        sys.executable,
-        "-m",
-        "hios",
-        "execute",
-        files.graph,
-        files.weights,
-        "two.json",
-        "--output",
-        "run.json",
-    ]
-    done = subprocess.run(
-        ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0))), *command],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    paths = [files.graph, files.weights, tmp_path / "two.json", "--output", tmp_path / "run.json"]
+    done = _hios(usable_cores()[:1], "execute", *paths)
     assert done.returncode == 1
     assert done.stderr.startswith("Error: platform cpu: devices: found 2; allowed: 1 to 1")
     assert len(done.stderr.splitlines()) == 1

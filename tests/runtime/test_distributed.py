@@ -23,9 +23,8 @@ import pytest
 import torch
 from torch import Tensor
 
-import hios
 from hios import Graph
-from hios.core.schedule import Plan, StagedPlan, StreamPlan
+from hios.core.schedule import Plan, StreamPlan
 from hios.errors import PlatformError
 from hios.files import artifacts
 from hios.runtime.distributed import transports
@@ -35,9 +34,9 @@ from hios.runtime.distributed.rank_runner import Peers, Tags
 from tests.frontends.small_networks import Files, Model, write_files
 from tests.gpu_marker import needs_two_gpus, requires_gpu
 from tests.runtime.schedules import random_plan, random_streams, random_wide, schedule_of, write_schedules
+from tests.scripts import ROOT
 from tests.workers.processes import eventually, running
 
-ROOT = Path(hios.__file__).resolve().parents[1]
 RANKS = ROOT / "tests" / "runtime" / "ranks.py"
 #: Seconds after which a rank that hangs is given up; less where one does, though enough for one that only is slow.
 TIMEOUT_S, SHORT_TIMEOUT_S = 300, 30
@@ -68,11 +67,12 @@ def _launcher(transport: str, ranks: int) -> list[str]:
     return ["mpirun", *root, "--oversubscribe", "-n", str(ranks), sys.executable]
 
 
-def _command(transport: str, ranks: int, files: Files, schedule: Path, *more: object, spoilt: Any = None) -> list[str]:
-    hios_itself = [str(RANKS), *map(str, spoilt)] if spoilt else ["-m", "hios"]
+def _command(
+    transport: str, ranks: int, files: Files, schedule: Path, *more: object, program: Iterable[object] = ("-m", "hios")
+) -> list[str]:
     return [
         *_launcher(transport, ranks),
-        *hios_itself,
+        *map(str, program),
         "distribute",
         *map(str, (files.graph, files.weights, schedule)),
         *("--transport", transport, "--output", str(schedule.parent / "run.json"), "--runs", "2", "--warmup", "1"),
@@ -216,14 +216,12 @@ def test_branches_without_a_program(tmp_path: Path, transport: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_values_without_tags(files: Files, graph: Graph, tmp_path: Path, seed: int) -> None:
+def test_values_without_tags(files: Files, graph: Graph, tmp_path: Path) -> None:
     """If only the order of messages identifies values, as in NCCL, they still reach their readers."""
-    schedule = _written(graph, random_plan(graph, 3, seed=seed), tmp_path)
-    command = _command("gloo", 3, files, schedule)
-    place = command.index("-m", command.index("torch.distributed.run"))
-    run, _ = _finished([*command[:place], str(RANKS.with_name("ordered_ranks.py")), *command[place + 2 :]], schedule)
-    assert run["results"][0]["largest_difference"] == 0.0
+    plans = {f"random-{seed}": random_plan(graph, 3, seed) for seed in range(3)}
+    first, *others = write_schedules(tmp_path, graph, plans)
+    run, _ = _finished(_command("gloo", 3, files, first, *others, program=(RANKS, "ordered")), first)
+    assert {result["label"]: result["largest_difference"] for result in run["results"]} == dict.fromkeys(plans, 0.0)
 
 
 @pytest.mark.slow
@@ -293,24 +291,16 @@ def test_ranks_with_gpus(files: Files, graph: Graph, tmp_path: Path, seed: int) 
 def test_ranks_that_differ(files: Files, graph: Graph, tmp_path: Path, transport: str, what: str) -> None:
     """Another option or another file on a rank is said in one line before anything runs."""
     schedule = _written(graph, random_plan(graph, 2, seed=0), tmp_path)
-    command = _command(transport, 2, files, schedule, "--seed", 11)
     other = tmp_path / "other.json"
     other.write_text(files.graph.read_text(encoding="utf-8") + "\n", encoding="utf-8")
-    words = ("11", "12") if what == "seed" else (str(files.graph), str(other))
-    place = len(command) - 1 - command[::-1].index("-m")
-    differing = [*command[:place], str(RANKS.with_name("differing_ranks.py")), *words, *command[place + 2 :]]
-    line = _failed(differing, schedule)
+    words = ("11", "12") if what == "seed" else (files.graph, other)
+    line = _failed(
+        _command(transport, 2, files, schedule, "--seed", 11, program=(RANKS, "differing", *words)), schedule
+    )
     difference = "seed, 12 and 11" if what == "seed" else f"{re.escape(str(files.graph))}: its contents"
     assert re.match(
         rf"Error: (rank 0 on \S+: )?.*rank 1 on \S+ and rank 0 on \S+ differ in {difference}; all ranks need", line
     )
-
-
-@pytest.fixture
-def alternating(graph: Graph, tmp_path: Path) -> Path:
-    """Operators in turn on two ranks."""
-    stages = tuple(((operator,),) for operator in graph.order)
-    return _written(graph, StagedPlan((stages[::2], stages[1::2])), tmp_path)
 
 
 @pytest.mark.slow
@@ -322,7 +312,8 @@ def test_a_failing_rank_ends_all(files: Files, graph: Graph, alternating: Path, 
     """One line names rank, host, schedule, operator and stage; nobody is left over and nothing is written."""
     operator = graph.operators[graph.order[5]].id
     timeout_s = SHORT_TIMEOUT_S if how in ("hang", "stop") else TIMEOUT_S
-    command = _command(transport, 2, files, alternating, "--timeout", timeout_s, spoilt=(1, operator, how))
+    program = (RANKS, "spoilt", 1, operator, how)
+    command = _command(transport, 2, files, alternating, "--timeout", timeout_s, program=program)
     line = _failed(command, alternating)
     place = re.escape(f"operator {operator}, stage 2")
     assert re.match(
@@ -352,7 +343,8 @@ def test_an_ended_launcher_leaves_nobody(
 ) -> None:
     """When the launcher is told to end, the ranks end with it, long before the time-out."""
     operator = graph.operators[graph.order[5]].id
-    command = _command(transport, 2, files, alternating, "--timeout", 600, spoilt=(1, operator, "hang"))
+    program = (RANKS, "spoilt", 1, operator, "hang")
+    command = _command(transport, 2, files, alternating, "--timeout", 600, program=program)
     with _start(command) as launcher:
         assert eventually(lambda: len(_ranks_of(alternating)) > 2)
         launcher.send_signal(number)

@@ -62,7 +62,7 @@ def _start(
     transport: str, hosts: Hosts, files: Files, schedule: Path, spoilt: Any = None
 ) -> list[subprocess.Popen[str]]:
     """The launchers: torchrun on every host, or one mpirun on the first."""
-    of_hios = [RANKS, *spoilt] if spoilt else ["-m", "hios"]
+    of_hios = [RANKS, "spoilt", *spoilt] if spoilt else ["-m", "hios"]
     distribute = [*of_hios, "distribute", files.graph, files.weights, schedule, "--transport", transport]
     timeout_s = HANGING_S if spoilt and spoilt[-1] != "kill" else TIMEOUT_S
     distribute += ["--output", schedule.with_name("run.json"), "--runs", 2, "--warmup", 1, "--timeout", timeout_s]

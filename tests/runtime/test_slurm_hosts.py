@@ -14,7 +14,8 @@ from hios import Graph
 from hios.files import artifacts
 from tests.frontends.small_networks import Files
 from tests.runtime.hosts import Hosts, missing
-from tests.runtime.test_distributed import RANKS, ROOT
+from tests.runtime.test_distributed import RANKS
+from tests.scripts import ROOT
 from tests.workers.processes import eventually
 from tests.workflow import slurm_cluster
 
@@ -61,7 +62,7 @@ def test_ranks_on_two_nodes(hosts: Hosts, files: Files, alternating: Path) -> No
 
 def test_a_node_that_dies(hosts: Hosts, files: Files, graph: Graph, alternating: Path) -> None:
     """Its job ends on the other node too, Slurm says why, and the nodes that are left run the next job."""
-    job = _on_two(hosts, files, alternating, RANKS, 1, graph.operators[graph.order[5]].id, "say")
+    job = _on_two(hosts, files, alternating, RANKS, "spoilt", 1, graph.operators[graph.order[5]].id, "say")
     assert job.stdout is not None
     assert any("spoilt" in line for line in job.stdout)
     hosts.kill("host2")

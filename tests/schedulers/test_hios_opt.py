@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import hios
 from hios import ALGORITHMS, HiosError, Problem, Schedule, evaluate, lower_bound_ms, schedule, violations
 from hios.core.evaluate import latency_ms
 from hios.core.schedule import Plan, StagedPlan, StreamPlan
@@ -31,6 +30,7 @@ from hios.schedulers.opt.lower_bounds import interval_bound_ms, provable, staged
 from hios.schedulers.opt.search_limits import CLOSED
 from tests.convolution_graphs import Conv, conv_problem
 from tests.problems import problem, problems, write_files
+from tests.scripts import python
 
 #: No test waits for this many seconds; those that end by the number of moves need no other.
 _LONG = 600.0
@@ -390,14 +390,11 @@ def interrupted_search() -> None:
 
 def test_interrupts_end_the_search() -> None:
     """Ctrl-C reaches the main thread alone; the threads that search end with the slice that they are at."""
-    root = Path(hios.__file__).parents[1]
     code = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "from tests.schedulers import test_hios_opt; test_hios_opt.interrupted_search()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=root, timeout=_LONG
-    )
+    done = python("-c", code)
     assert (done.returncode, done.stdout) == (0, "interrupted"), done.stderr
 
 
@@ -413,14 +410,7 @@ _SCHEDULE = ["schedule", "graph.json", "costs.json", "--algorithm", "hios-opt", 
 
 def _command(folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command line in a fresh interpreter, some code first."""
-    return subprocess.run(
-        [sys.executable, "-c", f"{code}; from hios.cli import main; main()", *_SCHEDULE, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={"PYTHONPATH": str(Path(hios.__file__).parents[1]), "PATH": ""},
-        check=False,
-    )
+    return python("-c", f"{code}; from hios.cli import main; main()", *_SCHEDULE, *arguments, folder=folder)
 
 
 def test_command_line(files: Path) -> None:

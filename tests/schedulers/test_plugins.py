@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ import pytest
 import hios
 from tests import plugin
 from tests.problems import problem, write_files
-
-ROOT = Path(hios.__file__).resolve().parents[1]
+from tests.scripts import ROOT, python
 
 
 @pytest.fixture
@@ -35,14 +33,7 @@ def files(tmp_path: Path) -> list[str]:
 
 
 def _python(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=site,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(site), str(ROOT)))},
-    )
+    return python(*words, folder=site, PYTHONPATH=os.pathsep.join((str(site), str(ROOT))))
 
 
 def _hios(site: Path, *words: str) -> subprocess.CompletedProcess[str]:

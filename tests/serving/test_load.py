@@ -7,8 +7,6 @@ import functools
 import itertools
 import json
 import os
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -33,12 +31,12 @@ from hios.serving.tables import result_table
 from tests.frontends.small_networks import write_files
 from tests.openvino_marker import needs_openvino
 from tests.runtime.small import Amplifying
+from tests.scripts import python
 from tests.serving import lane_faults
 from tests.serving.served import inputs, networks, scenario, scenario_file, write_costs
 from tests.serving.test_metrics_file import values
 from tests.workers.processes import children, eventually
 
-ROOT = Path(__file__).resolve().parents[2]
 #: Factors of inputs, in turn: half of the tasks fail in lanes with faults.
 _FAULTS = (1.0, lane_faults.RAISES, 1.0, lane_faults.MAKES_NAN)
 
@@ -85,15 +83,10 @@ def test_the_command_runs_a_scenario(tmp_path: Path) -> None:
     """The result has every task of the trace; a trace of the lanes is written; what control took is said."""
     path = scenario_file(tmp_path / "scenario.yaml", duration_s=2.0, arrivals="periodic")
     before = set(children())
-    command = [sys.executable, "-m", "hios", "load", str(path), "--policy", "top-open", "--virtual"]
     files = {"--output": "result.json", "--trace": "trace.json", "--metrics": "metrics.prom"}
-    done = subprocess.run(
-        [*command, *(word for option, name in files.items() for word in (option, str(tmp_path / name)))],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-    )
+    written = (word for option, name in files.items() for word in (option, tmp_path / name))
+    done = python("-m", "hios", "load", path, "--policy", "top-open", "--virtual", *written)
+    assert done.returncode == 0, done.stderr
     contents = artifacts.read(tmp_path / "result.json", "result")
     _require_conserved(contents)
     assert {label: row["offered"] for label, row in contents["models"].items()} == {"branches": 40, "blocks": 40}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from tests.scripts import printed
 
 pytest.importorskip("torch")
 from hios.serving.admission import Counts
@@ -77,9 +77,7 @@ print(path.read_text(encoding="utf-8"), end="")
 path.unlink()
 metrics.show(server(), Progress(1.0, 2.0))
 """
-    root = Path(__file__).resolve().parents[2]
-    answer = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False)
-    assert answer.returncode == 0, answer.stderr
+    written = printed("-c", program)
     assert not path.exists()
-    path.write_text(answer.stdout, encoding="utf-8")
+    path.write_text(written, encoding="utf-8")
     assert values(path)['hios_tasks_waiting{model="left"}'] == 1

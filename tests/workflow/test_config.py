@@ -7,7 +7,7 @@ import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import pytest
@@ -25,9 +25,7 @@ from hios.pipeline import config
 from hios.platforms import PLATFORMS
 from hios.schedulers import ALGORITHMS, Algorithm, Parameter
 from tests.refusals import refused
-
-if TYPE_CHECKING:
-    from conftest import Checkout
+from tests.workflow.conftest import Checkout
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SMALL: dict[str, Any] = {"models": {"net": {}}, "algorithms": {"sequential": {}}}
@@ -350,161 +348,133 @@ def test_seed_reaches_what_is_random(checkout: Checkout) -> None:
     }
 
 
-BAD = [
-    pytest.param({"repeats": 3}, "(whole file): unknown key repeats; allowed: algorithms, ", id="unknown key"),
-    pytest.param(
+BAD: dict[str, tuple[dict[Any, Any], str]] = {
+    "unknown key": ({"repeats": 3}, "(whole file): unknown key repeats; allowed: algorithms, "),
+    "unknown key of a model": (
         {"models": {"net": {"size": 3}}},
         "models.net: unknown key size; allowed: batch_size, below, classifier, image_size, inputs, model, options, "
         "trusted, units",
-        id="unknown key of a model",
     ),
-    pytest.param(
+    "unknown model": (
         {"models": {"nett": {}}},
         "models.nett: unknown model nett (did you mean net?); allowed: net, other (to add",
-        id="unknown model",
     ),
-    pytest.param(
+    "model outside the folder": (
         {"models": {"net": {"model": "../net"}}},
         "models.net: unknown model ../net; allowed: net, other",
-        id="model outside the folder",
     ),
-    pytest.param(
+    "trust where nothing is loaded": (
         {"models": {"net": {"trusted": True}}},
         "models.net: trusted: found true; allowed: for .pt2 files",
-        id="trust where nothing is loaded",
     ),
-    pytest.param(
+    "size among the options": (
         {"models": {"net": {"options": {"image_size": 3}}}},
         "models.net: options: found image_size; allowed: as a key of its own, next to options",
-        id="size among the options",
     ),
-    pytest.param(
+    "unknown units": (
         {"models": {"net": {"units": "conv"}}},
         'models.net.units: found "conv"; allowed: one of "conv-relu", "relu-sepconv", "operator"',
-        id="unknown units",
     ),
-    pytest.param(
+    "missing file": (
         {"models": {"net": {"model": "missing.pt2"}}},
         "models.net: missing.pt2: no such file; a path is relative to the folder that hios runs in, ",
-        id="missing file",
     ),
-    pytest.param(
+    "missing module": (
         {"models": {"net": {"model": "no_such_module:build"}}},
         "models.net: no_such_module:build: no module no_such_module in the current folder, ",
-        id="missing module",
     ),
-    pytest.param({"models": {}}, "models: found {}; allowed: at least 1 key(s)", id="no model"),
-    pytest.param(
+    "no model": ({"models": {}}, "models: found {}; allowed: at least 1 key(s)"),
+    "label with a slash": (
         {"models": {"net": {}, "a/b": {"model": "net"}}},
         'models: found the key "a/b"; allowed: text matching ^[A-Za-z0-9][A-Za-z0-9_-]*$ (A label is letters, ',
-        id="label with a slash",
     ),
-    pytest.param(
+    "label that looks like an option": (
         {"algorithms": {"-x": {"algorithm": "greedy"}}},
         'algorithms: found the key "-x"; allowed: text matching ',
-        id="label that looks like an option",
     ),
-    *[
-        pytest.param(
+    **{
+        f"label {name}": (
             {"models": {name: {"model": "net"}}},
             f'models: found the key "{name}"; allowed: anything but "benchmarks", "figures", "logs", "serving", '
             '"study", "tables" (Folders with these',
-            id=f"label {name}",
         )
         for name in ("benchmarks", "figures", "logs", "serving", "study", "tables")
-    ],
-    pytest.param({"seed": 2**63}, f"seed: found {2**63}; allowed: at most {2**63 - 1}", id="seed too large"),
-    pytest.param(
+    },
+    "seed too large": ({"seed": 2**63}, f"seed: found {2**63}; allowed: at most {2**63 - 1}"),
+    "unknown algorithm": (
         {"algorithms": {"hios": {}}},
         "algorithms.hios: unknown algorithm hios (did you mean ios?); allowed: gpg, greedy, heft, hios-lp, ",
-        id="unknown algorithm",
     ),
-    pytest.param(
+    "unknown parameter": (
         {"algorithms": {"hios-lp": {"windw": 2}}},
         "algorithms.hios-lp: algorithm hios-lp: unknown parameter windw (did you mean window?); allowed: window",
-        id="unknown parameter",
     ),
-    pytest.param(
+    "parameter out of range": (
         {"algorithms": {"hios-lp": {"window": 1}}},
         "algorithms.hios-lp: algorithm hios-lp: parameter window: found 1; allowed: a whole number of at least 2",
-        id="parameter out of range",
     ),
-    pytest.param(
+    "unknown algorithm to profile for": (
         {"profile": {"stages_of": ["greedy", "greedi"]}},
         "profile.stages_of[1]: unknown algorithm greedi (did you mean greedy?); allowed: gpg, greedy, ",
-        id="unknown algorithm to profile for",
     ),
-    pytest.param({"profile": {"stages_of": []}}, "profile.stages_of: found []; allowed: at least 1", id="no stages"),
-    pytest.param({"devices": []}, "devices: found []; allowed: at least 1 item(s)", id="no devices"),
-    pytest.param({"devices": [1, 0]}, "devices[1]: found 0; allowed: at least 1", id="zero devices"),
-    pytest.param({"devices": [1, 1]}, "devices: found [1, 1]; allowed: ", id="devices twice"),
-    pytest.param({"devices": [1, 5]}, "devices: found 5; allowed: at most 4, the cores", id="too few cores"),
-    pytest.param(
+    "no stages": ({"profile": {"stages_of": []}}, "profile.stages_of: found []; allowed: at least 1"),
+    "no devices": ({"devices": []}, "devices: found []; allowed: at least 1 item(s)"),
+    "zero devices": ({"devices": [1, 0]}, "devices[1]: found 0; allowed: at least 1"),
+    "devices twice": ({"devices": [1, 1]}, "devices: found [1, 1]; allowed: "),
+    "too few cores": ({"devices": [1, 5]}, "devices: found 5; allowed: at most 4, the cores"),
+    "single-device algorithm without a single device": (
         {"devices": [2]},
         "devices: found [2]; allowed: numbers with 1 among them, because algorithms.sequential schedules",
-        id="single-device algorithm without a single device",
     ),
-    pytest.param({"execute": {"runs": -1}}, "execute.runs: found -1; allowed: at least 1", id="negative runs"),
-    pytest.param({"execute": None}, "execute: found null; allowed: object", id="empty section"),
-    pytest.param({"execute": {"tolerance": float("nan")}}, "execute.tolerance: found nan; allowed: a finite", id="nan"),
-    pytest.param({"results": "a/{b}"}, 'results: found "a/{b}"; allowed: text matching', id="braces in a path"),
-    pytest.param({"algorithms": {False: {}}}, "algorithms: found the key False, which YAML reads as bool", id="no:"),
-    pytest.param({"results": yaml.safe_load("2024-01-01")}, "results: found 2024-01-01, which YAML", id="date"),
-    pytest.param(
+    "negative runs": ({"execute": {"runs": -1}}, "execute.runs: found -1; allowed: at least 1"),
+    "empty section": ({"execute": None}, "execute: found null; allowed: object"),
+    "nan": ({"execute": {"tolerance": float("nan")}}, "execute.tolerance: found nan; allowed: a finite"),
+    "braces in a path": ({"results": "a/{b}"}, 'results: found "a/{b}"; allowed: text matching'),
+    "no:": ({"algorithms": {False: {}}}, "algorithms: found the key False, which YAML reads as bool"),
+    "date": ({"results": yaml.safe_load("2024-01-01")}, "results: found 2024-01-01, which YAML"),
+    "baseline of GPUs": (
         {"execute": {"baselines": ["eager", "cudagraph"]}},
         "execute.baselines: found cudagraph; allowed on platform cpu: eager, compile, onnxruntime, openvino",
-        id="baseline of GPUs",
     ),
-    pytest.param(
+    "baseline of cores": (
         {"execute": {"baselines": ["onnxruntime"]}, "platform": "cuda"},
         "execute.baselines: found onnxruntime; allowed on platform cuda: eager, compile, cudagraph, ",
-        id="baseline of cores",
     ),
-    pytest.param({"platform": "tpu"}, 'platform: found "tpu"; allowed: one of "cpu"', id="unknown platform"),
-    pytest.param({**PREDICTED, "gpu": None}, "gpu: missing; required with platform model", id="no GPU"),
-    pytest.param(
-        {"gpu": "a40"}, "gpu: found with platform cpu; allowed: with platform model", id="GPU where costs are measured"
-    ),
-    pytest.param(
-        {"platform": "cuda", "link": "pcie"}, "link: found with platform cuda; allowed", id="link where there are some"
-    ),
-    pytest.param(
-        {**PREDICTED, "virtual": True}, "virtual: found true; allowed with platform model: false", id="virtual GPUs"
-    ),
-    pytest.param(
+    "unknown platform": ({"platform": "tpu"}, 'platform: found "tpu"; allowed: one of "cpu"'),
+    "no GPU": ({**PREDICTED, "gpu": None}, "gpu: missing; required with platform model"),
+    "GPU where costs are measured": ({"gpu": "a40"}, "gpu: found with platform cpu; allowed: with platform model"),
+    "link where there are some": ({"platform": "cuda", "link": "pcie"}, "link: found with platform cuda; allowed"),
+    "virtual GPUs": ({**PREDICTED, "virtual": True}, "virtual: found true; allowed with platform model: false"),
+    "choice by predictions": (
         {**PREDICTED, "algorithms": {"sequential": {}, "auto": {}}},
         "algorithms: found auto, which chooses by measurements",
-        id="choice by predictions",
     ),
-    pytest.param(
+    "auto without alternatives": (
         {"algorithms": {"auto": {}}},
         "algorithms.auto: found auto alone; allowed: together with other algorithms, ",
-        id="auto without alternatives",
     ),
-    pytest.param(
+    "auto with parameters": (
         {"algorithms": {"auto": {"window": 2}, "greedy": {}}},
         "algorithms.auto: found the algorithm auto with",
-        id="auto with parameters",
     ),
-    pytest.param(
+    "auto by another name": (
         {"algorithms": {"a": {"algorithm": "auto"}, "greedy": {}}},
         "algorithms.a: found the algorithm auto with",
-        id="auto by another name",
     ),
-    pytest.param(
+    "auto by too few runs": (
         {"algorithms": {"auto": {}, "greedy": {}}, "execute": {"runs": 11}},
         "algorithms.auto: execute.runs: found 11; allowed with auto: at least 12, as every other one chooses",
-        id="auto by too few runs",
     ),
-    pytest.param(
-        {"profile": {"stages_of": ["auto"]}},
-        "profile.stages_of[0]: auto is chosen by measurement: ",
-        id="stages of auto",
+    "stages of auto": ({"profile": {"stages_of": ["auto"]}}, "profile.stages_of[0]: auto is chosen by measurement: "),
+    "no algorithms": ({"algorithms": None}, "(whole file): algorithms is missing; required: models, algorithms"),
+    "misspelled section": (
+        {"algorithms": None, "algoritms": {"ios": {}}},
+        "(whole file): unknown key algoritms (did you mean algorithms?); allowed: algorithms, ",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("changes", "expected"), BAD)
+@pytest.mark.parametrize(("changes", "expected"), BAD.values(), ids=BAD)
 def test_bad_configuration(models: Path, changes: dict[str, Any], expected: str) -> None:
     """A bad configuration is refused in one line that names file, field and what is allowed."""
     data = {key: value for key, value in {**SMALL, **changes}.items() if value is not None or key == "execute"}
@@ -531,19 +501,6 @@ def test_folders_beside_the_networks_are_no_labels(finished: Checkout) -> None:
     assert made | {"figures", "serving", "study"} == set(
         artifacts.schema("config")["properties"]["models"]["propertyNames"]["not"]["enum"]
     )
-
-
-def test_missing_section(models: Path) -> None:
-    """A configuration without algorithms is told which keys are required."""
-    with pytest.raises(ArtifactError, match="algorithms is missing; required: models, algorithms"):
-        config.resolve({"models": {"net": {}}}, "my.yaml", models=models)
-
-
-def test_misspelled_section(models: Path) -> None:
-    """Of a misspelled section the message says how it is spelled, not that one is missing."""
-    message = r"my\.yaml: \(whole file\): unknown key algoritms \(did you mean algorithms\?\); allowed: algorithms, "
-    with pytest.raises(ArtifactError, match=message):
-        config.resolve({"models": {"net": {}}, "algoritms": {"ios": {}}}, "my.yaml", models=models)
 
 
 def test_no_models_yet(tmp_path: Path) -> None:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 
 from hios.files import artifacts
 from hios.formats.run import Run
 from hios.verify import verify
+from tests.workflow.conftest import Checkout
 from tests.workflow.networks import OWN_NETWORK
-
-if TYPE_CHECKING:
-    from conftest import Checkout
 
 
 @pytest.mark.slow

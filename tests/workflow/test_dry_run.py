@@ -7,16 +7,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
 
 from hios.study import registry
 from tests import plugin
-
-if TYPE_CHECKING:
-    from conftest import Checkout
+from tests.workflow.conftest import Checkout
 
 ALWAYS = {"report": 1, "provenance": 1}
 

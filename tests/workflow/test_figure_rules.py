@@ -6,19 +6,17 @@ import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from hios.machine.description import processor
 from hios.study import registry
-
-if TYPE_CHECKING:
-    from conftest import Checkout
+from tests.workflow.conftest import Checkout
 
 TARGETS = ("hios_fig7", "hios_fig9", "ios_tab1", "ios_fig6", "ios_fig8")
 #: Settings of figures 7 and 9 with one of their own values each, beside the one that they share.
-SMALL = {"study": {"simulation": {"instances": 2, "devices": [2, 4], "edges": [400, 450]}}}
+SMALL: dict[str, Any] = {"study": {"simulation": {"instances": 2, "devices": [2, 4], "edges": [400, 450]}}}
 
 
 def _simulations(planned: dict[str, int]) -> int:
@@ -132,8 +130,8 @@ def test_edited_simulation(drawn: Checkout, file: str) -> None:
 
 def test_changed_setting(drawn: Checkout) -> None:
     """A new value of a series simulates its graphs alone."""
-    more = {"study": {"simulation": {"instances": 2, "devices": [2, 4], "edges": [400, 450, 500]}}}
-    planned = drawn.planned("--configfile", drawn.config(**more), "--", *TARGETS)
+    study = {"simulation": {"instances": 2, "devices": [2, 4], "edges": [400, 450, 500]}}
+    planned = drawn.planned("--configfile", drawn.config(study=study), "--", *TARGETS)
     assert planned == {"simulation_n200_e500_l14": 1, "figure": 1, "hios_fig9": 1}
 
 
@@ -158,8 +156,8 @@ def test_the_page_shows_what_its_sessions_feed(checkout: Checkout) -> None:
 
 def test_pages_of_predictions_have_simulated_figures_alone(checkout: Checkout) -> None:
     """Where nothing runs, figures of measured networks are not part of the page."""
-    sessions = {"study": {"sessions": ["ablation", "networks", "convolutions"]}}
-    planned = checkout.planned("--configfile", checkout.config(platform="model", gpu="a40", **sessions))
+    study = {"sessions": ["ablation", "networks", "convolutions"]}
+    planned = checkout.planned("--configfile", checkout.config(platform="model", gpu="a40", study=study))
     exact = [f for f in registry.figures() if f.state == "drawn" and not f.sessions]
     assert planned["figure"] == len(exact) + 1
     assert "convolutions" not in planned

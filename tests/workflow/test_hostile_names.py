@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from hios.pipeline import config
 from tests.refusals import refused
 from tests.verify.test_hostile import DOCUMENTS
-
-if TYPE_CHECKING:
-    from conftest import Checkout
+from tests.workflow.conftest import Checkout
 
 CONFIG: Any = DOCUMENTS["config"]
 #: Each would make the file `owned` if a shell saw it unquoted, or in the other kind of quotes.

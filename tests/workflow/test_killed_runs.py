@@ -10,17 +10,14 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
 from hios.verify import verify
 from tests.workers.processes import children, eventually
+from tests.workflow.conftest import Checkout
 from tests.workflow.networks import OWN_NETWORK
-
-if TYPE_CHECKING:
-    from conftest import Checkout
 
 pytestmark = [
     pytest.mark.slow,

@@ -6,17 +6,14 @@ import json
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from hios.pipeline import config
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from conftest import Checkout
+from tests.workflow.conftest import Checkout
 
 pytestmark = pytest.mark.slow  # whole pipelines, with a stand-in for hios
 

@@ -9,7 +9,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,10 +17,8 @@ from hios.formats.run import Run
 from hios.verify import verify
 from tests.workers.processes import eventually
 from tests.workflow import slurm_cluster
+from tests.workflow.conftest import Checkout
 from tests.workflow.networks import OWN_NETWORK
-
-if TYPE_CHECKING:
-    from conftest import Checkout
 
 pytestmark = [
     pytest.mark.slow,
@@ -163,10 +160,19 @@ def test_failure_and_resuming(checkout: Checkout) -> None:
     assert _rules(_jobs(before)) == {"extract": 1}
 
 
+#: Snakemake whose plugin asks Slurm twice a second, as in `tests.workflow.snakemake_server`.
+_SNAKEMAKE = """
+import asyncio, runpy
+from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
+RemoteExecutor.sleep = lambda _: asyncio.sleep(0.5)
+runpy.run_module("snakemake", run_name="__main__", alter_sys=True)
+"""
+
+
 def _started(checkout: Checkout, *more: str, **environment: str) -> subprocess.Popen[str]:
     """A run of the pipeline that goes on meanwhile."""
     return subprocess.Popen(
-        [sys.executable, "-m", "snakemake", *PROFILE, *more],
+        [sys.executable, "-c", _SNAKEMAKE, *PROFILE, *more],
         cwd=checkout.path,
         env=checkout.environment(**environment),
         stdout=subprocess.PIPE,

@@ -18,7 +18,7 @@ from hios.platforms.cpu import segment_runtimes
 from hios.platforms.cpu.engine import Engine, Task
 from hios.platforms.cpu.segment_runtimes import Choosing
 from hios.verify.consistency import run_problems
-from tests.frontends.small_networks import write_files
+from tests.frontends.small_networks import Model, write_files
 from tests.openvino_marker import needs_openvino
 from tests.platforms.cpu import forced_segments
 from tests.runtime.schedules import one_by_one, run_schedules, write_schedules
@@ -75,30 +75,17 @@ def test_plans_of_all_kinds_give_equal_outputs(runtime: str, monkeypatch: pytest
     assert all(0.0 <= row.start_ms <= row.finish_ms for row in rows)
 
 
-class _Awkward(nn.Module):
-    """A whole number, a truth value and an operator of PyTorch's own beside floats, in two parts."""
-
-    def forward(self, x: Tensor, picked: Tensor) -> tuple[Tensor, Tensor]:
-        """Sum rows that are picked, and mark them."""
-        summed = torch.zeros_like(x).scatter_add(0, picked, x * 2).relu()
-        return summed, (summed > 1) & (picked > 0)
-
-
-class _Wide(nn.Module):
-    """A sum of 2048 numbers, which runtimes add up in parts, in the memory of the result."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(2048, 512)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Apply it."""
-        return self.linear(x)
+def _awkward(_: Model, x: Tensor, picked: Tensor) -> tuple[Tensor, Tensor]:
+    """A whole number, a truth value and an operator of PyTorch's own beside floats: rows picked, summed and marked."""
+    summed = torch.zeros_like(x).scatter_add(0, picked, x * 2).relu()
+    return summed, (summed > 1) & (picked > 0)
 
 
 def test_independent_copies_have_results_of_their_own(tmp_path: Path) -> None:
     """Two devices run the same network at once: neither computes in the memory in which the other does."""
-    files = write_files(tmp_path, _Wide(), (torch.randn(32, 2048),))
+    # Sums of 2048 numbers, which runtimes add up in parts, in the memory of the result.
+    wide = Model(lambda model, x: model.linear(x), linear=nn.Linear(2048, 512))
+    files = write_files(tmp_path, wide, (torch.randn(32, 2048),))
     graph = Graph.read(files.graph)
     paths = write_schedules(tmp_path, graph, {"first": StagedPlan((*one_by_one(graph).devices, ()))})
     run = run_schedules(files, paths, program=True, engine="segments", devices=2, runs=20)
@@ -140,7 +127,7 @@ def test_weights_of_all_types_have_digests(dtype: torch.dtype) -> None:
 def test_a_run_says_what_ran_its_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """End to end: run.json names the runtime of every segment and is consistent; values of all dtypes pass."""
     monkeypatch.setenv("HIOS_CACHE", str(tmp_path / "cache"))
-    files = write_files(tmp_path, _Awkward(), (torch.randn(4, 8), torch.randint(0, 4, (4, 8))))
+    files = write_files(tmp_path, Model(_awkward), (torch.randn(4, 8), torch.randint(0, 4, (4, 8))))
     graph = Graph.read(files.graph)
     order = graph.order
     turns = StagedPlan(tuple(tuple(((operator,),) for operator in order[device::2]) for device in (0, 1)))

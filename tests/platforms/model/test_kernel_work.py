@@ -11,20 +11,14 @@ from torch import Tensor, nn
 from hios import Graph, Operator
 from hios.errors import UnsupportedError
 from hios.platforms.model.kernel_work import Contraction, Streaming, kernels
-from tests.frontends.small_networks import extracted
+from tests.frontends.small_networks import Model, extracted
 from tests.platforms.model.gpu_graphs import convolution, one_operator
 
 
-class _Rows(nn.Module):
-    """Some rows of a table of weights."""
-
-    def __init__(self, look_up: Callable[[Tensor, int, Tensor], Tensor], rows: int) -> None:
-        super().__init__()
-        self.table = nn.Parameter(torch.zeros(rows, 16))
-        self.look_up = look_up
-
-    def forward(self, indices: Tensor) -> Tensor:
-        return self.look_up(self.table, 0, indices)
+def _rows(look_up: Callable[[Tensor, int, Tensor], Tensor]) -> Model:
+    """Some of a thousand rows of a table of weights."""
+    table = nn.Parameter(torch.zeros(1000, 16))
+    return Model(lambda model, indices: look_up(model.table, 0, indices), table=table)
 
 
 def test_convolution_is_a_product_of_matrices() -> None:
@@ -121,8 +115,8 @@ def test_lookup_reads_what_it_looks_up() -> None:
     ("table", "indices"),
     [
         (nn.Embedding(30522, 768), torch.arange(8)),
-        (_Rows(torch.index_select, 1000), torch.tensor([3, 1], dtype=torch.int32)),
-        (_Rows(lambda table, _, rows: table[rows], 1000), torch.tensor([[3], [1]])),
+        (_rows(torch.index_select), torch.tensor([3, 1], dtype=torch.int32)),
+        (_rows(lambda table, _, rows: table[rows]), torch.tensor([[3], [1]])),
         (nn.Embedding(4, 16), torch.zeros(3, 5, dtype=torch.int64)),
     ],
 )
