@@ -21,7 +21,7 @@ class _Core(distributing.Core):
 
     reduced, precise = TF32, False
 
-    @contextmanager
+    @contextmanager  # type: ignore[override]
     def exactly(self) -> Iterator[None]:
         """A context of full precision."""
         self.precise = True
