@@ -21,8 +21,8 @@ class _Core(distributing.Core):
 
     reduced, precise = TF32, False
 
-    @contextmanager  # type: ignore[override]
-    def exactly(self) -> Iterator[None]:
+    @contextmanager
+    def exactly(self) -> Iterator[None]:  # type: ignore[override]
         """A context of full precision."""
         self.precise = True
         yield
