@@ -22,7 +22,7 @@ class _Core(distributing.Core):
     reduced, precise = TF32, False
 
     @contextmanager
-    def exactly(self) -> Iterator[None]:
+    def exactly(self) -> Iterator[None]:  # type: ignore[override]
         """A context of full precision."""
         self.precise = True
         yield

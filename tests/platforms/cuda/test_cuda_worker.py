@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from hios.files.base import Platform
+from hios.frontends.extraction_check import flat
 from hios.frontends.program import export, save
 from hios.platforms import reference
-from hios.platforms.cuda import cuda_reference, distributing, executor, worker
+from hios.platforms.cuda import cuda_reference, devices, distributing, executor, worker
 from hios.platforms.program import Buffer
 from hios.workers.worker import Worker
 from tests.runtime.small import Branches
@@ -69,7 +70,7 @@ def test_ranks_compute_as_costs_were_measured(monkeypatch: pytest.MonkeyPatch, m
     described = Platform(
         "cuda", 1, gpus=("a test",), gpu_indices=(0,), compute_capability=(f"{major}.0",), memory_gb=(1.0,)
     )
-    monkeypatch.setattr(distributing.devices, "describe", lambda devices: described)
+    monkeypatch.setattr(devices, "describe", lambda devices: described)
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     gpu = distributing.DistributedGpu(0)
@@ -89,7 +90,7 @@ def test_models_move_to_their_device(tmp_path: Path) -> None:
     buffers = [Buffer(0, (1, 3, 8, 8), "float32")], [Buffer(1, (1, 16, 8, 8), "float32")]
     with torch.inference_mode():
         loaded = reference.load_in(place, made, str(tmp_path / "program.pt2"), *buffers, False, "eager")
-        (output,) = reference.flat(made.state["module"](*made.state["inputs"]))
+        (output,) = flat(made.state["module"](*made.state["inputs"]))
     assert loaded == reference.Loaded()
     assert (output.device.type, output.shape) == ("meta", (1, 16, 8, 8))
 
