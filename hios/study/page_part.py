@@ -15,8 +15,7 @@ from hios.formats.study import ComparedNumber, FigureFile
 from hios.study import registry
 from hios.study.figure_data import located
 from hios.study.figure_files import ENDINGS, HIDDEN, compared
-from hios.study.predicted_rows import PREDICTED
-from hios.study.published import Verdict
+from hios.study.published import PREDICTED, Verdict
 from hios.study.registry import Figure
 from hios.study.rows import Row
 from hios.study.simulated_rows import HIOS, RELEASED

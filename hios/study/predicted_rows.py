@@ -25,7 +25,7 @@ from hios.study import run_rows as runs
 from hios.study.figure_data import FigureData, PredictedNetwork
 from hios.study.figure_listing import chart_of_table
 from hios.study.gpu_targets import TARGETS
-from hios.study.published import Comparison
+from hios.study.published import PREDICTED, Comparison
 from hios.study.registry import Figure
 from hios.study.rows import Row, Rows, grouped
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 VALIDATION_FILE = Path(__file__).with_suffix(".yaml")
 #: What tells GPUs apart in their names, such as A100 and 2080 Ti; not their gigabytes.
 _MODEL = re.compile(r"\b(?:[a-z][0-9]{2,}s?|[0-9]{4}(?: ti| super)?)\b")
-#: In the column of platforms; and what comparisons with predictions are by, before the name of the GPU.
-_PLATFORM, PREDICTED = "model", "predicted for"
+#: In the column of platforms.
+_PLATFORM = "model"
 _Maker = Callable[[str, PredictedNetwork, GpuPrediction], Rows]
 _Chart = Callable[[Rows], "alt.TopLevelMixin"]
 
