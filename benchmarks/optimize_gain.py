@@ -44,6 +44,7 @@ from torch import nn
 
 import hios
 from hios.core.schedule import StagedPlan
+from hios.files.artifacts import resource_directory
 from hios.frontends.export import build_model
 from hios.machine.description import busy_share, usable_cores
 from hios.machine.statistics import interval, spread
@@ -264,7 +265,10 @@ def loaded(name: str, processes: int, budget_s: float) -> None:
 def early(name: str) -> None:
     """Print when a module that nothing was waited for takes which way; the cores are idle but for the search."""
     model, inputs = build_model(name, {}, 0)
-    with tempfile.TemporaryDirectory() as cache:
+    with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as folder:
+        package = type(model).__module__.partition(".")[0]  # from which the other process imports the model's class
+        (Path(folder) / package).symlink_to(resource_directory("models"))
+        sys.path.append(folder)
         began, taken = time.perf_counter(), dict[str, float]()
         fast = hios.optimize(model, inputs, wait=False, cache=cache)
         while (report := fast.report).pending or not taken:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import signal
 import stat
 import subprocess
@@ -90,7 +91,7 @@ def test_what_is_quick_is_used_until_the_fastest_is_found(monkeypatch: pytest.Mo
     ) -> None:
         given, args, kwargs, options, _ = request
         telling = replace(options, told=lambda report: found(Found(report, [])))
-        final = optimize.accelerated(given, args, kwargs, telling)
+        final = optimize.accelerated(copy.deepcopy(given), args, kwargs, telling)  # as in another process
         final.close()
         found(Found(final.report, []))
         with pytest.warns(HiosWarning, match="no faster way is looked for: it was killed"):
