@@ -28,6 +28,15 @@ COSTS: dict[str, Any] = {
 }
 
 
+_STRANGE = (
+    b"[" * 100000,
+    b'{"name": ' + b"[" * 500 + b"]" * 500 + b"}",
+    b'{"name": ' + b"9" * 5000 + b"}",
+    b'{"name": "\\ud800", "operators": [{"id": "a", "type": "t"}], "edges": []}',
+    b'{"name": "x", "name": "y"}',
+)
+
+
 def _file(path: Path, data: Any) -> Path:
     path.write_text(json.dumps(data), encoding="utf-8")
     return path
@@ -44,28 +53,30 @@ def test_minimal_files_make_a_problem(tmp_path: Path) -> None:
     assert problem.successors[0] == [(1, 0.5), (2, 0.5)]
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"name": "x", "opera', "\x00\x01", "[1, 2"])
-def test_damaged_file_is_named_with_its_place(tmp_path: Path, text: str) -> None:
-    """Damaged or truncated JSON gives one line with the file and the place."""
+@pytest.mark.parametrize(
+    ("contents", "message"),
+    [
+        *(
+            (text, r"line \d+ column \d+: not valid JSON")
+            for text in (b"", b"{", b'{"name": "x", "opera', b"\0\1", b"[1, 2")
+        ),
+        (b"\xff\xfe\x80", ".*not a text file"),
+        (None, "cannot be read: No such file"),
+        *((text, "") for text in _STRANGE),
+    ],
+    ids=map(str, range(12)),
+)
+def test_unreadable_files_are_named(tmp_path: Path, contents: bytes | None, message: str) -> None:
+    """One line with file and place, of damaged, truncated, binary and missing files.
+
+    And of nesting without end, endless numbers, broken Unicode and repeated keys.
+    """
     path = tmp_path / "graph.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(ArtifactError, match=r"graph\.json: line \d+ column \d+: not valid JSON") as caught:
+    if contents is not None:
+        path.write_bytes(contents)
+    with pytest.raises(ArtifactError, match=rf"graph\.json: {message}") as caught:
         Graph.read(path)
     assert "\n" not in str(caught.value)
-
-
-def test_binary_file_is_refused(tmp_path: Path) -> None:
-    """A file that is not text is named as such."""
-    path = tmp_path / "graph.json"
-    path.write_bytes(b"\xff\xfe\x80")
-    with pytest.raises(ArtifactError, match="not a text file"):
-        Graph.read(path)
-
-
-def test_missing_file_is_refused(tmp_path: Path) -> None:
-    """A file that is not there is named."""
-    with pytest.raises(ArtifactError, match=r"nowhere\.json: cannot be read: No such file"):
-        Graph.read(tmp_path / "nowhere.json")
 
 
 def _edges(*pairs: str) -> list[dict[str, str]]:
@@ -116,21 +127,25 @@ def test_bad_cost_is_named(tmp_path: Path, value: Any, message: str) -> None:
         Costs.read(_file(tmp_path / "costs.json", data))
 
 
-def test_missing_costs_are_named(tmp_path: Path) -> None:
-    """An operator or edge of the graph without a cost is named; so is a missing time."""
+_TIMES, _TRANSFERS = COSTS["operators"], COSTS["transfers"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"operators": {name: _TIMES[name] for name in "acd"}}, "operators: no entry for operator b"),
+        ({"operators": {**_TIMES, "b": {}}}, r"operators\.b: time_ms is missing"),
+        ({"transfers": [*_TRANSFERS[:2], _TRANSFERS[3]]}, "transfers: no entry for edge b -> d"),
+        ({"transfers": [*_TRANSFERS, _TRANSFERS[0]]}, r"transfers\[4\]: duplicate edge a -> b"),
+        ({"graph": "other"}, "graph: found other; allowed: diamond"),
+        ({"stages": [{"groups": [["a"], ["z"]], "time_ms": 1.0}]}, "stages: found operator z"),
+    ],
+)
+def test_costs_belong_to_the_graph(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    """What lacks a cost is named; costs of another graph, unknown operators and repeated transfers are refused."""
     graph = Graph.from_json(GRAPH)
-    data = _changed(COSTS)
-    del data["operators"]["b"]
-    with pytest.raises(ArtifactError, match=r"costs\.json: operators: no entry for operator b"):
-        Problem(graph, Costs.read(_file(tmp_path / "costs.json", data)))
-    data = _changed(COSTS)
-    del data["transfers"][2]
-    with pytest.raises(ArtifactError, match=r"transfers: no entry for edge b -> d"):
-        Problem(graph, Costs.read(_file(tmp_path / "costs.json", data)))
-    data = _changed(COSTS)
-    del data["operators"]["b"]["time_ms"]
-    with pytest.raises(ArtifactError, match=r"operators\.b: time_ms is missing"):
-        Costs.read(_file(tmp_path / "costs.json", data))
+    with pytest.raises(ArtifactError, match=rf"costs\.json: {message}"):
+        Problem(graph, Costs.read(_file(tmp_path / "costs.json", {**COSTS, **changes})))
 
 
 def test_link_model_needs_bytes() -> None:
@@ -140,37 +155,6 @@ def test_link_model_needs_bytes() -> None:
     assert Problem(graph, costs).successors[0] == [(1, pytest.approx(0.1 + 1.0))]
     with pytest.raises(ArtifactError, match="link model needs bytes of edge a -> b"):
         Problem(Graph.from_json(GRAPH), costs)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[" * 100000,
-        '{"name": ' + "[" * 500 + "]" * 500 + "}",
-        '{"name": ' + "9" * 5000 + "}",
-        '{"name": "\\ud800", "operators": [{"id": "a", "type": "t"}], "edges": []}',
-        '{"name": "x", "name": "y"}',
-    ],
-)
-def test_strange_json_is_refused(tmp_path: Path, text: str) -> None:
-    """Nesting without end, endless numbers, broken Unicode and repeated keys are one-line errors."""
-    path = tmp_path / "graph.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(ArtifactError, match=r"graph\.json: ") as caught:
-        Graph.read(path)
-    assert "\n" not in str(caught.value)
-
-
-def test_costs_belong_to_the_graph() -> None:
-    """Costs of another graph, stages of unknown operators and repeated transfers are refused."""
-    graph = Graph.from_json(GRAPH)
-    with pytest.raises(ArtifactError, match="costs: graph: found other; allowed: diamond"):
-        Problem(graph, Costs.from_json({**COSTS, "graph": "other"}))
-    stages = [{"groups": [["a"], ["z"]], "time_ms": 1.0}]
-    with pytest.raises(ArtifactError, match="costs: stages: found operator z"):
-        Problem(graph, Costs.from_json({**COSTS, "stages": stages}))
-    with pytest.raises(ArtifactError, match=r"costs: transfers\[4\]: duplicate edge a -> b"):
-        Costs.from_json({**COSTS, "transfers": [*COSTS["transfers"], COSTS["transfers"][0]]})
 
 
 def test_measured_merges_are_read(tmp_path: Path) -> None:

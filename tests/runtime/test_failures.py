@@ -19,12 +19,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from safetensors.torch import load_file, save_file
 
-import hios
 from hios import Edge, Graph, HiosError, Operator, Schedule
-from hios.cli.files import execute, export
+from hios.cli.files import execute
 from hios.core.schedule import StagedPlan
 from hios.errors import ArtifactError, PlatformError, ScheduleError
 from hios.formats.settings import Settings
+from hios.frontends.program import export, save
 from hios.platforms.cpu import thread_team
 from hios.platforms.cpu import worker as device
 from hios.platforms.program import ArenaPlan
@@ -34,6 +34,7 @@ from tests.frontends.small_networks import Files, Model, write_files
 from tests.runtime import faults
 from tests.runtime.conftest import DEVICES
 from tests.runtime.schedules import merged_plan, one_by_one, random_plan, run_schedules, write_schedules
+from tests.scripts import ROOT
 from tests.workers.processes import children, eventually, running
 
 SPOILT = "fire4.expand3x3"
@@ -109,9 +110,6 @@ def test_no_marker(graph: Graph) -> None:
     assert thread_team.text(graph, 0) == ""
 
 
-ROOT = Path(hios.__file__).resolve().parents[1]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.0, 0.5])
 def test_an_early_interrupt_is_quiet(files: Files, graph: Graph, tmp_path: Path, seconds: float) -> None:
@@ -181,24 +179,26 @@ def test_wrong_weights_are_found(files: Files, sequential: Path, tmp_path: Path)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("image_size", "made", "message"),
     [
         (
-            {"image_size": 32},
+            32,
+            lambda _, x: x * 2,
             r"other\.pt2: inputs: found float32 \[1, 3, 32, 32\]; required: float32 \[1, 3, 64, 64\], as the graph",
         ),
         (
-            {"image_size": 64, "classifier": True},
+            64,
+            lambda _, x: x.new_ones(1, 1000) * x.mean(),
             r"other\.pt2: outputs: found float32 \[1, 1000\]; required: float32 \[1, 1000, 1, 1\], as the graph",
         ),
     ],
 )
 def test_program_of_another_network_is_named(
-    files: Files, sequential: Path, tmp_path: Path, options: dict[str, Any], message: str
+    files: Files, sequential: Path, tmp_path: Path, image_size: int, made: Callable[..., torch.Tensor], message: str
 ) -> None:
     """A program with other inputs or outputs is what the message blames, not the schedule."""
     program = tmp_path / "other.pt2"
-    export("squeezenet", program, options, seed=0)
+    save(export(Model(made), (torch.ones(1, 3, image_size, image_size),)), program)
     _refused(message, files, [sequential], program=program)
 
 

@@ -403,7 +403,8 @@ def test_costs_of_cores_have_no_batches() -> None:
 def test_the_command(given: dict[str, Path], tmp_path: Path) -> None:
     """`hios study top` writes what verify accepts, and wants a label for each scenario."""
     output = tmp_path / "study" / "top" / "sizes.json"
-    arguments = ["study", "top", "sizes", str(given["blocks"]), "--most", "1", "--output", str(output)]
+    small = ("--most", 1, "--steps", 3, "--launcher-steps", 5)
+    arguments = ["study", "top", "sizes", given["blocks"], *small, "--output", output]
     done = succeed(*arguments)
     points = artifacts.load(output, TopStudyFile).points
     systems = ["top", "top, launcher off", "top, GPG off", "top, both off"]

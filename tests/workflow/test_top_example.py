@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
 from hios.files import artifacts
-
-if TYPE_CHECKING:
-    from conftest import Checkout
+from tests.workflow.conftest import Checkout
 
 pytestmark = pytest.mark.slow  # whole pipelines
 
@@ -51,6 +48,8 @@ def test_the_example_runs(real_checkout: Checkout) -> None:
         "steps": 2,
         "samples": 1,
         "transitions": 1000,
+        "launcher_steps": 5,
+        "loads": [1],
     }
     (checkout.path / _CONFIG).write_text(yaml.safe_dump(config))
     scenario = checkout.path / "examples" / "top" / "squeezenet.yaml"
