@@ -2,17 +2,21 @@
 
 python benchmarks/optimize_gain.py [MODEL ...] [--budget SECONDS]
 python benchmarks/optimize_gain.py --start [MODEL ...]
+python benchmarks/optimize_gain.py --early [MODEL ...]
 python benchmarks/optimize_gain.py --overhead
 python benchmarks/optimize_gain.py --load PROCESSES [MODEL ...]
 
 Networks are those of models/, at the sizes of the papers. hios.optimize races all ways that are installed; the table
-has their medians of whole calls, in the rounds that neither chose nor checked, and how many times as long as the
-fastest the kept one takes. Then the model with one thread, with all, and the kept way take turns again in ROUNDS rounds
-of random order: medians, 20th and 80th percentile, and the median of the ratios round by round with its 95 % interval.
+has their medians of whole calls, in the rounds that neither chose nor checked, how many times as long as the fastest
+the kept one takes, and when a way was ready that has 80 % of the gain. Then the model with one thread, with all, and
+the kept way take turns again in ROUNDS rounds of random order: medians, 20th and 80th percentile, and the median of the
+ratios round by round with its 95 % interval.
 ``HIOS_CACHE`` says where measurements are kept: give an empty folder to have everything measured anew. The budget is
 large by default, so that every way is prepared. ``--start`` prints, for each network in processes of its own, how long
 hios.optimize takes with an empty cache and the default budget, from that cache, from one in which the model itself was
-chosen, and with a budget of 3 s. ``--overhead`` prints what a call costs beside the operators that it runs.
+chosen, and with a budget of 3 s. ``--early`` prints when a module made with ``wait=False`` and an empty cache takes
+which way, and how much faster than the model that is in the end. ``--overhead`` prints what a call costs beside the
+operators that it runs.
 ``--load`` prints, for each network, what hios.optimize takes by default beside so many processes that never wait, how
 much longer a call of it takes than one of the best way under the same load, of all ways prepared with the large budget,
 and how soon after the load has ended calls one after another come to a final choice.
@@ -40,6 +44,7 @@ from torch import nn
 
 import hios
 from hios.core.schedule import StagedPlan
+from hios.files.artifacts import resource_directory
 from hios.frontends.export import build_model
 from hios.machine.description import busy_share, usable_cores
 from hios.machine.statistics import interval, spread
@@ -144,6 +149,8 @@ def table(reports: Mapping[str, Report]) -> str:
             lines.append([label, *map(_cell, ways)])
     lines.append(["kept", *(report.chosen for report in reports.values())])
     lines.append(["kept over the fastest", *map(_ratio, reports.values())])
+    lines.append(["seconds until 80 % of the gain", *map(_gained, reports.values())])
+    lines.append(["seconds in all", *(f"{report.seconds:.1f}" for report in reports.values())])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -156,6 +163,11 @@ def _cell(way: WayReport | None) -> str:
 def _ratio(report: Report) -> str:
     medians = {way.label: way.median_ms for way in report.candidates if way.median_ms is not None}
     return f"{medians[report.chosen] / min(medians.values()):.3f}" if report.chosen in medians else ""
+
+
+def _gained(report: Report) -> str:
+    gained_s = report.gained_s()
+    return "" if gained_s is None else f"{gained_s:.1f}"
 
 
 def overhead() -> None:
@@ -250,6 +262,27 @@ def loaded(name: str, processes: int, budget_s: float) -> None:
         fast.close()
 
 
+def early(name: str) -> None:
+    """Print when a module that nothing was waited for takes which way; the cores are idle but for the search."""
+    model, inputs = build_model(name, {}, 0)
+    with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as folder:
+        package = type(model).__module__.partition(".")[0]  # from which the other process imports the model's class
+        (Path(folder) / package).symlink_to(resource_directory("models"))
+        sys.path.append(folder)
+        began, taken = time.perf_counter(), dict[str, float]()
+        fast = hios.optimize(model, inputs, wait=False, cache=cache)
+        while (report := fast.report).pending or not taken:
+            taken.setdefault(report.chosen, time.perf_counter() - began)
+            time.sleep(SETTLE_S)
+        taken.setdefault(report.chosen, time.perf_counter() - began)
+        speedups = {way.label: way.speedup for way in report.ways if way.speedup is not None}
+        fast.close()
+    for label, seconds in taken.items():
+        known = f", {speedups[label]:.2f} times as fast" if label in speedups else ""
+        print(f"{name}: {label} after {seconds:.1f} s{known}", flush=True)
+    print(f"{name}: settled after {time.perf_counter() - began:.1f} s; {report}", flush=True)
+
+
 class Start(NamedTuple):
     """A start in a new process: seconds of hios.optimize with its import, of the first call, and what runs the model.
 
@@ -312,14 +345,15 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=BUDGET_S, metavar="SECONDS")
     parser.add_argument("--overhead", action="store_true")
     parser.add_argument("--start", action="store_true")
+    parser.add_argument("--early", action="store_true")
     parser.add_argument("--load", type=int, default=0, metavar="PROCESSES")
     given = parser.parse_args()
     if given.overhead:
         overhead()
         return
-    if given.start:
+    if given.start or given.early:
         for name in given.models:
-            starts(name)
+            (starts if given.start else early)(name)
         return
     torch.set_grad_enabled(False)
     if given.load:

@@ -8,10 +8,11 @@ arrive periodically in the proportions 1 to 2 to 4 and together need ``--load`` 
 seed TOP is trained anew (launcher and stages), for each objective that the training keeps the best by; the other
 policies, and its ablations with the first seed and objective, stand beside it, without a launcher of their own.
 
-Printed are means over the seeds: completed tasks a second of all and of each model, work done, Jain's index and the
-variance of the queues; of TOP also the least and the most. Then the goals: more tasks a second than every policy for
-one model at a time, a margin over strict rounds beyond their limit, a variance below T = 2e5, and a Jain's index of
-0.95.
+Printed are means over the seeds so far, whenever something has been trained: completed tasks a second of all and of
+each model, work done, Jain's index and the variance of the queues; of TOP also the least and the most. After every seed
+follow the goals: more tasks a second than every policy for one model at a time, and than rounds that do not wait for
+all models, so that the margin over strict rounds is not their limit alone; a variance below T = 2e5, and a Jain's index
+of 0.95.
 """
 
 from __future__ import annotations
@@ -83,21 +84,25 @@ def table(rows: dict[str, list[dict[str, float]]]) -> None:
 
 
 def goals(name: str, rows: dict[str, list[dict[str, float]]], scenario: Scenario) -> None:
-    """Print which goals TOP meets, with every seed."""
-    own = rows[name]
+    """Print which goals TOP meets with every seed so far."""
+    own, (strict, relaxed) = rows[name], (rows[policy][0]["tasks/s"] for policy in ROUNDS)
     least = min(row["tasks/s"] for row in own)
     best = max(SINGLE, key=lambda policy: rows[policy][0]["tasks/s"])
-    strict, limit = rows["pos-strict"][0]["tasks/s"], strict_rounds_per_s([model.rate for model in scenario.models])
+    limit = strict_rounds_per_s([model.rate for model in scenario.models])
     variance, jain = max(row["variance"] for row in own), min(row["Jain"] for row in own)
     single = rows[best][0]["tasks/s"]
     checks = (
         (least > single, f"{least:.4g} tasks/s at least, {least / single - 1:+.1%} beside {best}, the best for one"),
-        (least > min(strict, limit), f"{least / strict - 1:+.1%} over strict rounds, which cannot pass {limit:.4g}"),
+        (
+            least > max(strict, relaxed),
+            f"{least / relaxed - 1:+.1%} over relaxed rounds, {least / strict - 1:+.1%} over strict ones, which cannot "
+            f"pass {limit:.4g}",
+        ),
         (variance < MOST_VARIANCE, f"variance {variance:.3g} at most (goal: below {MOST_VARIANCE:g})"),
         (jain >= LEAST_JAIN, f"Jain's index {jain:.3f} at least (goal: {LEAST_JAIN})"),
     )
     for met, text in checks:
-        print(f"{name}: {'met' if met else 'MISSED'}: {text}")
+        print(f"{name}, seeds {len(own)}: {'met' if met else 'MISSED'}: {text}", flush=True)
 
 
 def main() -> None:
@@ -120,18 +125,19 @@ def main() -> None:
     rows = {policy: [numbers(simulate(scenario, policy))] for policy in (*SINGLE, *ROUNDS)}
     table(rows)
     study = TopStudy(steps=given.stage_steps, launcher_size=given.size, launcher_steps=given.steps)
+    names = {objective: f"{TOP}, kept by {objective}" for objective in given.objectives}
     for seed in range(given.seeds):
         began = time.process_time()
         with TopItself(study, seed) as itself:
-            for objective in given.objectives:
+            for objective, name in names.items():
                 own = dataclasses.replace(scenario, file=msgspec.structs.replace(scenario.file, objective=objective))
-                for system, result in itself.results(own, (TOP, *(() if NEITHER in rows else ABLATIONS))).items():
-                    name = f"{TOP}, kept by {objective}" if system == TOP else system
-                    rows.setdefault(name, []).append(numbers(result))
-        print(f"seed {seed}: {time.process_time() - began:.0f} s of processor time", flush=True)
-        table(rows)
-    for objective in given.objectives:
-        goals(f"{TOP}, kept by {objective}", rows, scenario)
+                for system in (TOP, *(() if NEITHER in rows else ABLATIONS)):
+                    (found,) = itself.results(own, (system,)).values()
+                    rows.setdefault(name if system == TOP else system, []).append(numbers(found))
+                    print(f"seed {seed}: {time.process_time() - began:.0f} s of processor time", flush=True)
+                    table(rows)
+        for name in names.values():
+            goals(name, rows, scenario)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@
     python docs/generate_figures.py --record results    # verdicts.yaml from that folder, then the page
 
 They stand between markers; everything else is written by hand and stays. docs/verdicts.yaml holds what a run of
-`snakemake figures` found for published numbers, and on which machine; the verdicts on it are computed here. What
-figures compute from the code alone is the same everywhere: it is computed here and not recorded.
+`snakemake figures` found for published numbers, and on which machine, and what it predicted for the papers' GPUs; the
+verdicts on it are computed here. What figures compute from the code alone is the same everywhere: it is computed here
+and not recorded.
 tests/study/test_reproducing.py fails while the page is not what this makes of all that.
 """
 
@@ -31,7 +32,7 @@ from hios.files.yaml_file import plain, read_yaml
 from hios.formats.run import Run
 from hios.formats.study import ComparedNumber, ConvolutionsFile, FigureFile
 from hios.study.figure_data import SESSION_TIMES, FigureData, located
-from hios.study.figure_files import compared, stated
+from hios.study.figure_files import compared
 from hios.study.figure_listing import source_text
 from hios.study.published import Comparison, Found, all_published
 from hios.study.registry import NEEDS, PAPERS, Figure, figure, figures, ids
@@ -93,7 +94,7 @@ def recorded(path: Path = RECORD) -> Record | None:
 
 
 def record_results(results: Path, path: Path = RECORD) -> Record:
-    """Write verdicts.yaml from a folder of results.
+    """Write verdicts.yaml from a folder of results; figures that it lacks keep what was recorded with the same scale.
 
     Args:
         results: with figures/ID.json and what these were drawn from, and the resolved config.yaml.
@@ -108,22 +109,34 @@ def record_results(results: Path, path: Path = RECORD) -> Record:
     files = [artifacts.load(file, FigureFile) for file in sorted((results / "figures").glob("*.json"))]
     if not files:
         raise HiosError(f"{results}: found no figures/ID.json; required: results of snakemake figures")
-    depending = {file.id: file for file in files if figure(file.id).sessions}
+    depending = {file.id: file for file in files if figure(file.id).sessions or figure(file.id).optional}
     measured = [artifact for name in _data(depending.values(), results) if (artifact := _measured(name))]
     platforms = [artifact.platform for artifact in measured]
-    days = sorted(artifact.measured_at[:10] for artifact in measured if artifact.measured_at)
+    scale, before = _scale(results), recorded(path) if path.is_file() else None
+    if before is not None and (before.scale != scale or before.figures.keys() <= depending.keys()):
+        before = None
+    days = [artifact.measured_at[:10] for artifact in measured if artifact.measured_at]
+    days = sorted([*days, *(before.measured if before else ())])
+    claims = {name: tuple(_found(figure(name), file)) for name, file in depending.items()}
+    claims = {**(before.figures if before else {}), **claims}
     record = Record(
-        hardware=" and ".join(sorted({platform.hardware for platform in platforms if platform.hardware})),
-        cores=len({core for platform in platforms for device in platform.cores or () for core in device}),
+        hardware=_joined([platform.hardware for platform in platforms], before and before.hardware),
+        cores=len({core for platform in platforms for device in platform.cores or () for core in device})
+        or (before.cores if before else 0),
         measured=tuple(dict.fromkeys([days[0], days[-1]])) if days else (),
-        scale=_scale(results),
-        code=" and ".join(sorted({file.origin.code for file in files if file.origin and file.origin.code})),
+        scale=scale,
+        code=_joined([file.origin.code for file in files if file.origin], before and before.code),
         recorded=f"{datetime.now(UTC):%Y-%m-%d}",
-        figures={name: tuple(_found(figure(name), depending[name])) for name in ids() if name in depending},
+        figures={name: claims[name] for name in ids() if name in claims},
     )
     with artifacts.replacing(path) as temporary:
         temporary.write_text(_HEAD + _as_yaml(record), encoding="utf-8")
     return record
+
+
+def _joined(texts: Iterable[str | None], before: str | None) -> str:
+    """Texts and those that were joined before, each once."""
+    return " and ".join(sorted({*filter(None, texts), *filter(None, (before or "").split(" and "))}))
 
 
 #: First line of verdicts.yaml.
@@ -164,9 +177,10 @@ class _Scaled(msgspec.Struct):
 
 
 def _found(entry: Figure, file: FigureFile) -> Iterator[Claim]:
-    """What a figure found for published numbers."""
+    """What a figure found for published numbers; of one that needs no session, what it predicted alone."""
+    exact = [] if entry.sessions else _exact(entry.id)
     for comparison in entry.compare([] if file.missing else list(file.rows)):
-        if comparison.found is not None:
+        if comparison.found is not None and comparison not in exact:
             yield Claim(comparison.published.key, _rounded(comparison.found), comparison.by)
 
 
@@ -218,7 +232,7 @@ def _machine(record: Record | None) -> str:
     return (
         f"{exact} Others are from a run with `scale: {record.scale}`, {where}{cores}{f', {days}' if days else ''}; the "
         f"figures were drawn by {record.code or 'an installed hios, outside of a checkout'}, and the verdicts recorded "
-        f"on {record.recorded}. A figure that this run did not draw is not recorded."
+        f"on {record.recorded}. Of several commits each drew some of the figures; one that none drew is not recorded."
     )
 
 
@@ -248,23 +262,20 @@ def _without_session(entry: Figure) -> str:
 
 def _compared(entry: Figure, record: Record | None) -> list[ComparedNumber] | None:
     """The published numbers of a figure and what was found; None if it depends on sessions and is not recorded."""
-    if not entry.published:
-        return []
-    if not entry.sessions:
-        return _exact(entry.id)
     claims = record.figures.get(entry.id) if record is not None else None
-    if claims is None:
+    if claims is None and entry.sessions and entry.published and entry.compare([]):
         return None
-    return compared(
-        entry,
-        [Comparison(entry.published[own.key], own.found, own.by) for own in claims if own.key in entry.published],
-    )
+    found = [
+        Comparison(entry.published[own.key], own.found, own.by) for own in claims or () if own.key in entry.published
+    ]
+    return compared(entry, found if entry.sessions else [*_exact(entry.id), *found])
 
 
 @functools.cache
-def _exact(name: str) -> list[ComparedNumber]:
+def _exact(name: str) -> list[Comparison]:
     """What is found for the published numbers of a figure that no session feeds."""
-    return list(stated(figure(name), FigureData())[1].comparisons)
+    entry = figure(name)
+    return list(entry.compare(entry.rows(FigureData())))
 
 
 def _verdicts(numbers: Iterable[ComparedNumber] | None) -> str:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from hios.core.merging import least_growth
 from hios.core.problem import Problem
+from hios.core.sums import add_up
 
 
 def lower_bound_ms(problem: Problem, devices: int) -> float:
@@ -65,7 +66,7 @@ def _bound_ms(problem: Problem, devices: int) -> float:
         before = max((finish[predecessor] for predecessor, _ in problem.predecessors[operator]), default=0.0)
         finish[operator] = before + least.time[operator]
     path = max(finish)
-    return path if problem.alpha is None else max(path, sum(least.work) / devices)
+    return path if problem.alpha is None else max(path, add_up(least.work) / devices)
 
 
 class Least(NamedTuple):
@@ -109,7 +110,7 @@ def merge_choices(problem: Problem) -> Iterator[tuple[int, Taken, int]]:
     An operator's share is that of its work in the work of all operators of the merge.
     """
     for merge in problem.measured_merges.keys() | problem.merge_wide_ms.keys():
-        total = sum(work_ms(problem, operator) for operator in merge)
+        total = add_up(work_ms(problem, operator) for operator in merge)
         measured = {1: problem.measured_merges[merge]} if merge in problem.measured_merges else {}
         for devices, time in (measured | problem.merge_wide_ms.get(merge, {})).items():
             for operator in merge:
@@ -145,8 +146,8 @@ def stage_scales(problem: Problem) -> tuple[Mapping[int, float], Mapping[int, fl
         if len(stage) < 2:
             continue  # a stage of one group costs the sum of its operators, whatever was measured
         operators = [operator for group in stage for operator in group]
-        longest = max(sum(problem.time[operator] for operator in group) for group in stage)
-        work = sum(work_ms(problem, operator) for operator in operators)
+        longest = max(add_up(problem.time[operator] for operator in group) for group in stage)
+        work = add_up(work_ms(problem, operator) for operator in operators)
         for scale_of, modeled in ((path_scale, longest), (work_scale, work)):
             if measured < modeled:
                 for operator in operators:

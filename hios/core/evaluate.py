@@ -20,6 +20,7 @@ from hios.core.contraction import Contraction
 from hios.core.problem import Problem, Stage, positions
 from hios.core.schedule import Placement, Plan, StagedPlan, StreamPlan
 from hios.core.sharing import SharedDevice
+from hios.core.sums import add_up
 from hios.errors import ScheduleError
 
 
@@ -206,7 +207,7 @@ def evaluate_staged(problem: Problem, plan: StagedPlan) -> list[Placement]:
     placements = []
     for start, finish, device, number in staged_times(problem, plan):
         for stream, group in enumerate(plan.devices[device][number]):
-            total = sum(problem.time[operator] for operator in group)
+            total = add_up(problem.time[operator] for operator in group)
             done = 0.0
             begin = start
             for rank, operator in enumerate(group, start=1):
@@ -247,7 +248,7 @@ class _Device:
         alpha = self._problem.alpha
         if alpha is None or len(self._left) == 1:
             return 1.0
-        demand = sum(self._problem.utilization[operator] for operator in self._left)
+        demand = add_up(self._problem.utilization[operator] for operator in self._left)
         return 1.0 / (alpha * len(self._left) + (1 - alpha) * max(demand, 1.0))
 
     def _advance(self, now: float) -> None:

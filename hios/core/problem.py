@@ -11,6 +11,7 @@ from hios.core.costs import Costs, CostsFile, Demand
 from hios.core.graph import Graph
 from hios.core.merging import MERGEABLE, convolutions, merged_kernel
 from hios.core.sharing import DemandShares, memory_level, together_ms
+from hios.core.sums import add_up
 from hios.errors import ArtifactError
 
 #: Operators that run one after another, by number.
@@ -206,8 +207,8 @@ class Problem:
 
         def together(operators: Iterable[int]) -> float:
             own = list(operators)
-            total = sum(before[operator] for operator in own)
-            return sum(before[operator] * slower[operator] for operator in own) / total if total else 1.0
+            total = add_up(before[operator] for operator in own)
+            return add_up(before[operator] * slower[operator] for operator in own) / total if total else 1.0
 
         self.measured = {
             stage: time * together(operator for group in stage for operator in group)
@@ -259,7 +260,7 @@ class Problem:
         time of a barrier.
         """
         if len(stage) == 1:
-            return sum(self.time[operator] for operator in stage[0])
+            return add_up(self.time[operator] for operator in stage[0])
         measured = self.measured.get(frozenset(stage))
         return self.modeled_stage_ms(stage) if measured is None else measured
 
@@ -275,12 +276,12 @@ class Problem:
     def _together_ms(self, stage: Stage) -> float:
         if self.demand:
             return together_ms(stage, self.time, self.demand, self.place)
-        longest = max(sum(self.time[operator] for operator in group) for group in stage)
+        longest = max(add_up(self.time[operator] for operator in group) for group in stage)
         if self.alpha is None:
             return longest
         operators = [operator for group in stage for operator in group]
-        total = sum(self.time[operator] for operator in operators)
-        work = sum(self.time[operator] * self.utilization[operator] for operator in operators)
+        total = add_up(self.time[operator] for operator in operators)
+        work = add_up(self.time[operator] * self.utilization[operator] for operator in operators)
         return self.alpha * total + (1 - self.alpha) * max(work, longest)
 
     def can_merge(self, operators: Iterable[int]) -> bool:
@@ -315,7 +316,7 @@ class Problem:
         if self.alpha is None:
             return longest
         shares: list[Sequence[float]] = list(zip(*self.demand, strict=True)) or [self.utilization]
-        work = max(sum(time * used[operator] for operator, time in sorted(grown.items())) for used in shares)
+        work = max(add_up(time * used[operator] for operator, time in sorted(grown.items())) for used in shares)
         return max(longest, work + self.launch_ms)
 
 

@@ -15,6 +15,8 @@ from bisect import insort
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from hios.core.sums import add_up
+
 #: Shares of a device's slots, arithmetic and memory bandwidth.
 DemandShares = tuple[float, float, float]
 #: What is left of an operator's time, relative to it, below which it is rounding in floating point.
@@ -43,7 +45,7 @@ def rates(demands: Sequence[DemandShares]) -> list[float]:
     result = granted
     for resource in (1, 2):
         asked = [rate * demand[resource] for rate, demand in zip(granted, demands, strict=True)]
-        if sum(asked) > 1.0:
+        if add_up(asked) > 1.0:
             level = _fair_share(asked)
             result = [
                 min(rate, level / demand[resource]) if share > level else rate
@@ -81,7 +83,7 @@ def memory_level(memory: tuple[float, ...], times: tuple[float, ...], factor: fl
         >>> memory_level((1.0, 0.1), (1.0, 1.0), 1.5)  # the first operator takes twice as long, the second as before
         0.5
     """
-    asked, rest = 0.0, sum(times)
+    asked, rest = 0.0, add_up(times)
     wanted = factor * rest
     level = 1.0
     for share, time in sorted(zip(memory, times, strict=True), reverse=True):

@@ -50,17 +50,10 @@ class FolderCache:
             return
         target = self._folder / _digest(key, state)
         with contextlib.suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
             shutil.rmtree(target, ignore_errors=True)
             workspace.rename(target)  # appears whole
             self._prune(target)
-
-    def adopt(self, others: Path) -> None:
-        """Move the folders of another cache here as far as there is room, but for those of which there is one."""
-        assert self._folder is not None  # noqa: S101 - it is asked only where it keeps folders
-        self._folder.mkdir(parents=True, exist_ok=True)
-        for path in others.iterdir() if others.is_dir() else ():
-            with contextlib.suppress(OSError):
-                self._prune(path.rename(self._folder / path.name))
 
     def _prune(self, newest: Path) -> None:
         assert self._folder is not None  # noqa: S101 - where nothing is kept nothing is pruned

@@ -22,6 +22,7 @@ from hios.files.base import (
     Versions,
     doc,
 )
+from hios.formats.settings import Runtime
 
 _End = Annotated[AboveZero, doc("One end.")]
 Interval = Annotated[
@@ -49,17 +50,7 @@ _PeakMemory = Annotated[
 #: The runtimes that outputs are compared with.
 Checked = Literal["eager", "onnxruntime", "sequential"]
 #: The runtimes of references.
-ReferenceKind = Literal[
-    "engine",
-    "eager",
-    "compile",
-    "onnxruntime",
-    "openvino",
-    "cudagraph",
-    "compile-reduce-overhead",
-    "compile-max-autotune",
-    "tensorrt",
-]
+ReferenceKind = Literal["engine", Runtime]
 
 
 #: What runs a segment.

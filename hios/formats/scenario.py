@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from msgspec import Meta, field
@@ -177,6 +178,15 @@ class ScenarioFile(Record, frozen=True):
     overheads: Overheads = field(default_factory=Overheads)
     format_version: Literal[1] = 1
     """Version of the format."""
+
+    @property
+    def files(self) -> Iterator[str]:
+        """All files that it names, as it names them."""
+        if self.arrivals.endswith(".csv"):
+            yield self.arrivals
+        yield from filter(None, (self.top.weights, self.top.stage_policy))
+        for model in self.models.values():
+            yield from filter(None, (model.graph, model.costs, model.weights, model.program))
 
     def __post_init__(self) -> None:
         if self.rates == "per-second":

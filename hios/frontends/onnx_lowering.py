@@ -28,6 +28,7 @@ from hios.frontends.onnx_file import DTYPES, tensor_type
 from hios.frontends.onnx_rewriting import rewritten
 from hios.frontends.program_interface import Origin, dtype_name
 from hios.frontends.relax_calls import (
+    FunctionReader,
     Lowered,
     NodeError,
     OpaqueCall,
@@ -35,7 +36,6 @@ from hios.frontends.relax_calls import (
     Weight,
     canonical,
     origins,
-    read,
     type_difference,
     with_opaque_calls,
 )
@@ -177,7 +177,7 @@ def _imported(importer: _OnnxImporter, model: ModelProto) -> Lowered:
     module, _ = relax.frontend.detach_params(module)
     places = origins(module, importer.made)
     _refuse_kernels(module, places)
-    return read(canonical(module), importer.weights, places, importer.opaque_calls)
+    return FunctionReader(canonical(module), importer.weights, places, importer.opaque_calls).read()
 
 
 def _refuse_kernels(module: tvm.IRModule, places: Mapping[str, Origin]) -> None:

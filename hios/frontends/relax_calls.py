@@ -148,20 +148,6 @@ def canonical(module: tvm.IRModule) -> relax.Function:
     return relax.transform.DeadCodeElimination()(module)["main"]
 
 
-def read(
-    function: relax.Function,
-    parameters: Mapping[str, Weight],
-    origins: Mapping[str, Origin],
-    opaque: Mapping[str, OpaqueCall],
-) -> Lowered:
-    """Read a canonical Relax function into calls; its parameters without a weight are inputs.
-
-    Raises:
-        NodeError: an expression or argument that a graph cannot hold, or a shape that is not fixed.
-    """
-    return _FunctionReader(function, parameters, origins, opaque).read()
-
-
 def origins(module: tvm.IRModule, made: Iterable[tuple[Origin, Any]]) -> dict[str, Origin]:
     """The origin of each Relax variable of a module as the importer left it, from the nodes in order with their values.
 
@@ -185,43 +171,44 @@ def origins(module: tvm.IRModule, made: Iterable[tuple[Origin, Any]]) -> dict[st
     return origin_of
 
 
-class _FunctionReader:
-    """Reads a Relax function into calls."""
+@dataclass
+class FunctionReader:
+    """Reads a canonical Relax function into calls; its parameters without a weight are inputs."""
 
-    def __init__(
-        self,
-        function: relax.Function,
-        parameters: Mapping[str, Weight],
-        origins: Mapping[str, Origin],
-        opaque: Mapping[str, OpaqueCall],
-    ) -> None:
-        self._function = function
-        self._parameters = parameters
-        self._origins = origins
-        self._opaque = opaque
+    function: relax.Function
+    parameters: Mapping[str, Weight]
+    origins: Mapping[str, Origin]
+    opaque: Mapping[str, OpaqueCall]
+
+    def __post_init__(self) -> None:
         self._values: dict[Any, Any] = {}
         self._call_of: dict[Any, RelaxCall] = {}
         self._calls: list[RelaxCall] = []
         self._constants = 0
 
     def read(self) -> Lowered:
+        """All calls of the function.
+
+        Raises:
+            NodeError: an expression or argument that a graph cannot hold, or a shape that is not fixed.
+        """
         inputs = []
-        for variable in self._function.params:
-            if variable.name in self._parameters:
-                self._values[variable] = self._parameters[variable.name]
+        for variable in self.function.params:
+            if variable.name in self.parameters:
+                self._values[variable] = self.parameters[variable.name]
             else:
                 shape, dtype = _tensor_type(variable.ty, variable.name)
                 inputs.append(Input(_text(variable.name), shape, dtype))
                 self._values[variable] = inputs[-1]
-        for block in self._function.body.blocks:
+        for block in self.function.body.blocks:
             for binding in block.bindings:
                 try:
                     self._values[binding.var] = self._value(binding.value, binding.var)
                 except UnsupportedError as error:
-                    raise NodeError.at(self._origins.get(_text(binding.var.name)), str(error)) from error
-        result = self._values[self._function.body.body]
+                    raise NodeError.at(self.origins.get(_text(binding.var.name)), str(error)) from error
+        result = self._values[self.function.body.body]
         outputs = tuple(result) if isinstance(result, list) else (result,)
-        return Lowered(self._function, tuple(inputs), tuple(self._calls), self._call_of, self._values, outputs)
+        return Lowered(self.function, tuple(inputs), tuple(self._calls), self._call_of, self._values, outputs)
 
     def _value(self, expression: Any, variable: Any) -> Any:
         if isinstance(variable.ty, relax.ShapeType):
@@ -262,10 +249,10 @@ class _FunctionReader:
         return Weight(f"constant_{self._constants}", tensor)
 
     def _call(self, expression: Any, variable: Any) -> RelaxCall:
-        origin = self._origins.get(_text(variable.name))
+        origin = self.origins.get(_text(variable.name))
         if expression.op.name == _EXTERNAL:
             symbol, given = expression.args
-            call = self._opaque[_text(symbol.global_symbol)].with_arguments(list(map(self._tensor, given.fields)))
+            call = self.opaque[_text(symbol.global_symbol)].with_arguments(list(map(self._tensor, given.fields)))
         else:
             call = self._operator_call(expression, variable, origin)
         call.constant = all(is_constant(argument) for argument in call.arguments)

@@ -27,13 +27,13 @@ from hios.errors import UnsupportedError, first_line
 from hios.frontends.program_interface import arguments_of, dtype_name, of_node
 from hios.frontends.relax_calls import (
     STAND_IN,
+    FunctionReader,
     Lowered,
     OpaqueCall,
     Result,
     Weight,
     canonical,
     origins,
-    read,
     type_difference,
     with_opaque_calls,
 )
@@ -492,7 +492,7 @@ def _imported(program: ExportedProgram, parameters: Mapping[str, Weight], opaque
         raise UnsupportedError(f"Relax cannot import {place}: {first_line(error)}") from error
     module, _ = relax.frontend.detach_params(module)
     places = origins(module, ((of_node(node), importer.env.get(node)) for node in program.graph.nodes))
-    return read(canonical(module), parameters, places, importer.opaque_calls)
+    return FunctionReader(canonical(module), parameters, places, importer.opaque_calls).read()
 
 
 def _parameters(program: ExportedProgram) -> dict[str, Weight]:

@@ -1,4 +1,4 @@
-"""Median, spread and confidence of repeated measurements; which candidate is faster, and which is taken.
+"""Median, spread and confidence of repeated measurements; which candidate is faster, and which is taken; laps.
 
 All of hios uses one definition of "faster with 95 % confidence": `is_faster`, by the interval of `speedup_interval`,
 which is printed as "(95 %)". `interval` is different: it says how precisely one median is known.
@@ -11,6 +11,7 @@ import math
 import operator
 import random
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 #: Width of the confidence interval, as a share of the median, below which a measurement is precise enough.
@@ -150,3 +151,20 @@ def best(runs: Mapping[str, Sequence[float]], baseline: str | None = None) -> st
         if name != fastest and bounds is not None and not tells(bounds) and statistics.median(own) <= most:
             equal.append(name)
     return min(equal, key=lambda name: spread(runs[name])[2])
+
+
+class Laps:
+    """Seconds by what they were spent on, and how often: every lap counts from the end of the one before."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
+        self._ended = time.perf_counter()
+
+    def lap(self, name: str = "") -> None:
+        """End a lap; one without a name is not counted."""
+        now = time.perf_counter()
+        if name:
+            self.seconds[name] = self.seconds.get(name, 0.0) + now - self._ended
+            self.counts[name] = self.counts.get(name, 0) + 1
+        self._ended = now

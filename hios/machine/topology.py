@@ -46,19 +46,19 @@ def read(usable: Collection[int] | None = None, system: Path = _SYSTEM) -> list[
     """
     numbers = sorted(os.sched_getaffinity(0) if usable is None else usable)
     nodes = _nodes(system / "devices/system/node")
-    efficient = _numbers(_text(system / "devices/cpu_atom/cpus"))
+    efficient = _numbers(system_text(system / "devices/cpu_atom/cpus"))
     cpus = []
     for number in numbers:
         folder = system / f"devices/system/cpu/cpu{number}"
-        siblings = _numbers(_text(folder / "topology/thread_siblings_list"))
-        capacity = _text(folder / "cpu_capacity")  # Arm; on hybrid processors of Intel there are two kinds of PMU
+        siblings = _numbers(system_text(folder / "topology/thread_siblings_list"))
+        capacity = system_text(folder / "cpu_capacity")  # Arm; on hybrid processors of Intel there are two kinds of PMU
         cpus.append(
             LogicalCpu(
                 number,
                 core=min(siblings, default=number),
                 cache=_last_level(folder / "cache"),
                 node=nodes.get(number, 0),
-                socket=max(0, _whole(_text(folder / "topology/physical_package_id"), 0)),
+                socket=max(0, _whole(system_text(folder / "topology/physical_package_id"), 0)),
                 capacity=_whole(capacity, 0 if number in efficient else 1),
             )
         )
@@ -165,14 +165,14 @@ def _nodes(folder: Path) -> dict[int, int]:
     return {
         cpu: int(node.name.removeprefix("node"))
         for node in folder.glob("node[0-9]*")
-        for cpu in _numbers(_text(node / "cpulist"))
+        for cpu in _numbers(system_text(node / "cpulist"))
     }
 
 
 def _last_level(folder: Path) -> int:
     """Lowest number of the logical CPUs that share the last level of cache."""
-    levels = {_whole(_text(cache / "level"), 0): cache for cache in folder.glob("index[0-9]*")}
-    return min(_numbers(_text(levels[max(levels)] / "shared_cpu_list")), default=0) if levels else 0
+    levels = {_whole(system_text(cache / "level"), 0): cache for cache in folder.glob("index[0-9]*")}
+    return min(_numbers(system_text(levels[max(levels)] / "shared_cpu_list")), default=0) if levels else 0
 
 
 def _numbers(text: str) -> set[int]:
@@ -188,7 +188,7 @@ def _whole(text: str, default: int) -> int:
     return int(text) if text.lstrip("-").isdigit() else default
 
 
-def _text(path: Path) -> str:
+def system_text(path: Path) -> str:
     """The text of a system file; empty if it is missing or unreadable."""
     try:
         return path.read_text(encoding="utf-8").strip()

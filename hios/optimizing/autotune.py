@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import Tensor
 from hios.errors import HiosError
 from hios.files.folder_cache import FolderCache
 from hios.files.versions import versions
+from hios.frontends.models import RUNTIMES
 from hios.frontends.tolerances import allows_rounding, explained_share, meaningless
 from hios.machine.description import BUSY, OtherWork, busy_share
 from hios.machine.statistics import speedup_interval, spread
@@ -21,7 +23,7 @@ from hios.optimizing import choice_cache, runtimes
 from hios.optimizing.candidates import EAGER, SCHEDULE, Candidate
 from hios.optimizing.choice_cache import ChoiceCache, model_key, state_digest
 from hios.optimizing.module import warn
-from hios.optimizing.other_inputs import Difference, InputsComparison, are_flags
+from hios.optimizing.other_inputs import Difference, InputsComparison, Rounding, are_flags
 from hios.optimizing.preparation import Preparation, Subject
 from hios.optimizing.race import FEWEST_ROUNDS, Race
 from hios.optimizing.report import Budget, Report, WayReport
@@ -39,6 +41,8 @@ _PACKAGES = ("torch", "apache-tvm", "onnx", "onnxruntime", "onnxscript", "openvi
 #: rounds.
 _RACE_SHARE, _LEAST_SHARE, _FINALISTS = 0.5, 0.15, 3
 _LATER = "the final choice, in later calls, once the cores are idle"
+#: Seconds that an early race may take, and calls of the model that it may take in any case.
+_EARLY_S, _EARLY_CALLS = 3.0, 30
 #: How many operators a row of the report names.
 _MOST_NAMED = 4
 
@@ -123,8 +127,8 @@ class Autotune:
             if candidate.kind == SCHEDULE:
                 choice_cache.write_graph(workspace, *extract(exported, self.subject.name, self.options.units))
             else:
-                path = runtimes.file(candidate.kind, workspace, candidate.threads)
-                runtimes.convert(candidate.kind, exported.program, path, candidate.threads)
+                path = runtimes.file(candidate.converted_for, workspace, candidate.threads)
+                runtimes.convert(candidate.converted_for, exported.program, path, candidate.threads)
             tuned = self._loaded(report, candidate, workspace)
             if self._state:
                 self._store.keep(self._key, self._state, workspace)
@@ -132,33 +136,42 @@ class Autotune:
 
     def _loaded(self, report: Report, candidate: Candidate, folder: Path) -> Tuned:
         if candidate.kind != SCHEDULE:
-            path = runtimes.file(candidate.kind, folder, candidate.threads)
-            run = runtimes.load(
-                candidate.kind, path, candidate.threads, [value.stride() for value in self.subject.tensors]
-            )
-            return Tuned(report, candidate, run)
+            path = runtimes.file(candidate.converted_for, folder, candidate.threads)
+            strides = [value.stride() for value in self.subject.tensors]
+            return Tuned(report, candidate, runtimes.load(candidate.kind, path, candidate.threads, strides))
         graph, weights = choice_cache.read_graph(folder)
         task, cores = candidate.alone(graph, self.subject.divisions, self.subject.everything)
         choosing = self.options.choosing(self.subject.tensors, self.options.budget_s / 2)
         engine = Engine(graph, weights, {candidate.label: task}, cores, self.options.timeout_s, choosing)
         return Tuned(report, candidate, functools.partial(engine.run, candidate.label), engine.close)
 
-    def raced(self, budget: Budget, latency_ms: float, expected: list[Tensor], threads: int) -> Tuned:
+    def raced(self, budget: Budget, expected: list[Tensor], threads: int) -> Tuned:
         """Prepare the candidates, race them and choose one; cached unless other processes kept the cores busy.
 
-        Outputs of candidates have to equal the expected ones, those of the model itself. The latency is its with the
-        number of threads that suits the machine at the moment.
+        Outputs of candidates have to equal the expected ones, those of the model itself with the number of threads that
+        suits the machine at the moment.
 
         Raises:
             HiosError: a way that was asked for by name cannot be taken, or the cache cannot be written.
         """
-        round_s = _FINALISTS * latency_ms / 1e3
-        reserve_s = min(max(FEWEST_ROUNDS * round_s, _LEAST_SHARE * budget.seconds), _RACE_SHARE * budget.seconds)
+        least_s = max(FEWEST_ROUNDS * _FINALISTS * budget.call_s, _LEAST_SHARE * budget.seconds)
         with self._store.workspace() as workspace:
-            preparation = Preparation(self.subject, budget, workspace, reserve_s)
+            preparation = Preparation(self.subject, budget, workspace, min(least_s, _RACE_SHARE * budget.seconds))
+            rounding = functools.partial(self._rounding, preparation)
+            comparison = self.comparison(self.options.tolerance, threads, rounding)
+            race = functools.partial(self._race, preparation, expected, comparison)
+
+            def early(coming: Sequence[str]) -> None:
+                others = [own for own in preparation.ready.values() if own.candidate.kind != EAGER]
+                told = self.options.told
+                if told and coming and others and (tuned := race(coming)).candidate.kind != EAGER:
+                    self._keep(tuned, preparation, workspace)
+                    told(tuned.report)
+
+            preparation.early = early
             try:
                 preparation.prepare()
-                tuned = self._race(preparation, budget, expected, threads)
+                tuned = race()
                 if tuned.report.pending and self.options.is_auto:
                     return tuned
                 if not tuned.report.provisional or not self.options.wait:
@@ -168,8 +181,14 @@ class Autotune:
                 preparation.close()
                 raise
 
-    def _race(self, preparation: Preparation, budget: Budget, expected: list[Tensor], threads: int) -> Tuned:
-        subject, ready, busy = self.subject, preparation.ready, busy_share(self.subject.everything)
+    def _race(
+        self, preparation: Preparation, expected: list[Tensor], comparison: InputsComparison, coming: Sequence[str] = ()
+    ) -> Tuned:
+        """Race what is ready; shortly and as on a busy machine while other ways are still to come."""
+        subject, ready, budget = self.subject, preparation.ready, preparation.budget
+        busy, deadline = busy_share(subject.everything), budget.deadline
+        if coming:
+            deadline = min(deadline, time.monotonic() + max(_EARLY_S, _EARLY_CALLS * budget.call_s))
         if busy > BUSY and self.options.is_auto and self.options.wait:
             warn(
                 f"{subject.name} is optimized while other work keeps the cores {busy:.0%} busy: what is chosen may "
@@ -177,24 +196,24 @@ class Autotune:
                 "they are idle"
             )
         others = OtherWork(subject.everything)
-        comparison = self.comparison(self.options.tolerance, threads, functools.partial(self._rounding, preparation))
         race = Race(
             [entry.candidate for entry in ready.values()],
             lambda candidate: ready[candidate.label].run(subject.tensors),
             expected,
             self.options.tolerance,
-            budget.deadline,
+            deadline,
             [label for label, entry in ready.items() if self.options.asks_for(entry.candidate.kind)],
-            busy > BUSY and self.options.is_auto,
+            (busy > BUSY or len(coming) > 0) and self.options.is_auto,
             budget.show,
             functools.cache(functools.partial(self._rounding, preparation, subject.tensors, expected)),
             functools.partial(_elsewhere, comparison, preparation),
         )
         race.measure()
         busy = max(busy, others.share(preparation.process_ids))
-        if busy > BUSY and self.options.is_auto:
+        if (busy > BUSY or coming) and self.options.is_auto:
             candidate = race.provisional()
-            reason = "chosen while other work kept the cores busy, so nothing is claimed of how fast it is"
+            beside = "others were prepared" if coming else "other work kept the cores busy"
+            reason = f"chosen while {beside}, so nothing is claimed of how fast it is"
         else:
             candidate, reason = race.chosen()
         report = Report(
@@ -207,16 +226,11 @@ class Autotune:
             seconds=round(budget.spent_s, 1),
             rounding=race.explained,
             limits=comparison.limits,
-            pending=_LATER if busy > BUSY and self.options.is_auto and self.options.wait else "",
+            pending=_in_words(coming) or (_LATER if busy > BUSY and self.options.is_auto and self.options.wait else ""),
         )
         return Tuned(report, candidate, ready[candidate.label].run, preparation.close, preparation, race)
 
-    def comparison(
-        self,
-        tolerance: float,
-        threads: int,
-        rounding: Callable[[Sequence[Tensor], Sequence[Tensor]], float] = lambda *_: 0.0,
-    ) -> InputsComparison:
+    def comparison(self, tolerance: float, threads: int, rounding: Rounding = lambda *_: 0.0) -> InputsComparison:
         """What compares ways with the model, run with so many threads, on other inputs than the example."""
         subject = self.subject
         run = functools.partial(subject.run_model, threads)
@@ -231,9 +245,7 @@ class Autotune:
         exported = preparation.exported
         if exported is None or not allows_rounding(self.options.tolerance):
             return 0.0
-        from hios.frontends.extraction_check import (
-            rounding_errors,  # loads much of torch, which a start from the cache lacks
-        )
+        from hios.frontends.extraction_check import rounding_errors  # loads much, which a start from the cache lacks
 
         errors = rounding_errors(exported.program, tensors)
         if not errors or len(errors) != len(expected):
@@ -270,12 +282,14 @@ class Autotune:
             return
         if tuned.candidate.kind == SCHEDULE and preparation.traced is not None:
             choice_cache.write_graph(workspace, *preparation.traced)
-        choice_cache.leave_only(workspace, tuned.candidate)
-        self._store.keep(self._key, self._state, workspace)
+        with self._store.workspace() as kept:
+            choice_cache.link(workspace, tuned.candidate, kept)
+            self._store.keep(self._key, self._state, kept)
 
-    def adopt(self, report: Report, candidate: Candidate, folder: Path) -> None:
+    def adopt(self, report: Report, candidate: Candidate, other: Autotune) -> None:
         """Keep a choice that another process has put into a folder of its own."""
-        self._store.adopt(folder / "models")
+        if candidate.kind != EAGER and (made := other._store.find(other._key, other._state)) is not None:
+            self._store.keep(self._key, other._state, made)
         self.choices.put(report, candidate)
 
     def _alone(self, tuned: Tuned, preparation: Preparation) -> Tuned:
@@ -290,19 +304,16 @@ class Autotune:
 
 
 def _elsewhere(comparison: InputsComparison, preparation: Preparation, candidate: Candidate) -> Difference | None:
-    """How a candidate differs from the model for other inputs; the model itself does not.
-
-    A runtime computes the same with any number of threads, so it is compared once.
-    """
-    way = _compared_as(candidate)
+    """How a candidate differs from the model for other inputs; the model itself does not."""
+    way = candidate.compared_as
     if candidate.kind == EAGER or way in comparison.right:
         return None
     answers = bool(preparation.known(candidate.kind, "outside"))
     return comparison.difference(way, preparation.ready[candidate.label].run, answers=answers)
 
 
-def _compared_as(candidate: Candidate) -> str:
-    return candidate.label if candidate.kind == SCHEDULE else candidate.kind
+def _in_words(kinds: Sequence[str]) -> str:
+    return ", ".join({**RUNTIMES, SCHEDULE: "schedules"}[kind] for kind in kinds)
 
 
 def rows(race: Race, preparation: Preparation, with_special: Mapping[str, Difference | None]) -> tuple[WayReport, ...]:
@@ -311,7 +322,8 @@ def rows(race: Race, preparation: Preparation, with_special: Mapping[str, Differ
     base = reported.get(race.candidates[0].label, race.today_ms)
     made: list[WayReport] = []
     for label, entry in preparation.ready.items():
-        row = WayReport(label, entry.candidate.kind, memory_mb=entry.memory_mb, prepare_s=round(entry.prepare_s, 2))
+        kind, (prepare_s, ready_s) = entry.candidate.kind, (round(s, 2) for s in (entry.prepare_s, entry.ready_s))
+        row = WayReport(label, kind, memory_mb=entry.memory_mb, prepare_s=prepare_s, ready_s=ready_s)
         if label in reported:
             row = _measured(row, reported[label], base)
         elif label in race.left:
@@ -322,14 +334,14 @@ def rows(race: Race, preparation: Preparation, with_special: Mapping[str, Differ
             row = replace(row, outcome="different", why=why)
         elif label in race.failed:
             row = replace(row, outcome="refused", why=race.failed[label])
-        elif not reported or label in race.latencies or (warm_ms := race.warm_ms(label)) is None:
+        elif not reported or label in race.latencies or (warm_ms := race.warm_ms.get(label)) is None:
             why = "the budget (budget_s) was spent before it could be compared"
             row = replace(row, outcome="not started", why=why)
         else:
             why = "left the race while warming up, as clearly slower"
             row = _measured(replace(row, outcome="slower", why=why), [warm_ms])
-        if (way := _compared_as(entry.candidate)) in with_special:
-            row = replace(row, special=_special(with_special[way], preparation.known(way, "special")))
+        if (way := entry.candidate.compared_as) in with_special:
+            row = replace(row, special=_special(with_special[way], preparation.known(kind, "special")))
         made.append(row)
     made.sort(key=lambda way: way.outcome != "raced")
     return (*made, *preparation.absent)
@@ -349,10 +361,7 @@ def raced_again(ways: tuple[WayReport, ...], race: Race) -> tuple[WayReport, ...
     again: list[WayReport] = []
     for way in ways:
         if way.label in reported:
-            fresh = WayReport(
-                way.label, way.kind, memory_mb=way.memory_mb, prepare_s=way.prepare_s, special=way.special
-            )
-            again.append(_measured(fresh, reported[way.label], base))
+            again.append(_measured(replace(way, outcome="raced", why=""), reported[way.label], base))
         elif way.label in race.failed:
             again.append(WayReport(way.label, way.kind, "refused", race.failed[way.label], prepare_s=way.prepare_s))
         elif way.outcome in {"raced", "slower"}:
@@ -366,7 +375,7 @@ def raced_again(ways: tuple[WayReport, ...], race: Race) -> tuple[WayReport, ...
 def _measured(about: WayReport, times: list[float], base: Sequence[float] = ()) -> WayReport:
     """A row with times, and with the speedup over those of the model in the same rounds, if they are known."""
     median, p20, p80 = spread(times)
-    row = replace(about, median_ms=median, p20_ms=p20, p80_ms=p80, runs=len(times))
+    row = replace(about, median_ms=median, p20_ms=p20, p80_ms=p80, runs=len(times), speedup=None, low=0.0, high=None)
     if not base:
         return row
     row = replace(row, speedup=spread(base)[0] / median)

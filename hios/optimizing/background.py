@@ -22,12 +22,15 @@ import msgspec
 import torch
 
 from hios.errors import HiosError, first_line
+from hios.files.artifacts import replacing
 from hios.optimizing.report import Report
 from hios.workers.pool import import_folders
 from hios.workers.process_settings import end_with_parent
 
 _WORK = "import sys; from hios.optimizing.optimize import work; work(sys.argv[1])"
 _REQUEST, _FOUND = "request.pt", "found.json"
+#: Seconds between two looks for what was found.
+_LOOK_S = 0.2
 
 
 class Found(msgspec.Struct):
@@ -58,7 +61,7 @@ class Background:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self, request: Sequence[Any], found: Callable[[Found], None], failed: Callable[[str], None]) -> None:
-        """Start the process with a request; ``found`` or ``failed`` is called in another thread.
+        """Start the process with a request; ``found`` or ``failed`` is called in another thread, ``found`` repeatedly.
 
         Raises:
             HiosError: the request cannot be sent to another process.
@@ -82,14 +85,19 @@ class Background:
             ) as self._process:
                 if self._closed.is_set():
                     self._process.kill()
-                _, printed = self._process.communicate()
-            if self._closed.is_set():
-                return
-            if self._process.returncode:
-                lines = printed.strip().splitlines() or [f"the process ended with status {self._process.returncode}"]
-                failed(lines[-1])
-            else:
-                found(msgspec.json.decode((self.folder / _FOUND).read_bytes(), type=Found))
+                ended, printed, file = False, "", self.folder / _FOUND
+                while not ended:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        _, printed = self._process.communicate(timeout=_LOOK_S)
+                        ended = True
+                    if self._closed.is_set():
+                        return
+                    if file.exists():
+                        what = msgspec.json.decode(file.read_bytes(), type=Found)
+                        file.unlink()
+                        found(what)
+            if code := self._process.returncode:
+                failed((printed.strip().splitlines() or [f"the process ended with status {code}"])[-1])
         except Exception as error:  # it would be lost with the thread
             failed(first_line(error))
         finally:
@@ -153,5 +161,6 @@ def received(folder: Path) -> tuple[Any, ...]:
 
 
 def report(folder: Path, found: Found) -> None:
-    """Say what was found."""
-    (folder / _FOUND).write_bytes(msgspec.json.encode(found))
+    """Say what was found, in place of what was found before and not seen."""
+    with replacing(folder / _FOUND) as temporary:
+        temporary.write_bytes(msgspec.json.encode(found))

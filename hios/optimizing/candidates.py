@@ -27,7 +27,8 @@ class Candidate:
     """One way to run a model.
 
     ``kind`` is one of ``WAYS``. A runtime has ``threads`` inside operators and no schedule, a schedule has 0 threads;
-    of a ``wide`` one the one device has all cores, with a thread on each inside every operator.
+    of a ``wide`` one the one device has all cores, with a thread on each inside every operator. OpenVINO may read the
+    ONNX file that was made for ONNX Runtime (``from_onnx``).
     """
 
     label: str
@@ -35,6 +36,17 @@ class Candidate:
     threads: int = 0
     schedule: Schedule | None = None
     wide: bool = False
+    from_onnx: bool = False
+
+    @property
+    def converted_for(self) -> str:
+        """The runtime for which the model was converted."""
+        return "onnxruntime" if self.from_onnx else self.kind
+
+    @property
+    def compared_as(self) -> str:
+        """The same for candidates with the same outputs: a runtime computes the same with any number of threads."""
+        return self.label if self.kind == SCHEDULE else f"{self.kind} by {self.converted_for}"
 
     def cores(self, divisions: Sequence[Sequence[list[int]]], everything: list[int]) -> list[list[int]]:
         """Cores of each device of the schedule, by the ways in which the machine was divided into devices.
@@ -94,9 +106,10 @@ def itself(threads: int) -> Candidate:
     return Candidate(f"the model itself, {_threads(threads)}", EAGER, threads)
 
 
-def in_runtime(kind: str, threads: int) -> Candidate:
+def in_runtime(kind: str, threads: int, *, from_onnx: bool = False) -> Candidate:
     """The whole model in another runtime, one of ``OTHERS``."""
-    return Candidate(f"{RUNTIMES[kind]}, {_threads(threads)}", kind, threads)
+    name = f"{RUNTIMES[kind]} from ONNX" if from_onnx else RUNTIMES[kind]
+    return Candidate(f"{name}, {_threads(threads)}", kind, threads, from_onnx=from_onnx)
 
 
 def scheduled(label: str, schedule: Schedule, *, wide: bool = False) -> Candidate:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -95,15 +96,18 @@ def read_graph(folder: Path) -> tuple[Graph, dict[str, Tensor]]:
         raise ArtifactError(f"{folder}: damaged ({error})") from error
 
 
-def leave_only(folder: Path, candidate: Candidate) -> None:
-    """Delete the files of a workspace that a candidate does not need."""
+def link(folder: Path, candidate: Candidate, target: Path) -> None:
+    """Have the files of a workspace that a candidate needs in another folder too."""
     needed = {_GRAPH, _WEIGHTS}
     if candidate.kind != SCHEDULE:
-        file = runtimes.file(candidate.kind, folder, candidate.threads)
+        file = runtimes.file(candidate.converted_for, folder, candidate.threads)
         needed = {file.name, file.with_suffix(".bin").name}
     for path in folder.iterdir():
-        if path.name not in needed:
-            path.unlink()
+        if path.name in needed:
+            try:
+                (target / path.name).hardlink_to(path)
+            except OSError:  # a file system without links
+                shutil.copyfile(path, target / path.name)
 
 
 #: Environment variables that change how intra-operator threads wait and where they run.

@@ -93,7 +93,7 @@ def reports() -> tuple[Report, ...]:
 
 
 def _options(given: Mapping[str, Any]) -> Options:
-    known = {field.name for field in fields(Options)} - {"wait"}  # parts cannot be sent to another process
+    known = {field.name for field in fields(Options)} - {"wait", "told"}  # parts cannot be sent to another process
     if unknown := sorted(set(given) - known):
         raise HiosError(
             f"torch.compile, backend hios: options: found {unknown[0]}; allowed: {', '.join(sorted(known))}"

@@ -128,21 +128,8 @@ def optimize(
         >>> fast.report.chosen
         'the model itself'
     """
-    options = Options(
-        devices,
-        algorithm,
-        parameters or {},
-        platform,
-        units,
-        cache,
-        tolerance,
-        least_ms,
-        budget_s,
-        timeout_s,
-        way,
-        strict,
-        wait,
-    )
+    given = (devices, algorithm, parameters or {}, platform, units, cache, tolerance, least_ms, budget_s, timeout_s)
+    options = Options(*given, way, strict, wait)
     if isinstance(model, OptimizedModule):
         model = model.original
     if not isinstance(model, nn.Module) or isinstance(model, torch.jit.ScriptModule):
@@ -163,7 +150,7 @@ def optimize(
 def _at_once(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], options: Options) -> OptimizedModule:
     """``optimize`` without waiting."""
     try:
-        own = _Optimizer(Subject(model, args, kwargs, options, options.divisions()), None)
+        own = _Optimizer(Subject(model, args, kwargs, options, options.divisions()))
         return own.cached() or _improving(own)
     except ExampleInputsError:
         raise
@@ -186,28 +173,33 @@ def _improving(own: _Optimizer) -> OptimizedModule:
     )
     try:
         subject, guards = replace(own.subject, options=private), Guards(model)
-        optimizer = _Optimizer(subject, None)
+        optimizer = _Optimizer(subject)
 
         def failed(why: str) -> None:
-            fast.settle(_left_as_it_is(model, why))
+            if fast.runner is None:
+                fast.settle(_left_as_it_is(model, why))
+            else:  # it runs in the best way found before
+                fast.report = replace(fast.report, pending="")
+                warn(f"no faster way is looked for: {why}")
 
         def found(what: Found) -> None:
             torch.set_num_threads(subject.threads)  # of this thread
             for text in what.warnings:
                 warn(text)
-            changed, kept = guards.changed(), optimizer.autotune.choices.get()
-            final = None if changed or kept is None else optimizer.taken(*kept)
-            if changed := changed or guards.changed():  # guards of the result know nothing of before it was loaded
-                if final is not None:
-                    final.close()
-                failed(f"{changed} while it was optimized; call hios.optimize again")
-            elif kept is None or final is None:
-                fast.settle(OptimizedModule(model, replace(what.report, chosen="the model itself")))
-            else:
+            early, kept = what.report.pending, optimizer.autotune.choices.get()
+            if early and (kept is None or kept[0].pending != early):
+                return  # the next choice is being written
+            final, changed = optimizer.taken_while(guards, kept)
+            if final is not None:
                 final.report = replace(final.report, cached=False)
                 fast.settle(final)
-                if cache is not None and not final.report.provisional:
-                    own.autotune.adopt(*kept, background.folder)
+                if cache is not None and kept is not None and not (early or final.report.provisional):
+                    own.autotune.adopt(*kept, optimizer.autotune)
+            elif changed and not early:
+                fast.runner = None
+                failed(f"{changed} while it was optimized; call hios.optimize again")
+            elif not early:
+                fast.settle(OptimizedModule(model, replace(what.report, chosen="the model itself")))
 
         request = (model, subject.args, subject.kwargs, private, subject.threads)
         background.start(request, found, failed)
@@ -220,12 +212,13 @@ def _improving(own: _Optimizer) -> OptimizedModule:
 
 def work(folder: str) -> None:
     """What the other process does."""
-    *given, threads = received(Path(folder))
+    model, args, kwargs, options, threads = received(Path(folder))
+    options = replace(options, told=lambda early: report(Path(folder), Found(early, [])))
     torch.set_num_threads(threads)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", HiosWarning)
         try:
-            fast = accelerated(*given)
+            fast = accelerated(model, args, kwargs, options)
         except HiosError as error:
             sys.exit(str(error))
         finally:
@@ -273,7 +266,7 @@ def _left_as_it_is(model: nn.Module, why: str) -> OptimizedModule:
 class _Optimizer:
     """Finds the fastest way to run one model."""
 
-    def __init__(self, subject: Subject, budget: Budget | None) -> None:
+    def __init__(self, subject: Subject, budget: Budget | None = None) -> None:
         self.subject, self.options, self.budget = subject, subject.options, budget
         self.autotune = Autotune(subject)
         self.others = OtherWork(subject.everything)
@@ -343,6 +336,21 @@ class _Optimizer:
         tuned.close()
         return None
 
+    def taken_while(self, guards: Guards, kept: tuple[Report, Candidate] | None) -> tuple[OptimizedModule | None, str]:
+        """The cached choice, unless guards from before see a change, which is told; those of the result are younger."""
+        changed = guards.changed()
+        final: OptimizedModule | None = None
+        if kept is not None and not changed:
+            try:
+                final = self.taken(*kept)
+            except HiosError:
+                if not kept[0].pending:
+                    raise
+                return None, ""  # what runs the next choice replaces it
+        if (changed := changed or guards.changed()) and final is not None:
+            final.close()
+        return (None if changed else final), changed
+
     def _is_right(self, tuned: Tuned, expected: list[Tensor]) -> bool:
         """Whether outputs equal the model's for the example, and for other inputs if the weights have changed."""
         outputs, tolerance = tuned.run(self.subject.tensors), max(self.options.tolerance, tuned.report.rounding)
@@ -372,7 +380,7 @@ class _Optimizer:
             latency_ms, threads = min((latency_ms, threads), (alone_ms, 1))
         assert self.budget is not None  # noqa: S101 - without one, only cached choices are taken
         self.budget.call_s = latency_ms / 1e3
-        return self._module(self.autotune.raced(self.budget, latency_ms, expected, threads))
+        return self._module(self.autotune.raced(self.budget, expected, threads))
 
     def _eager_ms(self, first_ms: float) -> float:
         """The shortest of a few runs of the model, including the one already made."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from hios.files import artifacts, option_defaults
 from hios.machine import topology
 from hios.optimizing.candidates import SCHEDULE, WAYS
 from hios.optimizing.module import warn
+from hios.optimizing.report import Report
 from hios.platforms.cpu import devices as cpu
 from hios.platforms.cpu.segment_runtimes import Choosing
 from hios.profiling.cache import default_folder
@@ -48,6 +49,8 @@ class Options:
     way: str | Sequence[str] = AUTO
     strict: bool = False
     wait: bool = True
+    #: Called with what is the fastest so far, once that is cached, while other ways are still to come.
+    told: Callable[[Report], object] | None = None
 
     def __post_init__(self) -> None:
         allowed = [name for name in platforms.executable() if platforms.find(name).OPTIMIZES]

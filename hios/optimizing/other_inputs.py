@@ -19,6 +19,7 @@ import contextlib
 import functools
 import io
 import math
+import operator
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -56,6 +57,7 @@ class OtherInputs(NamedTuple):
 #: The least and the largest whole number that an input may have in the chosen way; None for all, and for other inputs.
 Limits = tuple[int, int] | None
 _Model = Callable[[list[Tensor]], list[Tensor]]
+Rounding = Callable[[Sequence[Tensor], Sequence[Tensor]], float]
 
 
 def varied(example: Sequence[Tensor], model: _Model, sizes: Collection[int] = ()) -> list[InputVariations]:
@@ -149,7 +151,7 @@ class InputsComparison:
     example: Sequence[Tensor]
     model: _Model
     tolerance: float
-    rounding: Callable[[Sequence[Tensor], Sequence[Tensor]], float]
+    rounding: Rounding
     strict: bool = False
     sizes: Collection[int] = ()
     #: Whole numbers that ways may get, for each input, once a way was compared.
@@ -344,14 +346,7 @@ class InputVariations:
         return drawn
 
 
-def _reals(own: InputVariations) -> bool:
-    return own.is_real
-
-
-def _masks(own: InputVariations) -> bool:
-    return own.is_mask
-
-
+_reals, _masks = operator.attrgetter("is_real"), operator.attrgetter("is_mask")
 #: What is made of every input, by kind, and the inputs without which a kind is the same as another.
 _KINDS: dict[str, tuple[Callable[[InputVariations], bool], Callable[[InputVariations], Tensor]]] = {
     "other numbers": (lambda own: True, InputVariations.drawn),

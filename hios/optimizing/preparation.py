@@ -17,8 +17,9 @@ from torch import Tensor
 
 from hios.core.feedback import CLOSE
 from hios.core.schedule import Placement
-from hios.errors import ExampleInputsError, HiosError, first_line
+from hios.errors import ExampleInputsError, HiosError, first_line, missing_extra
 from hios.frontends.known_differences import known
+from hios.frontends.models import RUNTIMES
 from hios.machine.description import private_bytes, usable_cores
 from hios.optimizing import runtimes
 from hios.optimizing.candidates import EAGER, OTHERS, SCHEDULE, Candidate, distinct, in_runtime, itself
@@ -101,13 +102,14 @@ class Subject:
 class ReadyCandidate:
     """A candidate that is ready to run.
 
-    Preparing it took ``prepare_s`` seconds, exporting included. It takes ``memory_mb`` in addition to the model itself;
-    None if that is not known.
+    Preparing it took ``prepare_s`` seconds, exporting included, until ``ready_s`` seconds after the beginning. It takes
+    ``memory_mb`` in addition to the model itself; None if that is not known.
     """
 
     candidate: Candidate
     run: runtimes.Run
     prepare_s: float
+    ready_s: float
     memory_mb: float | None = None
 
 
@@ -115,13 +117,15 @@ class ReadyCandidate:
 class Preparation:
     """Everything prepared for one model, which has run once; closing it stops the workers and releases the rest.
 
-    Files of runtimes go to the folder; ``reserve_s`` seconds of the budget are for the race.
+    Files of runtimes go to the folder; ``reserve_s`` seconds of the budget are for the race. ``early`` is called when
+    another of the ways that are quick to prepare is ready, with those that are still to come.
     """
 
     subject: Subject
     budget: Budget
     folder: Path
     reserve_s: float
+    early: Callable[[Sequence[str]], object] = lambda coming: None
     ready: dict[str, ReadyCandidate] = field(default_factory=dict, init=False)
     #: Rows of the report for ways that are not ready.
     absent: list[WayReport] = field(default_factory=list, init=False)
@@ -143,53 +147,60 @@ class Preparation:
         today = self.subject.threads
         counts = sorted({today, 1, len(self.everything)} - {today}) if EAGER in self.options.ways else []
         for candidate in map(itself, [today, *counts]):
-            run = functools.partial(self.subject.run_model, candidate.threads)
-            self.ready[candidate.label] = ReadyCandidate(candidate, run, 0.0, 0.0)
+            self._add(candidate, functools.partial(self.subject.run_model, candidate.threads), 0.0, 0.0)
         others = [kind for kind in OTHERS if kind in self.options.ways and self._usable(kind)]
-        schedules = SCHEDULE in self.options.ways
-        if not (others or schedules) or not self._export([*others, *([SCHEDULE] if schedules else [])]):
-            return
-        others = [kind for kind in others if not self._differs(kind)]
-        # What is quick to prepare comes first, and has the cores for itself if there are few: a short budget is then
-        # enough for most of the gain.
-        at_once = _APART if len(usable_cores()) > len(_APART) else _APART[:1]
+        schedules = [SCHEDULE] if SCHEDULE in self.options.ways else []
         with contextlib.ExitStack() as conversions:
-            self._start([kind for kind in at_once if kind in others], conversions)
-            if "openvino" in others:
-                self._in_process("openvino")
-            self._await("onnxruntime")
-            self._start([kind for kind in _APART if kind in others and kind not in at_once], conversions)
-            if schedules:
-                self._attempt(SCHEDULE, self._extract)
-            self._await("compile")
+            if _APART[0] in others:
+                self._launch(_APART[0], conversions)
+            if (others or schedules) and self._export([*others, *schedules]):
+                self._prepare([kind for kind in others if not self._differs(kind)], schedules, conversions)
         if self.traced is not None:
             self._attempt(SCHEDULE, self._start_engine)
 
+    def _prepare(self, others: Sequence[str], schedules: Sequence[str], conversions: contextlib.ExitStack) -> None:
+        """Prepare other runtimes of what was exported, and extract the graph if there are to be schedules."""
+        coming = [*others, *schedules]
+        # What is quick to prepare comes first, and has the cores for itself if there are few: a short budget is then
+        # enough for most of the gain.
+        at_once = _APART if len(usable_cores()) > len(_APART) else _APART[:1]
+        self._start([kind for kind in at_once if kind in others], conversions)
+        if "openvino" in others:
+            self._in_process("openvino")
+            self.early(coming[1:])
+        if took := self._await("onnxruntime"):
+            if "openvino" in others:
+                self._load_onnx(took)
+            self.early(coming[coming.index("onnxruntime") + 1 :])
+        self._start([kind for kind in _APART if kind in others and kind not in at_once], conversions)
+        if schedules:
+            self._attempt(SCHEDULE, self._extract)
+        self._await("compile")
+
     def _usable(self, kind: str) -> bool:
-        """Whether a runtime is installed; an error if the user chose it and it is not."""
-        lacking = runtimes.missing(kind)
-        if lacking and self.options.asks_for(kind):
-            raise HiosError(f"way {kind}: {lacking}")
-        if lacking:
+        """Whether a runtime is installed."""
+        if lacking := runtimes.missing(kind):
             self._note(kind, "not started", lacking)
         return not lacking
 
     def _differs(self, kind: str) -> bool:
-        """Whether a runtime is known to answer differently; an error if the user chose it and it is."""
-        if not (operators := self.known(kind, *self.options.different)):
-            return False
-        why = f"it is known to give other outputs: {', '.join(operators)}"
-        if self.options.asks_for(kind):
-            raise HiosError(f"way {kind}: {why}")
-        self._note(kind, "different", why)
-        return True
+        """Whether a runtime is known to answer differently."""
+        if operators := self.known(kind, *self.options.different):
+            self._note(kind, "different", f"it is known to give other outputs: {', '.join(operators)}")
+        return bool(operators)
 
     def known(self, runtime: str, *kinds: str) -> list[str]:
         """Operators of the model for which a runtime is known to differ on values of these kinds."""
         return [] if self.exported is None else known(self.exported.program.graph, runtime, *kinds)
 
-    def _note(self, kind: str, outcome: RaceOutcome, why: str, prepare_s: float | None = None) -> None:
-        label = "schedules" if kind == SCHEDULE else in_runtime(kind, len(self.everything)).label
+    def _note(
+        self, kind: str, outcome: RaceOutcome, why: str, prepare_s: float | None = None, *, from_onnx: bool = False
+    ) -> None:
+        """Say why a way takes no part; an error if the user chose it."""
+        if self.options.asks_for(kind):
+            raise HiosError(f"way {kind}: {why}")
+        threads = len(self.everything)
+        label = "schedules" if kind == SCHEDULE else in_runtime(kind, threads, from_onnx=from_onnx).label
         self.absent.append(WayReport(label, kind, outcome, why, prepare_s=prepare_s))
 
     def _export(self, kinds: Sequence[str]) -> bool:
@@ -230,10 +241,15 @@ class Preparation:
             if not program.exists() and (why := self._write(program)):
                 self._note(kind, "refused", why)
                 continue
-            threads = len(self.everything)
-            path = runtimes.file(kind, self.folder, threads)
-            self._conversions[kind] = Conversion(kind, program, path, threads)
-            conversions.callback(self._conversions[kind].end)
+            if kind not in self._conversions:
+                self._launch(kind, conversions)
+            self._conversions[kind].begin(program)
+
+    def _launch(self, kind: str, conversions: contextlib.ExitStack) -> None:
+        """Launch the process of a conversion, which loads what it needs."""
+        threads = len(self.everything)
+        self._conversions[kind] = Conversion(kind, runtimes.file(kind, self.folder, threads), threads)
+        conversions.callback(self._conversions[kind].end)
 
     def _write(self, path: Path) -> str:
         """Write the program for other processes; returns why that failed, or an empty text."""
@@ -250,10 +266,13 @@ class Preparation:
         assert self.exported is not None  # noqa: S101 - nothing that needs it runs before
         return self.exported.program
 
-    def _await(self, kind: str) -> None:
-        """Wait for a conversion, if it was started, as long as the budget goes, and load what it made."""
-        if (conversion := self._conversions.pop(kind, None)) is None:
-            return
+    def _await(self, kind: str) -> float:
+        """Wait for a conversion, if it was started, as long as the budget goes, and load what it made.
+
+        Returns the seconds that it took, 0 if there is none.
+        """
+        if (conversion := self._conversions.pop(kind, None)) is None or not conversion.begun:
+            return 0.0
         self.budget.show(f"converting for {in_runtime(kind, 1).label.partition(',')[0]}")
         until = float("inf")
         if self.options.is_auto:
@@ -261,12 +280,11 @@ class Preparation:
             until = self.budget.deadline - self.reserve_s - schedules_s - _STOPPING_S
         why, took = conversion.finish(until), conversion.took_s
         if why:
-            if self.options.asks_for(kind):
-                raise HiosError(f"way {kind}: {why}")
             self._note(kind, "refused", why, took)
-            return
-        self.budget.took(kind, took, 1 + len(self._conversions))
+            return 0.0
+        self.budget.took(kind, took, 1 + self._concurrent)
         self._attempt(kind, functools.partial(self._load, kind, took))
+        return took
 
     def _in_process(self, kind: str) -> None:
         concurrent = self._concurrent
@@ -275,45 +293,46 @@ class Preparation:
             return
 
         def convert() -> None:
-            began, path = time.monotonic(), runtimes.file(kind, self.folder, 0)
-            with self.budget.step(kind, f"converting for {in_runtime(kind, 1).label.partition(',')[0]}", concurrent):
-                runtimes.convert(kind, self._program(), path, 0)
+            began = time.monotonic()
+            with self.budget.step(kind, f"converting for {RUNTIMES[kind]}", concurrent):
+                runtimes.convert(kind, self._program(), runtimes.file(kind, self.folder, 0), 0)
                 self._load(kind, time.monotonic() - began)
 
         self._attempt(kind, convert)
 
-    def _load(self, kind: str, took: float) -> None:
-        """Load what was converted, with one thread and with all threads."""
-        tensors = self.subject.tensors
-        most = len(self.everything)
-        for threads in [most] if kind == "compile" else sorted({most, 1}, reverse=True):
+    def _load_onnx(self, took: float) -> None:
+        """Have OpenVINO read the file for ONNX Runtime, which took so long, as the two conversions differ in speed."""
+        if why := self.budget.too_short_for("openvino", keep_s=self._kept_s, concurrent=self._concurrent):
+            self._note("openvino", "not started", why, from_onnx=True)
+            return
+        self._attempt("openvino", functools.partial(self._load, "openvino", took, from_onnx=True), from_onnx=True)
+
+    def _load(self, kind: str, took: float, *, from_onnx: bool = False) -> None:
+        """Load what was converted, with all threads, and with one for what is quick to load."""
+        tensors, most = self.subject.tensors, len(self.everything)
+        for threads in [most] if kind == "compile" or from_onnx else sorted({most, 1}, reverse=True):
             began, before = time.monotonic(), private_bytes(os.getpid())
-            path = runtimes.file(kind, self.folder, threads)
+            candidate = in_runtime(kind, threads, from_onnx=from_onnx)
+            path = runtimes.file(candidate.converted_for, self.folder, threads)
             run = runtimes.load(kind, path, threads, [tensor.stride() for tensor in tensors])
             run(tensors)  # allocates what it needs
             memory_mb = max(0, private_bytes(os.getpid()) - before) / 1e6
-            seconds = self._export_s + took + time.monotonic() - began
-            candidate = in_runtime(kind, threads)
-            self.ready[candidate.label] = ReadyCandidate(candidate, run, seconds, memory_mb)
+            self._add(candidate, run, self._export_s + took + time.monotonic() - began, memory_mb)
 
-    def _attempt(self, kind: str, action: Callable[[], object]) -> None:
+    def _add(self, candidate: Candidate, run: runtimes.Run, prepare_s: float, memory_mb: float) -> None:
+        self.ready[candidate.label] = ReadyCandidate(candidate, run, prepare_s, self.budget.spent_s, memory_mb)
+
+    def _attempt(self, kind: str, action: Callable[[], object], *, from_onnx: bool = False) -> None:
         """Run a step of a candidate that may fail; the report then says why."""
         began = time.monotonic()
         try:
             action()
-        except ModuleNotFoundError as error:
-            if error.name is None:
-                raise
-            self._fail(kind, f"needs {error.name}, which is not installed: pip install 'hios[tvm]'", began, error)
         except Exception as error:  # runtimes and importers raise many types
-            self._fail(kind, str(error) if isinstance(error, HiosError) else first_line(error), began, error)
-
-    def _fail(self, kind: str, why: str, began: float, error: Exception) -> None:
-        if self.options.asks_for(kind):
-            raise HiosError(why) from error
-        self._note(kind, "refused", why, time.monotonic() - began)
-        if kind == SCHEDULE:
-            warn(f"{self.subject.name} is not scheduled: {why}")
+            missing = missing_extra("it", error) if isinstance(error, ModuleNotFoundError) else None
+            why = str(missing or error) if missing or isinstance(error, HiosError) else first_line(error)
+            self._note(kind, "refused", why, time.monotonic() - began, from_onnx=from_onnx)
+            if kind == SCHEDULE:
+                warn(f"{self.subject.name} is not scheduled: {why}")
 
     def _extract(self) -> None:
         concurrent = self._concurrent
@@ -353,9 +372,8 @@ class Preparation:
 
     def _run_on(self, engine: Engine, candidates: Sequence[Candidate], began: float) -> None:
         for candidate in candidates:
-            run, seconds = functools.partial(engine.run, candidate.label), time.monotonic() - began
-            memory_mb = engine.memory_bytes(candidate.label) / 1e6
-            self.ready[candidate.label] = ReadyCandidate(candidate, run, seconds, memory_mb)
+            run, memory_mb = functools.partial(engine.run, candidate.label), engine.memory_bytes(candidate.label) / 1e6
+            self._add(candidate, run, time.monotonic() - began, memory_mb)
 
     def _by_segments(
         self, engine: Engine, candidates: Sequence[Candidate], proposals: ScheduleProposals

@@ -93,8 +93,8 @@ class Race:
     explained: float = 0.0
     #: Why a candidate could not run, by label.
     failed: dict[str, str] = field(default_factory=dict)
-    #: Shortest latency while warming up, milliseconds, by label.
-    _warm_ms: dict[str, float] = field(default_factory=dict, init=False)
+    #: Shortest latency while warming up, milliseconds, by label; none if the budget ran out before.
+    warm_ms: dict[str, float] = field(default_factory=dict, init=False)
 
     def measure(self) -> None:
         """Warm up, drop candidates that are wrong, failed or clearly slower, and measure the rest in random order."""
@@ -126,7 +126,7 @@ class Race:
         What disturbs a round disturbs all of them, so whoever is slower than the fastest with 95 % confidence leaves,
         or by far in every round, the model as it runs today like the others. It ends once one is left.
         """
-        while len(fewer := self._affordable(racing, self._warm_ms, _ROUNDS_BUSY)) < len(racing):
+        while len(fewer := self._affordable(racing, self.warm_ms, _ROUNDS_BUSY)) < len(racing):
             racing = fewer
         self.latencies = {candidate.label: [] for candidate in racing}
         shuffle, began = random.Random(0).shuffle, time.monotonic()
@@ -149,7 +149,7 @@ class Race:
 
     def _rounds(self, racing: Sequence[Candidate]) -> int:
         """Final rounds within the budget, a multiple of three."""
-        round_s = sum(self._warm_ms[candidate.label] for candidate in racing) / 1e3
+        round_s = sum(self.warm_ms[candidate.label] for candidate in racing) / 1e3
         left_s = max(self.deadline - time.monotonic(), 0.0)
         affordable = _MOST_ROUNDS if left_s >= round_s * _MOST_ROUNDS else int(left_s / max(round_s, 1e-9))
         return 3 * (min(affordable, _MOST_ROUNDS) // 3)
@@ -157,12 +157,12 @@ class Race:
     def _warmed(self) -> list[Candidate]:
         """Candidates whose outputs match the model's and that are not hopelessly slower than the fastest."""
         for candidate in self.candidates:
-            if time.monotonic() >= self.deadline and self._warm_ms and candidate.label not in self.forced:
+            if time.monotonic() >= self.deadline and self.warm_ms and candidate.label not in self.forced:
                 continue
             self.shown(f"trying {candidate.label}")
             self._warm(candidate)
-        able = [candidate for candidate in self.candidates if candidate.label in self._warm_ms]
-        return self.near(able, self._warm_ms, _HOPELESS_BUSY if self.busy else _HOPELESS)
+        able = [candidate for candidate in self.candidates if candidate.label in self.warm_ms]
+        return self.near(able, self.warm_ms, _HOPELESS_BUSY if self.busy else _HOPELESS)
 
     def _warm(self, candidate: Candidate) -> None:
         """Record the shortest warm-up latency, or the error."""
@@ -174,7 +174,7 @@ class Race:
                 shortest = first_ms
                 if self._has_time_for(first_ms):
                     shortest = min(first_ms, self._timed(candidate))
-                slow = self._warm_ms and shortest > 2 * _HOPELESS * min(self._warm_ms.values())
+                slow = self.warm_ms and shortest > 2 * _HOPELESS * min(self.warm_ms.values())
                 leaves = slow and not self._stays(candidate)
                 differs = None if leaves else self.elsewhere(candidate)
             if differs is not None:
@@ -182,7 +182,7 @@ class Race:
                 return
             if not leaves and time.monotonic() < self.deadline and self._has_time_for(shortest):
                 shortest = min(shortest, *(self._timed(candidate) for _ in range(_WARMUP - 1)))
-            self._warm_ms[candidate.label] = shortest
+            self.warm_ms[candidate.label] = shortest
         except Exception as error:  # other runtimes raise many types
             if today:
                 raise
@@ -207,8 +207,8 @@ class Race:
         """Whether a candidate is measured to the end, however slow; beside other work, the model within reason."""
         if candidate is not self.candidates[0]:
             return candidate.label in self.forced
-        shortest = self._warm_ms.get(candidate.label, 0.0)
-        return not self.busy or shortest <= 2 * _HOPELESS * min(self._warm_ms.values(), default=shortest)
+        shortest = self.warm_ms.get(candidate.label, 0.0)
+        return not self.busy or shortest <= 2 * _HOPELESS * min(self.warm_ms.values(), default=shortest)
 
     def _qualified(self, racing: list[Candidate]) -> list[Candidate]:
         """The candidates that are not clearly slower than the fastest after a few rounds."""
@@ -291,8 +291,8 @@ class Race:
         warming up has lost to all, and if there was no time for rounds then warming up decides.
         """
         today = self.candidates[0]
-        if self.busy and self._warm_ms and not self._stays(today):
-            racing = {label: own or [self._warm_ms[label]] for label, own in self.latencies.items()}
+        if self.busy and self.warm_ms and not self._stays(today):
+            racing = {label: own or [self.warm_ms[label]] for label, own in self.latencies.items()}
         else:
             base = self.today_ms if self.busy else self.latencies.get(today.label, [])
             racing = {label: own for label, own in self.latencies.items() if _loses(base, own[: len(base)])}
@@ -301,29 +301,28 @@ class Race:
 
     def _forced(self, racing: Sequence[Candidate]) -> Candidate:
         """The fastest of the candidates among which the user wants one chosen."""
-        able = [c for c in self.candidates if c.label in self.forced and c.label in self._warm_ms]
+        able = [c for c in self.candidates if c.label in self.forced and c.label in self.warm_ms]
         for label in self.forced if not able else ():
             if label in self.wrong:
-                raise wrong_outputs(label, self.wrong[label], self.tolerance)
+                raise HiosError(
+                    f"{label}: outputs differ from the model's by {self.wrong[label]}; allowed: {self.tolerance:g} "
+                    "(tolerance), absolute plus relative, and what rounding to 16 bits takes"
+                )
             raise HiosError(f"{label}: {self.failed[label]}")
         raced = [candidate for candidate in racing if candidate.label in self.forced]
         if not raced:
-            return min(able, key=lambda candidate: self._warm_ms[candidate.label])
+            return min(able, key=lambda candidate: self.warm_ms[candidate.label])
         label = best({candidate.label: self.latencies[candidate.label][::3] for candidate in raced})
         return next(candidate for candidate in raced if candidate.label == label)
 
     def able(self, factor: float) -> list[Candidate]:
         """The model, and candidates with equal outputs that were within a factor of the fastest while warming up."""
-        return [self.candidates[0], *self.near(self.candidates[1:], self._warm_ms, factor)]
+        return [self.candidates[0], *self.near(self.candidates[1:], self.warm_ms, factor)]
 
     def near(self, candidates: Sequence[Candidate], took_ms: Mapping[str, float], factor: float) -> list[Candidate]:
         """Those that took at most a factor of the shortest time, and those that are measured to the end."""
         most = factor * min(took_ms.values(), default=0.0)
         return [c for c in candidates if self._stays(c) or took_ms.get(c.label, math.inf) <= most]
-
-    def warm_ms(self, label: str) -> float | None:
-        """Shortest warm-up latency of a candidate in milliseconds; None if the budget ran out before."""
-        return self._warm_ms.get(label)
 
     def reported(self) -> dict[str, list[float]]:
         """Milliseconds of the rounds used for neither choice nor check, by label of the finishers; if busy, of all."""
@@ -374,14 +373,6 @@ def _loses(own: Sequence[float], fastest: Sequence[float]) -> bool:
 
 def _is_clear(ratios: Sequence[float]) -> bool:
     return min(ratios) > _CLEARLY or max(ratios) < 1 / _CLEARLY
-
-
-def wrong_outputs(label: str, differs: Difference, tolerance: float) -> HiosError:
-    """The error for a candidate whose outputs differ from those of the model."""
-    return HiosError(
-        f"{label}: outputs differ from the model's by {differs}; allowed: {tolerance:g} (tolerance), "
-        "absolute plus relative, and what rounding to 16 bits takes"
-    )
 
 
 #: Seconds between two checks whether other processes keep the cores busy.

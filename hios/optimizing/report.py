@@ -6,6 +6,7 @@ The time limit of ``hios.optimize``: which steps still fit, and the remaining ti
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import statistics
@@ -45,6 +46,7 @@ class WayReport:
         high: upper end; None with too few runs for an interval.
         memory_mb: memory in addition to that of the model, in MB (10^6 bytes); None where it was not measured.
         prepare_s: seconds that preparing it took; None if it was not prepared.
+        ready_s: seconds from the beginning until it was ready, after others; None if it was not prepared.
         special: how its outputs differ from the model's for inputs with NaN or infinities, in words; empty if they are
             equal, None if it is not known.
     """
@@ -62,6 +64,7 @@ class WayReport:
     high: float | None = None
     memory_mb: float | None = None
     prepare_s: float | None = None
+    ready_s: float | None = None
     special: str | None = None
 
     @property
@@ -129,6 +132,26 @@ class Report:
         return tuple(way for way in self.ways if way.outcome == "raced")
 
     @property
+    def steps(self) -> tuple[WayReport, ...]:
+        """The ways that are faster than all that were ready before, the model itself first."""
+        equal = [way for way in self.ways if way.equal and way.median_ms is not None]
+        known = [(way.ready_s, way.median_ms or 0.0, way) for way in equal if way.ready_s is not None]
+        known.sort(key=lambda own: own[0])
+        fastest = itertools.accumulate((ms for _, ms, _ in known), min, initial=math.inf)
+        return tuple(way for (_, ms, way), before in zip(known, fastest, strict=False) if ms < before)
+
+    def gained_s(self, share: float = 0.8) -> float | None:
+        """Seconds until a way was ready that has this share of the final gain in time; None if nothing was gained.
+
+        The gain is over the model itself, with the number of threads with which it is the fastest.
+        """
+        known = [(way, way.median_ms) for way in self.ways if way.median_ms is not None]
+        final_ms = next((ms for way, ms in known if way.label == self.chosen), math.inf)
+        itself_ms = min((ms for way, ms in known if way.kind == "eager" and way.label != self.chosen), default=0.0)
+        enough_ms = final_ms + (1 - share) * (itself_ms - final_ms)
+        return next((way.ready_s for way in self.steps if (way.median_ms or 0.0) <= enough_ms < itself_ms), None)
+
+    @property
     def provisional(self) -> bool:
         """Whether other processes kept the cores busy, so that the choice is repeated once they are idle."""
         return self.busy_share > BUSY
@@ -145,6 +168,9 @@ class Report:
         lines.append(
             f"  {taken} {self.measured_at} in {runs} runs each, taking turns{busy}; {self.seconds:.0f} s in all"
         )
+        if (gained_s := self.gained_s()) is not None:
+            ready = ", ".join(f"{way.label} after {way.ready_s:.1f} s" for way in self.steps)
+            lines.append(f"  ready: {ready}; 80 % of the gain after {gained_s:.1f} s")
         if self.pending:
             lines.append(f"  still to come: {self.pending}")
         lines += self._special()

@@ -5,11 +5,13 @@ torch.compile takes part as AOTInductor, which makes the same kernels ahead of t
 
 Converting a program for another runtime in a separate process, stopped when the budget ends.
 
-``python -m hios.optimizing.runtimes KIND PROGRAM FILE THREADS`` is what runs there.
+``python -m hios.optimizing.runtimes KIND FILE THREADS`` is what runs there; the path of the program comes by its
+standard input.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -155,10 +157,10 @@ _LONGEST = 300
 
 
 class Conversion:
-    """A running conversion; the arguments are those of `hios.optimizing.runtimes.convert`, the program a file."""
+    """A process that converts; the arguments are those of `hios.optimizing.runtimes.convert`, the program a file."""
 
-    def __init__(self, kind: str, program: Path, path: Path, threads: int) -> None:
-        self._began = time.monotonic()
+    def __init__(self, kind: str, path: Path, threads: int) -> None:
+        self._began, self.begun = time.monotonic(), False
         #: Seconds that it took, or after which it was stopped.
         self.took_s = 0.0
         self._path, self._partial = path, path.with_name(f"partial-{path.name}")
@@ -167,18 +169,25 @@ class Conversion:
             "w+", encoding="utf-8", errors="replace"
         )
         self._process = subprocess.Popen(  # noqa: S603 - our own module
-            [*command, kind, str(program), str(self._partial), str(threads)],
+            [*command, kind, str(self._partial), str(threads)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(import_folders())},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
             start_new_session=True,  # so that compilers it starts end with it
         )
 
+    def begin(self, program: Path) -> None:
+        """Convert a program, once what that needs is loaded."""
+        self._began, self.begun = time.monotonic(), True
+        assert self._process.stdin is not None  # noqa: S101 - it is a pipe
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as given:  # one that has failed says why
+            given.write(os.fsencode(program))
+
     @property
     def runs(self) -> bool:
-        """Whether it is still running."""
-        return self._process.poll() is None
+        """Whether it converts."""
+        return self.begun and self._process.poll() is None
 
     def finish(self, deadline: float) -> str:
         """Wait for the result, until the deadline by ``time.monotonic``; why there is none, or an empty text."""
@@ -211,12 +220,14 @@ class Conversion:
             os.killpg(self._process.pid, 9)
             self._process.wait()
         self._errors.close()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         self._partial.unlink(missing_ok=True)
 
 
 def main(arguments: list[str]) -> None:
     """Convert; the last line on standard error is an error, or the time of completion (``time.monotonic``)."""
-    kind, program, path, threads = arguments
+    kind, path, threads = arguments
     import torch
 
     from hios.errors import HiosError
@@ -226,7 +237,10 @@ def main(arguments: list[str]) -> None:
     end_with_parent(os.getppid())
     torch.set_num_threads(int(threads))
     try:
-        convert(kind, programs.load(program), Path(path), int(threads))
+        if kind == "onnxruntime":  # loads what it needs, which takes seconds, while the program is still made
+            convert(kind, torch.export.export(torch.nn.ReLU(), (torch.ones(1),)), Path(path), int(threads))
+        if program := os.fsdecode(sys.stdin.buffer.read()):
+            convert(kind, programs.load(program), Path(path), int(threads))
     except HiosError as error:
         sys.exit(str(error))
     sys.stderr.write(f"\n{time.monotonic()}\n")

@@ -171,9 +171,7 @@ def _registered() -> set[str]:
 
 
 def _lists_algorithms(node: ast.stmt, registered: set[str]) -> bool:
-    if isinstance(node, ast.ImportFrom):
-        return bool(registered & {f"{node.module}.{alias.name}" for alias in node.names})
-    return _assigns(node, "__all__")
+    return isinstance(node, ast.ImportFrom) and bool(registered & {f"{node.module}.{own.name}" for own in node.names})
 
 
 def _assigns(node: ast.stmt, name: str) -> bool:

@@ -24,6 +24,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     import torch
@@ -208,9 +209,14 @@ class RankDevice(Protocol):
 
     Attributes:
         place: where its tensors are.
+        reduced: the reduced precision of timed runs, None if it is float32.
     """
 
     place: torch.device
+    reduced: ReducedPrecision | None
+
+    def exactly(self) -> AbstractContextManager[None]:
+        """A context of full float32 precision."""
 
     def describe(self) -> Mapping[str, Any]:
         """The GPU, by keys of run.json's platform; empty for a core."""

@@ -91,35 +91,17 @@ def profile(
         platform, devices, virtual=virtual, cores_per_device=cores_per_device, options=options
     )
     check_widths(widths, described)
-    folder = None if cache is None else Path(cache)
-    costs = _measured(graph, described, repeats, algorithms, budget_s, folder, warn_of_drift, widths)
-    return msgspec.structs.replace(
-        costs, graph=graph.name, graph_fingerprint=graph.fingerprint, platform=described, versions=versions()
-    )
-
-
-def _measured(
-    graph: Graph,
-    platform: Platform,
-    repeats: int,
-    algorithms: Sequence[str],
-    budget_s: float,
-    cache: Path | None,
-    warn_of_drift: bool,
-    widths: Sequence[int],
-) -> CostsFile:
-    """The measured part of costs.json; takes the arguments of `profile`, already checked."""
-    measuring = platforms.measuring(platform.name)
-    quiet = (platform.busy_share or 0.0) <= BUSY
-    kept = Cache(cache, measuring.environment(platform), keep=quiet)
+    measuring = platforms.measuring(described.name)
+    quiet = (described.busy_share or 0.0) <= BUSY
+    kept = Cache(None if cache is None else Path(cache), measuring.environment(described), keep=quiet)
     began = time.monotonic()
-    with memory_file(graph.to_bytes()) as path, measuring.timer(graph, path, platform, widths) as timer:
+    with memory_file(graph.to_bytes()) as path, measuring.timer(graph, path, described, widths) as timer:
         session = Session(graph, timer, repeats, kept)
         session.measure_operators(began + _OPERATORS * budget_s)
         session.measure_wide(widths, began + _WIDE * budget_s)
         transfers.measure_transfers(session, began + _TRANSFERS * budget_s)
         contention.measure_corun(session, began + _CORUN * budget_s)
-        if platform.contention == platforms.RESOURCES:
+        if described.contention == platforms.RESOURCES:
             session.overheads = _overheads(timer.overheads(), session)
         asked = StageRequests(graph, session.stand_in)
         if widths:
@@ -141,10 +123,13 @@ def _measured(
         for remark in timer.remarks():
             warnings.warn(remark, HiosWarning, stacklevel=2)
     summary = _summary(session, asked, repeats, budget_s, time.monotonic() - began)
-    kept_later = None if cache is None else quiet
     return msgspec.structs.replace(
         _costs(session, asked, quiet),
-        profile=msgspec.structs.replace(summary, kept=kept_later),
+        graph=graph.name,
+        graph_fingerprint=graph.fingerprint,
+        platform=described,
+        versions=versions(),
+        profile=msgspec.structs.replace(summary, kept=None if cache is None else quiet),
         probe=session.profiled(),
     )
 

@@ -107,10 +107,10 @@ def read_schedules(paths: Iterable[str | Path]) -> list[tuple[str, Schedule]]:
     return [(Path(path).stem, Schedule.read(path)) for path in paths]
 
 
-def other_hardware(schedules: Iterable[Schedule], platform: Platform, *, forced: bool) -> str | None:
-    """The hardware on which the costs of schedules were measured, if it differs from this one; None if not.
+def other_hardware(schedules: Iterable[Schedule | Costs], platform: Platform, *, forced: bool) -> str | None:
+    """The hardware on which costs, or those of schedules, were measured, if it differs from this one; None if not.
 
-    Schedules that do not state it are not checked.
+    Those that do not state it are not checked.
 
     Raises:
         PlatformError: costs were measured on other hardware, and that is not allowed.

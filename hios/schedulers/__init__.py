@@ -16,7 +16,7 @@ from hios.core.evaluate import evaluate, latency_ms
 from hios.core.problem import Problem, positions
 from hios.core.schedule import Plan, Schedule, StagedPlan
 from hios.errors import ScheduleError
-from hios.schedulers import (
+from hios.schedulers import (  # noqa: F401 - they register
     gpg,
     greedy,
     heft,
@@ -33,26 +33,7 @@ from hios.schedulers import (
 from hios.schedulers.plugins import find
 from hios.schedulers.registry import ALGORITHMS, Algorithm, Parameter, check_devices, register
 
-__all__ = [
-    "ALGORITHMS",
-    "Algorithm",
-    "Parameter",
-    "find",
-    "gpg",
-    "greedy",
-    "heft",
-    "hios_lp",
-    "hios_mr",
-    "hios_opt",
-    "hios_wide",
-    "ios",
-    "lios",
-    "nimble",
-    "opara",
-    "register",
-    "schedule",
-    "sequential",
-]
+__all__ = ["ALGORITHMS", "Algorithm", "Parameter", "find", "register", "schedule"]
 
 
 def schedule(

@@ -7,6 +7,7 @@ import textwrap
 
 from hios.core.problem import Problem, Stage
 from hios.core.schedule import StagedPlan
+from hios.core.sums import add_up
 from hios.schedulers.policy import deviations
 from hios.schedulers.policy.endings import (
     Action,
@@ -71,7 +72,7 @@ def gpg(
     for start in starts:
         ending, latency = Passes(problem.stage_ms, action, chance.getrandbits(64)).run(start, passes)
         operators = sorted((v for state in start.states for v in state.block.operators), key=problem.place.__getitem__)
-        sequence = sum(problem.time[v] for v in operators)
+        sequence = add_up(problem.time[v] for v in operators)
         stages += ending if latency < sequence else [((v,),) for v in operators]
     return StagedPlan((tuple(stages),))
 

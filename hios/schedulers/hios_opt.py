@@ -14,7 +14,7 @@ from hios.core.schedule import Plan, Solution, StagedPlan, StreamPlan
 from hios.errors import HiosError
 from hios.schedulers.deadline import check_deadline, until
 from hios.schedulers.hios_wide import best_list
-from hios.schedulers.opt.parallel_search import CHAINS, Clock, anneal, is_open
+from hios.schedulers.opt.search_limits import CHAINS, Clock, is_open
 from hios.schedulers.registry import ALGORITHMS, Parameter, register
 
 NAME = "hios-opt"
@@ -140,15 +140,12 @@ def _search_staged(
 
     ``bound`` is the one known before.
     """
-    from hios.schedulers.opt.annealing import StagedChain, apart
+    from hios.schedulers.opt.annealing import apart, search_staged
     from hios.schedulers.opt.lower_bounds import provable, prove
 
-    chains = [
-        StagedChain(problem, devices, staged[min(number, len(staged) - 1)], seed * CHAINS + number)
-        for number in range(CHAINS)
-    ]
     proving = provable(problem)
-    anneal(chains, bound, clock, moves, _ANNEALING if proving else 1.0)
+    share = _ANNEALING if proving else 1.0
+    chains = search_staged(problem, devices, staged, bound, clock, share, moves=moves, seed=seed)
     plan = min(chains, key=lambda chain: chain.latency_ms).plan()
     latency = latency_ms(evaluate(problem, plan))
     if proving and is_open(latency, bound):

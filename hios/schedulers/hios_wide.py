@@ -11,6 +11,7 @@ from hios.core.bounds import least_ms, least_work_ms
 from hios.core.contraction import Contraction
 from hios.core.problem import Problem, priority_order
 from hios.core.schedule import StreamPlan
+from hios.core.sums import add_up
 from hios.schedulers.deadline import check_deadline
 from hios.schedulers.registry import register
 
@@ -244,7 +245,7 @@ def cpa_widths(problem: Problem, devices: int, *, per_level: bool = False) -> li
     while True:
         check_deadline()
         path, length = _critical_path(problem, times)
-        if length <= sum(width * time for width, time in zip(widths, times, strict=True)) / devices:
+        if length <= add_up(width * time for width, time in zip(widths, times, strict=True)) / devices:
             return widths
         best: tuple[float, int, int] | None = None
         for operator in path:
@@ -317,8 +318,8 @@ def _candidates(problem: Problem) -> list[_Candidate]:
     for merge in sorted(problem.measured_merges.keys() | problem.merge_wide_ms.keys(), key=sorted):
         narrow = problem.merge_ms(merge)
         times = {1: math.inf if narrow is None else narrow, **problem.merge_wide_ms.get(merge, {})}
-        area = sum(least_work_ms(problem, operator) for operator in merge)
-        one_by_one = sum(least_ms(problem, operator) for operator in merge)
+        area = add_up(least_work_ms(problem, operator) for operator in merge)
+        one_by_one = add_up(least_ms(problem, operator) for operator in merge)
         saved = _Candidate(
             merge, area - min(width * time for width, time in times.items()), one_by_one - min(times.values())
         )

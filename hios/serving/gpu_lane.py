@@ -3,7 +3,8 @@
 A run's sub-blocks are one launch plan, that of `hios.platforms.cuda.plan`. Values between blocks lie in slots on the
 GPU. A graph has fixed addresses, so a run copies what it reads into fixed places and what it makes into slots; copies
 and launches are ordered by events. The first runs of a set of sub-blocks are launched on streams, as libraries choose
-their algorithms then; the next one is captured, as long as memory is left for that.
+their algorithms then; the next one is captured, as long as memory is left for that. All sets that a policy can run are
+so prepared before the first request.
 """
 
 from __future__ import annotations
@@ -302,11 +303,26 @@ class GpuLane:
         ]
         for own in self._slots:  # inputs and outputs lie in the arena
             self._tables[own.number] = [
-                self._empty(own) if own.inside else self._arena.tensor(offset, own.shape, torch_dtype(own.dtype))
+                self._zeros(own) if own.inside else self._arena.tensor(offset, own.shape, torch_dtype(own.dtype))
                 for offset in own.offsets
             ]
         self._gpu.backend.synchronize(0)
         self._budget = int(_GRAPHS_SHARE * self._gpu.free_bytes())
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Warm up and capture every run that has a plan, on zeros, as long as memory for graphs is left."""
+        for number, program in self._programs.items():
+            placed = [*program.reads, *(store for step in program.steps for store in step.stores)]
+            slots = (0,) * (1 + max((own.place for own in placed), default=0))
+            for _ in range(_WARM_UP + 1 if program.plan is not None else 0):
+                if self._budget <= 0:
+                    return
+                try:
+                    self._run(number, tuple(range(len(program.models))), slots)
+                except Exception:  # a request that fails in the same way is told why
+                    self._gpu.backend.synchronize(0)  # raises what the GPU itself has failed with
+                    break
 
     def _answered(self, number: int, program: int, slots: tuple[int, ...]) -> Answer:
         """Run a program, and if that fails each of its sub-blocks alone."""
@@ -353,7 +369,7 @@ class GpuLane:
             if placed.part in parts:  # two blocks of a model may read the value, of two tasks
                 places = self._places.setdefault(placed.slots, [])
                 if taken[placed.slots] == len(places):
-                    places.append(self._empty(self._slots[placed.slots]))
+                    places.append(self._zeros(self._slots[placed.slots]))
                 given[placed] = places[taken[placed.slots]]
                 taken[placed.slots] += 1
         joined = _Joined(program, parts, self._models, given)
@@ -363,5 +379,5 @@ class GpuLane:
             plan = StreamPlan(((every,),), every)
         return _Run(joined, plan, self._gpu, given)
 
-    def _empty(self, own: Slots) -> Tensor:
-        return torch.empty(own.shape, dtype=torch_dtype(own.dtype), device=self._gpu.place)
+    def _zeros(self, own: Slots) -> Tensor:
+        return torch.zeros(own.shape, dtype=torch_dtype(own.dtype), device=self._gpu.place)

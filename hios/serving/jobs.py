@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -100,7 +99,7 @@ def files_of(settings: Config, label: str) -> list[str]:
     """The files that a scenario names, relative to the working folder or absolute as the rules name the results."""
     folder = Path(scenario_file(settings, label)).parent
     named = os.path.abspath if Path(settings.results).is_absolute() else os.path.relpath
-    return [named(folder / name) for name in _named(_scenario(settings, label))]
+    return [named(folder / name) for name in _scenario(settings, label).files]
 
 
 def _scenario(settings: Config, label: str) -> ScenarioFile:
@@ -109,14 +108,6 @@ def _scenario(settings: Config, label: str) -> ScenarioFile:
         return networks_scenario(settings)
     path = scenario_file(settings, label)
     return artifacts.parsed(plain(read_yaml(path), path, ()), ScenarioFile, path)
-
-
-def _named(scenario: ScenarioFile) -> Iterator[str]:
-    if scenario.arrivals.endswith(".csv"):
-        yield scenario.arrivals
-    yield from filter(None, (scenario.top.stage_policy, scenario.top.weights))
-    for model in scenario.models.values():
-        yield from filter(None, (model.graph, model.costs, model.weights, model.program))
 
 
 def networks_scenario(settings: Config) -> ScenarioFile:

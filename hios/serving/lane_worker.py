@@ -5,12 +5,12 @@ Every function here is called through the worker pool; `serve` then takes its or
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,11 +18,11 @@ from torch import Tensor
 from hios.core.graph import Graph
 from hios.errors import PlatformError
 from hios.kernels import CompiledOperator, compile_operator
-from hios.kernels.compiled_operator import External, parts
+from hios.kernels.compiled_operator import External
 from hios.kernels.merged import torch_dtype
-from hios.platforms.program import Buffer
-from hios.platforms.workloads import arena_tensor, deliver, load_weights
-from hios.serving.lane_program import LaneProgram, LaneStep, Placed, Slots
+from hios.platforms.cpu.runners import Departure, OperatorCall, ValueSlots, dead_after
+from hios.platforms.workloads import deliver, load_weights
+from hios.serving.lane_program import LaneProgram, LaneStep, Slots
 from hios.workers.arena import Arena
 from hios.workers.process_settings import keep_memory
 from hios.workers.ring import Bell, Ring
@@ -147,21 +147,15 @@ def _table(arena: Arena, slots: Slots) -> list[Tensor]:
 
 @dataclass(slots=True)
 class _BlockStep:
-    """A step with its values bound to places in the list of tensors."""
+    """A step with its values bound to slots of tensors."""
 
-    operator: str
-    function: Callable[..., Any]
-    arguments: tuple[int, ...]
-    outputs: tuple[int, ...]
+    call: OperatorCall
     bit: int
-    mark: int
     waits: tuple[int, ...]
-    #: Places of values and the buffers they are copied to; what tells the other lanes.
-    departures: tuple[tuple[int, Tensor], ...]
-    signals: tuple[Callable[[int], None], ...]
-    #: Places of values, tensors of their slots, and where a run states the slot.
+    departures: tuple[Departure, ...]
+    #: Slots of values, tensors of the slots in the arena, and where a run states which.
     stores: tuple[tuple[int, list[Tensor], int], ...]
-    #: Places of values that nothing on this lane reads afterwards.
+    #: Slots of values that nothing on this lane reads afterwards.
     dead: tuple[int, ...] = ()
 
 
@@ -169,57 +163,38 @@ class _Runner:
     """A program bound to operators and shared memory."""
 
     def __init__(self, worker: Worker, program: LaneProgram, tables: Mapping[int, list[Tensor]]) -> None:
-        self._arena: Arena = worker.state["arena"]
         self._timeout_s: float = worker.state["timeout_s"]
-        self._mark = worker.mark
-        self._tensors: list[Any] = []
-        self._places: dict[tuple[int, External], int] = {}
-        self._reads = [(self._place(read.part, read.value), tables[read.slots], read.place) for read in program.reads]
+        self._values = values = ValueSlots(worker.state["arena"], worker.mark)
+        self._reads = [
+            (values.slot(read.value, part=read.part), tables[read.slots], read.place) for read in program.reads
+        ]
         for part, handover in program.arrivals:
-            place = self._place(part, handover.value)
-            self._tensors[place] = _handed_over(self._arena, handover.buffer)
+            values.arrive(handover, part)
         models = [worker.state["models"][model] for model in program.models]
         self._steps = [self._bound(step, models[step.part], tables) for step in program.steps]
-        self._mark_dead()
-
-    def _place(self, part: int, value: External) -> int:
-        """Place of a value in the list of tensors, made when first asked for."""
-        if (part, value) not in self._places:
-            self._places[part, value] = len(self._tensors)
-            self._tensors.append(None)
-        return self._places[part, value]
+        for own, dead in zip(self._steps, dead_after([[own.call] for own in self._steps]), strict=True):
+            own.dead = dead
 
     def _bound(self, step: LaneStep, model: _Model, tables: Mapping[int, list[Tensor]]) -> _BlockStep:
         compiled, number = model.operators[step.operator], model.graph.index[step.operator]
-        outputs = [("operator", step.operator, item) for item in range(len(model.graph.operators[number].output_types))]
-
-        def stored(placed: Placed) -> tuple[int, list[Tensor], int]:
-            return self._place(step.part, placed.value), tables[placed.slots], placed.place
-
-        return _BlockStep(
+        slot = functools.partial(self._values.slot, part=step.part)
+        outputs = len(model.graph.operators[number].output_types)
+        call = OperatorCall(
             step.operator,
+            None,
+            0,
             compiled.run,
-            tuple(self._place(step.part, value) for value in compiled.externals),
-            tuple(self._place(step.part, value) for value in outputs),
-            1 << step.part,
+            tuple(map(slot, compiled.externals)),
+            tuple(slot(("operator", step.operator, item)) for item in range(outputs)),
             model.first_mark + number,
-            step.waits,
-            tuple(
-                (self._place(step.part, handover.value), _handed_over(self._arena, handover.buffer))
-                for handover in step.departures
-            ),
-            tuple(self._arena.setter(handover.flag) for handover in step.departures),
-            tuple(map(stored, step.stores)),
         )
-
-    def _mark_dead(self) -> None:
-        """Values are let go where they are read last, so that their memory is used again while it is cached."""
-        last: dict[int, int] = {}
-        for number, step in enumerate(self._steps):
-            last.update(dict.fromkeys(step.outputs, number))
-            last.update((place, number) for place in step.arguments if place in last)
-        for number, step in enumerate(self._steps):
-            step.dead = tuple(place for place, at in last.items() if at == number)
+        return _BlockStep(
+            call,
+            1 << step.part,
+            step.waits,
+            tuple(self._values.departure(handover, step.part) for handover in step.departures),
+            tuple((slot(placed.value), tables[placed.slots], placed.place) for placed in step.stores),
+        )
 
     def run(self, number: int, slots: Sequence[int]) -> tuple[int, str]:
         """Run all operators, with the slots of the values that the program reads and makes.
@@ -234,38 +209,32 @@ class _Runner:
         Raises:
             PlatformError: the server gave the run up.
         """
-        arena, tensors = self._arena, self._tensors
+        arena, tensors = self._values.arena, self._values.tensors
         failed, why = 0, ""
         for place, table, stated in self._reads:
             tensors[place] = table[slots[stated]]
         for step in self._steps:
             for flag in step.waits:
-                arena.wait(flag, number, self._timeout_s, f"a value of operator {step.operator}")
+                arena.wait(flag, number, self._timeout_s, f"a value of operator {step.call.operator}")
             if not failed & step.bit:
                 try:
                     self._run(step, slots)
                 except Exception as error:  # whatever an operator raises: its task fails, the lane goes on
                     failed |= step.bit
-                    why = why or f"operator {step.operator}: {reason(error)}"
-            for signal in step.signals:
+                    why = why or f"operator {step.call.operator}: {reason(error)}"
+            for _, _, signal in step.departures:
                 signal(number)
             for place in step.dead:
                 tensors[place] = None
         return failed, why
 
     def _run(self, step: _BlockStep, slots: Sequence[int]) -> None:
-        tensors = self._tensors
-        self._mark(step.mark)
-        made = step.function(*[tensors[place] for place in step.arguments])
-        if len(step.outputs) == 1:
-            tensors[step.outputs[0]] = made
-        else:
-            for place, part in zip(step.outputs, parts(made, len(step.outputs)), strict=True):
-                tensors[place] = part
-        for place, buffer in step.departures:
-            deliver(tensors[place], buffer)
-        for place, table, stated in step.stores:
-            deliver(tensors[place], table[slots[stated]])
+        tensors = self._values.tensors
+        self._values.run(step.call)
+        for slot, buffer, _ in step.departures:
+            deliver(tensors[slot], buffer)
+        for slot, table, stated in step.stores:
+            deliver(tensors[slot], table[slots[stated]])
 
 
 class _WholeRunner:
@@ -297,13 +266,6 @@ class _WholeRunner:
         except Exception as error:  # runtimes raise many types: the task fails, the lane goes on
             return 1, reason(error)
         return 0, ""
-
-
-def _handed_over(arena: Arena, buffer: Buffer) -> Tensor:
-    """A buffer in the order in memory in which operators make values."""
-    if len(buffer.shape) != 4:
-        return arena_tensor(arena, buffer)
-    return arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype), channels_last=arena.channels_last)
 
 
 def serve(worker: Worker, limit_s: float) -> bool:

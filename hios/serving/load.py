@@ -15,6 +15,7 @@ from torch import Tensor
 
 from hios.errors import HiosError, PlatformError, warn
 from hios.files import option_defaults
+from hios.files.base import Platform
 from hios.files.versions import versions
 from hios.formats.serving_result import LateSends, ResultFile
 from hios.frontends import program as programs
@@ -24,6 +25,7 @@ from hios.frontends.program_interface import flat_module
 from hios.frontends.tolerances import allows_rounding, compared, explained
 from hios.platforms import reference
 from hios.platforms.cpu.devices import describe
+from hios.runtime.competitors import other_hardware
 from hios.serving.lane_trace import LaneTrace
 from hios.serving.lane_worker import Whole
 from hios.serving.load_generator import LATE_S, Progress, ReferenceSample, Repeat
@@ -102,6 +104,7 @@ def load(
     choice = choose(scenario, policy, launcher, tell=tell)
     scenario = scenario.plain
     platform = describe(scenario.lanes, virtual=virtual) if gpu is None else gpu.platform
+    _warn_of_other_hardware(scenario, platform)
     rows = None if trace is None else LaneTrace(scenario)
     outcomes: list[RepeatOutcome] = []
     late: list[float] = []
@@ -157,6 +160,16 @@ def load(
         candidates=choice.candidates,
     )
     return LoadReport(outcome, generator / busy, wrong, memory_mb)
+
+
+def _warn_of_other_hardware(scenario: Scenario, platform: Platform) -> None:
+    """Say so where costs were not measured here."""
+    found = other_hardware([model.costs for model in scenario.models], platform, forced=True)
+    if found is not None:
+        warn(
+            f"{scenario.source}: found costs of {found}; here is {platform.hardware or 'other hardware'}, so combined "
+            "blocks, stages and shares of work are chosen and counted by times that differ here; profile here"
+        )
 
 
 def in_runtime(scenario: Scenario, policy: str, runtime: str, trusted: bool = False) -> Whole:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from hios.core.sums import add_up
 from hios.formats.serving_result import ResultFile, ServedResult
 from hios.machine.statistics import LEAST_ROUNDS, Interval
 from hios.serving.scenario import Scenario, settings_of, slos_ms
@@ -100,13 +101,13 @@ def result(
         launcher=launcher,  # type: ignore[arg-type]
         simulated=simulated,
         **{**settings_of(scenario), "repeats": repeats},
-        utilisation=min(1.0, sum(outcome.busy_s for outcome in outcomes) / (lanes * time)),
+        utilisation=min(1.0, add_up(outcome.busy_s for outcome in outcomes) / (lanes * time)),
         models=models,
         total=_served([outcome.tallies for outcome in outcomes], slos, scenario.duration_s),
-        queue_variance=sum(outcome.queue_variance for outcome in outcomes) / repeats,
+        queue_variance=add_up(outcome.queue_variance for outcome in outcomes) / repeats,
         jain=jain([row.completed / row.offered for row in models.values() if row.offered]),
-        work_share=sum(least_s * served.completed for least_s, served in works) / (lanes * time),
-        good_work_share=sum(least_s * served.goodput for least_s, served in works) / (lanes * time),
+        work_share=add_up(least_s * served.completed for least_s, served in works) / (lanes * time),
+        good_work_share=add_up(least_s * served.goodput for least_s, served in works) / (lanes * time),
         bound_per_s=bound_per_s(scenario, offered),
         promoted=sum(outcome.promoted for outcome in outcomes) or None,
         block_runs=sum(outcome.block_runs for outcome in outcomes) or None,
@@ -139,13 +140,13 @@ def _served(
         p50_ms=percentile(latencies, 0.5),
         p90_ms=percentile(latencies, 0.9),
         p99_ms=percentile(latencies, 0.99),
-        mean_ms=sum(latencies) / len(latencies) if latencies else None,
+        mean_ms=add_up(latencies) / len(latencies) if latencies else None,
         p99_bound_ms=early_stopping_estimate(latencies),
         goodput_interval=bootstrap(good),
         p50_interval_ms=_interval_of(by_repeat, 0.5),
         p99_interval_ms=_interval_of(by_repeat, 0.99),
-        mean_waiting=None if None in queued else sum(filter(None, queued)) / time,
-        mean_in_system=None if None in present else sum(filter(None, present)) / time,
+        mean_waiting=None if None in queued else add_up(filter(None, queued)) / time,
+        mean_in_system=None if None in present else add_up(filter(None, present)) / time,
         queue=queue,
     )
 
@@ -193,7 +194,7 @@ def bootstrap(values: Sequence[float]) -> Interval | None:
     if len(values) < LEAST_ROUNDS:
         return None
     draw = random.Random(0)
-    means = sorted(sum(draw.choices(values, k=len(values))) / len(values) for _ in range(_RESAMPLES))
+    means = sorted(add_up(draw.choices(values, k=len(values))) / len(values) for _ in range(_RESAMPLES))
     left_out = round(_LEFT_OUT * _RESAMPLES)
     return means[left_out], means[-1 - left_out]
 
@@ -211,11 +212,11 @@ def jain(shares: Sequence[float]) -> float:
     References:
         Jain, Chiu, Hawe: A Quantitative Measure of Fairness, DEC-TR-301 (1984).
     """
-    squares = sum(share * share for share in shares)
-    return min(1.0, sum(shares) ** 2 / (len(shares) * squares)) if squares > 0 else 1.0
+    squares = add_up(share * share for share in shares)
+    return min(1.0, add_up(shares) ** 2 / (len(shares) * squares)) if squares > 0 else 1.0
 
 
 def variance(lengths: Sequence[float]) -> float:
     """Population variance of the lengths of the queues (TOP's sigma)."""
-    mean = sum(lengths) / len(lengths)
-    return sum((length - mean) ** 2 for length in lengths) / len(lengths)
+    mean = add_up(lengths) / len(lengths)
+    return add_up((length - mean) ** 2 for length in lengths) / len(lengths)

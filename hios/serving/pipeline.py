@@ -9,6 +9,7 @@ from typing import Literal
 
 from hios.core.problem import Group
 from hios.core.schedule import Plan
+from hios.core.sums import add_up
 from hios.serving.scenario import Scenario
 
 #: A block of a model, by their numbers.
@@ -98,7 +99,7 @@ class Pipeline:
 
     def alone_s(self, model: int) -> float:
         """Time that a task of a model takes when nothing else runs, with as many lanes as its runs can get."""
-        return sum(self.times_s[combined][present][lanes - 1] for combined, present, lanes in self.runs_alone(model))
+        return add_up(self.times_s[combined][present][lanes - 1] for combined, present, lanes in self.runs_alone(model))
 
     def runs_alone(self, model: int) -> list[tuple[int, int, int]]:
         """Runs of a task of a model when nothing else runs: combined block, its sub-block as a bit, and lanes."""

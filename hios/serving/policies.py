@@ -13,6 +13,7 @@ from typing import cast
 from hios.core.evaluate import evaluate, latency_ms
 from hios.core.problem import Problem, Stage
 from hios.core.schedule import Plan, StreamPlan
+from hios.core.sums import add_up
 from hios.errors import HiosError, suggestion
 from hios.files.base import MOST_SUB_BLOCKS
 from hios.schedulers import find
@@ -75,7 +76,7 @@ def _threads(scenario: Scenario) -> Pipeline:
         rows = ((order,), *((rest,) for _ in range(lanes - 1)))
         plans.append(StreamPlan(rows, order, dict.fromkeys(wide, tuple(range(lanes)))))
         spans = threaded_ms(scenario, number)
-        times.append((sum(time for time, _ in spans), sum(time * used for time, used in spans)))
+        times.append((add_up(time for time, _ in spans), add_up(time * used for time, used in spans)))
     return _planned(scenario, plans, times)
 
 
@@ -140,8 +141,8 @@ def _shortest_first(scenario: Scenario) -> Pipeline:
     pipeline = _top_open(scenario)
     left = []
     for model in scenario.plain.models:
-        times = [sum(model.problem.time[v] for v in block) for block in model.blocks]
-        left.append(tuple(sum(times[block:]) / 1e3 for block in range(len(times))))
+        times = [add_up(model.problem.time[v] for v in block) for block in model.blocks]
+        left.append(tuple(add_up(times[block:]) / 1e3 for block in range(len(times))))
     stated_ms = scenario.file.top.max_wait_ms
     max_wait_s = _PATIENCE * max(own[0] for own in left) if stated_ms is None else stated_ms / 1e3
     return dataclasses.replace(pipeline, left_s=tuple(left), crowd=_CROWD, max_wait_s=max_wait_s)
@@ -341,7 +342,7 @@ def _evaluated(scenario: Scenario, plans: Sequence[Plan]) -> Pipeline:
             # The factor of the model's operators, by which `_planned` multiplies the latency, is not one of hand-overs.
             problem = _with_hand_overs(problem, scenario.file.overheads.hand_over_ms / scenario.factor(number))
         latency = latency_ms(evaluate(problem, plan))
-        times.append((latency, latency if scenario.gpu else sum(problem.time)))
+        times.append((latency, latency if scenario.gpu else add_up(problem.time)))
     return _planned(scenario, plans, times)
 
 
@@ -384,9 +385,9 @@ def _on_lanes(model: ServedModel, plan: StreamPlan, lanes: int) -> StreamPlan:
     (streams,) = plan.devices
     time, loads = model.problem.time, [0.0] * lanes
     lane_of: dict[int, int] = {}
-    for stream in sorted(streams, key=lambda row: -sum(time[v] for v in row)):
+    for stream in sorted(streams, key=lambda row: -add_up(time[v] for v in row)):
         lane = min(range(lanes), key=loads.__getitem__)
-        loads[lane] += sum(time[v] for v in stream)
+        loads[lane] += add_up(time[v] for v in stream)
         lane_of.update(dict.fromkeys(stream, lane))
     launch = plan.launch or tuple(model.problem.order)
     rows = tuple((tuple(v for v in launch if lane_of[v] == lane),) for lane in range(lanes))

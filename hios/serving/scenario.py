@@ -22,6 +22,7 @@ from hios.core.blocks import found_blocks, in_order
 from hios.core.costs import Costs, CostsFile
 from hios.core.graph import Graph
 from hios.core.problem import Problem
+from hios.core.sums import add_up
 from hios.errors import ArtifactError, HiosError, shown
 from hios.files import artifacts
 from hios.files.yaml_file import plain, read_yaml
@@ -101,11 +102,7 @@ class Scenario:
     @property
     def files(self) -> list[Path]:
         """All files that the scenario names."""
-        named = [self.file.arrivals] if self.rows is not None else []
-        named += filter(None, [self.file.top.weights, self.file.top.stage_policy])
-        for settings in self.file.models.values():
-            named += filter(None, (settings.graph, settings.costs, settings.weights, settings.program))
-        return [self.folder / name for name in named]
+        return [self.folder / name for name in self.file.files]
 
     @property
     def lanes(self) -> int:
@@ -205,7 +202,7 @@ def _rate_unit(file: ScenarioFile, models: Sequence[ServedModel], source: str) -
     """Tasks per second that a rate of 1 stands for."""
     if file.rates == "per-second":
         return 1.0
-    asked_s = sum((model.settings.rate or 0.0) * sum(model.problem.time) / 1e3 for model in models)
+    asked_s = add_up((model.settings.rate or 0.0) * add_up(model.problem.time) / 1e3 for model in models)
     if asked_s <= 0:
         raise ArtifactError(
             f"{source}: rates: found {file.rates} with operators that take no time; allowed: per-second"
@@ -215,7 +212,7 @@ def _rate_unit(file: ScenarioFile, models: Sequence[ServedModel], source: str) -
 
 def _resolved(settings: ModelOfScenario, problem: Problem, lanes: int, unit: float) -> ModelOfScenario:
     """Settings with the rate in tasks per second, and the SLO, that they stand for."""
-    alone_ms = sum(problem.time)
+    alone_ms = add_up(problem.time)
     changes: dict[str, float | None] = {} if settings.rate is None else {"rate": settings.rate * unit}
     if settings.share is not None and alone_ms > 0:
         changes |= {"rate": settings.share * lanes * 1e3 / alone_ms, "share": None}
@@ -275,11 +272,11 @@ def joined_blocks(
     """
     joined: list[tuple[int, ...]] = []
     for block in blocks:
-        if joined and sum(time_ms[v] for v in joined[-1]) < least_ms:
+        if joined and add_up(time_ms[v] for v in joined[-1]) < least_ms:
             joined[-1] += block
         else:
             joined.append(block)
-    if len(joined) > 1 and sum(time_ms[v] for v in joined[-1]) < least_ms:
+    if len(joined) > 1 and add_up(time_ms[v] for v in joined[-1]) < least_ms:
         joined[-2:] = [joined[-2] + joined[-1]]
     return tuple(joined)
 

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from hios.core.sums import add_up
 from hios.errors import HiosError
 from hios.formats.serving_result import Candidate, ResultFile
 from hios.serving.calibration import with_interference
@@ -155,7 +156,7 @@ def outcomes_of(
 
         return OnlineLauncher(scenario, launcher_of(scenario)).outcomes(repeats)
     pipeline, queues = launched(scenario, made(policy) if made else _pipeline(scenario, policy), launcher)
-    expected = sum(model.rate * count for model, count in zip(scenario.models, pipeline.blocks, strict=True))
+    expected = add_up(model.rate * count for model, count in zip(scenario.models, pipeline.blocks, strict=True))
     if compiled is None:
         compiled = expected * scenario.duration_s * len(repeats) >= _MANY_RUNS and has_numba()
     outcomes = []

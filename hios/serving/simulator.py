@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple, TypeAlias
 
+from hios.core.sums import add_up
 from hios.files.base import MOST_SUB_BLOCKS
 from hios.serving import rules as rules_module
 from hios.serving.measures import RepeatOutcome, Tally, variance
@@ -611,7 +612,7 @@ def outcome(record: SimulationRecord, pipeline: Pipeline, trace: Trace, duration
             ended.append((record.finish_s[task], task))
     for finish, task in sorted(ended):
         tallies[trace.models[task]].latencies_ms.append((finish - trace.times_s[task]) * 1e3)
-    busy = sum(
+    busy = add_up(
         _busy_s(run, own, duration_s) for run, own in zip(record.runs, _pipelines(record, pipeline), strict=False)
     )
     blocks = sum(run.present.bit_count() for run in record.runs)
@@ -770,7 +771,7 @@ class Simulation:
         """
         runs = self._runs_from(self._counted)
         self._counted += len(runs)
-        busy = sum(self.pipeline.busy_s[combined][present][lanes - 1] for combined, present, lanes in runs)
+        busy = add_up(self.pipeline.busy_s[combined][present][lanes - 1] for combined, present, lanes in runs)
         share = min(1.0, busy / (self.pipeline.lanes * (self.now - since_s)))
         state, arrived, launched, ended, models = self._tasks()
         begin = arrived if latency == "arrival" else launched

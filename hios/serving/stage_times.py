@@ -17,6 +17,7 @@ from hios.core.bounds import least_of_all
 from hios.core.problem import Group, Problem, Stage
 from hios.core.schedule import StagedPlan
 from hios.core.sharing import DemandShares, together_ms
+from hios.core.sums import add_up
 from hios.formats.scenario import Overheads
 from hios.schedulers.ios import ios
 from hios.serving.pipeline import SubBlock, UnionStage
@@ -26,7 +27,7 @@ from hios.serving.scenario import Scenario, ServedModel
 def longest_load(times: Sequence[float], lanes: int) -> float:
     """Load of the fullest lane when groups are packed longest first, each on the lane that is least loaded (LPT)."""
     if lanes == 1 or len(times) == 1:
-        return sum(times)
+        return add_up(times)
     if len(times) <= lanes:
         return max(times)
     loads = [0.0] * lanes
@@ -85,8 +86,8 @@ class Device:
         for place, group in (entry for stage in stages for entry in stage):
             model, _ = members[place]
             times, factor = threaded_ms(self.scenario, model), self.scenario.factor(model)
-            time += factor * sum(times[v][0] for v in group)
-            busy += factor * sum(times[v][0] * times[v][1] for v in group)
+            time += factor * add_up(times[v][0] for v in group)
+            busy += factor * add_up(times[v][0] * times[v][1] for v in group)
         return time / 1e3, busy / 1e3
 
     def orders(
@@ -119,7 +120,7 @@ class Device:
         # What other runs take from this one is known by pair of models where the scenario is calibrated.
         outside = self.shared and self.scenario.calibration is None
         factor = model.costs.corun_factor(self.scenario.lanes if outside else used) * self.scenario.factor(number)
-        return factor * sum(model.problem.time[v] for v in group)
+        return factor * add_up(model.problem.time[v] for v in group)
 
     def _packed(
         self, members: Sequence[SubBlock], stage: UnionStage, lanes: int, lane_of: dict[tuple[int, int], int]
@@ -133,7 +134,7 @@ class Device:
             lane = min(range(lanes), key=lambda number: (loads[number] + entries[number], number))
             loads[lane] += entries[lane] + time
             lane_of.update({(place, v): lane for v in group})
-        return loads, sum(time for time, _, _ in timed)
+        return loads, add_up(time for time, _, _ in timed)
 
     def _entry_ms(self, model: int, place: int, group: Group, lane: int, lane_of: dict[tuple[int, int], int]) -> float:
         """The longest transfer of a value that another lane has made in this run."""
@@ -155,13 +156,13 @@ def _gpu_stage_ms(groups: Sequence[tuple[Problem, Group]]) -> float:
         return groups[0][0].stage_ms(tuple(group for _, group in groups))
     if any(problem.demand for problem in problems.values()):
         return _shared_ms(groups)
-    longest = max(sum(problem.time[v] for v in group) for problem, group in groups)
+    longest = max(add_up(problem.time[v] for v in group) for problem, group in groups)
     known = [problem.alpha for problem in problems.values() if problem.alpha is not None]
     if not known:
         return longest
     alpha = max(known)
-    total = sum(problem.time[v] for problem, group in groups for v in group)
-    work = sum(problem.time[v] * problem.utilization[v] for problem, group in groups for v in group)
+    total = add_up(problem.time[v] for problem, group in groups for v in group)
+    work = add_up(problem.time[v] * problem.utilization[v] for problem, group in groups for v in group)
     return alpha * total + (1 - alpha) * max(work, longest)
 
 
@@ -194,8 +195,8 @@ def threaded_ms(scenario: Scenario, number: int) -> tuple[tuple[float, int], ...
     wide, problem, alone = on_all_lanes(model, lanes), model.problem.on(lanes), model.problem.time
     spans = [(problem.time_on(v, lanes), lanes) if v in wide else (alone[v], 1) for v in range(len(problem))]
     measured = {} if scenario.calibration is None else scenario.calibration.threads
-    whole = sum(time for time, _ in spans)
-    ratio = measured[model.label] * sum(alone) / whole if model.label in measured and whole else 1.0
+    whole = add_up(time for time, _ in spans)
+    ratio = measured[model.label] * add_up(alone) / whole if model.label in measured and whole else 1.0
     return tuple((time * ratio, used) for time, used in spans)
 
 
@@ -267,10 +268,10 @@ def least_work_s(model: ServedModel, *, gpu: bool = False) -> float:
     if not gpu:
         wide = problem.wide_ms
         work = [min([t, *(k * time for k, time in wide.get(v, {}).items())]) for v, t in enumerate(problem.time)]
-        return sum(work) / 1e3
+        return add_up(work) / 1e3
     if problem.alpha is None:
         return 0.0
-    return sum(least_of_all(problem).work) / 1e3
+    return add_up(least_of_all(problem).work) / 1e3
 
 
 def least_works_s(scenario: Scenario) -> list[float]:
@@ -285,7 +286,7 @@ def least_works_s(scenario: Scenario) -> list[float]:
     works = []
     for number, model in enumerate(scenario.models):
         widths = zip(model.problem.time, threaded_ms(scenario, number), strict=True)
-        least_ms = sum(min(alone, used * time) for alone, (time, used) in widths)
+        least_ms = add_up(min(alone, used * time) for alone, (time, used) in widths)
         works.append(steady * scenario.factor(number) * least_ms / 1e3)
     return works
 
@@ -313,7 +314,7 @@ def even_intervals_s(scenario: Scenario, work_s: Sequence[float]) -> list[float]
     is divided in proportion, so that bursts are not held back. Intervals are at most 1 s, as TOP has them.
     """
     asked = [model.rate * work for model, work in zip(scenario.models, work_s, strict=True)]
-    share = scenario.lanes / sum(asked) if sum(asked) > 0 else math.inf
+    share = scenario.lanes / add_up(asked) if add_up(asked) > 0 else math.inf
     level = _level(asked, scenario.lanes)
     granted = [share * ask if share >= 1 else min(ask, level) for ask in asked]
     return [

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from hios.core.problem import Group, Problem, Stage
+from hios.core.sums import add_up
 from hios.schedulers.gpg import chooser
 from hios.schedulers.policy.endings import ModelBlock, Passes, combined_problem
 from hios.serving.pipeline import Pipeline, SubBlock, UnionStage
@@ -112,7 +113,7 @@ class TopPipelines:
         )
 
     def _combined(self, members: tuple[SubBlock, ...]) -> _CombinedBlock:
-        stages, scenario, shared = self._stages.of(members), self._device.scenario, self._device.shared
+        stages, scenario, shared = self._stages(members), self._device.scenario, self._device.shared
         lanes = scenario.lanes
         widths = range(1, lanes + 1) if shared else [lanes]
         times_s, busy_s = run_times(self._device, members, stages, widths, lanes)
@@ -146,67 +147,53 @@ def _worth(times_s: Sequence[float]) -> int:
     return worth
 
 
-class CombinedStages(Protocol):
-    """Finds the stages of a combined block."""
-
-    def of(self, members: Sequence[SubBlock]) -> tuple[UnionStage, ...]:
-        """Stages one after another, with the groups of all sub-blocks."""
+#: Finds the stages of a combined block, one after another, with the groups of all sub-blocks.
+CombinedStages = Callable[[Sequence[SubBlock]], tuple[UnionStage, ...]]
 
 
 def combined_stages(scenario: Scenario) -> CombinedStages:
     """The method that the scenario states (``top.stages``)."""
-    return _GpgStages(scenario) if scenario.file.top.stages == "gpg" else _IosStages(scenario)
+    if scenario.file.top.stages == "gpg":
+        return functools.partial(_gpg_stages, Device(scenario.plain), _without_contention(scenario))
+    by_model = [block_stages(scenario.plain, number) for number in range(len(scenario.models))]
+    return functools.partial(_ios_stages, by_model, scenario.file.top.s)
 
 
-class _IosStages:
+def _ios_stages(
+    by_model: Sequence[Sequence[Sequence[Stage]]], s: int, members: Sequence[SubBlock]
+) -> tuple[UnionStage, ...]:
     """The first stages of all sub-blocks beside each other, then the second ones, with at most s groups in each."""
-
-    def __init__(self, scenario: Scenario) -> None:
-        self._scenario = scenario
-        self._stages = [block_stages(scenario.plain, number) for number in range(len(scenario.models))]
-
-    def of(self, members: Sequence[SubBlock]) -> tuple[UnionStage, ...]:
-        """Stages one after another, with the groups of all sub-blocks."""
-        return side_by_side([self._stages[model][block] for model, block in members], self._scenario.file.top.s)
+    return side_by_side([by_model[model][block] for model, block in members], s)
 
 
-class _GpgStages:
+def _gpg_stages(device: Device, problems: Sequence[Problem], members: Sequence[SubBlock]) -> tuple[UnionStage, ...]:
     """Algorithm 2 of TOP over the union of the sub-blocks, with the times of stages on the scenario's device.
 
     As the algorithm gpg: where its stages take no less time than the operators one after another, these are taken.
     """
+    scenario = device.scenario
+    settings, models = scenario.file.top, scenario.models
+    operators = [models[model].blocks[block] for model, block in members]
+    problem = combined_problem(
+        [
+            ModelBlock(models[model].label, problems[model], own)
+            for (model, _), own in zip(members, operators, strict=True)
+        ]
+    )
+    # Operators of the union by number: place of the sub-block, and number in the model.
+    home = [(place, v) for place, own in enumerate(operators) for v in own]
 
-    def __init__(self, scenario: Scenario) -> None:
-        self._device = Device(scenario.plain)
-        self._problems = _without_contention(scenario)
+    def stage_ms(stage: Stage) -> float:
+        groups = [(members[home[group[0]][0]][0], tuple(home[v][1] for v in group)) for group in stage]
+        return device.stage_ms(groups, scenario.lanes)
 
-    def of(self, members: Sequence[SubBlock]) -> tuple[UnionStage, ...]:
-        """Stages one after another, with the groups of all sub-blocks."""
-        scenario = self._device.scenario
-        settings, models = scenario.file.top, scenario.models
-        operators = [models[model].blocks[block] for model, block in members]
-        problem = combined_problem(
-            [
-                ModelBlock(models[model].label, self._problems[model], own)
-                for (model, _), own in zip(members, operators, strict=True)
-            ]
-        )
-        # Operators of the union by number: place of the sub-block, and number in the model.
-        home = [(place, v) for place, own in enumerate(operators) for v in own]
-
-        def stage_ms(stage: Stage) -> float:
-            groups = [(members[home[group[0]][0]][0], tuple(home[v][1] for v in group)) for group in stage]
-            return self._device.stage_ms(groups, scenario.lanes)
-
-        policy = str(scenario.folder / settings.stage_policy) if settings.stage_policy else ""
-        starts, action = chooser(problem, settings.r, settings.s, policy)
-        passes = Passes(stage_ms, action, scenario.file.seed)
-        stages = [stage for start in starts for stage in passes.run(start, settings.stage_passes)[0]]
-        alone: list[Stage] = [((v,),) for v in problem.order]
-        chosen = stages if sum(map(stage_ms, stages)) < sum(map(stage_ms, alone)) else alone
-        return tuple(
-            tuple((home[group[0]][0], tuple(home[v][1] for v in group)) for group in stage) for stage in chosen
-        )
+    policy = str(scenario.folder / settings.stage_policy) if settings.stage_policy else ""
+    starts, action = chooser(problem, settings.r, settings.s, policy)
+    passes = Passes(stage_ms, action, scenario.file.seed)
+    stages = [stage for start in starts for stage in passes.run(start, settings.stage_passes)[0]]
+    alone: list[Stage] = [((v,),) for v in problem.order]
+    chosen = stages if add_up(map(stage_ms, stages)) < add_up(map(stage_ms, alone)) else alone
+    return tuple(tuple((home[group[0]][0], tuple(home[v][1] for v in group)) for group in stage) for stage in chosen)
 
 
 def _without_contention(scenario: Scenario) -> list[Problem]:

@@ -15,7 +15,7 @@ from hios.formats.study import ComparedNumber, FigureFile
 from hios.study import registry
 from hios.study.figure_data import located
 from hios.study.figure_files import ENDINGS, HIDDEN, compared
-from hios.study.published import Verdict
+from hios.study.published import PREDICTED, Verdict
 from hios.study.registry import Figure
 from hios.study.rows import Row
 from hios.study.simulated_rows import HIOS, RELEASED
@@ -189,6 +189,12 @@ def _counted(by_key: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
             f"Of the {len(released)} statements about HIOS's simulation, {own} agree if the paper's equations are "
             f"followed, and {agree} if its authors' released program is."
         )
+    predicted = Counter(
+        verdict for verdicts in by_key.values() for by, verdict in verdicts.items() if by.startswith(PREDICTED)
+    )
+    if predicted:
+        counts = [f"{verdict}: {count}" for verdict, count in predicted.items()]
+        yield f"Predictions for the papers' GPUs, beside statements about these: {', '.join(counts)}."
 
 
 _VERBS = {

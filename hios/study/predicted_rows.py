@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import re
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from hios.study import run_rows as runs
 from hios.study.figure_data import FigureData, PredictedNetwork
 from hios.study.figure_listing import chart_of_table
 from hios.study.gpu_targets import TARGETS
+from hios.study.published import PREDICTED, Comparison
 from hios.study.registry import Figure
 from hios.study.rows import Row, Rows, grouped
 
@@ -45,8 +47,8 @@ def predictions(
     """Adds predictions for the GPUs of the paper to a figure, beside what was measured.
 
     They have rows and a panel of their own, a sentence on the result and one on the error of such predictions where
-    latencies were published. The verdicts on published numbers are about measurements alone; how predictions compare
-    with them is said in the sentences. The networks are those of the sessions
+    latencies were published. Published numbers are compared with measurements and, as predicted for a GPU, with
+    predictions for the GPU that they were measured on. The networks are those of the sessions
     ``predictions/...`` of the figure, the GPUs those of its paper in `hios.study.gpu_targets`.
 
     Args:
@@ -86,7 +88,7 @@ def _beside(figure: Figure, *, made: _Maker, drawn: _Chart, words: Callable[[Row
 
     def finding(rows: Rows) -> str:
         own, there = _measured(rows), _on_gpus(rows)
-        return " ".join(filter(None, [figure.finding(own) if own else "", words(there), _compared(figure, there)]))
+        return " ".join(filter(None, [figure.finding(own) if own else "", words(there)]))
 
     def explain(rows: Rows) -> str:
         own = _measured(rows)
@@ -96,7 +98,7 @@ def _beside(figure: Figure, *, made: _Maker, drawn: _Chart, words: Callable[[Row
         figure,
         rows=all_rows,
         chart=all_charts,
-        compare=lambda rows: figure.compare(_measured(rows)),
+        compare=lambda rows: [*figure.compare(_measured(rows)), *_compared(figure, _on_gpus(rows))],
         finding=finding,
         explain=explain,
     )
@@ -117,22 +119,19 @@ def hardware(prediction: GpuPrediction) -> str:
     return f"{len(gpus)} x {gpus[0]}, {link}" if len(gpus) > 1 else gpus[0] if gpus else "GPU"
 
 
-def _compared(figure: Figure, rows: Rows) -> str:
-    """How predictions for each GPU compare with what was published for it, as measurements would."""
-    texts = []
-    for name, there in grouped(rows, "hardware").items():
+def _compared(figure: Figure, rows: Rows) -> Iterator[Comparison]:
+    """Predictions for each GPU beside what was published for it, as measurements would be; then what takes all GPUs."""
+    groups = grouped(rows, "hardware")
+    told: set[str] = set()
+    for name, there in {**groups, " and ".join(groups): rows}.items():
         as_measured: Rows = [{**row, "platform": "cuda", "mark": marks.MEASURED.name} for row in there]
-        found = [
-            entry
-            for entry in figure.compare(as_measured)
-            if entry.found is not None and _models(name) & _models(entry.published.hardware)
-        ]
-        texts += [
-            f"{entry.published.what} ({entry.published.text} {entry.published.unit}): {entry.found_text} on {name}, "
-            f"{entry.verdict.value}"
-            for entry in found
-        ]
-    return f"Predicted beside what is published: {'; '.join(texts)}." if texts else ""
+        for entry in figure.compare(as_measured):
+            key = entry.published.key
+            if entry.found is None or not _models(name) & _models(entry.published.hardware):
+                continue
+            if name in groups or key not in told:
+                told.add(key)
+                yield replace(entry, by=f"{PREDICTED} {name}")
 
 
 def _models(hardware: str) -> set[str]:

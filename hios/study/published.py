@@ -22,6 +22,8 @@ from hios.formats.study import PublishedFigure, PublishedFile, PublishedNumber, 
 _SHARE = 0.25
 _FILE = Path(__file__).with_suffix(".yaml")
 
+#: What comparisons with predictions are by, before the name of the GPU.
+PREDICTED = "predicted for"
 #: A result of this machine: one number, the lowest and the highest, or one for each case.
 Found = float | tuple[float, float] | Mapping[str, float]
 

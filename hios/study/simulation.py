@@ -10,6 +10,7 @@ import msgspec
 from hios.core.check import violations
 from hios.core.problem import Problem
 from hios.core.schedule import Schedule
+from hios.core.sums import add_up
 from hios.errors import ScheduleError
 from hios.files.artifacts import Json
 from hios.formats.study import AblationFile, Instance, Setting, SimulationFile, Variant
@@ -109,7 +110,7 @@ def ablate(setting: Setting, generator: str, seeds: Iterable[int], *, alpha: flo
         latencies = [released_program.latencies_ms(subject, setting.devices, deviations) for subject in subjects]
         in_force = tuple(name for name in names if getattr(deviations, name))
         variants.append(Variant(in_force, {name: tuple(row[name] for row in latencies) for name in latencies[0]}))
-    sequential = tuple(sum(problem.time) for problem in problems)
+    sequential = tuple(add_up(problem.time) for problem in problems)
     return AblationFile(setting, generator, sequential, tuple(variants), time.process_time() - began)
 
 

@@ -16,6 +16,7 @@ import msgspec
 from hios.core.costs import Costs, CostsFile
 from hios.core.graph import Graph
 from hios.core.problem import Problem
+from hios.core.sums import add_up
 from hios.errors import HiosError, warn
 from hios.formats.config import TopStudy
 from hios.formats.scenario import ModelOfScenario, ScenarioFile
@@ -197,11 +198,11 @@ GPU_ONLY = ("batches", "stages")
 
 def overloaded(scenario: Scenario) -> Scenario:
     """The scenario with its shares of the tasks at a rate that no system keeps up with, for some tasks."""
-    asked = sum(model.rate * least_work_s(model, gpu=scenario.gpu) for model in scenario.models)
+    asked = add_up(model.rate * least_work_s(model, gpu=scenario.gpu) for model in scenario.models)
     if asked <= 0:
         raise HiosError(f"{scenario.source}: found no operator that takes any time; required: at least one")
     factor = _OVERLOAD * scenario.lanes / asked
-    duration_s = _TASKS / sum(model.rate * factor for model in scenario.models)
+    duration_s = _TASKS / add_up(model.rate * factor for model in scenario.models)
     return at_rates(scenario, [model.rate * factor for model in scenario.models], duration_s, launcher="open")
 
 
@@ -244,7 +245,7 @@ def copied(scenario: Scenario, count: int) -> Scenario:
 
 def synchronous_per_s(scenario: Scenario, system: str) -> float:
     """The highest frequency of tasks for all models at once at which no queue grows."""
-    work = sum(least_work_s(model, gpu=scenario.gpu) for model in scenario.models)
+    work = add_up(least_work_s(model, gpu=scenario.gpu) for model in scenario.models)
     low, high = 0.0, 1.2 * scenario.lanes / work
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -346,7 +347,7 @@ def _filled(scenario: Scenario, result: ResultFile) -> float:
     total = 0.0
     for model in scenario.models:
         problem = model.problem
-        work_s = sum(time * used for time, used in zip(problem.time, problem.utilization, strict=True)) / 1e3
+        work_s = add_up(time * used for time, used in zip(problem.time, problem.utilization, strict=True)) / 1e3
         total += result.models[model.label].completed * work_s
     return total / (result.duration_s * result.repeats)
 

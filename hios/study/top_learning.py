@@ -36,12 +36,13 @@ from hios.formats.study import (
     TopPoint,
     TopStudyFile,
 )
+from hios.machine.statistics import Laps
 from hios.schedulers import schedule
 from hios.schedulers.gpg import chooser
 from hios.schedulers.ios_search import SearchedBlock, block_space
 from hios.schedulers.policy.endings import ModelBlock, combined_problem, index_of, model_blocks
 from hios.schedulers.policy.network import write_policy
-from hios.schedulers.policy.training import Laps, train
+from hios.schedulers.policy.training import train
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import HELD_OUT
 from hios.study.top_experiments import GPU_ONLY, SIMULATED, Experimenting, overloaded

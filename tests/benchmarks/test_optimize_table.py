@@ -10,9 +10,13 @@ from hios.optimizing.report import Report, WayReport
 
 
 def _report(chosen: str, **medians: float) -> Report:
-    ways = [WayReport(label, "eager", median_ms=median) for label, median in medians.items()]
+    ways = [
+        WayReport(label, "eager" if label == "a" else "compile", median_ms=median, ready_s=float(number))
+        for number, (label, median) in enumerate(medians.items(), 2)
+    ]
     slow = WayReport("slow", "compile", "slower", median_ms=99.0)
-    return Report("Net", chosen, "because", (*ways, slow, WayReport("absent", "openvino", "not started", "no time")))
+    absent = WayReport("absent", "openvino", "not started", "no time")
+    return Report("Net", chosen, "because", (*ways, slow, absent), seconds=9.0)
 
 
 def test_table() -> None:
@@ -26,6 +30,8 @@ def test_table() -> None:
         "| slow | (99.0) | (99.0) |",
         "| kept | b | a |",
         "| kept over the fastest | 1.020 | 1.000 |",
+        "| seconds until 80 % of the gain | 3.0 |  |",
+        "| seconds in all | 9.0 | 9.0 |",
     ]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import signal
 import stat
 import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ from torch import nn
 
 import hios
 from hios import HiosError, HiosWarning
+from hios.optimizing import optimize
 from hios.optimizing.autotune import Tuned
-from hios.optimizing.background import Background
+from hios.optimizing.background import Background, Found
 from hios.optimizing.module import OptimizedModule
 from hios.optimizing.optimize import _Optimizer
+from hios.optimizing.race import Race
 from tests.optimizing.optimized_models import as_optimized, image
 from tests.runtime.small import Branches
 from tests.workers.processes import children
@@ -67,6 +70,44 @@ def test_another_process_finds_the_way(tmp_path: Path) -> None:
         again = hios.optimize(model, x, cache=tmp_path, **{**_KEYWORDS, "wait": True})
         assert again.report.cached
         again.close()
+
+
+def test_what_is_quick_is_used_until_the_fastest_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A runtime runs the model while schedules are still to come; what fails then takes nothing away."""
+    pytest.importorskip("openvino")
+    monkeypatch.setattr(Race, "_first", lambda self, way: (self.call(way), 1.0))
+    took = {"eager": 3.0, "openvino": 2.0, "schedule": 1.5}
+    monkeypatch.setattr(Race, "_timed", lambda _, way: 1.0 if way.label == "sequential, 1 core" else took[way.kind])
+    monkeypatch.setattr(optimize, "outruns", lambda *_: True)
+    model, x, seen, settle = Branches().eval(), image(0), list[tuple[str, str]](), OptimizedModule.settle
+
+    def settled(module: OptimizedModule, final: OptimizedModule) -> None:
+        settle(module, final)
+        seen.append((module.report.chosen, module.report.pending))
+        torch.testing.assert_close(module(x), model(x), rtol=1e-4, atol=1e-4)
+
+    def here(
+        background: Background, request: Sequence[Any], found: Callable[[Found], None], failed: Callable[[str], None]
+    ) -> None:
+        given, args, kwargs, options, _ = request
+        telling = replace(options, told=lambda report: found(Found(report, [])))
+        final = optimize.accelerated(copy.deepcopy(given), args, kwargs, telling)  # as in another process
+        final.close()
+        found(Found(final.report, []))
+        with pytest.warns(HiosWarning, match="no faster way is looked for: it was killed"):
+            failed("it was killed")
+        background.discard()
+
+    monkeypatch.setattr(OptimizedModule, "settle", settled)
+    monkeypatch.setattr(Background, "start", here)
+    ways = {"way": ("openvino", "schedule"), "devices": 1, "budget_s": 3600.0}
+    with torch.no_grad():
+        fast = hios.optimize(model, x, cache=False, **{**_KEYWORDS, **ways})
+        ((first, pending), (last, nothing)) = seen
+        assert (first.partition(",")[0], pending, nothing) == ("OpenVINO", "schedules", "")
+        assert last == fast.report.chosen == "sequential, 1 core"
+        torch.testing.assert_close(fast(image(1)), model(image(1)), rtol=1e-4, atol=1e-4)
+    fast.close()
 
 
 def test_an_earlier_choice_is_taken_at_once(tmp_path: Path) -> None:

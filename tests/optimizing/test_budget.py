@@ -116,12 +116,15 @@ def test_one_slow_step_does_not_stop_the_others() -> None:
 class _Conversion:
     """A conversion that takes until it is stopped, on a clock of the test."""
 
-    runs, took_s, now_s = True, 1.0, 0.0
+    runs, begun, took_s, now_s = True, True, 1.0, 0.0
     events: list[str]
 
     def __init__(self, kind: str, *_: object) -> None:
         self.kind = kind
-        self.events.append(f"begin {kind}")
+
+    def begin(self, program: Path) -> None:
+        """Record that it begins."""
+        self.events.append(f"begin {self.kind}")
 
     def finish(self, deadline: float) -> str:
         """Record that it is waited for."""
@@ -147,7 +150,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Prepar
     subject.run_once()
     monkeypatch.setattr(module.time, "monotonic", lambda: _Conversion.now_s)  # type: ignore[attr-defined]
     with Budget(60.0, "Net", 2, None) as budget:
-        yield Preparation(subject, budget, tmp_path, 1.0)
+        yield Preparation(subject, budget, tmp_path, 1.0, lambda coming: _Conversion.events.append(" ".join(coming)))
 
 
 @pytest.mark.parametrize("at_once", [False, True])
@@ -158,7 +161,7 @@ def test_what_is_quick_to_prepare_comes_first(
     monkeypatch.setattr(preparation, "usable_cores", lambda: list(range(4 if at_once else 2)))
     monkeypatch.setattr(_Conversion, "finish", lambda self, _: self.events.append(f"finish {self.kind}") or "stopped")
     recorded.prepare()
-    first = ["begin onnxruntime", *(["begin compile"] if at_once else []), "openvino"]
+    first = ["begin onnxruntime", *(["begin compile"] if at_once else []), "openvino", "onnxruntime compile schedule"]
     then = ["finish onnxruntime", *([] if at_once else ["begin compile"]), "extract"]
     assert _Conversion.events == [*first, *then, "finish compile"]
 

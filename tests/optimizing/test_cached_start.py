@@ -135,15 +135,14 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: p
         assert path is not None
         os.utime(path, (number, number))
     assert [store.find({"model": number}, "state") is not None for number in range(3)] == [False, True, True]
-    others = tmp_path / "others"
-    (others / "adopted").mkdir(parents=True)
-    (others / "adopted" / "file").write_bytes(bytes(200))
-    FolderCache(tmp_path / "adopting").adopt(others)
-    assert [path.name for path in (tmp_path / "adopting").iterdir()] == ["adopted"]
-    others.rmdir()
-    FolderCache(tmp_path).adopt(tmp_path / "adopting")
-    assert (tmp_path / "adopted" / "file").is_file()
-    assert [store.find({"model": number}, "state") for number in range(3)] == [None, None, None]
+    other = FolderCache(tmp_path / "others")
+    with store.workspace() as workspace:
+        (workspace / "file").write_bytes(bytes(200))
+        other.keep({"model": 3}, "state", workspace)
+    made = other.find({"model": 3}, "state")
+    assert made is not None
+    store.keep({"model": 3}, "state", made)
+    assert [store.find({"model": number}, "state") is not None for number in range(4)] == [False, False, False, True]
     with pytest.raises(hios.HiosError):
         choice_cache.read_graph(tmp_path)
     assert FolderCache(None).find({}, "") is None

@@ -20,7 +20,7 @@ from hios.optimizing import candidates, optimize, preparation, race, schedules
 from hios.optimizing.candidates import Candidate, itself
 from hios.optimizing.choice_cache import ChoiceCache, model_key
 from hios.optimizing.module import OptimizedModule
-from hios.optimizing.report import Report
+from hios.optimizing.report import Report, WayReport
 from tests.optimizing.optimized_models import DEVICES, OWN, image, pretend_busy, require_equal, scheduled
 from tests.runtime.small import Branches
 
@@ -209,6 +209,41 @@ def test_busy_cores_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "other work kept the cores 50% busy" in repr(fast.report)
     assert "still to come: the final choice, in later calls, once the cores are idle" in repr(fast.report)
     assert list((tmp_path / "choices").rglob("*.json")) == []
+
+
+@pytest.mark.slow
+def test_openvino_reads_what_was_made_for_onnx_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both conversions of a model take part; the file for ONNX Runtime is kept, and made again for other weights."""
+    pytest.importorskip("openvino")
+    _Times(monkeypatch, lambda label: 1.0 if label.startswith("OpenVINO from ONNX") else 2.0)
+    monkeypatch.setattr(optimize, "outruns", lambda *_: True)
+    reports = []
+    for scale in (1.0, 1.0, 2.0):
+        torch.manual_seed(0)
+        model = Branches()
+        with torch.no_grad():
+            model.stem.weight.mul_(scale)
+        fast = hios.optimize(model, image(0), cache=tmp_path, way=("openvino", "onnxruntime"), least_ms=0.0)
+        require_equal(fast, model, image(1))
+        reports.append(fast.report)
+    assert [report.cached for report in reports] == [False, True, True]
+    (row,) = [way for way in reports[0].ways if way.label == reports[2].chosen]
+    assert (row.kind, row.equal, row.label.partition(",")[0]) == ("openvino", True, "OpenVINO from ONNX")
+    assert sorted(path.name for path in tmp_path.glob("models/*/*")) == ["model.onnx"] * 2
+
+
+def test_the_report_says_when_most_of_the_gain_was_there() -> None:
+    """Ways count in the order in which they were ready; those that answer otherwise, or are slower, do not."""
+    rows = [("today", 10.0, 0.1), ("quick", 6.1, 3.0), ("near", 5.9, 6.0), ("wrong", 1.0, 1.0), ("slow", 9.0, 7.0)]
+    rows.append(("best", 5.0, 20.0))
+    ways = [WayReport(label, "compile", median_ms=ms, ready_s=ready) for label, ms, ready in rows]
+    ways[0] = replace(ways[0], kind="eager")
+    ways[3] = replace(ways[3], outcome="different")
+    report = Report("Net", "best", "so", tuple(reversed(ways)))
+    assert [way.label for way in report.steps] == ["today", "quick", "near", "best"]
+    assert [report.gained_s(share) for share in (0.5, 0.8, 0.9)] == [3.0, 6.0, 20.0]
+    assert "near after 6.0 s, best after 20.0 s; 80 % of the gain after 6.0 s" in repr(report)
+    assert replace(report, chosen="today").gained_s() is None
 
 
 def test_luck_in_choosing_does_not_count() -> None:

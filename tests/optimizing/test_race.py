@@ -29,7 +29,7 @@ class _Clock:
             return milliseconds[candidate.label]
 
         monkeypatch.setattr(Race, "_timed", timed)
-        monkeypatch.setattr(Race, "_warm", lambda race, c: race._warm_ms.update({c.label: milliseconds[c.label]}))
+        monkeypatch.setattr(Race, "_warm", lambda race, c: race.warm_ms.update({c.label: milliseconds[c.label]}))
 
 
 def _race(candidates: Sequence[Candidate], expected: Tensor, **more: object) -> Race:
@@ -154,7 +154,7 @@ def test_rounds_that_no_longer_fit_are_not_begun(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])  # type: ignore[attr-defined] # what it imported
     monkeypatch.setattr(Race, "_timed", timed)
-    monkeypatch.setattr(Race, "_warm", lambda race, c: race._warm_ms.update({c.label: milliseconds[c.label] / 2}))
+    monkeypatch.setattr(Race, "_warm", lambda race, c: race.warm_ms.update({c.label: milliseconds[c.label] / 2}))
     race = _race([TODAY, other], torch.ones(2), deadline=5.0)
     race.measure()
     assert 4.0 < clock[0] <= 5.0

@@ -85,14 +85,15 @@ def test_missing_runtimes_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -
 def test_a_conversion_ends_with_the_budget(tmp_path: Path) -> None:
     """At the deadline its process is gone and nothing is left of what it wrote; a failing one says why."""
     path = tmp_path / "model.onnx"
-    conversion = Conversion("onnxruntime", tmp_path / "program.pt2", path, 1)
+    conversion = Conversion("onnxruntime", path, 1)
     try:
         assert conversion.finish(time.monotonic()).startswith("not prepared within 0 s, which the budget")
         assert conversion._process.poll() is not None
     finally:
         conversion.end()
-    failing = Conversion("onnxruntime", tmp_path / "program.pt2", path, 1)
+    failing = Conversion("onnxruntime", path, 1)
     try:
+        failing.begin(tmp_path / "program.pt2")
         assert "program.pt2: cannot be read: no such file" in failing.finish(time.monotonic() + 120)
     finally:
         failing.end()

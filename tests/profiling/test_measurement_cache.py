@@ -173,7 +173,7 @@ def test_cache_size_of_the_machine() -> None:
         ("hios.platforms.cpu.environment.processor", lambda: "another processor"),
         ("hios.platforms.cpu.environment._processor_fields", lambda: {"microcode": "0xff"}),
         ("hios.platforms.cpu.environment._caches", lambda cores: ["3 Unified 1K"]),
-        ("hios.platforms.cpu.environment._read", lambda path: "1" if path.name == "no_turbo" else "powersave"),
+        ("hios.platforms.cpu.environment.system_text", lambda path: "1" if path.name == "no_turbo" else "powersave"),
         ("hios.platforms.cpu.environment.code_hash", lambda modules: "edited"),
     ],
 )

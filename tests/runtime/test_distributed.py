@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import queue
 import re
@@ -15,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +27,7 @@ from hios import Graph
 from hios.core.schedule import Plan, StreamPlan
 from hios.errors import PlatformError
 from hios.files import artifacts
+from hios.runtime.distributed import transports
 from hios.runtime.distributed.control_channel import ProgressState, RankPlace, shared
 from hios.runtime.distributed.monitor import longest_silent
 from hios.runtime.distributed.rank_runner import Peers, Tags
@@ -219,6 +222,47 @@ def test_values_without_tags(files: Files, graph: Graph, tmp_path: Path) -> None
     first, *others = write_schedules(tmp_path, graph, plans)
     run, _ = _finished(_command("gloo", 3, files, first, *others, program=(RANKS, "ordered")), first)
     assert {result["label"]: result["largest_difference"] for result in run["results"]} == dict.fromkeys(plans, 0.0)
+
+
+@pytest.mark.slow
+def test_less_precise_runs_are_checked_once_in_full(files: Files, graph: Graph, tmp_path: Path) -> None:
+    """Where ranks are timed in TF32, the difference stated is that of a run in full float32; more than 2 % is wrong."""
+    schedule = _written(graph, random_plan(graph, 2, seed=5), tmp_path)
+    command = _command("gloo", 2, files, schedule, "--program", files.program)
+    place = command.index("-m", command.index("torch.distributed.run"))
+    worse = [*command[:place], str(RANKS.with_name("precise_ranks.py")), "0.3", *command[place + 2 :]]
+    assert "; allowed: 0.02 of its largest value, in TF32" in _failed(worse, schedule)
+    worse[place + 1] = "0.001"
+    run, _ = _finished(worse, schedule)
+    assert 0 <= run["results"][0]["largest_difference"] < 1e-5
+
+
+@pytest.mark.parametrize("launcher", [_over("mpi")])
+def test_an_mpi_without_cuda_is_refused_on_gpus(launcher: str) -> None:
+    """One line says so, and what to do, before it reads the address of a GPU as one of its own."""
+    program = """
+import torch
+from hios.errors import PlatformError
+from hios.runtime.distributed.transports import connect
+torch.cuda.is_initialized = lambda: True
+try:
+    connect("mpi", "cuda", 60.0).channel(0.0)
+except PlatformError as error:
+    print(error, flush=True)
+"""
+    code, printed = _run([*_launcher(launcher, 1), "-c", program])
+    assert code == 0
+    assert re.search(
+        r"(?m)^transport mpi: Open MPI .* is built without CUDA .*; start the ranks with torchrun", printed
+    )
+
+
+@pytest.mark.parametrize(("answer", "aware"), [(1, True), (0, False), (None, True)])
+def test_an_mpi_is_asked_for_cuda(monkeypatch: pytest.MonkeyPatch, answer: int | None, aware: bool) -> None:
+    """What it answers counts; one that cannot be asked is believed."""
+    library = SimpleNamespace(**{} if answer is None else {"MPIX_Query_cuda_support": lambda: answer})
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
+    assert transports.is_cuda_aware("libmpi.so") == aware
 
 
 @requires_gpu

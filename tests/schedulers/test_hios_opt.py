@@ -27,7 +27,7 @@ from hios.schedulers.hios_opt import hios_opt
 from hios.schedulers.opt import lower_bounds
 from hios.schedulers.opt.annealing import StagedChain, groups
 from hios.schedulers.opt.lower_bounds import interval_bound_ms, provable, staged_bound_ms
-from hios.schedulers.opt.parallel_search import CLOSED
+from hios.schedulers.opt.search_limits import CLOSED
 from tests.convolution_graphs import Conv, conv_problem
 from tests.problems import problem, problems, write_files
 from tests.scripts import python

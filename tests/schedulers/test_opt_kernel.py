@@ -31,8 +31,8 @@ from hios.schedulers.opt import annealing, lower_bounds, staged_kernel
 from hios.schedulers.opt import moves as search_moves
 from hios.schedulers.opt.annealing import StagedChain, WideChain, fastest_in_sequence, fits, groups
 from hios.schedulers.opt.lower_bounds import interval_bound_ms, proven_bound_ms, trade_off_bound_ms
-from hios.schedulers.opt.moves import SOURCES
-from hios.schedulers.opt.staged_kernel import CRITICAL, MOST_MEMBERS, SPARE, StagedSearch
+from hios.schedulers.opt.moves import SOURCES, Search
+from hios.schedulers.opt.staged_kernel import MOST_MEMBERS, SPARE
 from hios.verify.consistency import bound_problems
 from tests.problems import in_sequence, problem, problems, wide_problems
 from tests.wide_plans import least_latency
@@ -75,7 +75,7 @@ def _current(problem: Problem, chain: StagedChain) -> tuple[StagedPlan, list[lis
     rows: list[list[Stage]] = [[] for _ in chain._search.devices]
     numbers: list[list[int]] = [[] for _ in chain._search.devices]
     for number in chain._search.order[: chain._state["count"]]:
-        stage = chain._search.stages[number]
+        stage = chain._search.items[number]
         stage_groups = groups(problem, sorted(stage["members"][: stage["size"]].tolist(), key=place.__getitem__))
         # The order in which it was measured, if it was.
         rows[stage["device"]].append(chain._as_measured.get(frozenset(stage_groups), (0.0, stage_groups))[1])
@@ -85,21 +85,21 @@ def _current(problem: Problem, chain: StagedChain) -> tuple[StagedPlan, list[lis
 
 def _check(problem: Problem, chain: StagedChain) -> None:
     """Everything that a chain keeps up to date against the evaluator."""
-    state, stages = chain._state, chain._search.stages
+    state, stages = chain._state, chain._search.items
     listed = chain._search.order[: state["count"]].tolist()
     spare = chain._search.lists[SPARE, : state["spares"]].tolist()
     assert sorted(listed + spare) == list(range(len(problem) + 1))
     assert stages["position"][listed].tolist() == list(range(len(listed)))
     for number in listed:
         members = stages[number]["members"][: stages[number]["size"]]
-        assert set(chain._search.operators["stage"][members]) == {number}
+        assert set(chain._search.operators["item"][members]) == {number}
     assert stages["size"][listed].sum() == len(problem)
-    home = chain._search.operators["stage"]
+    home = chain._search.operators["item"]
     for operator in range(len(problem)):
         for successor, _ in problem.successors[operator]:
             before, after_it = stages["position"][home[operator]], stages["position"][home[successor]]
             assert before < after_it or home[operator] == home[successor]
-    critical = chain._search.lists[CRITICAL, : state["criticals"]].tolist()
+    critical = chain._search.critical[: state["criticals"]].tolist()
     assert len(set(critical)) == len(critical)
 
     plan, numbers = _current(problem, chain)
@@ -115,7 +115,7 @@ def _check(problem: Problem, chain: StagedChain) -> None:
         for group in stage:
             for operator in group:
                 for successor, transfer in problem.successors[operator]:
-                    target = int(chain._search.operators[successor]["stage"])
+                    target = int(chain._search.operators[successor]["item"])
                     if target != number:
                         transfer = transfer if stages[target]["device"] != device else 0.0
                         paths.append(transfer + stages[target]["duration"] + after[target])
@@ -176,8 +176,8 @@ class _Records:
 
 
 def _wrapped(value: Any) -> Any:
-    if isinstance(value, StagedSearch):
-        return StagedSearch(*map(_wrapped, value))
+    if isinstance(value, Search):
+        return Search(*map(_wrapped, value))
     if not isinstance(value, np.ndarray):
         return value
     return _Records(value) if value.dtype.names else value.view(_Array)
@@ -202,7 +202,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 #: What chains call.
-_CALLED = ("anneal", "set_after", "stage_key")
+_CALLED = ("anneal", "stage_key")
 
 
 def _without_numba() -> ModuleType:
@@ -238,7 +238,8 @@ class Judge:
 def judged(interpreted: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Judge:
     """Every move is timed again by the evaluator."""
     judge = Judge()
-    given_up = interpreted.timed
+    shared = interpreted.attempt.__globals__
+    given_up = shared["timed"]
 
     def timed(*arguments: Any) -> float:
         bound, limit = given_up(*arguments), arguments[-1]
@@ -251,7 +252,7 @@ def judged(interpreted: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Judge:
             assert bound == pytest.approx(true, rel=1e-9, abs=1e-9)
         return float(bound)
 
-    monkeypatch.setattr(interpreted, "timed", timed)
+    monkeypatch.setitem(shared, "timed", timed)
     return judge
 
 
@@ -434,7 +435,7 @@ def test_what_is_kept_on_disk_knows_the_sources_of_what_it_calls(tmp_path: Path)
     """An edit of any file of the search gives functions on disk other types of arguments: they are compiled anew."""
     instance = _fan(4)
     StagedChain(instance, 2, in_sequence(instance, 2), 0).run(0.0, 1)
-    for function in (staged_kernel.anneal, staged_kernel.set_after):
+    for function in (staged_kernel.anneal, search_moves.set_after):
         assert all(SOURCES[0] in str(signature) for signature in function.signatures)
     copy = shutil.copytree(Path(search_moves.__file__).parent, tmp_path / "copy")
     assert runpy.run_path(str(copy / "moves.py"))["SOURCES"] == SOURCES

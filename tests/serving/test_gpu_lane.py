@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
+from hios.core.costs import CostsFile
 from hios.errors import HiosError, HiosWarning
 from hios.files import artifacts
 from hios.files.base import Platform
@@ -28,7 +30,7 @@ from tests.serving.served import inputs, networks, require_nothing_held, require
 #: Blocks of both models in one combined block, two of one model, and some alone.
 COMBINED = [{"branches": [0], "blocks": [0, 2]}, {"branches": [1], "blocks": [1]}]
 _FREE = 1_000_000
-_PLATFORM = Platform(name="cuda", devices=1)
+_PLATFORM = Platform(name="cuda", devices=1, gpus=("NVIDIA H100 80GB HBM3",))
 
 
 def on_gpu(backend: HostBackend, free_bytes: Callable[[], int] = lambda: _FREE) -> GpuLane:
@@ -60,6 +62,19 @@ def _ask(server: Server, count: int, first: int = 0) -> None:
     answers = [server.submit(label, own) for label, own in asked]
     for (label, own), answer in zip(asked, answers, strict=True):
         require_right(label, own, answer.result(60))
+
+
+@pytest.mark.parametrize("policy", ["top", "nimble"])
+def test_everything_is_captured_before_the_first_request(policy: str, given: Scenario) -> None:
+    """Every set of sub-blocks that can run beside each other, so that nothing is captured in a measurement."""
+    backend = HostBackend()
+    with Server(given, policy, gpu=on_gpu(backend)) as server:
+        captured = backend.captures
+        assert captured == sum(2 ** len(members) - 1 for members in server.pipeline.combined)
+        for number in range(3):
+            _ask(server, 6, 10 * number)
+        assert backend.captures == captured
+        assert server.streamed == {}
 
 
 @pytest.mark.parametrize("capturing", [True, False])
@@ -101,16 +116,17 @@ def test_graphs_keep_to_their_budget(given: Scenario) -> None:
     """Half of the free memory is for graphs: with one that takes all of that, no other is captured."""
     backend = HostBackend()
     with Server(given, "top", gpu=on_gpu(backend, lambda: _FREE - backend.captures * _FREE // 2)) as server:
+        assert backend.captures == 1, "before the first request"
         _ask(server, 12)
         assert backend.captures == 1
         assert set(server.streamed.values()) == {"the memory for graphs is used up"}
 
 
 class _Refusing(HostBackend):
-    """A GPU on which launches fail as long as a test says so, by what is launched."""
+    """A GPU on which launches fail as long as a test says so, by what is launched; replays would not fail."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(capturing=False)
         self.refused: Callable[[list[Any]], bool] = lambda arguments: False
 
     def run(self, lane: Any, function: Any, arguments: list[Any], outputs: int) -> list[Any]:
@@ -158,13 +174,12 @@ def test_an_error_of_the_gpu_ends_serving(given: Scenario) -> None:
     with Server(given, "top", gpu=on_gpu(backend)) as server:
         _ask(server, 1)
         backend.broken = True
-        answers = [server.submit("blocks", inputs("blocks", number)) for number in range(4)]
-        for answer in answers:
-            with pytest.raises(TaskFailedError, match="illegal memory access"):
-                answer.result(60)
+        with pytest.raises(TaskFailedError, match="illegal memory access"):
+            server.submit("blocks", inputs("blocks", 0)).result(60)
+        for number in range(4):
+            with pytest.raises(HiosError, match="illegal memory access"):
+                server.submit("blocks", inputs("blocks", number)).result(60)
         assert server.lost == "the GPU failed: CUDA error: an illegal memory access was encountered"
-        with pytest.raises(HiosError, match="illegal memory access"):
-            server.submit("blocks", inputs("blocks", 9)).result(60)
 
 
 def test_a_gpu_that_hangs_is_given_up(given: Scenario) -> None:
@@ -180,11 +195,21 @@ def test_a_gpu_that_hangs_is_given_up(given: Scenario) -> None:
 
 
 def test_load_on_a_gpu(models: dict[str, dict[str, Any]], tmp_path: Path) -> None:
-    """The same admission, checks and results as on cores; what is not a graph is said."""
-    path = scenario_file(tmp_path / "scenario.yaml", models, lanes=1, duration_s=1.0, top={"combined": COMBINED})
+    """The same admission, checks and results as on cores; costs of another GPU, and what is not a graph, are told."""
+    elsewhere = {}
+    for label, own in models.items():
+        costs = msgspec.structs.replace(
+            artifacts.load(own["costs"], CostsFile), platform=Platform("cuda", gpus=("NVIDIA A100-PCIE-40GB",))
+        )
+        elsewhere[label] = {**own, "costs": str(tmp_path / f"{label}.costs.json")}
+        artifacts.write(elsewhere[label]["costs"], "costs", costs)
+    path = scenario_file(tmp_path / "scenario.yaml", elsewhere, lanes=1, duration_s=1.0, top={"combined": COMBINED})
     given = Scenario.read(path)
-    with pytest.warns(HiosWarning, match="launched on streams, not as a CUDA graph: operation not permitted"):
+    with pytest.warns(HiosWarning) as told:
         report = load(given, "top", gpu=on_gpu(HostBackend(capturing=False)))
+    said = [str(warning.message) for warning in told]
+    assert any("launched on streams, not as a CUDA graph: operation not permitted" in text for text in said)
+    assert any("found costs of NVIDIA A100-PCIE-40GB; here is NVIDIA H100 80GB HBM3" in text for text in said)
     result = report.result
     assert (result.simulated, result.device, result.platform) == (False, "gpu", _PLATFORM)
     assert result.total.failed == 0 < result.total.completed

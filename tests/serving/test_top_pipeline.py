@@ -143,7 +143,7 @@ def test_a_policy_decides_without_training(tmp_path: Path) -> None:
     path = written(tmp_path, top={"stages": "gpg", "stage_policy": "stages.safetensors", "stage_passes": 1, "most": 2})
     given = Scenario.read(path)
     members = ((0, 0), (1, 0))
-    _require_valid(given, members, list(combined_stages(given).of(members)))
+    _require_valid(given, members, list(combined_stages(given)(members)))
     written(tmp_path, top={"stages": "gpg", "stage_policy": "nothing.safetensors", "most": 2})
     with pytest.raises(HiosError, match=r"nothing\.safetensors: cannot be read"):
         simulate(Scenario.read(path), "top")
@@ -174,4 +174,4 @@ def test_combinations_of_any_two_blocks() -> None:
     stages = combined_stages(given)
     every = [(number, block) for number, model in enumerate(given.models) for block in range(len(model.blocks))]
     for members in itertools.permutations(every, 2):
-        _require_valid(given, members, list(stages.of(members)))
+        _require_valid(given, members, list(stages(members)))

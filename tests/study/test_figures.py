@@ -125,18 +125,8 @@ def test_what_experiments_of_top_say(files: dict[str, list[Path]], tmp_path: Pat
     assert record("top_fig13").comparisons[0].found == "50"
     assert record("top_fig21").comparisons[0].found == "6000"
     assert record("top_fig22").comparisons[0].found == "6000"
-    found = {entry.key.partition(".")[2]: (entry.found, entry.verdict) for entry in record("top_fig19").comparisons}
-    assert found == {
-        "gpg_endings": ("0.006", "differs"),
-        "gpg_rest": ("", "not compared"),
-        "gpg_longest": ("", "not compared"),
-        "launcher_endings": ("", "not compared"),
-        "launcher_graph": ("", "not compared"),
-        "launcher_execution": ("", "not compared"),
-        "launcher_rest": ("", "not compared"),
-        "inference": ("0.5", "differs"),
-        "rebuild": ("", "not compared"),
-    }
+    # Times of this machine are not those of the paper's.
+    assert {(entry.found, entry.verdict) for entry in record("top_fig19").comparisons} == {("", "not compared")}
     assert "endings 6 ms (75 %), update 2 ms (25 %)" in record("top_fig19").finding
     assert [entry.key for entry in record("top_fig18").comparisons] == ["top_fig18.saturation"]
     assert "Training, processor time of this machine:" in record("top_fig18").finding

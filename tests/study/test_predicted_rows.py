@@ -13,11 +13,13 @@ import pytest
 from hios import Edge, Graph, Operator
 from hios.files import artifacts
 from hios.formats.partition import PredictionFile
+from hios.formats.study import FigureFile
 from hios.pipeline.config import resolve
 from hios.study import predicted_rows, registry
 from hios.study.figure_data import ExecutedNetwork, FigureData
 from hios.study.gpu_predictions import predict_targets
 from hios.study.gpu_targets import TARGETS, targets_of
+from hios.study.published import Verdict
 from hios.study.sessions import figure_files
 from hios.verify import verify
 from tests.cli.commands import succeed
@@ -35,6 +37,18 @@ _GRAPH = Graph(
     blocks=(("a", "b", "c", "d"),),
 )
 _BESIDE = ("hios_fig12", "hios_fig13", "ios_fig2", "ios_fig6", "ios_fig16", "lios_fig7", "lios_fig8")
+
+
+_RTX2080S = "NVIDIA GeForce RTX 2080 Super"
+
+
+def _predictions(record: FigureFile) -> dict[str, tuple[str, str, str]]:
+    """What was predicted for published numbers, for which GPU, and the verdict; by key."""
+    return {
+        entry.key: (entry.found, entry.by.removeprefix("predicted "), entry.verdict)
+        for entry in record.comparisons
+        if entry.by.startswith("predicted")
+    }
 
 
 def _write(folder: Path, graph: Graph = _GRAPH, targets: tuple[str, ...] = ("hios", "ios", "lios")) -> Path:
@@ -82,7 +96,7 @@ def test_a_network_without_work_is_no_failure(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", _BESIDE)
 def test_predictions_are_beside(name: str, data: FigureData, tmp_path: Path) -> None:
-    """They are marked as predicted, name their GPU and the error of predictions, and have no verdict."""
+    """They are marked as predicted, name their GPU and the error of predictions; nothing is published of it."""
     record = write_figure(registry.figure(name), data, tmp_path / "figures")
     predicted = [row for row in record.rows if row["platform"] == "model"]
     assert {row["mark"] for row in predicted} == {"predicted"}
@@ -157,33 +171,33 @@ def test_stages_of_a_measured_block(tmp_path: Path) -> None:
 
 
 def test_launch_orders(tmp_path: Path) -> None:
-    """The paper's two launch orders, predicted alone; the published gain has a verdict beside the prediction."""
+    """The paper's two launch orders, predicted alone; the verdict on the published gain is that of the prediction."""
     path = _write(tmp_path / "study" / "transformers" / "googlenet", targets=("opara-rtx2080s",))
     record = write_figure(registry.figure("opara_fig2"), FigureData.read([path]), tmp_path)
     rows: list[dict[str, Any]] = [dict(row) for row in record.rows]
     assert [row["schedule"] for row in rows] == ["depth-first order", "opara's order"]
     assert rows[1]["gain %"] == pytest.approx(100 * (1 - rows[1]["ms"] / rows[0]["ms"]))
-    assert f"RTX 2080 Super: {rows[1]['gain %']:.4g} on NVIDIA GeForce RTX 2080 Super, differs" in record.finding
-    assert [entry.verdict for entry in record.comparisons] == ["not on this machine"]
+    gain = f"RTX 2080 Super: {rows[1]['gain %']:.4g}"
+    assert _predictions(record) == {"opara_fig2.launch_order": (gain, f"for {_RTX2080S}", "differs")}
+    assert len(record.comparisons) == 1
+    assert [own.verdict for own in registry.figure("opara_fig2").compare([])] == [Verdict.ELSEWHERE]
 
 
 def test_the_sample_network(tmp_path: Path) -> None:
-    """IOS's own network has verdicts beside the prediction: by schedule, and its share of the peak."""
+    """Predictions of IOS's own network have verdicts: by schedule, and its share of the peak."""
     figure = registry.figure("ios_fig2")
     record = write_figure(figure, FigureData.read([_write(tmp_path / "ios_sample", targets=("ios",))]), tmp_path)
     rows: list[dict[str, Any]] = [dict(row) for row in record.rows]
     times = {name: max(row["finish ms"] for row in rows if row["algorithm"] == name) for name in ("sequential", "ios")}
-    both = f"sequential: {times['sequential']:.4g}, ios: {times['ios']:.4g}"
-    assert f"latency of the sample network (sequential: 0.486, ios: 0.333 ms): {both} on NVIDIA" in record.finding
+    found = {key: text for key, (text, _, _) in _predictions(record).items()}
+    assert found["ios_fig2.sample_network"] == f"sequential: {times['sequential']:.4g}, ios: {times['ios']:.4g}"
     share = 100 * 0.8 / times["ios"] / (2 * 80 * 64 * 1530 / 1e6)
-    assert f"utilisation by IOS (70 %): {share:.4g} to {share:.4g} on NVIDIA" in record.finding
-    uncompared = {entry.key for entry in record.comparisons if entry.verdict == "not compared"}
-    assert uncompared == {"ios_fig2.utilisation", "ios_fig2.ios_utilisation"}
-    assert {entry.verdict for entry in record.comparisons} == {"not on this machine", "not compared"}
+    assert found["ios_fig2.ios_utilisation"] == f"{share:.4g} to {share:.4g}"
+    assert found.keys() == {entry.key for entry in record.comparisons}
 
 
 def test_timelines(tmp_path: Path) -> None:
-    """Operators that depend on the same ones, as each schedule runs them; published counts have verdicts beside."""
+    """Operators that depend on the same ones, as each schedule runs them; the published count has a verdict on them."""
     path = _write(tmp_path / "study" / "transformers" / "googlenet", targets=("opara-rtx2080s",))
     record = write_figure(registry.figure("opara_fig6"), FigureData.read([path]), tmp_path)
     rows: list[dict[str, Any]] = [dict(row) for row in record.rows if row.get("platform") == "model"]
@@ -195,9 +209,12 @@ def test_timelines(tmp_path: Path) -> None:
     first, second = by_schedule["opara"]
     assert first["stream"] != second["stream"]
     assert second["start ms"] < first["finish ms"]
-    assert "sequential: 1, nimble: 2, opara: 2 on NVIDIA GeForce RTX 2080 Super, differs" in record.finding
+    assert _predictions(record) == {
+        "opara_fig6.googlenet_streams": ("opara: 2, nimble: 2", f"for {_RTX2080S}", "differs"),
+        "opara_fig6.at_once": ("sequential: 1, nimble: 2, opara: 2", f"for {_RTX2080S}", "differs"),
+    }
     assert f"first {first['operator']}" in record.finding
-    assert {entry.verdict for entry in record.comparisons} == {"agrees", "not compared"}
+    assert [entry.verdict for entry in record.comparisons if not entry.by.startswith("predicted")] == ["agrees"]
 
 
 def test_cost_of_profiling(tmp_path: Path) -> None:
@@ -209,9 +226,10 @@ def test_cost_of_profiling(tmp_path: Path) -> None:
     made = [artifacts.load(path, PredictionFile).predictions[0] for path in paths]
     times = [entry.schedules["sequential-1"].latency_ms for entry in made]
     assert [dict(row)["inference ms"] for row in record.rows] == times
-    assert f"Mean {sum(times) / 4:.4g} ms, published 4.25: differs." in record.finding
-    assert {entry.verdict for entry in record.comparisons} == {"not on this machine", "not compared"}
-    assert "Mean" not in registry.figure("opara_tab1").finding([dict(row) for row in record.rows[:3]])
+    assert f"{sum(times) / 4:.3g} ms in the mean" in record.finding
+    (profiling,) = _predictions(record).values()
+    assert profiling == (f"{sum(times) / 4:.4g}", f"for NVIDIA A100 PCIe 40 GB and {_RTX2080S}", "differs")
+    assert "in the mean" not in registry.figure("opara_tab1").finding([dict(row) for row in record.rows[:3]])
 
 
 def test_throughput_over_batches(tmp_path: Path) -> None:

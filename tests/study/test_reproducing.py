@@ -94,6 +94,17 @@ def test_verdicts_are_recorded(generate: ModuleType, results: Path, tmp_path: Pa
     assert _cell(row, 8).startswith(entry["verdict"])
 
 
+def test_what_a_folder_lacks_is_kept(generate: ModuleType, results: Path, tmp_path: Path) -> None:
+    """Another folder of the same scale adds its figures to those recorded; one of another scale replaces them."""
+    file, copy = tmp_path / "verdicts.yaml", tmp_path / "results"
+    first = generate.record_results(results, file)
+    shutil.copytree(results, copy)
+    (copy / "figures" / "hios_fig10.json").unlink()
+    assert generate.record_results(copy, file) == first
+    (copy / "config.yaml").write_text("study:\n  scale: full\n")
+    assert list(generate.record_results(copy, file).figures) == ["hios_fig1", "ios_fig6"]
+
+
 def test_verdicts_follow_from_what_is_recorded(generate: ModuleType) -> None:
     """The file has numbers alone: a bound that is broken differs, and figure 9 is not that of the ablation."""
     record = generate.recorded()
@@ -115,7 +126,7 @@ def test_without_a_record(generate: ModuleType) -> None:
     page = generate.generated(generate.PAGE.read_text(encoding="utf-8"), None)
     for own in registry.figures():
         line = _line(page, f"| `snakemake {own.id}` |")
-        assert line.endswith("| not recorded |") == bool(own.sessions and own.published)
+        assert line.endswith("| not recorded |") == bool(own.sessions and own.published and own.compare([]))
     assert "No verdict of a figure that depends on sessions is recorded" in page.replace("\n", " ")
 
 

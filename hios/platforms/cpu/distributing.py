@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 
+from hios.frontends.tolerances import ReducedPrecision
 from hios.platforms import reference
 from hios.platforms.cpu import worker as cpu_worker
 from hios.platforms.program import Buffer, Row
@@ -30,6 +32,8 @@ class Core:
     """A core of the host, or a group of them: as many as torch uses threads."""
 
     place = torch.device("cpu")
+    reduced: ReducedPrecision | None = None
+    exactly = nullcontext
 
     def describe(self) -> Mapping[str, Any]:
         """Nothing."""

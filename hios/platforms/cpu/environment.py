@@ -11,6 +11,7 @@ import torch
 
 from hios.machine import topology
 from hios.machine.description import processor
+from hios.machine.topology import system_text
 from hios.platforms.code_hash import code_hash
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -56,8 +57,8 @@ def surroundings(cores: list[list[int]]) -> dict[str, object]:
         "processor": {"name": processor(), **_processor_fields()},
         "caches": _caches(used),
         "clocks": {
-            **{name: _read(_CPUS / name) for name in _MACHINE_CLOCKS},
-            **{name: sorted({_read(_CPUS / f"cpu{core}" / name) for core in used}) for name in _CORE_CLOCKS},
+            **{name: system_text(_CPUS / name) for name in _MACHINE_CLOCKS},
+            **{name: sorted({system_text(_CPUS / f"cpu{core}" / name) for core in used}) for name in _CORE_CLOCKS},
         },
         "threads_per_device": len(cores[0]),
         "cores_caches_nodes": list(topology.shape(topology.read(), cores[0])),
@@ -83,21 +84,13 @@ def _size(text: str) -> int:
 def _caches(cores: list[int]) -> list[str]:
     """Level, kind and size of every cache."""
     folders = [folder for core in cores for folder in (_CPUS / f"cpu{core}" / "cache").glob("index*")]
-    return sorted({" ".join(_read(folder / name) for name in ("level", "type", "size")) for folder in folders})
+    return sorted({" ".join(system_text(folder / name) for name in ("level", "type", "size")) for folder in folders})
 
 
 def _processor_fields() -> dict[str, str]:
     fields: dict[str, str] = {}
-    for line in _read(_CPUINFO).splitlines():
+    for line in system_text(_CPUINFO).splitlines():
         name, _, value = line.partition(":")
         if name.strip() in _PROCESSOR_FIELDS:
             fields.setdefault(name.strip(), value.strip())
     return fields
-
-
-def _read(path: Path) -> str:
-    """Text of a file of the system; empty if there is none or it may not be read."""
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""

@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from queue import Empty
 from typing import Any
 
@@ -28,6 +28,7 @@ from hios.kernels.merged import torch_dtype
 from hios.platforms.cpu.thread_team import ThreadTeam, marker
 from hios.platforms.program import ABORT, Buffer, Handover, ProgramStep, Row, StepProgram, StreamProgram, StreamStep
 from hios.platforms.workloads import arena_tensor, deliver
+from hios.workers.arena import Arena
 from hios.workers.stream_threads import Done
 from hios.workers.worker import Worker, reason
 
@@ -53,31 +54,62 @@ Departure = tuple[int, Tensor, Callable[[int], None]]
 Result = tuple[int, Tensor]
 
 
-class Values:
+class ValueSlots:
     """Tensors by slot; a slot is None while its value does not exist.
 
-    If ``contiguous``, devices hand images over in the default memory format.
+    Values of several networks are told apart by ``part``. ``mark`` tells the controller which operator has begun. If
+    ``contiguous``, devices hand images over in the default memory format.
     """
 
-    def __init__(self, worker: Worker, contiguous: bool = False) -> None:
-        self.arena = worker.arena
-        self._channels_last = worker.arena.channels_last and not contiguous
-        #: Tells the controller which operator has begun.
-        self.mark = worker.mark
+    def __init__(self, arena: Arena, mark: Callable[[int], None], *, contiguous: bool = False) -> None:
+        self.arena, self.mark = arena, mark
+        self._channels_last = arena.channels_last and not contiguous
         self.tensors: list[Any] = []
-        self._slots: dict[External, int] = {}
+        self._slots: dict[tuple[int, External], int] = {}
+
+    def slot(self, value: External, tensor: Tensor | None = None, part: int = 0) -> int:
+        """The slot of a value, created on first use."""
+        if (part, value) not in self._slots:
+            self._slots[part, value] = len(self.tensors)
+            self.tensors.append(tensor)
+        return self._slots[part, value]
+
+    def arrive(self, handover: Handover, part: int = 0) -> int:
+        """Bind a value that another device produces to its buffer; returns its slot."""
+        return self.slot(handover.value, self._handed_over(handover.buffer), part)
+
+    def departure(self, handover: Handover, part: int = 0) -> Departure:
+        """A value to send to other devices."""
+        buffer = self._handed_over(handover.buffer)
+        return self.slot(handover.value, part=part), buffer, self.arena.setter(handover.flag)
+
+    def run(self, call: OperatorCall) -> None:
+        """Run an operator on the values in its slots."""
+        self.mark(call.marker)
+        tensors = self.tensors
+        result = call.function(*[tensors[argument] for argument in call.arguments])
+        if len(call.outputs) == 1:
+            tensors[call.outputs[0]] = result
+        else:
+            for output, part in zip(call.outputs, parts(result, len(call.outputs)), strict=True):
+                tensors[output] = part
+
+    def _handed_over(self, buffer: Buffer) -> Tensor:
+        """The same value in the memory format that operators produce, as converting costs several times a copy."""
+        dtype = torch_dtype(buffer.dtype)
+        return self.arena.tensor(buffer.offset, buffer.shape, dtype, channels_last=self._channels_last)
+
+
+class Values(ValueSlots):
+    """The values of the network that a worker has loaded."""
+
+    def __init__(self, worker: Worker, contiguous: bool = False) -> None:
+        super().__init__(worker.arena, worker.mark, contiguous=contiguous)
         self._operators: dict[str, CompiledOperator] = worker.state["operators"]
         self._outputs: dict[str, list[External]] = worker.state["outputs"]
         self._places: dict[str, int] = worker.state["graph"].index
         for value, tensor in worker.state["inputs"].items():
             self.slot(value, tensor)
-
-    def slot(self, value: External, tensor: Tensor | None = None) -> int:
-        """The slot of a value, created on first use."""
-        if value not in self._slots:
-            self._slots[value] = len(self.tensors)
-            self.tensors.append(tensor)
-        return self._slots[value]
 
     def call(self, operator: str, stage: int | None, stream: int) -> OperatorCall:
         """An operator bound to slots, at its position in the schedule."""
@@ -92,29 +124,9 @@ class Values:
             marker(self._places[operator], stage, stream),
         )
 
-    def arrive(self, handover: Handover) -> int:
-        """Bind a value that another device produces to its buffer; returns its slot."""
-        return self.slot(handover.value, self._handed_over(handover.buffer))
-
-    def departure(self, handover: Handover) -> Departure:
-        """A value to send to other devices."""
-        buffer = self._handed_over(handover.buffer)
-        return self.slot(handover.value), buffer, self.arena.setter(handover.flag)
-
     def result(self, value: External, buffer: Buffer) -> Result:
         """A value that is an output of the network."""
         return self.slot(value), arena_tensor(self.arena, buffer)
-
-    def run(self, call: OperatorCall) -> None:
-        """Run an operator on the values in its slots."""
-        self.mark(call.marker)
-        tensors = self.tensors
-        result = call.function(*[tensors[argument] for argument in call.arguments])
-        if len(call.outputs) == 1:
-            tensors[call.outputs[0]] = result
-        else:
-            for output, part in zip(call.outputs, parts(result, len(call.outputs)), strict=True):
-                tensors[output] = part
 
     def run_merged(self, function: Callable[[Any], tuple[Tensor, ...]], calls: Sequence[OperatorCall]) -> None:
         """Run operators that read the same value as one function, which gives the output of each."""
@@ -133,10 +145,18 @@ class Values:
             if self.tensors[slot] is not buffer:
                 deliver(self.tensors[slot], buffer)
 
-    def _handed_over(self, buffer: Buffer) -> Tensor:
-        """The same value in the memory format that operators produce, as converting costs several times a copy."""
-        dtype = torch_dtype(buffer.dtype)
-        return self.arena.tensor(buffer.offset, buffer.shape, dtype, channels_last=self._channels_last)
+
+def dead_after(steps: Sequence[Sequence[OperatorCall]]) -> list[tuple[int, ...]]:
+    """By step, given as its operators, the slots made by any that nothing reads after it.
+
+    Values are freed there, so that their memory is reused while it is still cached.
+    """
+    last: dict[int, int] = {}
+    for number, calls in enumerate(steps):
+        for call in calls:
+            last.update(dict.fromkeys(call.outputs, number))
+            last.update((slot, number) for slot in call.arguments if slot in last)
+    return [tuple(slot for slot, at in last.items() if at == number) for number in range(len(steps))]
 
 
 class BoundStep:
@@ -212,24 +232,14 @@ class StepRunner:
             else:
                 used = tuple(core for device in step.devices for core in cores[device]) if wide else ()
                 self.steps.append(BoundStep(step, worker, self.values, used))
-        self._mark_dead()
+        bound = [step for step in self.steps if isinstance(step, BoundStep)]
+        for own, dead in zip(bound, dead_after([[*chain(*own.groups)] for own in bound]), strict=True):
+            own.dead = dead
         self._team = ThreadTeam.of(worker, cores[program.device]) if wide else None
         if self._team is not None:
             for taken in dict.fromkeys(step.cores for step in self.steps if isinstance(step, BoundStep)):
                 self._team.take(taken)  # starts the threads
             self._team.release()
-
-    def _mark_dead(self) -> None:
-        """Mark where each value is read last: it is freed there, so that its memory is reused while still cached."""
-        steps = [step for step in self.steps if isinstance(step, BoundStep)]
-        last: dict[int, int] = {}
-        for number, step in enumerate(steps):
-            for call in (call for group in step.groups for call in group):
-                last.update(dict.fromkeys(call.outputs, number))
-                last.update((slot, number) for slot in call.arguments if slot in last)
-            last.update((slot, number) for slot, *_ in step.departures)
-        for number, step in enumerate(steps):
-            step.dead = tuple(slot for slot, at in last.items() if at == number)
 
     def run(self, epoch: int) -> list[RunRow]:
         """Run all steps; returns the rows of the operators whose values this device keeps."""

@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from hios.core.graph import Graph
+from hios.frontends.tolerances import TF32
 from hios.kernels import CompiledOperator
 from hios.platforms import reference
 from hios.platforms.cpu import worker as cpu_worker
 from hios.platforms.cuda import cuda_reference, devices
 from hios.platforms.cuda.compiled_network import Network
+from hios.platforms.cuda.precision import exactly, uses_tf32
 from hios.platforms.program import Buffer, Row
 from hios.platforms.workloads import load_weights
 from hios.workers.stream_threads import Streams
@@ -35,23 +37,25 @@ def device(local_rank: int) -> DistributedGpu:
 
 
 def joined(ranks: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[list[int]]]:
-    """The GPUs of all ranks. Everything is computed in full float32."""
+    """The GPUs of all ranks."""
     described = {key: [rank[key][0] for rank in ranks] for key in _OWN}
     used = [[index] for index in described["gpu_indices"]]
-    return {**described, **{key: ranks[0][key] for key in _ALIKE}, "tf32": False}, used
+    return {**described, **{key: ranks[0][key] for key in _ALIKE}, "tf32": any(rank["tf32"] for rank in ranks)}, used
 
 
 class DistributedGpu:
     """A GPU, on whose streams operators are launched one by one.
 
-    Messages between ranks cannot be part of a CUDA graph here, as hosts take part in them. Everything is computed in
-    full float32, so that ranks can be held to the tolerance in every run. It becomes the current GPU of this process.
+    Messages between ranks cannot be part of a CUDA graph here, as hosts take part in them. It becomes the current GPU
+    of this process.
     """
+
+    exactly = staticmethod(exactly)
 
     def __init__(self, index: int) -> None:
         torch.cuda.set_device(index)
         torch.backends.cudnn.benchmark = True
-        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+        self.reduced = TF32 if uses_tf32([torch.cuda.get_device_capability(index)[0]]) else None
         self.place = torch.device("cuda", index)
         self._begin = torch.cuda.Event(enable_timing=True)
         self._began_ns = 0
@@ -65,6 +69,7 @@ class DistributedGpu:
         return {
             **{key: [getattr(described, key)[-1]] for key in _OWN},
             **{key: getattr(described, key) for key in _ALIKE},
+            "tf32": self.reduced is not None,
         }
 
     def worker(self, rank: int, memory: Any) -> Worker:

@@ -15,6 +15,7 @@ from hios.core.costs import (
     TransferCost,
 )
 from hios.core.graph import Graph
+from hios.core.sums import add_up
 from hios.errors import PlatformError, UnsupportedError
 from hios.files.base import Platform
 from hios.platforms.model import descriptions
@@ -135,13 +136,13 @@ def _overheads(efficiency: Efficiency) -> CostOverheads:
 def _operator(predictions: Sequence[Prediction], efficiency: Efficiency, *, shared: bool) -> OperatorCost:
     if not predictions:
         return OperatorCost(time_ms=0.0)
-    total_us = sum(prediction.us for prediction in predictions)
+    total_us = add_up(prediction.us for prediction in predictions)
     # The pause after the last kernel is that of the launch, which overheads have.
     pauses = len(predictions) - shared
     time_us = total_us + efficiency.launch_us * pauses
     return OperatorCost(
         time_ms=time_us / 1e3,
-        utilization=sum(prediction.us * prediction.utilization for prediction in predictions) / total_us,
+        utilization=add_up(prediction.us * prediction.utilization for prediction in predictions) / total_us,
         demand=_demand(predictions, time_us, efficiency) if shared else None,
         resources=max((prediction.resources for prediction in predictions), key=lambda asked: asked.share),
     )
@@ -150,9 +151,9 @@ def _operator(predictions: Sequence[Prediction], efficiency: Efficiency, *, shar
 def _demand(predictions: Sequence[Prediction], time_us: float, efficiency: Efficiency) -> Demand:
     return Demand.over(
         time_us,
-        sum(prediction.slots_us for prediction in predictions),
-        sum(prediction.compute_us for prediction in predictions),
-        sum(prediction.memory_us for prediction in predictions) * efficiency.memory_pressure,
+        add_up(prediction.slots_us for prediction in predictions),
+        add_up(prediction.compute_us for prediction in predictions),
+        add_up(prediction.memory_us for prediction in predictions) * efficiency.memory_pressure,
     )
 
 

@@ -12,6 +12,7 @@ import struct
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ from hios.core.schedule import Placement
 from hios.errors import PlatformError
 from hios.formats.settings import Settings
 from hios.frontends.example_inputs import example_inputs
-from hios.frontends.tolerances import compared
+from hios.frontends.tolerances import ReducedPrecision, compared
 from hios.kernels.merged import nbytes
 from hios.platforms.competitor import Competitor
 from hios.platforms.cpu import worker as cpu_worker
@@ -361,8 +362,8 @@ class Turns:
                 memory.copy_(on_host)
             self._expected.append(arena_tensor(self.memory, buffer).clone())
 
-    def run(self, name: str) -> Turn | None:
-        """Run a competitor together with the other ranks; None if this rank takes no part.
+    def run(self, name: str, *, exact: bool = False) -> Turn | None:
+        """Run a competitor together with other ranks, in full float32 if ``exact``; None if this rank takes no part.
 
         Raises:
             TimeoutError: it took too long.
@@ -381,23 +382,27 @@ class Turns:
         _, _, runner = self._worker.state["programs"].get(name, (0, (), None))
         if runner is None:
             return None
-        began = self.hardware.begin()
-        rows = runner.run(self._epoch)
-        finished, rows = self.hardware.finish(rows, deadline)
+        with self.hardware.exactly() if exact else nullcontext():
+            began = self.hardware.begin()
+            rows = runner.run(self._epoch)
+            finished, rows = self.hardware.finish(rows, deadline)
         exchange.close()
-        return Turn(began, finished, rows, self._difference(name) if self._expected else 0.0)
+        reduced = None if exact else self.hardware.reduced
+        return Turn(began, finished, rows, self._difference(name, reduced) if self._expected else 0.0)
 
-    def _difference(self, name: str) -> float:
+    def _difference(self, name: str, reduced: ReducedPrecision | None) -> float:
         """Largest absolute difference of the outputs of this rank from the expected ones."""
-        largest = 0.0
+        largest, tolerance, how = 0.0, self.settings.tolerance, "absolute plus relative"
+        compare: Callable[[Tensor, Tensor, float], tuple[float, bool]] = compared
+        if reduced is not None:
+            tolerance, compare = max(tolerance, reduced.tolerance), reduced.compare
+            how = f"of its largest value, in {reduced.name}"
         for number in self._makes[name]:
-            off, within = compared(
-                arena_tensor(self.memory, self.plan.outputs[number]), self._expected[number], self.settings.tolerance
-            )
+            output = arena_tensor(self.memory, self.plan.outputs[number])
+            off, within = compare(output, self._expected[number], tolerance)
             if not within:
                 raise PlatformError(
-                    f"output {number} differs from the reference by up to {off:.3g}; allowed: "
-                    f"{self.settings.tolerance:g} absolute plus relative"
+                    f"output {number} differs from the reference by up to {off:.3g}; allowed: {tolerance:g} {how}"
                 )
             largest = max(largest, off)
         return largest

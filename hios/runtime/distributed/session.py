@@ -151,7 +151,7 @@ class RankRunner:
         self._step = 0
         self._rows: list[Placement] = []
         self._uncertainty_ns = 0
-        self._prepared = False
+        self._prepared = self._reduced = False
         self._cores_each = self.settings.cores_per_device or 1
 
     def blame(self, this: str, error: HiosError) -> str:
@@ -195,6 +195,7 @@ class RankRunner:
         distributing = platforms.distributing(self.settings.platform)
         self._hardware = distributing.device(local_rank(self.places, transport.rank))
         self.state.enter("meeting the devices of other ranks")
+        self._reduced = any(transport.gather(self._hardware.reduced is not None))
         channel = transport.channel(time.monotonic() + self.settings.timeout_s)
         if transport.rank != 0:
             self._let_load()
@@ -282,30 +283,34 @@ class RankRunner:
         return other_hardware(schedules, here, forced=self.settings.other_hardware)
 
     def _expect(self) -> None:
-        """Compute the expected outputs, and check that the sequential schedule produces them."""
-        if self._references:
-            self.run_reference(self._references[0])
-        else:
-            self.run(BASELINE)
-        self._turns.expect()
-        outcome = self.run(BASELINE)  # before any schedule takes its turn
-        if outcome is not None and outcome.difference is not None:
-            self._competitors[BASELINE].difference = outcome.difference
+        """Compute the expected outputs, and check that the sequential schedule produces them.
 
-    def run_reference(self, reference: Reference) -> TurnOutcome | None:
+        If timed runs have reduced precision, so does every schedule once in full precision.
+        """
+        if self._references:
+            self.run_reference(self._references[0], exact=True)
+        else:
+            self.run(BASELINE, exact=True)
+        self._turns.expect()
+        for name in self._competitors if self._reduced else [BASELINE]:  # before any schedule takes its turn
+            outcome = self.run(name, exact=True)
+            if outcome is not None and outcome.difference is not None:
+                self._competitors[name].difference = outcome.difference
+
+    def run_reference(self, reference: Reference, *, exact: bool = False) -> TurnOutcome | None:
         """Run the model itself on rank 0 while the others wait."""
         if self.monitor is None:
             return None
         self.state.enter("the program itself")
-        return TurnOutcome(run_reference(self._reference) / 1e6, None)
+        return TurnOutcome(run_reference(self._reference, exact) / 1e6, None)
 
-    def run(self, name: str) -> TurnOutcome | None:
-        """Run a competitor on all ranks; rank 0 receives the measurements."""
+    def run(self, name: str, *, exact: bool = False) -> TurnOutcome | None:
+        """Run a competitor on all ranks, in full float32 if ``exact``; rank 0 receives the measurements."""
         self._step += 1
         deadline = time.monotonic() + self.settings.timeout_s
         self.state.enter(name)
         self.control.beat()  # now, so that messages do not lengthen the run
-        turn = self._turns.run(name)
+        turn = self._turns.run(name, exact=exact)
         if turn is not None:
             self.control.report(self._step, asdict(turn))
         if self.monitor is None:
@@ -314,7 +319,9 @@ class RankRunner:
         ranks = [program.device for program in competitor.programs]
         reports = self.monitor.collect(self._step, ranks, self.state, deadline)
         latency, self._rows = joined(reports, self._turns.offsets, competitor.copies)
-        return TurnOutcome(latency, max(report["difference"] for report in reports.values()))
+        # If timed runs have reduced precision, the difference was computed in full precision.
+        known = exact or not self._reduced
+        return TurnOutcome(latency, max(report["difference"] for report in reports.values()) if known else None)
 
     def take_rows(self, name: str) -> None:
         """Keep the rows of the last run, with the possible clock error."""

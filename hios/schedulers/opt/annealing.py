@@ -5,8 +5,10 @@ With operators on several devices, chains with one device an operator come first
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -16,21 +18,13 @@ from hios.core.contraction import Contraction
 from hios.core.evaluate import evaluate, latency_ms, staged_times
 from hios.core.problem import Group, Problem, Stage
 from hios.core.schedule import Plan, StagedPlan, StreamPlan
+from hios.core.sums import add_up
 from hios.schedulers.hios_wide import WideList
 from hios.schedulers.opt import staged_kernel, wide_kernel
-from hios.schedulers.opt.moves import DEVICE, EDGE
-from hios.schedulers.opt.parallel_search import CHAINS, Clock, anneal
-from hios.schedulers.opt.staged_kernel import (
-    MEASURED,
-    MOST_MEMBERS,
-    OPERATOR,
-    SAVED_ORDER,
-    SPARE,
-    STAGE,
-    STATE,
-    StagedSearch,
-)
-from hios.schedulers.opt.wide_kernel import MOST_DEVICES, OPTION, TOUCHED, WideSearch
+from hios.schedulers.opt.moves import DEVICE, EDGE, MOST_DEVICES, STATE, TOUCHED, Search, keep, set_after, timed
+from hios.schedulers.opt.search_limits import CHAINS, Clock, is_open
+from hios.schedulers.opt.staged_kernel import MEASURED, MOST_MEMBERS, OPERATOR, SAVED_ORDER, SPARE, STAGE
+from hios.schedulers.opt.wide_kernel import OPTION
 
 #: Temperatures at the beginning and at the end, in mean times of an operator; chosen by measurement.
 _HOTTEST, _COLDEST = 0.2, 0.001
@@ -41,13 +35,37 @@ _SLICE = 1_000_000
 class Chain(ABC):
     """A chain of simulated annealing over the items of a list; equal seeds make equal moves.
 
-    ``state`` is the record of its search, with the fields ``random`` and ``best``.
+    Operators, items and ``order`` are arrays of a `Search`, and so is whatever only some searches have.
     """
 
-    def __init__(self, problem: Problem, state: Any, seed: int) -> None:
-        self._problem, self._state = problem, state
+    def __init__(
+        self, problem: Problem, devices: int, operators: Any, items: Any, order: Any, seed: int, **more: Any
+    ) -> None:
+        operators["first_input"][1:] = _ends(problem.predecessors)
+        operators["first_output"][1:] = _ends(problem.successors)
+        inputs, outputs = (
+            np.array([pair for row in rows for pair in row], EDGE)
+            for rows in (problem.predecessors, problem.successors)
+        )
+        items["changed"] = items["marked"] = -1
+        self._search = Search(
+            operators,
+            inputs,
+            outputs,
+            items,
+            order,
+            best_items=items.copy(),
+            best_order=order.copy(),
+            devices=np.zeros(devices, DEVICE),
+            touched=np.zeros(len(items), TOUCHED),
+            critical=np.zeros(len(problem), np.int64),
+            states=np.zeros(1, STATE),
+            starts=np.zeros(len(items)),
+            **more,
+        )
+        self._problem, self._state = problem, self._search.states[0]
         # Random numbers must not begin with 0; neighboring seeds give distant states.
-        state["random"] = (seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64 or 1
+        self._state["random"] = (seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64 or 1
         #: Moves made so far.
         self.moves = 0
         #: Moves between two checks of the clock.
@@ -63,28 +81,48 @@ class Chain(ABC):
 
         Before 0 it is hotter still.
         """
-        mean = sum(self._problem.time) / len(self._problem)
-        items, order, starts = self._anneal(mean * _HOTTEST * float((_COLDEST / _HOTTEST) ** progress), moves)
+        mean = add_up(self._problem.time) / len(self._problem)
+        self._anneal(mean * _HOTTEST * float((_COLDEST / _HOTTEST) ** progress), moves)
+        count = self._state["count"]
+        order, starts = self._search.order[:count], self._search.starts[:count]
         # In the order of start times, neighbors in the list are neighbors in time.
         order[:] = order[np.argsort(starts, kind="stable")]  # stable: the list stays an order in which all can run
-        items["position"][order] = np.arange(len(order))
+        self._search.items["position"][order] = np.arange(count)
         self.moves += moves
 
     @abstractmethod
-    def _anneal(self, temperature_ms: float, moves: int) -> tuple[Any, Any, Any]:
-        """Try moves; returns all items, the list of their numbers, and the start of each place of the list."""
+    def _anneal(self, temperature_ms: float, moves: int) -> None:
+        """Try moves; ``starts`` are then the starts of each place of the list."""
 
 
-def edges_of(operators: Any, problem: Problem) -> tuple[Any, Any]:
-    """Arrays of all edges by consumer and by producer; sets the index of each operator's first edges.
+def anneal(chains: Sequence[Chain], bound: float, clock: Clock, moves: int, share: float) -> None:
+    """Run chains side by side until the gap is closed or their moves or their share of the time is spent.
 
-    ``operators`` are n+1 records with the fields ``first_input`` and ``first_output``.
+    ``bound`` is in milliseconds; ``moves`` are those of each chain, independently of the others, 0 for no limit;
+    ``share`` is the share of the time limit at which they end.
     """
-    operators["first_input"][1:] = _ends(problem.predecessors)
-    operators["first_output"][1:] = _ends(problem.successors)
-    return tuple(  # type: ignore[return-value]
-        np.array([pair for row in rows for pair in row], EDGE) for rows in (problem.predecessors, problem.successors)
-    )
+    end = share * clock.limit
+    began = clock.spent()
+    stop = threading.Event()
+
+    def run(chain: Chain) -> None:
+        while not stop.is_set() and is_open(
+            chain.latency_ms if moves else min(other.latency_ms for other in chains), bound
+        ):
+            spent = clock.spent()
+            if spent >= end or (moves and chain.moves >= moves):
+                break
+            if moves:
+                chain.run(chain.moves / moves, min(chain.slice, moves - chain.moves))
+            else:
+                chain.run((spent - began) / (end - began), chain.slice)
+
+    with ThreadPoolExecutor(len(chains)) as pool:
+        try:
+            for done in [pool.submit(run, chain) for chain in chains]:
+                done.result()
+        finally:
+            stop.set()  # Ctrl-C reaches only the main thread; the pool waits for the others
 
 
 def _ends(rows: Sequence[Sequence[Any]]) -> Any:
@@ -101,59 +139,49 @@ class StagedChain(Chain):
     def __init__(self, problem: Problem, devices: int, plan: StagedPlan, seed: int) -> None:
         n = len(problem)
         self._as_measured = _as_measured(problem)
-        operators = _operators(problem)
-        stages, order = np.zeros(n + 1, STAGE), np.zeros(n + 1, np.int64)
-        stages["changed"] = stages["marked"] = -1
-        self._search = StagedSearch(
-            operators,
-            *edges_of(operators, problem),
+        super().__init__(
+            problem,
+            devices,
+            _operators(problem),
+            np.zeros(n + 1, STAGE),
+            np.full(n + 1, -1),
+            seed,
             measured=_measured(self._as_measured),
-            stages=stages,
-            order=order,
-            best_stages=stages.copy(),
-            best_order=order.copy(),
-            devices=np.zeros(devices, DEVICE),
             saved=np.zeros(2, STAGE),
             lists=np.zeros((SAVED_ORDER + 1, n + 1), np.int64),
-            states=np.zeros(1, STATE),
-            members=np.zeros((3, MOST_MEMBERS), np.int64),
-            starts=np.zeros(n + 1),
+            room=np.zeros((3, MOST_MEMBERS), np.int64),
         )
-        super().__init__(problem, self._search.states[0], seed)
         self._state["alpha"] = -1.0 if problem.alpha is None else problem.alpha
         self._state["barrier"] = problem.barrier_ms
         self._start(plan)
 
     def _start(self, plan: StagedPlan) -> None:
         times = staged_times(self._problem, plan)
-        state, stages, order = self._state, self._search.stages, self._search.order
+        state, stages, order = self._state, self._search.items, self._search.order
         for number, (_, finish, device, index) in enumerate(times):
             members = [operator for group in plan.devices[device][index] for operator in group]
             stage = stages[number]
             stage["position"], stage["device"], stage["size"] = number, device, len(members)
             stage["members"][: len(members)] = members
             stage["duration"], stage["finish"] = self._problem.stage_ms(plan.devices[device][index]), finish
-            self._search.operators["stage"][members] = number
-        order[:] = -1
+            self._search.operators["item"][members] = number
         order[: len(times)] = np.arange(len(times))
         spares = len(stages) - len(times)
         self._search.lists[SPARE, :spares] = np.arange(len(times), len(stages))
         state["count"], state["spares"] = len(times), spares
         state["latency"] = state["best"] = max(finish for _, finish, _, _ in times)
-        staged_kernel.set_after(self._search)
-        self._search.best_stages[:], self._search.best_order[:] = stages, order
+        set_after(self._search)
+        self._search.best_items[:], self._search.best_order[:] = stages, order
 
-    def _anneal(self, temperature_ms: float, moves: int) -> tuple[Any, Any, Any]:
+    def _anneal(self, temperature_ms: float, moves: int) -> None:
         staged_kernel.anneal(self._search, temperature_ms, moves)
-        count = self._state["count"]
-        return self._search.stages, self._search.order[:count], self._search.starts[:count]
 
     def plan(self) -> StagedPlan:
         """The best plan so far."""
         rows: list[list[Stage]] = [[] for _ in self._search.devices]
         best = self._search.best_order
         for number in best[best >= 0]:
-            stage = self._search.best_stages[number]
+            stage = self._search.best_items[number]
             members = stage["members"][: stage["size"]].tolist()
             own = groups(self._problem, sorted(members, key=self._problem.place.__getitem__))
             rows[stage["device"]].append(self._as_measured.get(frozenset(own), (0.0, own))[1])
@@ -251,6 +279,26 @@ def _key(stage: Iterable[Group]) -> Any:
     return staged_kernel.stage_key(numbers, operators, len(operators))
 
 
+def search_staged(
+    problem: Problem,
+    devices: int,
+    staged: Sequence[StagedPlan],
+    bound: float,
+    clock: Clock,
+    share: float,
+    *,
+    moves: int,
+    seed: int,
+) -> list[StagedChain]:
+    """Chains over stages from the first plans, which are by ascending latency, after their search as in `anneal`."""
+    chains = [
+        StagedChain(problem, devices, staged[min(number, len(staged) - 1)], seed * CHAINS + number)
+        for number in range(CHAINS)
+    ]
+    anneal(chains, bound, clock, moves, share)
+    return chains
+
+
 #: Share of the time limit at which the first part of the search ends.
 _FIRST = 1 / 3
 
@@ -277,12 +325,8 @@ def search_wide(
     ``plans`` (at least one) and ``staged``, which chains with stages can start from, are by ascending latency;
     ``bound`` is in milliseconds; ``moves`` are those of each chain, 0 for no limit.
     """
-    narrow = [
-        StagedChain(problem, devices, staged[min(number, len(staged) - 1)], seed * CHAINS + number)
-        for number in range(CHAINS)
-    ]
     several = devices <= MOST_DEVICES
-    anneal(narrow, bound, clock, moves, _FIRST if several else 1.0)
+    narrow = search_staged(problem, devices, staged, bound, clock, _FIRST if several else 1.0, moves=moves, seed=seed)
     plans_found: list[Plan] = [chain.plan() for chain in narrow]
     if not several:
         return plans_found, sum(chain.moves for chain in narrow)
@@ -348,8 +392,8 @@ class WideChain(Chain):
         rows = [[(1, problem.time[v]), *problem.wide_ms.get(v, {}).items()] for v in range(n)]
         options = np.array([option for row in rows for option in row], OPTION)
         operators = np.zeros(n + 1, wide_kernel.OPERATOR)
-        operators["changed"] = operators["marked"] = -1
-        inputs, outputs = edges_of(operators, problem)
+        operators["item"] = operators["members"][:, 0] = np.arange(n + 1)
+        operators["size"] = 1
         operators["first_option"][1:] = np.cumsum([len(row) for row in rows])
         for operator in reversed(problem.order):
             after = [operators["tail"][w] + least_ms(problem, w) for w, _ in problem.successors[operator]]
@@ -362,40 +406,25 @@ class WideChain(Chain):
             operators["duration"][operator] = options["time"][option]
             operators["device"][operator] = held[0]
             operators["held"][operator] = sum(1 << device for device in held)
-        self._search = WideSearch(
-            operators,
-            inputs,
-            outputs,
-            options=options,
-            order=order,
-            best_operators=operators[:n].copy(),
-            best_order=order.copy(),
-            devices=np.zeros(devices, DEVICE),
-            touched=np.zeros(n, TOUCHED),
-            critical=np.zeros(n, np.int64),
-            states=np.zeros(1, wide_kernel.STATE),
-            starts=np.zeros(n),
-        )
-        super().__init__(problem, self._search.states[0], seed)
+        super().__init__(problem, devices, operators, operators, order, seed, options=options)
         self._time_start()
 
     def _time_start(self) -> None:
         search, state = self._search, self._state
-        state["iteration"], state["last"], state["moved"] = 1, len(search.order), -1
-        search.operators["finish"] = -1.0
-        search.operators["marked"] = 1
-        latency = wide_kernel.timed(search, np.inf)
-        wide_kernel.keep(search, latency)
+        state["iteration"], state["count"], state["last"], state["moved"] = 1, len(search.order), len(search.order), -1
+        search.items["finish"] = -1.0
+        search.items["marked"] = 1
+        latency = timed(search, np.inf)
+        keep(search, latency)
         state["best"] = latency
-        search.best_operators[:] = search.operators[:-1]
+        search.best_items[:] = search.items
 
-    def _anneal(self, temperature_ms: float, moves: int) -> tuple[Any, Any, Any]:
+    def _anneal(self, temperature_ms: float, moves: int) -> None:
         wide_kernel.anneal_wide(self._search, temperature_ms, moves)
-        return self._search.operators, self._search.order, self._search.starts
 
     def best(self) -> WideList:
         """The best list so far."""
-        operators, number_of_devices = self._search.best_operators, len(self._search.devices)
+        operators, number_of_devices = self._search.best_items[:-1], len(self._search.devices)
         held = []
         for first, bits in zip(operators["device"].tolist(), operators["held"].tolist(), strict=True):
             others = [device for device in range(number_of_devices) if bits >> device & 1 and device != first]

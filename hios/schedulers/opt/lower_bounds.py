@@ -18,6 +18,7 @@ from hios.core.bounds import Least, least_of_all, lower_bound_ms, merge_choices,
 from hios.core.merging import least_growth
 from hios.core.problem import Problem, Stage, reachable
 from hios.core.schedule import StagedPlan
+from hios.core.sums import add_up
 
 #: Up to this number of operators intervals are counted, in O(n^2) steps on sets of operators; beyond, the simple bound
 #: is given.
@@ -261,12 +262,12 @@ def _certified(problem: Problem, rows: Sequence[_Constraint], multipliers: Seque
                 total[v] += multiplier * value
         for v in row.area:
             area[v] += multiplier
-    latency += sum(max(0.0, value) for value in start)
+    latency += add_up(max(0.0, value) for value in start)
     if latency <= 0.0:
         return 0.0
     least = (min(time[v] * t + area[v] * a for t, a in own) for v, own in enumerate(_choices(problem)))
     # Sums of many terms: stay on the safe side of rounding.
-    return (known + sum(least)) / latency * (1 - 1e-9)
+    return (known + add_up(least)) / latency * (1 - 1e-9)
 
 
 #: Beyond this number of operators the solver does not finish within the time of a search.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,9 +14,11 @@ import msgspec
 import numpy as np
 
 from hios.core.problem import Group, Problem, Stage
+from hios.core.sums import add_up
 from hios.errors import HiosError
 from hios.files.artifacts import Json
 from hios.formats.settings import TrainingSettings
+from hios.machine.statistics import Laps
 from hios.schedulers.policy.endings import (
     CombinedState,
     SubBlock,
@@ -159,23 +160,6 @@ _NOISE, _RANDOM = (0.2, 0.02), (0.5, 0.05)
 _JUDGES, _JUDGED_EVERY = 64, 250
 
 
-class Laps:
-    """Seconds by what they were spent on, and how often: every lap counts from the end of the one before."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self.counts: dict[str, int] = {}
-        self._ended = time.perf_counter()
-
-    def lap(self, name: str = "") -> None:
-        """End a lap; one without a name is not counted."""
-        now = time.perf_counter()
-        if name:
-            self.seconds[name] = self.seconds.get(name, 0.0) + now - self._ended
-            self.counts[name] = self.counts.get(name, 0) + 1
-        self._ended = now
-
-
 @dataclass(frozen=True)
 class Trained:
     """A trained policy, and how it was trained.
@@ -249,8 +233,8 @@ class Pool:
         """Time of the operators of a combination one after another."""
         operators = (v for state in start.states for v in state.block.operators)
         if self._stage_time is None:
-            return sum(self.problem.time[v] for v in operators)
-        return sum(self.stage_ms(((v,),)) for v in operators)
+            return add_up(self.problem.time[v] for v in operators)
+        return add_up(self.stage_ms(((v,),)) for v in operators)
 
 
 def train(

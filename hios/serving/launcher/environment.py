@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 
 from hios.errors import HiosError
+from hios.machine.statistics import Laps
 from hios.schedulers.policy.network import Array
-from hios.schedulers.policy.training import Laps
 from hios.serving.calibration import with_interference
 from hios.serving.launcher.actions import LauncherDecision, Watched, sampled, state_size
 from hios.serving.launcher.launcher_settings import LauncherSettings

@@ -49,7 +49,8 @@ class LauncherSettings:
             to 1 s (paper: above 0).
         latency: counts from the ``arrival`` of a task, or from when it left its queue: ``inference`` (paper).
         start: the first policy combines nothing (``alone``), or anything: ``random`` (paper); ``searched``: when the
-            replay buffer is full, it is the best of the decisions in it, as far as some traces can tell.
+            replay buffer is full, it is the best of the decisions in it, as far as some traces can tell, or on a GPU of
+            those that combine neighboring blocks, if one is better; if the reward is the objective, the fairest of all.
         deviations: deviations of the queues enter the networks as sign(d) ln(1 + |d|): ``log``, or ``raw`` (paper).
         admission: tasks leave their queues at every interval if there is a free slot before the first block: ``slot``
             (paper); or as many as runs can take at once, the one that is due first before others: ``deadline``.

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from hios.files.artifacts import Json
+from hios.formats.scenario import Objective
 from hios.formats.serving_result import Candidate
+from hios.machine.statistics import Laps
 from hios.schedulers.policy.network import Array
-from hios.schedulers.policy.training import Laps
 from hios.serving.launcher.actions import ActionSpace, Launcher, LauncherDecision, blocks_of, squeezed, state_size
 from hios.serving.launcher.environment import Decisions, LauncherEnvironment
 from hios.serving.launcher.launcher_settings import LauncherSettings
@@ -24,7 +25,7 @@ from hios.serving.launcher.replay import Batch, Replay
 from hios.serving.launcher.rewards import Scores, rewards
 from hios.serving.measures import RepeatOutcome, result
 from hios.serving.objective import candidate_of, fair_keys, order
-from hios.serving.policies import LEARNED, LEARNED_STATIC, POLICIES
+from hios.serving.policies import LEARNED, LEARNED_STATIC, POLICIES, combined_blocks
 from hios.serving.scenario import Scenario, Trace, draw
 from hios.serving.simulate import HELD_OUT, compare, outcomes_of
 from hios.serving.simulator import Simulation, StepMeasures
@@ -64,9 +65,9 @@ class Judge:
         """What becomes of the tasks under a decision that is held throughout."""
         return [self._held(decision, trace).outcome() for trace in self._traces]
 
-    def best(self, candidates: Sequence[Candidate]) -> int:
-        """Position of the best of them."""
-        return order(candidates, self._scenario.file.objective)[0]
+    def best(self, candidates: Sequence[Candidate], objective: Objective | None = None) -> int:
+        """Position of the best of them, by the scenario's objective if None."""
+        return order(candidates, objective or self._scenario.file.objective)[0]
 
     def _held(self, decision: LauncherDecision, trace: Trace) -> Simulation:
         steps = self.decisions.begin(decision, trace, self._scenario.duration_s)
@@ -206,7 +207,9 @@ class _Training:
         else:
             self._seen.append((decision, measures))
         if self._replay.count == self._settings.replay and self._settings.start == "searched":
-            self._searched = best_static(self._judge, [self._alone, *self._promising()])[0]
+            # By the reward alone, learning would begin where a model is starved, as waiting in vain is no latency.
+            by: Objective | None = "fair" if self._scenario.file.objective == "reward" else None
+            self._searched = best_static(self._judge, [self._alone, *self._neighbors(), *self._promising()], by)[0]
             self._agents = self._from(self._space.numbers(self._searched))
         self._laps.lap()
         if self._replay.full:
@@ -254,6 +257,12 @@ class _Training:
         online = OnlineLauncher(self._scenario, best, self._judge.decisions)
         return best_static(self._judge, [self._alone, self._searched, online.first(), *self._promising()])
 
+    def _neighbors(self) -> list[LauncherDecision]:
+        """On a GPU, neighboring blocks combined, 2 to H of them, as random decisions hardly ever have them."""
+        plain = self._scenario.with_top(combined=())
+        every = [tuple(combined_blocks(plain, size)) for size in range(2, self._settings.most + 1) if plain.gpu]
+        return [replace(self._alone, combined=own) for own in every if len(own) <= self._space.parts]
+
     def _promising(self) -> list[LauncherDecision]:
         return promising(self._scenario, self._seen, self._settings, self._scores)
 
@@ -288,11 +297,13 @@ def promising(
     return [seen[place][0] for place in sorted(range(len(seen)), key=keys.__getitem__)[:_TRIED]]
 
 
-def best_static(judge: Judge, decisions: Sequence[LauncherDecision]) -> tuple[LauncherDecision, Candidate]:
+def best_static(
+    judge: Judge, decisions: Sequence[LauncherDecision], objective: Objective | None = None
+) -> tuple[LauncherDecision, Candidate]:
     """The best of some decisions on the traces of a judge, and how it serves; superblocks do not count."""
     allowed = [decision for decision in dict.fromkeys(decisions) if decision.largest <= judge.most]
     judged = [judge.static(decision) for decision in allowed]
-    best = judge.best(judged)
+    best = judge.best(judged, objective)
     return allowed[best], judged[best]
 
 

@@ -236,13 +236,6 @@ def fig18_comparisons(rows: Rows) -> list[Comparison]:
     return comparisons("top_fig18", {"saturation": {} if size is None else {"A100": size}})
 
 
-def range_of(found: Sequence[float]) -> float | tuple[float, float] | None:
-    """The only number, or the least and the most of several; None if there is none."""
-    if len(set(found)) < 2:
-        return found[0] if found else None
-    return min(found), max(found)
-
-
 def _training(rows: Rows) -> dict[str, dict[float, float]]:
     return serving.by_scenario(rows, serving.TOP, _SUB_BLOCKS, TRAINED)
 
@@ -316,23 +309,6 @@ def fig19_rows(data: FigureData) -> Rows:
     return rows
 
 
-def _times_ms(rows: Rows, step: str, part: str) -> list[float]:
-    """Milliseconds of a part of a step, of every scenario."""
-    return [row[_MS] for row in rows if (row["system"], row[_PART]) == (step, part)]
-
-
-def fig19_comparisons(rows: Rows) -> list[Comparison]:
-    """Endings of a step of GPG, and inference, beside those of the paper; other parts are not the paper's parts."""
-    endings = _times_ms(rows, GPG_STEP, "endings")
-    return comparisons(
-        "top_fig19",
-        {
-            "gpg_endings": range_of([own / 1e3 for own in endings]),
-            "inference": range_of(_times_ms(rows, LAUNCHER_STEP, _INFERENCE)),
-        },
-    )
-
-
 def fig19_finding(rows: Rows) -> str:
     """All parts of the steps, with their shares."""
     parts = []
@@ -350,7 +326,6 @@ register(
     chart=serving.point_bars(
         lambda row: f"{row['system']}, {row['scenario']}: {row[_PART]}", _SHARE, "share of a step, %"
     ),
-    compare=fig19_comparisons,
     finding=fig19_finding,
 )
 

@@ -10,6 +10,8 @@ import contextlib
 import random
 import threading
 import time
+import weakref
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from queue import SimpleQueue
@@ -37,6 +39,7 @@ class Handle:
     def __init__(self, *, captured: bool = False) -> None:
         self._captured = captured
         self._value: Tensor | None = None
+        self.kept: _Memory | None = None
 
     @property
     def value(self) -> Tensor:
@@ -209,6 +212,56 @@ class HostBackend:
     def why(self, error: Exception) -> str:
         """The first line of an error."""
         return first_line(error)
+
+
+class _Memory:
+    """Bytes that the next value on their stream takes once nobody holds them, as torch's allocator has it."""
+
+    def __init__(self, free: list[Tensor]) -> None:
+        self.again = bool(free)
+        self.bytes = free.pop() if free else torch.empty(1 << 20, dtype=torch.uint8)
+        weakref.finalize(self, free.append, self.bytes)
+
+
+class PooledBackend(HostBackend):
+    """Devices whose graphs share a pool: what one leaves there the others overwrite, and so does it itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._free = defaultdict[Lane, list[Tensor]](list)
+        self.taken_again = 0
+
+    def _later(self, lane: Lane, function: Callable[..., Any], arguments: list[Any], outputs: int) -> list[Any]:
+        if self._recording is None:
+            return super()._later(lane, function, arguments, outputs)
+        values, delay = [_tensor(argument) for argument in arguments], self._delay.uniform(0, _DELAY_S)
+        handles, places = [], list[Tensor]()
+        for result in as_list(function(*values), outputs):
+            handle, memory = Handle(), result.untyped_storage().data_ptr()
+            alike = [number for number, value in enumerate(values) if value.untyped_storage().data_ptr() == memory]
+            if alike:  # a view keeps the memory that it lies in
+                handle.kept = getattr(arguments[alike[0]], "kept", None)
+            else:
+                handle.kept = _Memory(self._free[lane])
+                self.taken_again += handle.kept.again
+                result = handle.kept.bytes[: result.nbytes].view(result.dtype).view(result.shape).copy_(result)
+            handle.put(result)
+            handles.append(handle)
+            places.append(result)
+
+        def work() -> None:
+            time.sleep(delay)
+            for place, result in zip(places, as_list(function(*values), outputs), strict=True):
+                if place.data_ptr() != result.data_ptr():
+                    place.copy_(result)
+
+        self._launch(lane, work)
+        return handles
+
+    def forget(self, lane: Lane, values: list[Any]) -> None:
+        """Nothing in a graph: who holds no value any more has let it go."""
+        if self._recording is None:
+            super().forget(lane, values)
 
 
 def _tensor(value: Any) -> Tensor:

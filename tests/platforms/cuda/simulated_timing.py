@@ -13,6 +13,8 @@ from hios.errors import HiosError
 
 #: Milliseconds between the launch of a graph and its first kernel.
 START_MS = 0.007
+#: Milliseconds that launching takes the host: a graph, and each of its nodes more.
+LAUNCH_MS, NODE_MS = 0.005, 0.0003
 #: Floating-point operations that a convolution does in a millisecond.
 FLOPS_PER_MS = 1e10
 #: What torch says of a GPU, as for one with compute capability 9.0.
@@ -38,9 +40,13 @@ class Device(nullcontext[None]):
     __hash__ = None  # type: ignore[assignment]
 
 
+def _nothing() -> None:
+    """What a view launches: no node of a graph."""
+
+
 @dataclass
 class Machine:
-    """GPUs whose streams have a clock each.
+    """GPUs whose streams have a clock each, and a host whose launches take time: nothing begins before its launch.
 
     Attributes:
         log: every replay of a graph, by its number of launches.
@@ -53,6 +59,7 @@ class Machine:
     """
 
     clock: dict[int, float] = field(default_factory=lambda: defaultdict(float))
+    host_ms: float = 0.0
     stream: Any = None
     recorded: list[Callable[[], None]] | None = None
     log: list[int] = field(default_factory=list)
@@ -70,7 +77,7 @@ class Machine:
             raise RuntimeError("no kernel image is available\nfor execution")
         if self.recorded is not None and what in self.refused:
             raise RuntimeError(f"operation not permitted when stream is capturing\nin {what}")
-        self._do(lambda: self._advance(own, cost_ms))
+        self._do((lambda: self._advance(own, cost_ms)) if cost_ms else _nothing)
 
     def wait(self, stream: Any, other: Any) -> None:
         """Have a stream wait for what was launched on another."""
@@ -138,7 +145,9 @@ class Machine:
 
             def replay(self) -> None:
                 machine.log.append(len(self.actions))
-                machine._advance(id(machine.stream), START_MS)
+                machine.host_ms += LAUNCH_MS + NODE_MS * sum(action is not _nothing for action in self.actions)
+                own = id(machine.stream)
+                machine.clock[own] = max(machine.clock[own], machine.host_ms) + START_MS
                 for action in self.actions:
                     action()
 
@@ -150,7 +159,7 @@ class Machine:
                 self.time_ms = machine.clock[id(machine.stream)]
 
             def synchronize(self) -> None:
-                pass
+                machine.host_ms = max(machine.host_ms, self.time_ms)
 
             def elapsed_time(self, later: Event) -> float:
                 return later.time_ms - self.time_ms

@@ -20,7 +20,7 @@ from hios.platforms.cuda import launch
 from hios.platforms.cuda.compiled_network import Network as Placed
 from hios.platforms.cuda.executor import Executor
 from tests.frontends.small_networks import Model, Network, extracted, network
-from tests.platforms.cuda.host import HostBackend
+from tests.platforms.cuda.host import HostBackend, PooledBackend
 from tests.problems import briefly
 from tests.runtime.schedules import merged_plan, random_plan, random_streams
 from tests.runtime.small import branches
@@ -95,6 +95,18 @@ def test_outputs_equal_eager(name: str, capturing: bool) -> None:
             check(prepared.outputs(str(number)), expected)
         check(prepared.run_exactly(str(number)), expected)
     assert backend.copies > 0
+
+
+def test_graphs_share_memory() -> None:
+    """Graphs overwrite each other's values: of those that are run in turns, each computes all of its own again."""
+    extracted_network, backend = squeezenet(), PooledBackend()
+    prepared = executor(extracted_network, backend)
+    for seed in range(3):
+        prepared.prepare(str(seed), [random_plan(extracted_network.graph, 2, seed)])
+    assert backend.taken_again > len(extracted_network.graph.index)
+    for name in "010212":
+        prepared.run(name)
+        check(prepared.outputs(name), extracted_network.eager())
 
 
 @pytest.mark.parametrize("streams", [1, 2])

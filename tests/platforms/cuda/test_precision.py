@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from hios.frontends.tolerances import TF32_TOLERANCE, scaled
+from hios.platforms.cuda import precision
 from hios.platforms.cuda.precision import exactly, uses_tf32
 
 
@@ -53,3 +55,12 @@ def test_whole_numbers_are_not_rounded() -> None:
     expected = torch.tensor([1 << 40, 7])
     assert scaled(expected.clone(), expected, TF32_TOLERANCE) == (0.0, True)
     assert not scaled(expected + torch.tensor([0, 1]), expected, TF32_TOLERANCE)[1]
+
+
+@pytest.mark.parametrize(("each_ms", "runs"), [(1, 5), (2, 3), (40, 1)])
+def test_untimed_runs_last_as_long_as_clocks_need(monkeypatch: pytest.MonkeyPatch, each_ms: int, runs: int) -> None:
+    """Ahead of a timed run there are 5 ms of others, however short, and one at least."""
+    now_ns = [0]
+    monkeypatch.setattr(precision, "time", SimpleNamespace(perf_counter_ns=lambda: now_ns[-1]))
+    precision.keep_busy(lambda: now_ns.append(now_ns[-1] + each_ms * 1_000_000))
+    assert len(now_ns) - 1 == runs

@@ -142,6 +142,23 @@ def test_superblocks_are_no_candidates() -> None:
     assert best_static(judge, [superblock, held_back, superblock])[0] == held_back
 
 
+@pytest.mark.parametrize(("objective", "by"), [("reward", "fair"), ("throughput", None)])
+def test_where_learning_begins_on_a_gpu(objective: str, by: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neighboring blocks combined are among the decisions it may begin with; by the paper's reward with the fairest."""
+    training = _Training(_scenario(lanes=1, objective=objective, gpu=True), LauncherSettings(**_QUICK))
+    asked = []
+
+    def second(judge: Judge, decisions: list[LauncherDecision], by: str | None = None) -> tuple[LauncherDecision, None]:
+        asked.append(by)
+        return decisions[1], None
+
+    monkeypatch.setattr("hios.serving.launcher.training.best_static", second)
+    while not training._replay.full:
+        training._step(0.0)
+    assert asked == [by]
+    assert training._searched.combined == (((0, 0), (0, 1)), ((1, 0), (1, 1)))
+
+
 @pytest.mark.parametrize(("scores", "same"), [("frozen", True), ("running", False)])
 def test_rewards_of_the_past(scores: str, same: bool) -> None:
     """With frozen scores the reward of a stored step never changes, with running ones it does; superblocks have 0."""
