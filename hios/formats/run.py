@@ -22,7 +22,6 @@ from hios.files.base import (
     Versions,
     doc,
 )
-from hios.formats.settings import Runtime
 
 _End = Annotated[AboveZero, doc("One end.")]
 Interval = Annotated[
@@ -50,7 +49,17 @@ _PeakMemory = Annotated[
 #: The runtimes that outputs are compared with.
 Checked = Literal["eager", "onnxruntime", "sequential"]
 #: The runtimes of references.
-ReferenceKind = Literal["engine", Runtime]
+ReferenceKind = Literal[
+    "engine",
+    "eager",
+    "compile",
+    "onnxruntime",
+    "openvino",
+    "cudagraph",
+    "compile-reduce-overhead",
+    "compile-max-autotune",
+    "tensorrt",
+]
 
 
 #: What runs a segment.
