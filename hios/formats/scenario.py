@@ -24,6 +24,7 @@ from hios.files.base import (
     doc,
 )
 from hios.formats.config import Label
+from hios.formats.settings import EngineKind
 
 #: What happens to a task that meets a full queue.
 Overflow = Literal["reject", "drop-oldest"]
@@ -174,6 +175,9 @@ class ScenarioFile(Record, frozen=True):
     smaller of what it offered and its fair share of the device's time, then the next ones, then total goodput weighted
     by work; throughput: tasks within their SLO; reward: utilisation, latency and variance of the queues, as the reward
     (2) of TOP weighs them. Of equals the one with the lowest 99th percentile."""
+    engine: EngineKind = "operators"
+    """What a lane runs as one call: an operator, or all of a block between two hand-overs in the fastest runtime, as
+    measured when the lane starts; to run the scenario on cores. Simulations are by operators."""
     top: TopSettings = field(default_factory=TopSettings)
     overheads: Overheads = field(default_factory=Overheads)
     format_version: Literal[1] = 1

@@ -140,6 +140,8 @@ class ResultFile(Record, frozen=True, kw_only=True):
     """Name of the policy."""
     runtime: OrAbsent[ServingRuntime] = None
     """What ran the models as a whole; absent where hios ran their operators."""
+    engine: OrAbsent[Literal["segments"]] = None
+    """Where lanes ran segments of blocks, each in the fastest runtime; absent where they ran operators."""
     chosen: OrAbsent[Text] = None
     """The policy that auto chose."""
     candidates: tuple[Candidate, ...] = ()

@@ -23,12 +23,19 @@ class CompiledOperator:
     """A scheduling unit, ready to run.
 
     ``run`` takes the tensors named by ``externals``, in that order, and returns the output tensor, or a tuple of
-    them for an operator with several outputs.
+    them for an operator with several ``outputs``.
     """
 
     id: str
     externals: tuple[External, ...]
+    outputs: tuple[External, ...]
     run: Callable[..., Any]
+
+    def run_on(self, values: dict[External, Any]) -> None:
+        """Run it on values by name, and add its outputs."""
+        made = self.run(*[values[value] for value in self.externals])
+        count = len(self.outputs)
+        values.update(zip(self.outputs, [made] if count == 1 else parts(made, count), strict=True))
 
 
 def parts(made: Any, count: int) -> Sequence[Tensor]:
@@ -51,6 +58,11 @@ def externals(operator: Operator) -> tuple[External, ...]:
             if (value := argument.external) is not None:
                 values[value] = None
     return tuple(values)
+
+
+def outputs(operator: Operator) -> tuple[External, ...]:
+    """The values that an operator makes; one if the graph does not state their shapes."""
+    return tuple(("operator", operator.id, item) for item in range(len(operator.output_types) or 1))
 
 
 def weights_of(operators: Sequence[Operator]) -> list[str]:
@@ -97,9 +109,8 @@ class _Compiler:
                 self._compile(position)
         base = {"outside": 0, "fixed": len(self._outside), "step": len(self._outside) + len(self._fixed)}
         steps = [(kernel, [base[kept] + place for kept, place in arguments]) for kernel, arguments in self._steps]
-        return CompiledOperator(
-            self._operator.id, self._outside, _function(len(self._outside), tuple(self._fixed), steps)
-        )
+        run = _function(len(self._outside), tuple(self._fixed), steps)
+        return CompiledOperator(self._operator.id, self._outside, outputs(self._operator), run)
 
     def _compile(self, position: int) -> None:
         call = self._calls[position]

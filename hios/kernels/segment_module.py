@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from hios.core.graph import Operator
 from hios.errors import UnsupportedError, first_line
-from hios.kernels.compiled_operator import External, compile_operator, parts, weights_of
+from hios.kernels.compiled_operator import External, compile_operator, weights_of
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -39,11 +39,7 @@ class SegmentModule(nn.Module):
         values: dict[External, Any] = dict(zip(self._inputs, tensors, strict=True))
         weights = {name: getattr(self, f"weight_{number}") for number, name in enumerate(self._names)}
         for operator in self._operators:
-            compiled = compile_operator(operator, weights)
-            made = compiled.run(*(values[value] for value in compiled.externals))
-            count = len(operator.output_types)
-            for item, part in enumerate([made] if count == 1 else parts(made, count)):
-                values["operator", operator.id, item] = part
+            compile_operator(operator, weights).run_on(values)
         return tuple(values[value] for value in self._outputs)
 
 

@@ -26,6 +26,7 @@ admission       requests and the queues that they wait in
 dispatcher      the thread that launches tasks, starts runs on lanes and answers
 instances       which instances wait before which block, and which run is next
 lane            a worker process that is restarted when it dies
+lane_segments   what a lane runs between two hand-overs as one call of the fastest runtime
 lane_worker     what runs inside it
 gpu_lane        a GPU in place of the lanes: runs on its streams, or as CUDA graphs
 lane_program    the part of each lane in a run: what it waits for and hands over; values between blocks, and the slots

@@ -98,18 +98,20 @@ class LaneProcess:
         timeout_s: float,
         describe: Callable[[int], str],
         whole: Whole | None = None,
+        segments: bool = False,
     ) -> None:
         """Create the lane's side of the shared memory, and note what every worker is given.
 
-        Models are files of graph, weights and program, of which ``whole`` makes what runs it. The server's bell is
-        rung for every answer; ``timeout_s`` is the longest wait for a value of another lane, and ``describe`` gives the
-        text of a mark.
+        Models are files of graph, weights and program, of which ``whole`` makes what runs it, or, with ``segments``,
+        the fastest runtime of each. The server's bell is rung for every answer; ``timeout_s`` is the longest wait for a
+        value of another lane, and ``describe`` gives the text of a mark.
         """
         self._orders, self._answers = (Ring(arena, *ring) for ring in self._rings)
         self._wiring = LaneWiring(
             arena.descriptor, arena.flags_count, arena.size, *self._rings, self._bell.descriptor, server.descriptor
         )
-        self._loading = {"models": models, "timeout_s": timeout_s, "whole": whole}
+        more = {"cores": self.cores, "segments": segments}
+        self._loading = {"models": models, "timeout_s": timeout_s, "whole": whole, **more}
         self._programs, self._slots = programs, slots
         self._timeout_s, self._describe = timeout_s, describe
 
@@ -226,9 +228,10 @@ class LaneProcess:
         """Make a new worker ready; returns the number from which on it does not know programs."""
         programs = self._programs
         given = {"wiring": self._wiring, **self._loading}
-        converting_s = _CONVERTING_S if self._loading["whole"] else 0.0
-        pool.call_each(lane_worker.load, {0: given}, max(self._timeout_s, converting_s))
-        pool.call(0, lane_worker.prepare, slots=self._slots, programs=programs)
+        converts = self._loading["whole"] is not None or self._loading["segments"]
+        longest_s = max(self._timeout_s, _CONVERTING_S if converts else 0.0)
+        pool.call_each(lane_worker.load, {0: given}, longest_s)
+        pool.call_each(lane_worker.prepare, {0: {"slots": self._slots, "programs": programs}}, longest_s)
         self._unknown = _end(programs)
         return self._unknown
 

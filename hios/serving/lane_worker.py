@@ -9,20 +9,23 @@ import functools
 import os
 import time
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hios.core.graph import Graph
 from hios.errors import PlatformError
+from hios.frontends.example_inputs import example_inputs
 from hios.kernels import CompiledOperator, compile_operator
-from hios.kernels.compiled_operator import External
+from hios.kernels.compiled_operator import External, externals
 from hios.kernels.merged import torch_dtype
 from hios.platforms.cpu.runners import Departure, OperatorCall, ValueSlots, dead_after
 from hios.platforms.workloads import deliver, load_weights
 from hios.serving.lane_program import LaneProgram, LaneStep, Slots
+from hios.serving.lane_segments import Key, chosen, key_of, runs_of
 from hios.workers.arena import Arena
 from hios.workers.process_settings import keep_memory
 from hios.workers.ring import Bell, Ring
@@ -59,36 +62,56 @@ class LaneWiring:
 
 
 class _Model:
-    """A model as operators that are ready to run."""
+    """A model as operators that are ready to run, of files of graph and weights; or as a ``whole``."""
 
-    def __init__(self, graph: Graph, weights: Mapping[str, Tensor], first_mark: int) -> None:
-        self.graph, self.first_mark = graph, first_mark
-        self.operators: dict[str, CompiledOperator] = {
-            operator.id: compile_operator(operator, weights, packed=True) for operator in graph.operators
-        }
+    def __init__(self, graph: Graph, weights: str, first_mark: int, whole: CompiledOperator | None = None) -> None:
+        self.graph, self.weights, self.first_mark, self.whole = graph, weights, first_mark, whole
+        self.operators: dict[str, CompiledOperator] = {}
+        if whole is None:
+            tensors = load_weights(weights, graph)
+            self.operators |= {
+                operator.id: compile_operator(operator, tensors, packed=True) for operator in graph.operators
+            }
+        #: Segments that run as one operator.
+        self.segments: dict[Key, CompiledOperator] = {}
 
-    def warm_up(self) -> None:
-        """Run all operators once, on zeros: filters are packed at the first run."""
+    def ways(self, program: LaneProgram, run: Sequence[LaneStep]) -> list[tuple[Sequence[LaneStep], CompiledOperator]]:
+        """What runs a segment of a program: as one operator, or one for each step."""
+        segment = self.whole
+        if self.segments:
+            segment = self.segments.get(key_of(run, program, self.operators))
+        return [(run, segment)] if segment else [([step], self.operators[step.operator]) for step in run]
+
+    def warm_up(self) -> dict[External, Tensor]:
+        """Run all operators once, as filters are packed at the first run; returns all values."""
+        inputs = example_inputs(self.graph.inputs, 0)
         values: dict[External, Tensor] = {
-            ("input", entry.name, 0): torch.zeros(tuple(entry.shape), dtype=torch_dtype(entry.dtype))
-            for entry in self.graph.inputs
+            ("input", entry.name, 0): value for entry, value in zip(self.graph.inputs, inputs, strict=True)
         }
         for place in self.graph.order:
-            compiled = self.operators[self.graph.operators[place].id]
-            made = compiled.run(*[values[value] for value in compiled.externals])
-            parts = made if isinstance(made, tuple | list) else (made,)
-            values.update({("operator", compiled.id, item): part for item, part in enumerate(parts)})
+            self.operators[self.graph.operators[place].id].run_on(values)
+        return values
 
 
-class _WholeModel:
-    """A model that something else runs as a whole."""
+def _whole(graph: Graph, run: Callable[[Sequence[Tensor]], list[Tensor]]) -> CompiledOperator:
+    """A model that something else runs as a whole, as one operator."""
+    inputs: list[External] = [("input", entry.name, 0) for entry in graph.inputs]
+    values = {
+        value: torch.zeros(tuple(entry.shape), dtype=torch_dtype(entry.dtype))
+        for value, entry in zip(inputs, graph.inputs, strict=True)
+    }
+    run(list(values.values()))  # to warm up
+    # What no operator reads has no slot that a run states.
+    read = {value for operator in graph.operators for value in externals(operator)}
+    given = tuple(value for value in inputs if value in read)
+    made = tuple(value.external for value in graph.outputs if value.external is not None)
 
-    def __init__(self, graph: Graph, run: Callable[[Sequence[Tensor]], list[Tensor]], first_mark: int) -> None:
-        self.graph, self.run, self.first_mark = graph, run, first_mark
+    def call(*tensors: Tensor) -> Any:
+        values.update(zip(given, tensors, strict=True))
+        results = run([values[value] for value in inputs])
+        return results if len(made) > 1 else results[0]
 
-    def warm_up(self) -> None:
-        """Run it once, on zeros."""
-        self.run([torch.zeros(tuple(entry.shape), dtype=torch_dtype(entry.dtype)) for entry in self.graph.inputs])
+    return CompiledOperator("", given, made, call)
 
 
 def load(
@@ -97,13 +120,17 @@ def load(
     models: Sequence[tuple[str, str, str]],
     timeout_s: float,
     whole: Whole | None,
+    cores: Sequence[int],
+    segments: bool,
 ) -> None:
     """Map the shared memory, and make all operators ready; marks count them in the order of ``models``.
 
-    Models are files of graph, weights and program.
+    Models are files of graph, weights and program. With ``segments``, lanes run these, on all of their ``cores``.
     """
     keep_memory()
     arena = Arena(wiring.flags, wiring.size, wiring.descriptor, shares_cores=True)
+    arena.channels_last = not segments  # other runtimes take and make images in the default order
+    worker.state["cores"] = cores if segments else ()
     worker.state["arena"], worker.state["timeout_s"] = arena, timeout_s
     worker.state["orders"], worker.state["answers"] = Ring(arena, *wiring.orders), Ring(arena, *wiring.answers)
     worker.state["own"], worker.state["server"] = Bell(wiring.own), Bell(wiring.server)
@@ -112,9 +139,7 @@ def load(
     for graph_path, weights_path, program in models:
         graph = Graph.read(graph_path)
         worker.state["models"].append(
-            _Model(graph, load_weights(weights_path, graph), first)
-            if whole is None
-            else _WholeModel(graph, whole(program, graph), first)
+            _Model(graph, weights_path, first, None if whole is None else _whole(graph, whole(program, graph)))
         )
         first += len(graph.operators)
 
@@ -122,27 +147,42 @@ def load(
 def prepare(worker: Worker, slots: Sequence[Slots], programs: Mapping[int, LaneProgram]) -> None:
     """Bind programs to operators and memory, and run every operator once."""
     for model in worker.state["models"]:
-        model.warm_up()
+        values = model.warm_up() if model.whole is None else {}
+        if worker.state["cores"]:
+            _choose(worker, model, values, programs.values())
     worker.state["tables"] = {own.number: _table(worker.state["arena"], own) for own in slots}
     worker.state["programs"] = {}
     prepare_more(worker, programs)
 
 
+def _choose(worker: Worker, model: _Model, values: Mapping[External, Tensor], programs: Iterable[LaneProgram]) -> None:
+    """Choose what runs the segments of a model in programs."""
+    models = worker.state["models"]
+    keys = dict.fromkeys(
+        key_of(run, program, model.operators)
+        for program in programs
+        for run in runs_of(program.steps)
+        if models[program.models[run[0].part]] is model
+    )
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, worker.state["cores"])  # threads of other runtimes inherit it
+    try:
+        model.segments = chosen(worker, model.graph, model.weights, model.operators, values, keys)
+    finally:
+        os.sched_setaffinity(0, own)
+
+
 def prepare_more(worker: Worker, programs: Mapping[int, LaneProgram]) -> None:
-    """Bind more programs, of operators that have run once."""
+    """Bind more programs, of operators that have run once, and of segments whose runtimes have been chosen."""
     tables = worker.state["tables"]
     for number, program in programs.items():
-        whole = isinstance(worker.state["models"][program.models[0]], _WholeModel)
-        worker.state["programs"][number] = (_WholeRunner if whole else _Runner)(worker, program, tables)
+        worker.state["programs"][number] = _Runner(worker, program, tables)
 
 
 def _table(arena: Arena, slots: Slots) -> list[Tensor]:
     """A tensor over every slot."""
-    dtype = torch_dtype(slots.dtype)
-    return [
-        arena.tensor(offset, slots.shape, dtype, channels_last=slots.inside and arena.channels_last)
-        for offset in slots.offsets
-    ]
+    dtype, channels_last = torch_dtype(slots.dtype), slots.inside and arena.channels_last
+    return [arena.tensor(offset, slots.shape, dtype, channels_last=channels_last) for offset in slots.offsets]
 
 
 @dataclass(slots=True)
@@ -170,30 +210,35 @@ class _Runner:
         ]
         for part, handover in program.arrivals:
             values.arrive(handover, part)
-        models = [worker.state["models"][model] for model in program.models]
-        self._steps = [self._bound(step, models[step.part], tables) for step in program.steps]
+        models: list[_Model] = [worker.state["models"][model] for model in program.models]
+        self._steps = [
+            self._bound(steps, compiled, models[run[0].part], tables)
+            for run in runs_of(program.steps)
+            for steps, compiled in models[run[0].part].ways(program, run)
+        ]
         for own, dead in zip(self._steps, dead_after([[own.call] for own in self._steps]), strict=True):
             own.dead = dead
 
-    def _bound(self, step: LaneStep, model: _Model, tables: Mapping[int, list[Tensor]]) -> _BlockStep:
-        compiled, number = model.operators[step.operator], model.graph.index[step.operator]
-        slot = functools.partial(self._values.slot, part=step.part)
-        outputs = len(model.graph.operators[number].output_types)
+    def _bound(
+        self, steps: Sequence[LaneStep], compiled: CompiledOperator, model: _Model, tables: Mapping[int, list[Tensor]]
+    ) -> _BlockStep:
+        """An operator, or several as one: it waits as the first does, and passes on what the last does."""
+        part, first = steps[0].part, steps[0].operator
+        slot = functools.partial(self._values.slot, part=part)
         call = OperatorCall(
-            step.operator,
-            None,
-            0,
+            f"operator {compiled.id}" if compiled.id else "",
+            ((first, 0, None),),
             compiled.run,
             tuple(map(slot, compiled.externals)),
-            tuple(slot(("operator", step.operator, item)) for item in range(outputs)),
-            model.first_mark + number,
+            tuple(map(slot, compiled.outputs)),
+            model.first_mark + model.graph.index[first],
         )
         return _BlockStep(
             call,
-            1 << step.part,
-            step.waits,
-            tuple(self._values.departure(handover, step.part) for handover in step.departures),
-            tuple((slot(placed.value), tables[placed.slots], placed.place) for placed in step.stores),
+            1 << part,
+            steps[0].waits,
+            tuple(self._values.departure(handover, part) for handover in steps[-1].departures),
+            tuple((slot(placed.value), tables[placed.slots], placed.place) for step in steps for placed in step.stores),
         )
 
     def run(self, number: int, slots: Sequence[int]) -> tuple[int, str]:
@@ -215,13 +260,13 @@ class _Runner:
             tensors[place] = table[slots[stated]]
         for step in self._steps:
             for flag in step.waits:
-                arena.wait(flag, number, self._timeout_s, f"a value of operator {step.call.operator}")
+                arena.wait(flag, number, self._timeout_s, f"a value of {step.call.name}")
             if not failed & step.bit:
                 try:
                     self._run(step, slots)
                 except Exception as error:  # whatever an operator raises: its task fails, the lane goes on
                     failed |= step.bit
-                    why = why or f"operator {step.call.operator}: {reason(error)}"
+                    why = why or f"{step.call.name}: " * bool(step.call.name) + reason(error)
             for _, _, signal in step.departures:
                 signal(number)
             for place in step.dead:
@@ -237,37 +282,6 @@ class _Runner:
             deliver(tensors[slot], table[slots[stated]])
 
 
-class _WholeRunner:
-    """A program of a whole model in another runtime, bound to slots."""
-
-    def __init__(self, worker: Worker, program: LaneProgram, tables: Mapping[int, list[Tensor]]) -> None:
-        self._model: _WholeModel = worker.state["models"][program.models[0]]
-        self._mark, graph = worker.mark, self._model.graph
-        read = {placed.value: (tables[placed.slots], placed.place) for placed in program.reads}
-        # What no operator reads has no slot that the run states.
-        unread = [([torch.zeros(entry.shape, dtype=torch_dtype(entry.dtype))], -1) for entry in graph.inputs]
-        self._inputs = [
-            read.get(("input", entry.name, 0), other) for entry, other in zip(graph.inputs, unread, strict=True)
-        ]
-        stores: dict[External, list[tuple[list[Tensor], int]]] = {}
-        for step in program.steps:
-            for placed in step.stores:
-                stores.setdefault(placed.value, []).append((tables[placed.slots], placed.place))
-        made = [value.external for value in graph.outputs]
-        self._outputs = [stores[value].pop(0) for value in made if value is not None]
-
-    def run(self, number: int, slots: Sequence[int]) -> tuple[int, str]:
-        """Run it once; returns the same as that of `_Runner`."""
-        self._mark(self._model.first_mark)
-        inputs = [table[slots[place]] if place >= 0 else table[0] for table, place in self._inputs]
-        try:
-            for value, (table, place) in zip(self._model.run(inputs), self._outputs, strict=True):
-                deliver(value, table[slots[place]])
-        except Exception as error:  # runtimes raise many types: the task fails, the lane goes on
-            return 1, reason(error)
-        return 0, ""
-
-
 def serve(worker: Worker, limit_s: float) -> bool:
     """Run what the ring says; whether the lane is to go on.
 
@@ -275,7 +289,7 @@ def serve(worker: Worker, limit_s: float) -> bool:
     """
     orders, answers = worker.state["orders"], worker.state["answers"]
     own, server = worker.state["own"], worker.state["server"]
-    programs: dict[int, _Runner | _WholeRunner] = worker.state["programs"]
+    programs: dict[int, _Runner] = worker.state["programs"]
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
         order = _next(orders)

@@ -156,6 +156,7 @@ def load(
         platform=platform,
         versions=versions(),
         runtime=runtime,
+        engine="segments" if scenario.file.engine == "segments" else None,
         chosen=choice.policy if policy == AUTO else None,
         candidates=choice.candidates,
     )
@@ -183,6 +184,8 @@ def in_runtime(scenario: Scenario, policy: str, runtime: str, trusted: bool = Fa
             f"policy: found {policy}; allowed with runtime {runtime}: {', '.join(WHOLE_ON_A_LANE)}, which run a model "
             "as a whole"
         )
+    if scenario.file.engine == "segments":
+        raise HiosError(f"{scenario.source}: engine: found segments; allowed with runtime {runtime}: operators")
     reference.require_runtime(runtime)
     for model in scenario.models:
         place = f"{scenario.source}: models.{model.label}.program"

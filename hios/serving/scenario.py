@@ -291,6 +291,8 @@ def _defects(scenario: Scenario, on_gpu: dict[str, bool]) -> Iterator[str]:
         )
     if scenario.gpu and scenario.lanes > 1:
         yield f"lanes: found {scenario.lanes} with costs of a GPU; allowed: 1, a GPU is one device"
+    if scenario.gpu and scenario.file.engine == "segments":
+        yield "engine: found segments with costs of a GPU; allowed: operators"
     if scenario.file.top.combined and scenario.file.top.most is not None:
         yield f"top.most: found {scenario.file.top.most} beside top.combined; allowed: one of them"
     if scenario.file.top.combined and scenario.file.top.block_ms:

@@ -167,9 +167,10 @@ class Server:
             for model in self.scenario.models
         ]
         describe = functools.partial(_mark_text, self.scenario, whole is not None)
+        given: dict[str, Any] = {"timeout_s": timeout_s, "describe": describe, "whole": whole}
+        given["segments"] = whole is None and self.scenario.file.engine == "segments"
         for lane in self._lanes:
-            own = programs.of_lane(lane.number)
-            lane.connect(arena, bell, models, own, programs.slots, timeout_s=timeout_s, describe=describe, whole=whole)
+            lane.connect(arena, bell, models, programs.of_lane(lane.number), programs.slots, **given)
         self._dispatcher = Dispatcher(
             self.pipeline,
             programs,

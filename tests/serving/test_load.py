@@ -355,6 +355,8 @@ def test_what_other_runtimes_cannot_run(programs: dict[str, dict[str, str | None
         load(scenario(tmp_path, programs), "auto", virtual=True, runtime="eager")
     with pytest.raises(HiosError, match=r"models\.blocks\.program: missing; required with runtime eager"):
         load(scenario(tmp_path, {**programs, "blocks": {}}), "sequential", virtual=True, runtime="eager")
+    with pytest.raises(HiosError, match="engine: found segments; allowed with runtime eager: operators"):
+        load(scenario(tmp_path, programs, engine="segments"), "sequential", virtual=True, runtime="eager")
     mixed = scenario(tmp_path, {"branches": programs["blocks"]})
     with pytest.raises(HiosError, match=r"blocks\.pt2: inputs: found .*; required: .*, as the graph states"):
         load(mixed, "sequential", virtual=True, runtime="eager")

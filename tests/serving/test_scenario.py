@@ -170,6 +170,10 @@ def test_gpus_have_one_lane(tmp_path: Path) -> None:
     _edit(path, "right", graph="left/graph.json", costs="left/costs.json")
     with pytest.raises(HiosError, match="lanes: found 2 with costs of a GPU; allowed: 1"):
         Scenario.read(path)
+    settings = yaml.safe_load(path.read_text(encoding="utf-8")) | {"lanes": 1, "engine": "segments"}
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    with pytest.raises(HiosError, match="engine: found segments with costs of a GPU; allowed: operators"):
+        Scenario.read(path)
 
 
 def test_blocks_of_a_pipeline() -> None:

@@ -16,12 +16,13 @@ import pytest
 import torch
 
 from hios.errors import HiosError
-from hios.serving import policies
+from hios.serving import lane_worker, policies
 from hios.serving.admission import DeadlineError, QueueFullError
 from hios.serving.instances import LiveRun
 from hios.serving.lane import Answer
 from hios.serving.policies import POLICIES
 from hios.serving.server import Server
+from tests.serving import lane_faults
 from tests.serving.served import (
     inputs,
     networks,
@@ -84,6 +85,17 @@ def test_every_policy_computes_what_the_models_do(name: str, tmp_path: Path) -> 
         assert server.busy_s > 0
         require_nothing_held(server)
     assert set(children()) <= before
+
+
+def test_segments_compute_what_the_models_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every block, and what each lane has of a run on all lanes, in ONNX Runtime; outputs are those of the models."""
+    given = scenario(tmp_path, top={"combined": COMBINED}, engine="segments")
+    monkeypatch.setenv("HIOS_CACHE", str(tmp_path / "cache"))  # its choices are no measurements
+    monkeypatch.setattr(lane_worker, "prepare", lane_faults.prepare_in_onnxruntime)
+    with Server(given, "top-open", virtual=True) as server:
+        _ask_all(server, 8)
+        assert sum(counts.completed for counts in server.counts.values()) == 48
+        require_nothing_held(server)
 
 
 def test_stages_by_gpg_compute_what_the_models_do(tmp_path: Path) -> None:

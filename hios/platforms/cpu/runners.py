@@ -1,10 +1,9 @@
 """Runs the program of a device on values, which are tensors by slot: its steps in order, or its streams concurrently.
 
 A step is a stage, an operator, some on several devices at once, or several operators merged into one. A stream is a
-thread that runs its operators in order: before one that reads values of other streams or devices, it blocks until all
-of them have arrived; the thread that produces the last one wakes it, in launch order if several become ready at once.
-Values of other devices are polled occasionally while a stream is running, and continuously by the thread that finished
-last when all streams wait. The calling thread monitors for hangs.
+thread that runs its operators in order: before one that reads values of other streams, it blocks until all of them have
+arrived; the thread that produces the last one wakes it, in launch order if several become ready at once. The calling
+thread monitors for hangs.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain
 from queue import Empty
 from typing import Any
 
@@ -35,11 +34,13 @@ from hios.workers.worker import Worker, reason
 
 @dataclass(frozen=True, slots=True)
 class OperatorCall:
-    """An operator bound to slots: its function, the slots of its arguments and outputs, and its marker."""
+    """An operator, or several merged into one, bound to slots of arguments and outputs.
 
-    operator: str
-    stage: int | None
-    stream: int
+    ``places`` are its operators, each with stream and stage.
+    """
+
+    name: str
+    places: tuple[tuple[str, int, int | None], ...]
     function: Callable[..., Any]
     arguments: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -106,34 +107,32 @@ class Values(ValueSlots):
     def __init__(self, worker: Worker, contiguous: bool = False) -> None:
         super().__init__(worker.arena, worker.mark, contiguous=contiguous)
         self._operators: dict[str, CompiledOperator] = worker.state["operators"]
-        self._outputs: dict[str, list[External]] = worker.state["outputs"]
         self._places: dict[str, int] = worker.state["graph"].index
         for value, tensor in worker.state["inputs"].items():
             self.slot(value, tensor)
 
     def call(self, operator: str, stage: int | None, stream: int) -> OperatorCall:
         """An operator bound to slots, at its position in the schedule."""
-        compiled = self._operators[operator]
-        return OperatorCall(
-            operator,
-            stage,
-            stream,
-            compiled.run,
-            tuple(self.slot(value) for value in compiled.externals),
-            tuple(self.slot(value) for value in self._outputs[operator]),
-            marker(self._places[operator], stage, stream),
-        )
+        return self._bound(f"operator {operator}", ((operator, stream, stage),), self._operators[operator])
+
+    def merged(self, operators: Sequence[str], stage: int | None, run: Callable[..., Any]) -> OperatorCall:
+        """Operators that read the same value as one function, which gives the output of each."""
+        places = tuple((name, 0 if stage is None else number, stage) for number, name in enumerate(operators))
+        own = [self._operators[name] for name in operators]
+        made = tuple(value for operator in own for value in operator.outputs)
+        return self._bound(f"operators {', '.join(operators)}", places, replace(own[0], outputs=made, run=run))
+
+    def _bound(
+        self, name: str, places: tuple[tuple[str, int, int | None], ...], compiled: CompiledOperator
+    ) -> OperatorCall:
+        operator, stream, stage = places[0]
+        arguments, outputs = (tuple(map(self.slot, values)) for values in (compiled.externals, compiled.outputs))
+        mark = marker(self._places[operator], stage, stream)
+        return OperatorCall(name, places, compiled.run, arguments, outputs, mark)
 
     def result(self, value: External, buffer: Buffer) -> Result:
         """A value that is an output of the network."""
         return self.slot(value), arena_tensor(self.arena, buffer)
-
-    def run_merged(self, function: Callable[[Any], tuple[Tensor, ...]], calls: Sequence[OperatorCall]) -> None:
-        """Run operators that read the same value as one function, which gives the output of each."""
-        self.mark(calls[0].marker)
-        results = function(self.tensors[calls[0].arguments[0]])
-        for call, part in zip(calls, results, strict=True):
-            self.tensors[call.outputs[0]] = part
 
     def hand_over(self, departures: tuple[Departure, ...], results: tuple[Result, ...], epoch: int) -> None:
         """Copy values to the buffers that other devices and the controller read."""
@@ -177,18 +176,17 @@ class BoundStep:
         places = iter(
             program.places or [(stream, self.stage) for stream, own in enumerate(program.groups) for _ in own]
         )
-        self.groups = tuple(
+        self.groups: tuple[tuple[OperatorCall, ...], ...] = tuple(
             tuple(
                 values.call(operator, stage, stream) for operator, (stream, stage) in zip(group, places, strict=False)
             )
             for group in program.groups
         )
+        if program.merged:
+            names = tuple(operator for (operator,) in program.groups)
+            self.groups = ((values.merged(names, self.stage, worker.state["merged"](names)),),)
         #: What runs instead of the groups, and adds their rows: a segment in another runtime.
         self.runs: Callable[[list[RunRow]], None] | None = None
-        #: What runs instead of the groups: a function of the value that all of them read.
-        self.merge: Callable[[Any], tuple[Tensor, ...]] | None = None
-        if program.merged:
-            self.merge = worker.state["merged"](tuple(operator for (operator,) in program.groups))
         self.departures = tuple(map(values.departure, program.departures))
         self.results = tuple(values.result(*result) for result in program.results)
         #: Values that a later segment in another runtime reads, and the buffers where it does.
@@ -256,8 +254,6 @@ class StepRunner:
                     team.take(step.cores)
                 if step.runs is not None:
                     step.runs(rows)
-                elif step.merge is not None:
-                    self._run_merge(step.merge, step, rows)
                 elif len(step.groups) == 1:
                     self.run_group(step.groups[0], step, rows)
                 else:
@@ -286,20 +282,9 @@ class StepRunner:
             try:
                 values.run(call)
             except Exception as error:
-                raise FailedCallError(f"operator {call.operator}, {step.place}: {reason(error)}") from error
-            rows.append((call.operator, call.stream, call.stage, start, clock()))
-
-    def _run_merge(self, function: Callable[[Any], tuple[Tensor, ...]], step: BoundStep, rows: list[RunRow]) -> None:
-        calls = [call for (call,) in step.groups]
-        start = self._clock()
-        try:
-            self.values.run_merged(function, calls)
-        except Exception as error:
-            names = ", ".join(call.operator for call in calls)
-            raise FailedCallError(f"operators {names}, {step.place}: {reason(error)}") from error
-        end = self._clock()
-        for number, call in enumerate(calls):
-            rows.append((call.operator, 0 if step.stage is None else number, step.stage, start, end))
+                raise FailedCallError(f"{call.name}, {step.place}: {reason(error)}") from error
+            end = clock()
+            rows += [(*place, start, end) for place in call.places]
 
 
 def operator_rows(rows: Sequence[RunRow]) -> list[Row]:
@@ -313,52 +298,33 @@ def _others(devices: Sequence[int]) -> str:
     return f"device{'s' if len(others) > 1 else ''} {', '.join(map(str, others))}"
 
 
-#: How long the watching thread sleeps between polls for values, as polling takes time from streams on its core.
-_LOOK_S = 50e-6
-#: Polls without a pause; afterwards the watching thread polls.
-_SPINS = 1 << 14
-
-
 class _Operator:
     """An operator of a stream with its values bound to slots, and what it still waits for."""
 
-    def __init__(self, program: StreamStep, stream: int, values: Values) -> None:
-        self.rank = program.rank
-        self.stream = stream
+    def __init__(self, program: StreamStep, stream: int, values: Values, arrivals: Mapping[External, Handover]) -> None:
+        self.rank, self.stream = program.rank, stream
         self.call = values.call(program.operator, None, stream)
-        self.needs = frozenset(program.needs)
+        #: Values of other streams that it needs, and the flags of those of other devices, with what each stands for.
+        self.needs = frozenset(value for value in program.needs if value not in arrivals)
+        self.waits = tuple(
+            (arrivals[value].flag, f"the output of operator {value[1]}, stream {stream}")
+            for value in program.needs
+            if value in arrivals
+        )
         self.reset()
         self.departures = tuple(values.departure(handover) for handover in program.departures)
         self.results = tuple(values.result(*result) for result in program.results)
-        #: The next one of its stream.
-        self.following: _Operator | None = None
-        #: Operators of other streams that wait for this one's values, with these values, in launch order.
-        self.dependents: tuple[tuple[_Operator, External], ...] = ()
+        #: Operators of other streams that wait for this one's values, once for each, in launch order.
+        self.dependents: tuple[_Operator, ...] = ()
         #: Slots that this operator may be the last to use.
         self.uses: tuple[int, ...] = ()
 
     def reset(self) -> None:
         """Make it as it is before a run."""
-        #: Missing inputs; reset after the operator has run.
-        self.missing = set(self.needs)
-        #: Whether its stream is waiting for it.
-        self.blocked = False
+        self.missing = len(self.needs)
         # Locked except between the arrival of the last value and the start.
         self.gate = threading.Lock()
         self.gate.acquire()
-
-    def arrive(self, value: External) -> bool:
-        """Record that a value has arrived; the last one opens the gate. Returns whether the stream was waiting."""
-        self.missing.discard(value)
-        if self.missing:
-            return False
-        self.gate.release()
-        blocked, self.blocked = self.blocked, False
-        return blocked
-
-
-#: A value that another device makes, and the operators that wait for it, in launch order.
-_Arrival = tuple[Handover, list[_Operator]]
 
 
 class StreamRunner:
@@ -367,44 +333,34 @@ class StreamRunner:
     def __init__(self, worker: Worker, program: StreamProgram) -> None:
         self._threads = worker.streams
         self._timeout_s: float = worker.state["timeout_s"]
-        self._values = Values(worker)
+        self._values = values = Values(worker)
+        arrivals = {handover.value: handover for handover in program.arrivals}
         for handover in program.arrivals:
-            self._values.arrive(handover)
+            values.arrive(handover)
         self._streams = [
-            [_Operator(step, stream, self._values) for step in steps] for stream, steps in enumerate(program.streams)
+            [_Operator(step, stream, values, arrivals) for step in steps]
+            for stream, steps in enumerate(program.streams)
         ]
         self._operators = operators = [operator for stream in self._streams for operator in stream]
-        waiting: dict[External, list[_Operator]] = defaultdict(list)
-        for operator in sorted(operators, key=_rank):
+        waiting: dict[int, list[_Operator]] = defaultdict(list)
+        for operator in sorted(operators, key=lambda own: own.rank):
             for value in operator.needs:
-                waiting[value].append(operator)
-        made: dict[External, int] = {}
+                waiting[values.slot(value)].append(operator)
+        local = frozenset(slot for operator in operators for slot in operator.call.outputs)
         for operator in operators:
-            outputs = worker.state["outputs"][operator.call.operator]
-            pairs = [(dependent, value) for value in outputs for dependent in waiting[value]]
-            operator.dependents = tuple(sorted(pairs, key=lambda pair: pair[0].rank))
-            made |= dict(zip(outputs, operator.call.outputs, strict=True))
-        self._arrivals: list[_Arrival] = [(handover, waiting[handover.value]) for handover in program.arrivals]
-        local = frozenset(made.values())
-        for operator in operators:
+            found = [dependent for slot in operator.call.outputs for dependent in waiting[slot]]
+            operator.dependents = tuple(sorted(found, key=lambda own: own.rank))
             operator.uses = tuple(local.intersection((*operator.call.arguments, *operator.call.outputs)))
         #: How many operators use each slot, and how many of them are still to run.
         self._users = Counter(slot for operator in operators for slot in operator.uses)
         self._users_left = dict(self._users)
-        for stream in self._streams:
-            for before, after in pairwise(stream):
-                before.following = after
-        #: Guards the attributes below, and the missing inputs of operators.
+        #: Guards the attributes above, and what operators miss.
         self._bookkeeping = threading.Lock()
-        #: Streams that have something to run.
-        self._busy = 0
-        #: Values that have not arrived yet.
-        self._pending: list[_Arrival] = []
-        #: The operator that each stream runs or waits to run; None when it has finished.
-        self._current: list[_Operator | None] = []
+        #: What streams are at: operators that run, and values of other devices that they wait for, by stream.
+        self._running: dict[int, str] = {}
+        self._waiting: dict[int, str] = {}
         #: How many streams have not finished, and whether they are to do so before their next operator.
-        self._unfinished = 0
-        self._stopped = False
+        self._unfinished, self._stopped = 0, False
 
     def run(self, epoch: int) -> list[RunRow]:
         """Run all streams; returns the operators' rows.
@@ -414,106 +370,74 @@ class StreamRunner:
             PlatformError: the run hangs; streams are then left as they are.
         """
         rows: list[RunRow] = []
-        first = [stream[0] for stream in self._streams]
-        for operator in first:
-            operator.blocked = bool(operator.needs)
-        self._busy = sum(not operator.blocked for operator in first)
-        self._pending = self._arrivals
-        self._current = [*first]
         functions = [partial(self._run_stream, stream, epoch, rows) for stream in self._streams]
         done, self._unfinished = self._threads.start(functions), len(functions)
         try:
-            self._watch(done, epoch)
+            self._watch(done)
         except FailedCallError:
             self._stop(done)
             raise
         return rows
 
     def _run_stream(self, operators: Sequence[_Operator], epoch: int, rows: list[RunRow]) -> None:
-        values, clock = self._values, time.perf_counter_ns
+        values, clock, stream = self._values, time.perf_counter_ns, operators[0].stream
         for operator in operators:
-            self._current[operator.stream] = operator
             if operator.needs:
                 operator.gate.acquire()
             if self._stopped:
                 return
+            for flag, what in operator.waits:
+                self._wait(flag, epoch, what, stream)
+            self._running[stream] = f"{operator.call.name}, stream {stream}"
             start = clock()
             try:
                 values.run(operator.call)
-                rows.append((operator.call.operator, operator.stream, None, start, clock()))
+                rows.append((*operator.call.places[0], start, clock()))
                 values.hand_over(operator.departures, operator.results, epoch)
             except Exception as error:
-                raise FailedCallError(
-                    f"operator {operator.call.operator}, stream {operator.stream}: {reason(error)}"
-                ) from error
+                raise FailedCallError(f"{self._running[stream]}: {reason(error)}") from error
+            finally:
+                del self._running[stream]
             self._finish(operator)
-            if not self._busy:
-                self._spin(epoch)
-        self._current[operators[0].stream] = None
+
+    def _wait(self, flag: int, epoch: int, what: str, stream: int) -> None:
+        """Wait for a value of another device; several streams sleep meanwhile, as others need the core."""
+        self._waiting[stream] = what
+        try:
+            self._values.arena.wait(flag, epoch, self._timeout_s, what, sleeping=len(self._streams) > 1)
+        except PlatformError:
+            if self._values.arena.read(ABORT):
+                raise FailedCallError("aborted") from None
+            raise
+        del self._waiting[stream]
 
     def _finish(self, operator: _Operator) -> None:
         """Start operators that waited for this one, and free values that nothing reads any more."""
         with self._bookkeeping:
             if self._stopped:
                 return
-            operator.missing.update(operator.needs)
-            self._busy += sum(dependent.arrive(value) for dependent, value in operator.dependents)
-            following = operator.following
-            if following is None:
-                self._busy -= 1
-            elif following.missing:
-                following.blocked = True
-                self._busy -= 1
+            operator.missing = len(operator.needs)
+            for dependent in operator.dependents:
+                dependent.missing -= 1
+                if not dependent.missing:
+                    dependent.gate.release()
             for slot in operator.uses:
                 self._users_left[slot] -= 1
                 if self._users_left[slot] == 0:
                     self._values.tensors[slot] = None
                     self._users_left[slot] = self._users[slot]
 
-    def _spin(self, epoch: int) -> None:
-        """Poll for values of other devices, as nothing can run before one arrives.
-
-        If devices share cores, it polls once only: the producer of the value may need this core.
-        """
-        for _ in range(1 if self._values.arena.shares_cores else _SPINS):
-            self._look(epoch)
-            if self._busy or not self._pending:
-                return
-
-    def _look(self, epoch: int) -> None:
-        """Start operators whose last values have arrived from other devices."""
-        read = self._values.arena.read
-        if not any(read(handover.flag) == epoch for handover, _ in self._pending):
-            return
-        with self._bookkeeping:
-            if self._stopped:
-                return
-            pending = []
-            for handover, dependents in self._pending:
-                if read(handover.flag) == epoch:
-                    self._busy += sum(dependent.arrive(handover.value) for dependent in dependents)
-                else:
-                    pending.append((handover, dependents))
-            self._pending = pending
-
-    def _watch(self, done: Done, epoch: int) -> None:
+    def _watch(self, done: Done) -> None:
         """Return when all streams have finished."""
         deadline = time.monotonic() + self._timeout_s
-        if not self._busy:
-            self._spin(epoch)
         while self._unfinished:
             try:
-                error = done.get(timeout=_LOOK_S if self._pending else max(0.0, deadline - time.monotonic()))
+                error = done.get(timeout=max(0.0, deadline - time.monotonic()))
             except Empty:
-                if self._values.arena.read(ABORT):
-                    raise FailedCallError("aborted") from None
-                if time.monotonic() > deadline:
-                    raise PlatformError(self._hanging()) from None
-                self._look(epoch)
-            else:
-                self._unfinished -= 1
-                if error is not None:
-                    raise error
+                raise PlatformError(self._hanging()) from None
+            self._unfinished -= 1
+            if error is not None:
+                raise error
 
     def _stop(self, done: Done) -> None:
         """End all streams, of which some wait for values that will not come; afterwards all is as before a run."""
@@ -521,10 +445,13 @@ class StreamRunner:
             self._stopped = True
             for operator in self._operators:
                 if operator.missing:
-                    operator.missing.clear()
+                    operator.missing = 0
                     operator.gate.release()
+        if any(operator.waits for operator in self._operators):
+            self._values.arena.write(ABORT, 1)
         for _ in range(self._unfinished):
             done.get()
+        self._waiting.clear()
         for operator in self._operators:
             operator.reset()
         self._users_left = dict(self._users)
@@ -532,19 +459,8 @@ class StreamRunner:
 
     def _hanging(self) -> str:
         """What a hanging run waits for: an operator that does not finish, otherwise a value of another device."""
-        current = sorted((operator for operator in self._current if operator is not None), key=_rank)
-        for operator in current:
-            if not operator.missing:
-                name, stream = operator.call.operator, operator.stream
-                return f"operator {name}, stream {stream}, did not finish within {self._timeout_s:g} s"
-        for (_, producer, _), dependents in ((handover.value, waiting) for handover, waiting in self._pending):
-            for operator in current:
-                if operator in dependents:
-                    return (
-                        f"waited {self._timeout_s:g} s for the output of operator {producer}, stream {operator.stream}"
-                    )
+        for operator in list(self._running.values()):
+            return f"{operator}, did not finish within {self._timeout_s:g} s"
+        for what in list(self._waiting.values()):
+            return f"waited {self._timeout_s:g} s for {what}"
         return f"the streams did not finish within {self._timeout_s:g} s"
-
-
-def _rank(operator: _Operator) -> int:
-    return operator.rank

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import importlib.util
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import accumulate, pairwise
@@ -21,7 +21,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from hios.core.graph import Graph, Value
+from hios.core.graph import Graph, Operator, Value
 from hios.errors import ArtifactError, FailedCallError, HiosError, UnsupportedError, first_line
 from hios.files import option_defaults
 from hios.files.folder_cache import FolderCache
@@ -30,6 +30,8 @@ from hios.files.versions import versions
 from hios.formats.run import SegmentResult
 from hios.frontends.known_differences import known
 from hios.frontends.tolerances import beyond
+from hios.kernels import CompiledOperator
+from hios.kernels.compiled_operator import External
 from hios.kernels.segment_module import exported
 from hios.machine.description import processor
 from hios.machine.statistics import spread
@@ -80,18 +82,40 @@ _Session = Any
 
 
 @dataclass
-class _Segment:
-    """A segment of a program, and what it read and made when it was recorded."""
+class Segment:
+    """Operators that run one after another, and what they read and made when they were recorded."""
 
-    runner: StepRunner
-    step: BoundStep
+    operators: Sequence[Operator]
+    compiled: Sequence[CompiledOperator]
     boundary: Boundary
     inputs: list[Tensor] = field(default_factory=list)
     outputs: list[Tensor] = field(default_factory=list)
-    #: Nanoseconds of each operator.
+    #: Nanoseconds of each operator, or of all.
     taken: list[int] = field(default_factory=list)
 
-    def slots(self, values: Sequence[Any]) -> list[int]:
+    def packed(self, outputs: Sequence[Tensor]) -> Callable[[], object]:
+        """What runs it by its operators, from what it read to the given tensors."""
+
+        def run() -> None:
+            values: dict[External, Any] = dict(zip(self.boundary.inputs, self.inputs, strict=True))
+            for operator in self.compiled:
+                operator.run_on(values)
+            for value, output in zip(self.boundary.outputs, outputs, strict=True):
+                deliver(values[value], output)
+
+        return run
+
+
+class _Step(Segment):
+    """A segment that is a step of a program."""
+
+    def __init__(self, worker: Worker, runner: StepRunner, step: BoundStep) -> None:
+        own = members(step.program, worker.state["graph"])
+        compiled = [worker.state["operators"][operator.id] for operator in own]
+        super().__init__(own, compiled, boundary(step.program, worker.state["graph"]))
+        self.runner, self.step = runner, step
+
+    def slots(self, values: Sequence[External]) -> list[int]:
         """Of values."""
         return [self.runner.values.slot(value) for value in values]
 
@@ -105,22 +129,6 @@ class _Segment:
         self.taken = [end - start for *_, start, end in operator_rows(own)]
         rows += own
 
-    @contextlib.contextmanager
-    def packed(self, outputs: Sequence[Tensor]) -> Iterator[Callable[[], object]]:
-        """It by its operators, from what it read to the given tensors."""
-        tensors, before = self.runner.values.tensors, list(self.runner.values.tensors)
-        for slot, value in zip(self.slots(self.boundary.inputs), self.inputs, strict=True):
-            tensors[slot] = value
-        made = self.slots(self.boundary.outputs)
-
-        def run() -> None:
-            self.runner.run_group(self.step.groups[0], self.step, [])
-            for slot, output in zip(made, outputs, strict=True):
-                deliver(tensors[slot], output)
-
-        yield run
-        tensors[:] = before
-
     def runs(
         self, compute: Callable[[], object], outputs: Sequence[Tensor], name: str
     ) -> Callable[[list[RunRow]], None]:
@@ -129,7 +137,7 @@ class _Segment:
         total = max(sum(self.taken), 1)
         spans = pairwise(part / total for part in accumulate(self.taken, initial=0))
         mark, marker, clock = self.runner.values.mark, calls[0].marker, time.perf_counter_ns
-        rows_of = [(call.operator, call.stream, call.stage, *span) for call, span in zip(calls, spans, strict=True)]
+        rows_of = [(*call.places[0], *span) for call, span in zip(calls, spans, strict=True)]
 
         def run(rows: list[RunRow]) -> None:
             mark(marker)
@@ -137,7 +145,7 @@ class _Segment:
             try:
                 compute()
             except Exception as error:  # runtimes raise many types
-                raise FailedCallError(f"segment of operator {calls[0].operator} in {name}: {reason(error)}") from error
+                raise FailedCallError(f"segment of {calls[0].name} in {name}: {reason(error)}") from error
             taken = clock() - start
             for slot, output in zip(slots, outputs, strict=True):
                 tensors[slot] = output
@@ -158,7 +166,7 @@ def record(worker: Worker, name: str) -> None:
     segments = []
     for step in runner.steps if isinstance(runner, StepRunner) else ():
         if isinstance(step, BoundStep) and step.program.places:
-            segments.append(_Segment(runner, step, boundary(step.program, worker.state["graph"])))
+            segments.append(_Step(worker, runner, step))
             step.runs = segments[-1].record
     worker.state["segments"] = segments
 
@@ -177,18 +185,18 @@ def choose(
     ``copies`` says whether other devices run copies of it at the same time.
     """
     device, _, runner = worker.state["programs"][name]
-    segments: list[_Segment] = worker.state.pop("segments")
+    segments: list[_Step] = worker.state.pop("segments")
     if not segments:
         return []
     graph: Graph = worker.state["graph"]
-    converter = _Converter(worker, graph, load_weights(weights, graph), folder, time.monotonic() + seconds, kinds)
+    converter = Converter(worker, load_weights(weights, graph), folder, time.monotonic() + seconds, kinds)
     chosen: dict[int, tuple[str, _Session]] = {}
     results: dict[int, SegmentResult] = {}
     for number in sorted(range(len(segments)), key=lambda number: -sum(segments[number].taken)):
         segment = segments[number]
         known_ms, why, sessions = converter.compared(segment)
         runtime = min(known_ms, key=lambda kind: known_ms[kind])
-        operators = tuple(call.operator for call in segment.step.groups[0])
+        operators = tuple(operator.id for operator in segment.operators)
         results[number] = SegmentResult(device, operators, runtime, known_ms, why)  # type: ignore[arg-type]
         segment.step.runs = None
         if runtime != PACKED:
@@ -197,7 +205,7 @@ def choose(
     return [results[number] for number in sorted(results)]
 
 
-def _bind(runner: StepRunner, chosen: Mapping[int, tuple[_Segment, str, _Session]], *, copies: bool) -> None:
+def _bind(runner: StepRunner, chosen: Mapping[int, tuple[_Step, str, _Session]], *, copies: bool) -> None:
     """Bind segments to the buffers of their values; operators then copy what such a segment reads to its buffer.
 
     Copies of a program have the buffers of the network's outputs in common, so each makes these in one of its own.
@@ -230,11 +238,10 @@ def _bind(runner: StepRunner, chosen: Mapping[int, tuple[_Segment, str, _Session
 
 
 @dataclass
-class _Converter:
+class Converter:
     """Converts segments for runtimes, until a moment of ``time.monotonic``, and compares them."""
 
     worker: Worker
-    graph: Graph
     weights: Mapping[str, Tensor]
     folder: Path | None
     deadline: float
@@ -252,7 +259,7 @@ class _Converter:
             self._choices = JsonCache(self.folder / "choices", "set HIOS_CACHE") if self.folder else None
         self._files = FolderCache(self.folder / "models" if self.folder and self._choices else None)
 
-    def compared(self, segment: _Segment) -> tuple[dict[str, float], dict[str, str], dict[str, _Session]]:
+    def compared(self, segment: Segment) -> tuple[dict[str, float], dict[str, str], dict[str, _Session]]:
         """Milliseconds by runtime, why others cannot run it, and it in the runtimes that are not ruled out."""
         content = self._content(segment)
         key = {**self._key, "content": content, "threads": torch.get_num_threads(), "processor": processor()}
@@ -272,7 +279,7 @@ class _Converter:
         return known_ms, why, sessions
 
     def _tried(
-        self, kinds: Sequence[str], segment: _Segment, content: str
+        self, kinds: Sequence[str], segment: Segment, content: str
     ) -> tuple[dict[str, _Session], dict[str, Callable[[], object]], dict[str, str], bool]:
         """A segment in runtimes, what computes it where outputs are equal, why not elsewhere, and if that may pass."""
         sessions: dict[str, _Session] = {}
@@ -288,25 +295,24 @@ class _Converter:
                 passing = passing or why[kind] == _LATE or isinstance(error, OSError | MemoryError | ArtifactError)
         return sessions, computing, why, passing
 
-    def _timed(self, segment: _Segment, computing: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+    def _timed(self, segment: Segment, computing: Mapping[str, Callable[[], object]]) -> dict[str, float]:
         """Milliseconds by runtime, taking turns; with no other runtime the packed kernels are not timed again."""
         if not computing:
             return {PACKED: sum(segment.taken) / 1e6}
         samples: dict[str, list[float]] = {PACKED: [], **{kind: [] for kind in computing}}
-        with segment.packed([torch.empty(value.shape, dtype=value.dtype) for value in segment.outputs]) as packed:
-            ways = {PACKED: packed, **computing}
-            until = time.monotonic() + _SECONDS
-            for number in range(_WARMUP + _MOST):
-                if number >= _WARMUP + _LEAST and time.monotonic() > until:
-                    break
-                for kind, run in ways.items():
-                    began = time.perf_counter_ns()
-                    run()
-                    if number >= _WARMUP:
-                        samples[kind].append((time.perf_counter_ns() - began) / 1e6)
+        packed = segment.packed([torch.empty(value.shape, dtype=value.dtype) for value in segment.outputs])
+        until = time.monotonic() + _SECONDS
+        for number in range(_WARMUP + _MOST):
+            if number >= _WARMUP + _LEAST and time.monotonic() > until:
+                break
+            for kind, run in {PACKED: packed, **computing}.items():
+                began = time.perf_counter_ns()
+                run()
+                if number >= _WARMUP:
+                    samples[kind].append((time.perf_counter_ns() - began) / 1e6)
         return {kind: spread(own)[1] for kind, own in samples.items()}
 
-    def _equal(self, session: _Session, segment: _Segment) -> Callable[[], object]:
+    def _equal(self, session: _Session, segment: Segment) -> Callable[[], object]:
         """What computes the segment on tensors of its own, whose outputs equal those recorded."""
         outputs = [torch.zeros(value.shape, dtype=value.dtype) for value in segment.outputs]
         compute = session.bound([value.contiguous() for value in segment.inputs], outputs)
@@ -319,7 +325,7 @@ class _Converter:
                 )
         return compute
 
-    def _session(self, kind: str, segment: _Segment, content: str) -> _Session:
+    def _session(self, kind: str, segment: Segment, content: str) -> _Session:
         """The segment in a runtime.
 
         Raises:
@@ -339,12 +345,11 @@ class _Converter:
                     self._files.keep({**self._key, "runtime": kind}, content, workspace)
         return self._sessions[kind, content]
 
-    def _convert(self, kind: str, segment: _Segment, folder: Path) -> None:
+    def _convert(self, kind: str, segment: Segment, folder: Path) -> None:
         if time.monotonic() > self.deadline:
             raise UnsupportedError(_LATE)
-        program = segment.step.program
         inputs = dict(zip(segment.boundary.inputs, segment.inputs, strict=True))
-        made = exported(members(program, self.graph), inputs, segment.boundary.outputs, self.weights)
+        made = exported(segment.operators, inputs, segment.boundary.outputs, self.weights)
         if operators := known(made.graph, kind, *self.kinds):
             raise UnsupportedError(f"it is known to give other outputs: {', '.join(operators)}")
         with torch.inference_mode(False), torch.no_grad():
@@ -357,9 +362,9 @@ class _Converter:
 
                 (folder / "model.onnx").write_bytes(to_onnx(made))
 
-    def _content(self, segment: _Segment) -> str:
+    def _content(self, segment: Segment) -> str:
         """Hash of all that its outputs follow from but the values of its inputs: calls, types and weights."""
-        operators = members(segment.step.program, self.graph)
+        operators = segment.operators
         numbers = {value: number for number, value in enumerate(segment.boundary.inputs)}
         places = {operator.id: place for place, operator in enumerate(operators)}
 

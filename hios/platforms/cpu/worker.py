@@ -51,10 +51,6 @@ def bind(
     """
     worker.state["graph"], worker.state["merged"] = graph, merged
     worker.state["operators"] = {operator.id: operator for operator in operators}
-    worker.state["outputs"] = {
-        operator.id: [("operator", operator.id, item) for item in range(len(operator.output_types))]
-        for operator in graph.operators
-    }
     worker.state["inputs"] = {("input", name, 0): arena_tensor(worker.arena, buffer) for name, buffer in inputs.items()}
     worker.state["timeout_s"] = timeout_s
     worker.state["programs"] = {}

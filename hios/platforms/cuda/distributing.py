@@ -83,7 +83,8 @@ class DistributedGpu:
         known = Graph.read(graph)
         network = Network(known, load_weights(weights, known), [self.place])
         operators = [
-            CompiledOperator(name, network.reads[name], network.function(0, (name,))[0]) for name in known.index
+            CompiledOperator(name, network.reads[name], tuple(network.makes[name]), network.function(0, (name,))[0])
+            for name in known.index
         ]
         cpu_worker.bind(worker, known, operators, lambda names: network.function(0, names)[0], inputs, timeout_s)
 

@@ -13,7 +13,7 @@ from hios.workers.worker import Worker
 
 #: Environment variable that names the runtime.
 RUNTIME = "HIOS_TEST_RUNTIME"
-_timed, _choose = segment_runtimes._Converter._timed, segment_runtimes.choose
+_timed, _choose = segment_runtimes.Converter._timed, segment_runtimes.choose
 
 
 def choose(worker: Worker, **arguments: Any) -> list[SegmentResult]:
@@ -23,7 +23,7 @@ def choose(worker: Worker, **arguments: Any) -> list[SegmentResult]:
     def timed(own: Any, segment: Any, computing: Mapping[str, Callable[[], object]]) -> dict[str, float]:
         return {kind: taken if kind != wanted else 0.0 for kind, taken in _timed(own, segment, computing).items()}
 
-    segment_runtimes._Converter._timed = timed  # type: ignore[method-assign, assignment]
+    segment_runtimes.Converter._timed = timed  # type: ignore[method-assign, assignment]
     made = _choose(worker, **arguments)
     for result in made:
         if result.runtime != wanted:

@@ -103,7 +103,7 @@ def test_other_outputs_rule_a_runtime_out(right: Tensor, wrong: Tensor) -> None:
         def bound(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Callable[[], object]:
             return lambda: outputs[0].copy_(inputs[0])
 
-    converter = object.__new__(segment_runtimes._Converter)
+    converter = object.__new__(segment_runtimes.Converter)
     boundary = SimpleNamespace(outputs=[("operator", "last", 0)])
     recorded = SimpleNamespace(inputs=[wrong], outputs=[right], boundary=boundary)
     with pytest.raises(HiosError, match=r"^its output of operator last differs by "):
