@@ -168,7 +168,7 @@ def test_threads_that_wait_for_cores_do_not_count(monkeypatch: pytest.MonkeyPatc
     """Beside other work predictions and comparisons are by calls of the model with one thread if that is faster."""
     asked: list[tuple[float, int]] = []
 
-    def raced(autotune: Autotune, budget: Budget, latency_ms: float, outputs: list[Tensor], threads: int) -> None:
+    def raced(autotune: Autotune, budget: Budget, outputs: list[Tensor], threads: int) -> None:
         asked.append((budget.call_s, threads))
         raise HiosError("this is all that is tested")
 
