@@ -112,20 +112,27 @@ def record_results(results: Path, path: Path = RECORD) -> Record:
     depending = {file.id: file for file in files if figure(file.id).sessions or figure(file.id).optional}
     measured = [artifact for name in _data(depending.values(), results) if (artifact := _measured(name))]
     platforms = [artifact.platform for artifact in measured]
-    scale, before = _scale(results), recorded(path) if path.is_file() else None
-    if before is not None and (before.scale != scale or before.figures.keys() <= depending.keys()):
+    hardware, scale = _joined(platform.hardware for platform in platforms), _scale(results)
+    before = recorded(path) if path.is_file() else None
+    if before is not None and (
+        before.scale != scale
+        or hardware not in {"", before.hardware}  # verdicts are those of one machine
+        or before.figures.keys() <= depending.keys()
+    ):
         before = None
     days = [artifact.measured_at[:10] for artifact in measured if artifact.measured_at]
     days = sorted([*days, *(before.measured if before else ())])
     claims = {name: tuple(_found(figure(name), file)) for name, file in depending.items()}
     claims = {**(before.figures if before else {}), **claims}
     record = Record(
-        hardware=_joined([platform.hardware for platform in platforms], before and before.hardware),
+        hardware=hardware or (before.hardware if before else ""),
         cores=len({core for platform in platforms for device in platform.cores or () for core in device})
         or (before.cores if before else 0),
         measured=tuple(dict.fromkeys([days[0], days[-1]])) if days else (),
         scale=scale,
-        code=_joined([file.origin.code for file in files if file.origin], before and before.code),
+        code=_joined(
+            [*(file.origin.code for file in files if file.origin), *(before.code.split(_AND) if before else ())]
+        ),
         recorded=f"{datetime.now(UTC):%Y-%m-%d}",
         figures={name: claims[name] for name in ids() if name in claims},
     )
@@ -134,9 +141,11 @@ def record_results(results: Path, path: Path = RECORD) -> Record:
     return record
 
 
-def _joined(texts: Iterable[str | None], before: str | None) -> str:
-    """Texts and those that were joined before, each once."""
-    return " and ".join(sorted({*filter(None, texts), *filter(None, (before or "").split(" and "))}))
+_AND = " and "
+
+
+def _joined(texts: Iterable[str | None]) -> str:
+    return _AND.join(sorted(set(filter(None, texts))))
 
 
 #: First line of verdicts.yaml.
@@ -232,7 +241,7 @@ def _machine(record: Record | None) -> str:
     return (
         f"{exact} Others are from a run with `scale: {record.scale}`, {where}{cores}{f', {days}' if days else ''}; the "
         f"figures were drawn by {record.code or 'an installed hios, outside of a checkout'}, and the verdicts recorded "
-        f"on {record.recorded}. Of several commits each drew some of the figures; one that none drew is not recorded."
+        f"on {record.recorded}." + " Each of these commits drew some of the figures." * (_AND in record.code)
     )
 
 

@@ -1,4 +1,14 @@
-"""The command line: one module per command. Heavy imports happen inside the command that needs them."""
+"""The command line. Heavy imports happen inside the command that needs them.
+
+stages      from a model to a schedule
+execution   schedules on devices, over ranks, and under the cost model
+results     what was written: report, tables, figures, archives, checks
+serving     several models on one device
+study       sessions of the papers' figures
+options     options that several commands have, and their refusals
+files       a stage on files: read, call, write
+error_exit  how a command ends on an error
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of what measures: type, limits, default and meaning of each are stated here alone.
+"""Settings of what measures: type, limits and meaning of each are stated here alone.
 
 The command line makes its options and their refusals from these fields (`hios.cli.options`), with the text under a
 field as help. `Profile` and `Execute` are sections of config.yaml too. Defaults that functions share are in

@@ -22,6 +22,7 @@ extraction_check    whether the extracted graph computes what the program comput
                     changes the outputs of a program
 extract             all of it, to graph.json and weights.safetensors; folding batch norm, biases and constants
 tolerances          what counts as equal outputs, and which difference rounding explains
-known_differences   operators and dtypes that other runtimes are known to answer differently
+known_differences   operators and dtypes that other runtimes are known to answer differently; its .json is made by
+                    benchmarks/runtime_faithfulness.py
 openvino            programs of torch.export in OpenVINO
 """

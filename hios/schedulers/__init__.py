@@ -1,5 +1,9 @@
 """Inter-operator scheduling algorithms, one a file.
 
+Steps that several share: ``parallelize`` (sliding window), ``path_times`` and ``propagation_kernel`` (start times),
+``insertion`` (idle gaps), ``ios_search`` and ``ios_kernel``, ``opt`` (searches of hios-opt), ``policy`` (GPG),
+``deadline``.
+
 To add one: a new file with a function ``(problem, devices, *, parameters) -> Plan`` under ``@register``, and its
 name in the import below. Everything else (command line, config, tests, documentation) reads the registry.
 Algorithms of other distributions register by entry point (``plugins``).

@@ -6,7 +6,8 @@ measures       outcome of the tasks: counts, percentiles, fairness
 stage_times    upper bound of the throughput; rates that share a device evenly; times of stages on lanes or a GPU
 strict_rounds  upper bound of rounds that wait for all models, and what it makes of a margin over them
 pipeline       what a policy runs: combined blocks with their times, lanes and queues
-top_pipeline   combined blocks (TOP): their stages, by IOS or by GPG, and times, each computed once
+top_pipeline   combined blocks (TOP): their stages, by IOS or by GPG, and times, each computed once; how many lanes a
+               run is worth
 objective      which of several choices is best for all models
 policies       a pipeline for every policy, by name
 rules          what may start now and what is next, simulated or for real

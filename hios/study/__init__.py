@@ -18,7 +18,7 @@ figure_files       a figure as CSV, LaTeX, SVG, PDF and JSON
 figure_listing     the registry as text, and the published numbers of figures that are not drawn here
 page_part          figures and verdicts as a report's page shows them
 
-Shared by several figures: rows (tidy tables), simulated_rows (HIOS, figures 7 to 11), run_rows (measured networks),
-stage_rows (stages of a block), predicted_rows (the same on the papers' GPUs), timelines (Opara, figures 6 and 7),
-machine_rows (several machines, and convolutions alone) and serving_rows (TOP).
+Shared by several figures, rows and charts: rows (tidy tables), simulated_rows (HIOS, figures 7 to 11), run_rows
+(measured networks), stage_rows (stages of a block), predicted_rows (the same on the papers' GPUs), timelines (Opara,
+figures 6 and 7), machine_rows (several machines, and convolutions alone) and serving_rows (TOP).
 """
