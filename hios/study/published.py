@@ -154,7 +154,7 @@ class Comparison:
         if isinstance(self.found, Mapping):
             return ", ".join(f"{case}: {number:.4g}" for case, number in self.found.items())
         if isinstance(self.found, tuple):
-            return f"{self.found[0]:.4g} to {self.found[1]:.4g}"
+            return " to ".join(dict.fromkeys(f"{end:.4g}" for end in self.found))
         return f"{self.found:.4g}"
 
 
