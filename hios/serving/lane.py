@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from hios.errors import HiosError
 from hios.platforms.cpu import thread_team
+from hios.platforms.cpu.segment_runtimes import BUDGET_S
 from hios.serving import lane_worker
 from hios.serving.lane_program import LaneProgram, Slots
 from hios.serving.lane_worker import ANSWER_WORDS, MORE, STOP, LaneWiring, Whole
@@ -23,7 +24,7 @@ from hios.workers.worker import reason
 
 #: A worker answers so often, though it has nothing to say: a call has a time-out.
 _SERVE_S = 600.0
-#: Longest time in which all models are converted for another runtime.
+#: Longest time of converting all models for another runtime, beyond `BUDGET_S` of each.
 _CONVERTING_S = 900.0
 #: Starts in a row that may fail before a lane is given up, and the pause between them.
 _MOST_STARTS, _PAUSE_S = 3, 0.5
@@ -103,8 +104,8 @@ class LaneProcess:
         """Create the lane's side of the shared memory, and note what every worker is given.
 
         Models are files of graph, weights and program, of which ``whole`` makes what runs it, or, with ``segments``,
-        the fastest runtime of each. The server's bell is rung for every answer; ``timeout_s`` is the longest wait for a
-        value of another lane, and ``describe`` gives the text of a mark.
+        the fastest runtime of each segment. The server's bell is rung for every answer; ``timeout_s`` is the longest
+        wait for a value of another lane, and ``describe`` gives the text of a mark.
         """
         self._orders, self._answers = (Ring(arena, *ring) for ring in self._rings)
         self._wiring = LaneWiring(
@@ -229,7 +230,8 @@ class LaneProcess:
         programs = self._programs
         given = {"wiring": self._wiring, **self._loading}
         converts = self._loading["whole"] is not None or self._loading["segments"]
-        longest_s = max(self._timeout_s, _CONVERTING_S if converts else 0.0)
+        converting_s = _CONVERTING_S + len(self._loading["models"]) * BUDGET_S
+        longest_s = max(self._timeout_s, converting_s if converts else 0.0)
         pool.call_each(lane_worker.load, {0: given}, longest_s)
         pool.call_each(lane_worker.prepare, {0: {"slots": self._slots, "programs": programs}}, longest_s)
         self._unknown = _end(programs)

@@ -13,7 +13,7 @@ from hios.core.graph import Graph
 from hios.files.json_cache import cache_folder
 from hios.kernels import CompiledOperator
 from hios.kernels.compiled_operator import External
-from hios.platforms.cpu.segment_runtimes import BUDGET_S, PACKED, Converter, Segment
+from hios.platforms.cpu.segment_runtimes import BUDGET_S, PACKED, Converter, Segment, fastest
 from hios.platforms.segments import Boundary
 from hios.platforms.workloads import load_weights
 from hios.serving.lane_program import LaneProgram, LaneStep
@@ -56,7 +56,7 @@ def chosen(
 ) -> dict[Key, CompiledOperator]:
     """Segments as single operators, where a runtime is faster than the operators one after another.
 
-    ``values`` are all of one inference. Segments are converted for `BUDGET_S`, the longest first.
+    ``values`` are all of one inference. No conversion starts after `BUDGET_S`; the longest segments come first.
     """
     deadline = time.monotonic() + BUDGET_S
     kinds, folder = ("finite",), cache_folder() / "segments"
@@ -77,7 +77,7 @@ def chosen(
     found = {}
     for key, segment in sorted(recorded.items(), key=lambda item: -len(item[1].operators)):
         known_ms, _, sessions = converter.compared(segment)
-        runtime = min(known_ms, key=lambda kind: known_ms[kind])
+        runtime = fastest(known_ms)
         if runtime != PACKED:
             found[key] = _operator(segment, sessions[runtime])
     return found

@@ -170,6 +170,7 @@ def _choose(worker: Worker, model: _Model, values: Mapping[External, Tensor], pr
         model.segments = chosen(worker, model.graph, model.weights, model.operators, values, keys)
     finally:
         os.sched_setaffinity(0, own)
+    worker.state.pop("sessions", None)  # those that were not chosen hold weights too
 
 
 def prepare_more(worker: Worker, programs: Mapping[int, LaneProgram]) -> None:
@@ -216,7 +217,9 @@ class _Runner:
             for run in runs_of(program.steps)
             for steps, compiled in models[run[0].part].ways(program, run)
         ]
-        for own, dead in zip(self._steps, dead_after([[own.call] for own in self._steps]), strict=True):
+        for own, dead in zip(
+            self._steps, dead_after([([own.call], own.departures) for own in self._steps]), strict=True
+        ):
             own.dead = dead
 
     def _bound(
@@ -225,8 +228,9 @@ class _Runner:
         """An operator, or several as one: it waits as the first does, and passes on what the last does."""
         part, first = steps[0].part, steps[0].operator
         slot = functools.partial(self._values.slot, part=part)
+        what = "segment of operator" if len(steps) > 1 else "operator"  # of a segment any operator may fail
         call = OperatorCall(
-            f"operator {compiled.id}" if compiled.id else "",
+            f"{what} {compiled.id}" if compiled.id else "",
             ((first, 0, None),),
             compiled.run,
             tuple(map(slot, compiled.externals)),
@@ -260,7 +264,7 @@ class _Runner:
             tensors[place] = table[slots[stated]]
         for step in self._steps:
             for flag in step.waits:
-                arena.wait(flag, number, self._timeout_s, f"a value of {step.call.name}")
+                arena.wait(flag, number, self._timeout_s, f"a value for {step.call.name}")
             if not failed & step.bit:
                 try:
                     self._run(step, slots)

@@ -59,6 +59,8 @@ def _text(graph: Graph, plan: Plan, concurrent: bool = False) -> list[str]:
         (FORK, _staged((0, 1, 3), (2,)), [">a>a >b> c>d>", "a>c>c"]),
         # passed on together, as the same operator waits for both
         (CHAINS, _staged((0, 1, 6), (2, 3, 4, 5)), [">ab> df>g>", ">cdef>df"]),
+        # passed on together, though what is made first belongs to another segment
+        (_graph(a="", e="", b="e", c="b", d="ac"), _staged((0, 2, 3), (1, 4)), [">a> e>bc>ac", ">e>e ac>d>"]),
         # not together, as the first one is of use earlier
         (_graph(a="", b="a", c="", d="ac", e="bd"), _staged((2, 3, 4), (0, 1)), [">c> a>d> b>e>", ">a>a >b>b"]),
         # streams of one device run in launch order

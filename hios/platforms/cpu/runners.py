@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -145,16 +145,18 @@ class Values(ValueSlots):
                 deliver(self.tensors[slot], buffer)
 
 
-def dead_after(steps: Sequence[Sequence[OperatorCall]]) -> list[tuple[int, ...]]:
-    """By step, given as its operators, the slots made by any that nothing reads after it.
+def dead_after(steps: Sequence[tuple[Iterable[OperatorCall], Sequence[Departure]]]) -> list[tuple[int, ...]]:
+    """By step, given as its operators and what it hands over, the slots made by any that nothing reads after it.
 
-    Values are freed there, so that their memory is reused while it is still cached.
+    Values are freed there, so that their memory is reused while it is still cached. A step may hand over what an
+    earlier one made.
     """
     last: dict[int, int] = {}
-    for number, calls in enumerate(steps):
+    for number, (calls, departures) in enumerate(steps):
         for call in calls:
             last.update(dict.fromkeys(call.outputs, number))
             last.update((slot, number) for slot in call.arguments if slot in last)
+        last.update((slot, number) for slot, *_ in departures if slot in last)
     return [tuple(slot for slot, at in last.items() if at == number) for number in range(len(steps))]
 
 
@@ -231,7 +233,7 @@ class StepRunner:
                 used = tuple(core for device in step.devices for core in cores[device]) if wide else ()
                 self.steps.append(BoundStep(step, worker, self.values, used))
         bound = [step for step in self.steps if isinstance(step, BoundStep)]
-        for own, dead in zip(bound, dead_after([[*chain(*own.groups)] for own in bound]), strict=True):
+        for own, dead in zip(bound, dead_after([(chain(*own.groups), own.departures) for own in bound]), strict=True):
             own.dead = dead
         self._team = ThreadTeam.of(worker, cores[program.device]) if wide else None
         if self._team is not None:

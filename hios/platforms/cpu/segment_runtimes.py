@@ -90,7 +90,7 @@ class Segment:
     boundary: Boundary
     inputs: list[Tensor] = field(default_factory=list)
     outputs: list[Tensor] = field(default_factory=list)
-    #: Nanoseconds of each operator, or of all.
+    #: Nanoseconds of each operator; empty where they were not timed.
     taken: list[int] = field(default_factory=list)
 
     def packed(self, outputs: Sequence[Tensor]) -> Callable[[], object]:
@@ -195,7 +195,7 @@ def choose(
     for number in sorted(range(len(segments)), key=lambda number: -sum(segments[number].taken)):
         segment = segments[number]
         known_ms, why, sessions = converter.compared(segment)
-        runtime = min(known_ms, key=lambda kind: known_ms[kind])
+        runtime = fastest(known_ms)
         operators = tuple(operator.id for operator in segment.operators)
         results[number] = SegmentResult(device, operators, runtime, known_ms, why)  # type: ignore[arg-type]
         segment.step.runs = None
@@ -267,7 +267,7 @@ class Converter:
         if self._choices is not None:
             kept = self._choices.get(key, _choice)
         if kept is not None:
-            best = min(kept[0], key=kept[0].__getitem__)
+            best = fastest(kept[0])
             sessions, computing, _, _ = self._tried([kind for kind in _PACKAGES if kind == best], segment, content)
             if computing or best == PACKED:
                 return *kept, sessions
@@ -296,8 +296,8 @@ class Converter:
         return sessions, computing, why, passing
 
     def _timed(self, segment: Segment, computing: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-        """Milliseconds by runtime, taking turns; with no other runtime the packed kernels are not timed again."""
-        if not computing:
+        """Milliseconds by runtime, taking turns; alone the packed kernels are not timed again where they have been."""
+        if not computing and segment.taken:
             return {PACKED: sum(segment.taken) / 1e6}
         samples: dict[str, list[float]] = {PACKED: [], **{kind: [] for kind in computing}}
         packed = segment.packed([torch.empty(value.shape, dtype=value.dtype) for value in segment.outputs])
@@ -380,6 +380,11 @@ class Converter:
         types = [[list(value.shape), str(value.dtype)] for value in segment.inputs]
         made = [[places[name], item] for _, name, item in segment.boundary.outputs]
         return hashlib.sha256(msgspec.json.encode([calls, types, made], order="sorted")).hexdigest()
+
+
+def fastest(known_ms: Mapping[str, float]) -> str:
+    """The runtime of the least time."""
+    return min(known_ms, key=known_ms.__getitem__)
 
 
 def _loaded(kind: str, folder: Path) -> _Session:

@@ -290,9 +290,10 @@ class Turn:
 class Turns:
     """A rank with all competitors loaded.
 
-    The programs of all competitors are made (`plan`). Values travel by `channel`, all else by `transport`. `elsewhere`
-    holds the ranks on other hosts than rank 0, `offsets` how far their clocks were ahead before the last run
-    (`Peers.offsets`), on rank 0.
+    The programs of all competitors are made (`plan`). `reduced` is the precision of timed runs where that of any rank
+    is reduced, as what other ranks make follows from it. Values travel by `channel`, all else by `transport`.
+    `elsewhere` holds the ranks on other hosts than rank 0, `offsets` how far their clocks were ahead before the last
+    run (`Peers.offsets`), on rank 0.
     """
 
     graph: Graph
@@ -301,6 +302,7 @@ class Turns:
     transport: Transport
     channel: Channel
     hardware: RankDevice
+    reduced: ReducedPrecision | None
     state: ProgressState
     elsewhere: Sequence[int]
     settings: Settings
@@ -387,7 +389,7 @@ class Turns:
             rows = runner.run(self._epoch)
             finished, rows = self.hardware.finish(rows, deadline)
         exchange.close()
-        reduced = None if exact else self.hardware.reduced
+        reduced = None if exact else self.reduced
         return Turn(began, finished, rows, self._difference(name, reduced) if self._expected else 0.0)
 
     def _difference(self, name: str, reduced: ReducedPrecision | None) -> float:

@@ -25,6 +25,7 @@ from hios.files.versions import versions
 from hios.formats.run import Run, RunPlatform
 from hios.formats.settings import Settings
 from hios.frontends.models import RUNTIMES
+from hios.frontends.tolerances import ReducedPrecision
 from hios.kernels.executable import require_executable
 from hios.machine import description
 from hios.platforms.batch_job import allocation
@@ -151,7 +152,9 @@ class RankRunner:
         self._step = 0
         self._rows: list[Placement] = []
         self._uncertainty_ns = 0
-        self._prepared = self._reduced = False
+        self._prepared = False
+        #: The precision of timed runs where that of any rank is reduced, as values pass between ranks.
+        self._reduced: ReducedPrecision | None = None
         self._cores_each = self.settings.cores_per_device or 1
 
     def blame(self, this: str, error: HiosError) -> str:
@@ -195,7 +198,7 @@ class RankRunner:
         distributing = platforms.distributing(self.settings.platform)
         self._hardware = distributing.device(local_rank(self.places, transport.rank))
         self.state.enter("meeting the devices of other ranks")
-        self._reduced = any(transport.gather(self._hardware.reduced is not None))
+        self._reduced = next(filter(None, transport.gather(self._hardware.reduced)), None)
         channel = transport.channel(time.monotonic() + self.settings.timeout_s)
         if transport.rank != 0:
             self._let_load()
@@ -218,6 +221,7 @@ class RankRunner:
             transport,
             channel,
             self._hardware,
+            self._reduced,
             self.state,
             elsewhere,
             self.settings,
@@ -320,7 +324,7 @@ class RankRunner:
         reports = self.monitor.collect(self._step, ranks, self.state, deadline)
         latency, self._rows = joined(reports, self._turns.offsets, competitor.copies)
         # If timed runs have reduced precision, the difference was computed in full precision.
-        known = exact or not self._reduced
+        known = exact or self._reduced is None
         return TurnOutcome(latency, max(report["difference"] for report in reports.values()) if known else None)
 
     def take_rows(self, name: str) -> None:

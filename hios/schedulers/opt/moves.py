@@ -307,7 +307,7 @@ def is_narrow(item: Array) -> bool:
 @compiled
 def runs_on(item: Array, device: int) -> bool:
     """Whether an item takes a device."""
-    return bool(item.device == device or holds(item.held, device))
+    return bool(item.device == device or (item.held != np.uint64(0) and holds(item.held, device)))
 
 
 @compiled
@@ -540,8 +540,11 @@ def trace_critical(search: Search) -> None:
         k = own.position - 1
         while binding < 0 and k >= 0:  # it waited for an item before it on one of its devices
             before = order[k]
-            shared = items[before].held & own.held != np.uint64(0)
-            if items[before].finish >= start - 1e-9 and (shared or items[before].device == own.device):
+            if own.held == np.uint64(0):  # of those on one device, for the last
+                waited = items[before].device == own.device
+            else:
+                waited = items[before].finish >= start - 1e-9 and items[before].held & own.held != np.uint64(0)
+            if waited:
                 binding = before
             k -= 1
         item = binding

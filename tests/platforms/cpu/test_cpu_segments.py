@@ -18,7 +18,7 @@ from hios.platforms.cpu import segment_runtimes
 from hios.platforms.cpu.engine import Engine, Task
 from hios.platforms.cpu.segment_runtimes import Choosing
 from hios.verify.consistency import run_problems
-from tests.frontends.small_networks import Model, write_files
+from tests.frontends.small_networks import Model, extracted, write_files
 from tests.openvino_marker import needs_openvino
 from tests.platforms.cpu import forced_segments
 from tests.runtime.schedules import one_by_one, run_schedules, write_schedules
@@ -73,6 +73,32 @@ def test_plans_of_all_kinds_give_equal_outputs(runtime: str, monkeypatch: pytest
     }
     assert {row.operator: row.device for row in rows} == placed
     assert all(0.0 <= row.start_ms <= row.finish_ms for row in rows)
+
+
+def _crossing(model: Model, x: Tensor) -> Tensor:
+    """The last operator reads what the first one made, and what follows from another's."""
+    early = model.first(x)
+    return torch.cat([early, model.third(model.second(model.other(x)))], 1)
+
+
+def test_values_leave_with_a_later_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value that is handed over by a segment after the one that made it is there, by operators and in a runtime."""
+    monkeypatch.setenv(forced_segments.RUNTIME, "onnxruntime")
+    monkeypatch.setattr(segment_runtimes, "choose", forced_segments.choose)
+    layers = {name: nn.Linear(8, 8) for name in ("first", "second", "third", "other")}
+    given = torch.randn(2, 8)
+    network = extracted(Model(_crossing, **layers), (given,))
+    at = network.graph.index
+    last = network.graph.order[-1]
+    rows = ((at["first"], at["second"], at["third"]), (at["other"], last))
+    plan = StagedPlan(tuple(tuple(((place,),) for place in row) for row in rows))
+    cores = [[usable_cores()[0]], [usable_cores()[-1]]]
+    choosing = Choosing((given,), None, 1e3)  # the first run, which is recorded, is by operators
+    with Engine(network.graph, network.tensors, {"late": Task(plan)}, cores, choosing=choosing) as engine:
+        for inputs in ((given,), (torch.randn(2, 8),)):
+            with torch.no_grad():
+                right = network.module(*inputs)
+            torch.testing.assert_close(engine.run("late", inputs)[0], right, rtol=1e-4, atol=1e-4)
 
 
 def _awkward(_: Model, x: Tensor, picked: Tensor) -> tuple[Tensor, Tensor]:
