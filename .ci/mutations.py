@@ -1,10 +1,8 @@
-"""Count how many random mutations of hios the tests catch.
-
-    python .ci/mutations.py --seed 1 --count 30
+"""Count how many random mutations of hios the tests catch: ``python .ci/mutations.py --seed 1 --count 30``.
 
 In a copy of the project, a comparison, an operator, a number, a condition or a returned value changes in a random file
-of a random package, and the tests of the folder that mirrors the package run, slow ones left out. A mutation is caught
-if one fails. Some mutations change nothing that a test could see; what survives is for a reader to judge.
+of a random package, and the tests of the folder that mirrors it run, without slow ones. A mutation is caught if one
+fails, or after half an hour; another status of pytest is an error. Some that survive change nothing one could see.
 """
 
 from __future__ import annotations
@@ -57,26 +55,34 @@ def _mutate(path: Path, chance: random.Random) -> str:
     return f"{old.lineno}: {ast.unparse(old)} -> {ast.unparse(new)}"
 
 
+def _outcome(package: str, copy: Path) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = ["timeout", "1800", sys.executable, "-m", "pytest", "-qxm", "not slow", f"tests/{package}"]
+    status = subprocess.run(command, cwd=copy, env=environment, stdout=subprocess.DEVNULL).returncode  # noqa: S603
+    return {0: "survived", 1: "caught", 124: "caught"}.get(status, f"error {status}")
+
+
 def main() -> None:
     """Print a line for each mutation, and how many were caught."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=30)
     options = parser.parse_args()
-    chance, caught, written = random.Random(options.seed), 0, sys.stdout.write
+    chance, outcomes, passing, written = random.Random(options.seed), list[str](), set[Path](), sys.stdout.write
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copytree(ROOT, Path(folder, "hios"), ignore=shutil.ignore_patterns(".*", "results*")))
-        environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+        tested = [own for own in sorted((copy / "hios").glob("[!_]*")) if (copy / "tests" / own.name).is_dir()]
         for _ in range(options.count):
-            package = chance.choice(sorted((copy / "hios").glob("*/__init__.py"))).parent
+            package = chance.choice(tested)
             path = chance.choice([file for file in sorted(package.rglob("*.py")) if "return " in file.read_text()])
+            if package not in passing and _outcome(package.name, copy) != "survived":
+                sys.exit(f"tests/{package.name} does not pass before anything is changed")
+            passing.add(package)
             original, mutation = path.read_bytes(), _mutate(path, chance)
-            command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", f"tests/{package.name}"]
-            survived = subprocess.run(command, cwd=copy, env=environment, capture_output=True).returncode == 0  # noqa: S603
+            outcomes.append(_outcome(package.name, copy))
             path.write_bytes(original)
-            caught += not survived
-            written(f"{'survived' if survived else 'caught  '} {path.relative_to(copy)}:{mutation}\n")
-    written(f"{caught} of {options.count} mutations were caught\n")
+            written(f"{outcomes[-1]:8} {path.relative_to(copy)}:{mutation}\n")
+    written(f"{options.count} mutations: {outcomes.count('caught')} caught, {outcomes.count('survived')} survived\n")
 
 
 if __name__ == "__main__":

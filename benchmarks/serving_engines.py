@@ -41,7 +41,7 @@ def per_second(server: Server, label: str, inputs: list[Tensor], seconds: float)
     pending = {server.submit(label, inputs) for _ in range(2 * server.lanes_up)}
     while time.perf_counter() < began + seconds:
         done, pending = wait(pending, return_when=FIRST_COMPLETED)
-        answered += len(done)
+        answered += sum(call.exception() is None for call in done)
         pending |= {server.submit(label, inputs) for _ in done}
     taken = time.perf_counter() - began
     wait(pending)

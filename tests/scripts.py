@@ -29,6 +29,7 @@ def python(*arguments: object, folder: Path = ROOT, **environment: str) -> subpr
         capture_output=True,
         text=True,
         check=False,
+        timeout=600,
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
     )

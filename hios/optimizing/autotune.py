@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import time
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from safetensors import SafetensorError
 from torch import Tensor
 
 from hios.errors import HiosError
@@ -276,15 +278,16 @@ class Autotune:
         return self._alone(Tuned(report, candidate, run, preparation.close, preparation), preparation)
 
     def _keep(self, tuned: Tuned, preparation: Preparation, workspace: Path) -> None:
-        """Write the choice and what runs it."""
+        """Write the choice and, if there is room for it, what runs it."""
         self.choices.put(tuned.report, tuned.candidate)
         if tuned.candidate.kind == EAGER or self._folder is None or not self._state:
             return
-        if tuned.candidate.kind == SCHEDULE and preparation.traced is not None:
-            choice_cache.write_graph(workspace, *preparation.traced)
-        with self._store.workspace() as kept:
-            choice_cache.link(workspace, tuned.candidate, kept)
-            self._store.keep(self._key, self._state, kept)
+        with contextlib.suppress(OSError, SafetensorError):  # no room, where files are copied: prepared again later
+            if tuned.candidate.kind == SCHEDULE and preparation.traced is not None:
+                choice_cache.write_graph(workspace, *preparation.traced)
+            with self._store.workspace() as kept:
+                choice_cache.link(workspace, tuned.candidate, kept)
+                self._store.keep(self._key, self._state, kept)
 
     def adopt(self, report: Report, candidate: Candidate, other: Autotune) -> None:
         """Keep a choice that another process has put into a folder of its own."""
@@ -308,7 +311,7 @@ def _elsewhere(comparison: InputsComparison, preparation: Preparation, candidate
     way = candidate.compared_as
     if candidate.kind == EAGER or way in comparison.right:
         return None
-    answers = bool(preparation.known(candidate.kind, "outside"))
+    answers = bool(preparation.known_of(candidate, "outside"))
     return comparison.difference(way, preparation.ready[candidate.label].run, answers=answers)
 
 
@@ -341,7 +344,7 @@ def rows(race: Race, preparation: Preparation, with_special: Mapping[str, Differ
             why = "left the race while warming up, as clearly slower"
             row = _measured(replace(row, outcome="slower", why=why), [warm_ms])
         if (way := entry.candidate.compared_as) in with_special:
-            row = replace(row, special=_special(with_special[way], preparation.known(kind, "special")))
+            row = replace(row, special=_special(with_special[way], preparation.known_of(entry.candidate, "special")))
         made.append(row)
     made.sort(key=lambda way: way.outcome != "raced")
     return (*made, *preparation.absent)

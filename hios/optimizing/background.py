@@ -21,14 +21,14 @@ from typing import Any
 import msgspec
 import torch
 
-from hios.errors import HiosError, first_line
+from hios.errors import HiosError, first_line, warn
 from hios.files.artifacts import replacing
 from hios.optimizing.report import Report
 from hios.workers.pool import import_folders
 from hios.workers.process_settings import end_with_parent
 
 _WORK = "import sys; from hios.optimizing.optimize import work; work(sys.argv[1])"
-_REQUEST, _FOUND = "request.pt", "found.json"
+_REQUEST, _FOUND, _SEEN = "request.pt", "found.json", "seen.json"
 #: Seconds between two looks for what was found.
 _LOOK_S = 0.2
 
@@ -85,24 +85,39 @@ class Background:
             ) as self._process:
                 if self._closed.is_set():
                     self._process.kill()
-                ended, printed, file = False, "", self.folder / _FOUND
+                ended, final, printed = False, False, ""
                 while not ended:
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         _, printed = self._process.communicate(timeout=_LOOK_S)
                         ended = True
                     if self._closed.is_set():
                         return
-                    if file.exists():
-                        what = msgspec.json.decode(file.read_bytes(), type=Found)
-                        file.unlink()
-                        found(what)
-            if code := self._process.returncode:
-                failed((printed.strip().splitlines() or [f"the process ended with status {code}"])[-1])
+                    final = self._look(found) or final  # once more after its end
+            if not final:
+                code = self._process.returncode
+                lines = printed.strip().splitlines() if code else []
+                failed((lines or [f"the process ended with status {code}, before its choice was final"])[-1])
         except Exception as error:  # it would be lost with the thread
             failed(first_line(error))
         finally:
             self.discard()
         self._closed.wait()  # what the thread has started, such as workers, ends with it
+
+    def _look(self, found: Callable[[Found], None]) -> bool:
+        """Take what was found since the last look; whether that was the final choice."""
+        seen = self.folder / _SEEN
+        try:
+            (self.folder / _FOUND).replace(seen)  # so that what is reported meanwhile stays for the next look
+        except FileNotFoundError:
+            return False
+        what = msgspec.json.decode(seen.read_bytes(), type=Found)
+        try:
+            found(what)
+        except Exception as error:
+            if not what.report.pending:
+                raise
+            warn(f"{what.report.model}: an early choice, {what.report.chosen}, is left out: {first_line(error)}")
+        return not what.report.pending
 
     def end(self) -> None:
         """Stop the process and its child processes, and leave what runs the model."""

@@ -193,6 +193,11 @@ class Preparation:
         """Operators of the model for which a runtime is known to differ on values of these kinds."""
         return [] if self.exported is None else known(self.exported.program.graph, runtime, *kinds)
 
+    def known_of(self, candidate: Candidate, kind: str) -> list[str]:
+        """The same for a candidate: of what runs it, and of what it was converted for."""
+        both = (candidate.kind, candidate.converted_for)
+        return list(dict.fromkeys(name for runtime in both for name in self.known(runtime, kind)))
+
     def _note(
         self, kind: str, outcome: RaceOutcome, why: str, prepare_s: float | None = None, *, from_onnx: bool = False
     ) -> None:

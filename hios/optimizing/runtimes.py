@@ -6,12 +6,13 @@ torch.compile takes part as AOTInductor, which makes the same kernels ahead of t
 Converting a program for another runtime in a separate process, stopped when the budget ends.
 
 ``python -m hios.optimizing.runtimes KIND FILE THREADS`` is what runs there; the path of the program comes by its
-standard input.
+standard input, as a line of JSON.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -182,7 +183,7 @@ class Conversion:
         self._began, self.begun = time.monotonic(), True
         assert self._process.stdin is not None  # noqa: S101 - it is a pipe
         with contextlib.suppress(BrokenPipeError), self._process.stdin as given:  # one that has failed says why
-            given.write(os.fsencode(program))
+            given.write(f"{json.dumps(str(program))}\n".encode())
 
     @property
     def runs(self) -> bool:
@@ -239,8 +240,8 @@ def main(arguments: list[str]) -> None:
     try:
         if kind == "onnxruntime":  # loads what it needs, which takes seconds, while the program is still made
             convert(kind, torch.export.export(torch.nn.ReLU(), (torch.ones(1),)), Path(path), int(threads))
-        if program := os.fsdecode(sys.stdin.buffer.read()):
-            convert(kind, programs.load(program), Path(path), int(threads))
+        if line := sys.stdin.buffer.readline():  # not to its end: a process forked meanwhile may hold it open
+            convert(kind, programs.load(json.loads(line)), Path(path), int(threads))
     except HiosError as error:
         sys.exit(str(error))
     sys.stderr.write(f"\n{time.monotonic()}\n")

@@ -168,8 +168,8 @@ def _warn_of_other_hardware(scenario: Scenario, platform: Platform) -> None:
     found = other_hardware([model.costs for model in scenario.models], platform, forced=True)
     if found is not None:
         warn(
-            f"{scenario.source}: found costs of {found}; here is {platform.hardware or 'other hardware'}, so combined "
-            "blocks, stages and shares of work are chosen and counted by times that differ here; profile here"
+            f"{scenario.source}: costs were measured on {found}, this is {platform.hardware or 'other hardware'}: what "
+            "is chosen and counted by them may not fit; run hios profile here"
         )
 
 

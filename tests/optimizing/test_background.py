@@ -12,14 +12,17 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from torch import nn
 
 import hios
 from hios import HiosError, HiosWarning
+from hios.optimizing import background as backgrounds
 from hios.optimizing import optimize
 from hios.optimizing.autotune import Tuned
 from hios.optimizing.background import Background, Found
@@ -192,6 +195,70 @@ def test_what_is_found_after_the_end_is_closed() -> None:
     fast.settle(final)
     assert (fast.runner, final.runner, closed) == (None, None, ["final"])
     torch.testing.assert_close(fast(x), model(x))
+
+
+#: A process that reports an early choice, and a final one once it is told to go on.
+_REPORTING = """
+import sys, time
+from pathlib import Path
+from hios.optimizing.background import Found, report
+from hios.optimizing.report import Report
+folder = Path(sys.argv[1])
+report(folder, Found(Report("Net", "quick", "", pending="more"), []))
+while not (folder / "go").exists():
+    time.sleep(0.01)
+report(folder, Found(Report("Net", "best", ""), []))
+(folder / "reported").touch()
+"""
+
+
+def _watched(background: Background, found: Callable[[Found], None]) -> list[str]:
+    """Why a process failed, once it has ended and what it found was looked at."""
+    why: list[str] = []
+    background.start((), found, why.append)
+    _until(lambda: not background.folder.exists())
+    background.end()
+    return why
+
+
+def test_a_choice_that_is_reported_while_one_is_read_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The final choice takes the place of the early one between reading that and the next look."""
+    monkeypatch.setattr(backgrounds, "_WORK", _REPORTING)
+    background, seen, decode = Background(tmp_path), list[str](), msgspec.json.decode
+
+    def decoded(text: bytes, **keywords: Any) -> Any:
+        (background.folder / "go").touch()
+        _until((background.folder / "reported").exists)
+        return decode(text, **keywords)
+
+    monkeypatch.setattr(backgrounds, "msgspec", SimpleNamespace(json=SimpleNamespace(decode=decoded)))
+    assert _watched(background, lambda what: seen.append(what.report.chosen)) == []
+    assert seen == ["quick", "best"]
+
+
+def test_an_early_choice_that_cannot_be_taken_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning says why, and the final one is taken."""
+    monkeypatch.setattr(backgrounds, "_WORK", _REPORTING)
+    background, seen = Background(tmp_path), list[str]()
+
+    def found(what: Found) -> None:
+        if what.report.pending:
+            (background.folder / "go").touch()
+            raise RuntimeError("no memory")
+        seen.append(what.report.chosen)
+
+    with pytest.warns(HiosWarning, match="^Net: an early choice, quick, is left out: no memory$"):
+        assert _watched(background, found) == []
+    assert seen == ["best"]
+
+
+def test_a_process_that_ends_without_a_final_choice_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even with status 0."""
+    monkeypatch.setattr(backgrounds, "_WORK", "")
+    why = _watched(Background(tmp_path), lambda what: None)
+    assert why == ["the process ended with status 0, before its choice was final"]
 
 
 def test_what_fails_in_the_process_is_told_once() -> None:

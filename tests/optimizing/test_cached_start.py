@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +24,7 @@ from hios.optimizing.module import OptimizedModule
 from hios.optimizing.options import Options
 from hios.optimizing.preparation import Subject
 from tests.openvino_marker import OPENVINO
-from tests.optimizing.optimized_models import image, require_equal
+from tests.optimizing.optimized_models import image, require_equal, scheduled
 from tests.runtime.small import Branches
 from tests.scripts import printed
 
@@ -146,6 +148,21 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: p
     with pytest.raises(hios.HiosError):
         choice_cache.read_graph(tmp_path)
     assert FolderCache(None).find({}, "") is None
+
+
+def test_nothing_is_kept_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where files cannot be linked and a copy has no room, the choice is kept and what runs it is not."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "hardlink_to", full)
+    monkeypatch.setattr(choice_cache, "shutil", SimpleNamespace(copyfile=full))
+    model = Branches().eval()
+    fast = scheduled(model, image(0), tmp_path)
+    _require_equal(fast, model)
+    assert fast.report.chosen != "the model itself"
+    assert list((tmp_path / "models").iterdir()) == []
 
 
 #: Optimizes the same model with what the cache holds; prints what was imported, and whether nothing was prepared.

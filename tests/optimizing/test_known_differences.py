@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,11 @@ from torch import Tensor, nn
 import hios
 from hios import HiosWarning
 from hios.frontends.known_differences import KINDS, known, read
+from hios.optimizing.candidates import in_runtime
+from hios.optimizing.options import Options
+from hios.optimizing.preparation import Preparation, Subject
+from hios.optimizing.report import Budget
+from hios.optimizing.tracing import export
 from tests.frontends.small_networks import Model
 from tests.optimizing.optimized_models import image
 from tests.runtime.small import Branches
@@ -115,6 +121,16 @@ def test_nan_is_swallowed_unless_it_is_strict(function: Callable[..., Any], oper
     with pytest.warns(HiosWarning, match=SPECIAL.format(operator)):
         strict = hios.optimize(_of(function), REAL, strict=True, **keywords)  # type: ignore[arg-type]
     assert strict.report.chosen == "the model itself"
+
+
+def test_openvino_from_onnx_may_differ_as_either_does(tmp_path: Path) -> None:
+    """Its file is that of ONNX Runtime, whose GELU differs on NaN."""
+    model = nn.Sequential(nn.GELU(), nn.ReLU()).eval()
+    subject = Subject(model, (REAL,), {}, Options(cache=False), [[[0]]])
+    preparation = Preparation(subject, Budget(600.0, "Net", 2, None), tmp_path, 1.0)
+    preparation.exported = export(model, (REAL,), {})
+    names = [preparation.known_of(in_runtime("openvino", 1, from_onnx=own), "special") for own in (False, True)]
+    assert names == [["relu of float32"], ["relu of float32", "gelu of float32"]]
 
 
 def test_a_runtime_that_is_kept_out_has_a_row() -> None:

@@ -223,7 +223,9 @@ def test_openvino_reads_what_was_made_for_onnx_runtime(tmp_path: Path, monkeypat
         model = Branches()
         with torch.no_grad():
             model.stem.weight.mul_(scale)
-        fast = hios.optimize(model, image(0), cache=tmp_path, way=("openvino", "onnxruntime"), least_ms=0.0)
+        fast = hios.optimize(
+            model, image(0), cache=tmp_path, way=("openvino", "onnxruntime"), least_ms=0.0, budget_s=600.0
+        )
         require_equal(fast, model, image(1))
         reports.append(fast.report)
     assert [report.cached for report in reports] == [False, True, True]

@@ -92,9 +92,11 @@ def test_a_conversion_ends_with_the_budget(tmp_path: Path) -> None:
     finally:
         conversion.end()
     failing = Conversion("onnxruntime", path, 1)
+    copy = os.dup(failing._process.stdin.fileno())  # type: ignore[union-attr]  # as a process forked meanwhile has it
     try:
-        failing.begin(tmp_path / "program.pt2")
+        failing.begin(tmp_path / "two\nlines" / "program.pt2")
         assert "program.pt2: cannot be read: no such file" in failing.finish(time.monotonic() + 120)
     finally:
         failing.end()
+        os.close(copy)
     assert list(tmp_path.iterdir()) == []

@@ -209,7 +209,7 @@ def test_load_on_a_gpu(models: dict[str, dict[str, Any]], tmp_path: Path) -> Non
         report = load(given, "top", gpu=on_gpu(HostBackend(capturing=False)))
     said = [str(warning.message) for warning in told]
     assert any("launched on streams, not as a CUDA graph: operation not permitted" in text for text in said)
-    assert any("found costs of NVIDIA A100-PCIE-40GB; here is NVIDIA H100 80GB HBM3" in text for text in said)
+    assert any("costs were measured on NVIDIA A100-PCIE-40GB, this is NVIDIA H100 80GB HBM3" in text for text in said)
     result = report.result
     assert (result.simulated, result.device, result.platform) == (False, "gpu", _PLATFORM)
     assert result.total.failed == 0 < result.total.completed

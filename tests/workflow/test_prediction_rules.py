@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ import yaml
 
 from hios.schedulers import ALGORITHMS, find
 from hios.verify import verify
+from tests.scripts import printed
 from tests.workflow.conftest import Checkout
 from tests.workflow.networks import OWN_NETWORK
 
@@ -153,15 +151,6 @@ for name, algorithm in ALGORITHMS.items():
 
 def test_every_algorithm_decides_the_same_again() -> None:
     """Also in a process whose sets have another order."""
-    first, second = (
-        subprocess.run(
-            [sys.executable, "-c", _EVERY],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-        ).stdout.splitlines()
-        for seed in ("1", "2")
-    )
+    first, second = (printed("-c", _EVERY, PYTHONHASHSEED=seed).splitlines() for seed in ("1", "2"))
     assert len(first) == len(ALGORITHMS)
     assert first == second

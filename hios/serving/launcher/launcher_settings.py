@@ -48,9 +48,9 @@ class LauncherSettings:
         interval_scale: intervals between the shortest useful one and 1 s on a ``log`` scale, or ``linear`` from 0.1 ms
             to 1 s (paper: above 0).
         latency: counts from the ``arrival`` of a task, or from when it left its queue: ``inference`` (paper).
-        start: the first policy combines nothing (``alone``), or anything: ``random`` (paper); ``searched``: when the
-            replay buffer is full, it is the best of the decisions in it, as far as some traces can tell, or on a GPU of
-            those that combine neighboring blocks, if one is better; if the reward is the objective, the fairest of all.
+        start: the first policy combines nothing (``alone``), or anything: ``random`` (paper); ``searched``: it is the
+            best decision in the full replay buffer, compared on some traces. On a GPU, decisions that combine
+            neighboring blocks are compared too. If the objective is the reward, the fairest decision is taken.
         deviations: deviations of the queues enter the networks as sign(d) ln(1 + |d|): ``log``, or ``raw`` (paper).
         admission: tasks leave their queues at every interval if there is a free slot before the first block: ``slot``
             (paper); or as many as runs can take at once, the one that is due first before others: ``deadline``.
