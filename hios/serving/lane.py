@@ -113,6 +113,7 @@ class LaneProcess:
         )
         more = {"cores": self.cores, "segments": segments}
         self._loading = {"models": models, "timeout_s": timeout_s, "whole": whole, **more}
+        self._converting_s = _CONVERTING_S + len(models) * BUDGET_S
         self._programs, self._slots = programs, slots
         self._timeout_s, self._describe = timeout_s, describe
 
@@ -230,8 +231,7 @@ class LaneProcess:
         programs = self._programs
         given = {"wiring": self._wiring, **self._loading}
         converts = self._loading["whole"] is not None or self._loading["segments"]
-        converting_s = _CONVERTING_S + len(self._loading["models"]) * BUDGET_S
-        longest_s = max(self._timeout_s, converting_s if converts else 0.0)
+        longest_s = max(self._timeout_s, self._converting_s if converts else 0.0)
         pool.call_each(lane_worker.load, {0: given}, longest_s)
         pool.call_each(lane_worker.prepare, {0: {"slots": self._slots, "programs": programs}}, longest_s)
         self._unknown = _end(programs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -75,7 +76,7 @@ def test_plans_of_all_kinds_give_equal_outputs(runtime: str, monkeypatch: pytest
     assert all(0.0 <= row.start_ms <= row.finish_ms for row in rows)
 
 
-def _crossing(model: Model, x: Tensor) -> Tensor:
+def _crossing(model: Any, x: Tensor) -> Tensor:
     """The last operator reads what the first one made, and what follows from another's."""
     early = model.first(x)
     return torch.cat([early, model.third(model.second(model.other(x)))], 1)
