@@ -3,6 +3,7 @@
 In a copy of the project, a comparison, an operator, a number, a condition or a returned value changes in a random file
 of a random package, and the tests of the folder that mirrors it run, without slow ones. A mutation is caught if one
 fails, or after half an hour; another status of pytest is an error. Some that survive change nothing one could see.
+Mutated code may overwrite or delete what it should not, so root is refused.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=30)
     options = parser.parse_args()
+    if os.geteuid() == 0:
+        parser.error("run it as another user than root")
     chance, outcomes, passing, written = random.Random(options.seed), list[str](), set[Path](), sys.stdout.write
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copytree(ROOT, Path(folder, "hios"), ignore=shutil.ignore_patterns(".*", "results*")))
