@@ -133,7 +133,7 @@ def test_time_of_scheduling_on_gpus(files: dict[str, list[Path]], tmp_path: Path
     by_key = {entry.key: entry for entry in record.comparisons}
     assert by_key["hios_fig14.inception_minutes"].verdict == "agrees"
     below = 100 * (1 - entries["hios-lp"].seconds / entries["ios"].seconds)
-    assert by_key["hios_fig14.nasnet_below_ios"].found == f"{below:.4g} to {below:.4g}"
+    assert by_key["hios_fig14.nasnet_below_ios"].found == f"{below:.4g}"
     exchanged = {**entries, "hios-lp": entries["ios"], "ios": entries["hios-lp"]}
     record = write_figure(registry.figure("hios_fig14"), FigureData(profiles={"nasnet_large-512": exchanged}), tmp_path)
     verdicts = {entry.key: entry.verdict for entry in record.comparisons}
@@ -176,8 +176,8 @@ def test_parts_of_the_gain_over_image_sizes(files: dict[str, list[Path]], tmp_pa
     assert {entry.key.partition(".")[2]: entry.found for entry in record.comparisons} == {
         "cut_over_ios": "Inception-v3, large images: 5, Inception-v3, small images: 5",
         "inter_part": "large images: 100, small images: 80",
-        "nasnet_inter_part": "800 to 800",
-        "nasnet_331_over_ios": "5.556 to 5.556",
+        "nasnet_inter_part": "800",
+        "nasnet_331_over_ios": "5.556",
     }
     on_cores = write_figure(registry.figure("hios_fig13"), data, tmp_path)
     assert {entry.verdict for entry in on_cores.comparisons} == {"not on this machine"}
@@ -207,7 +207,7 @@ def test_speedup_and_peak_memory(files: dict[str, list[Path]], tmp_path: Path) -
     medians = {result.algorithm: result.latency_ms.median for result in results}
     values = {entry.key.partition(".")[2]: entry.found for entry in record.comparisons}
     gain = medians["nimble"] / medians["opara"]
-    assert values["over_nimble"] == f"{gain:.4g} to {gain:.4g}"
-    assert values["t5_over_nimble"] == f"{100 * (gain - 1):.4g} to {100 * (gain - 1):.4g}"
+    assert values["over_nimble"] == f"{gain:.4g}"
+    assert values["t5_over_nimble"] == f"{100 * (gain - 1):.4g}"
     assert values["sm_efficiency_over_graph"] == ""
     assert "what torch allocates" in record.reason
