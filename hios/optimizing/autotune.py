@@ -214,8 +214,8 @@ class Autotune:
         busy = max(busy, others.share(preparation.process_ids))
         if (busy > BUSY or coming) and self.options.is_auto:
             candidate = race.provisional()
-            beside = "others were prepared" if coming else "other work kept the cores busy"
-            reason = f"chosen while {beside}, so nothing is claimed of how fast it is"
+            meanwhile = "other ways were being prepared" if coming else "other work kept the cores busy"
+            reason = f"chosen while {meanwhile}, so nothing is claimed of how fast it is"
         else:
             candidate, reason = race.chosen()
         report = Report(
@@ -325,8 +325,13 @@ def rows(race: Race, preparation: Preparation, with_special: Mapping[str, Differ
     base = reported.get(race.candidates[0].label, race.today_ms)
     made: list[WayReport] = []
     for label, entry in preparation.ready.items():
-        kind, (prepare_s, ready_s) = entry.candidate.kind, (round(s, 2) for s in (entry.prepare_s, entry.ready_s))
-        row = WayReport(label, kind, memory_mb=entry.memory_mb, prepare_s=prepare_s, ready_s=ready_s)
+        row = WayReport(
+            label,
+            entry.candidate.kind,
+            memory_mb=entry.memory_mb,
+            prepare_s=round(entry.prepare_s, 2),
+            ready_s=round(entry.ready_s, 2),
+        )
         if label in reported:
             row = _measured(row, reported[label], base)
         elif label in race.left:

@@ -407,31 +407,51 @@ def _is_plain_layer(node: fx.Node) -> bool:
     )
 
 
-def encoder_layer(x: Tensor, width: int, heads: int, *given: Any) -> Tensor:
-    """What ``torch._transformer_encoder_layer_fwd`` computes without a mask, for its arguments by position.
+def encoder_layer(
+    x: Tensor,
+    embed_dim: int,
+    num_heads: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    norm_weight_1: Tensor,
+    norm_bias_1: Tensor,
+    norm_weight_2: Tensor,
+    norm_bias_2: Tensor,
+    ffn_weight_1: Tensor,
+    ffn_bias_1: Tensor,
+    ffn_weight_2: Tensor,
+    ffn_bias_2: Tensor,
+    *_: Any,
+) -> Tensor:
+    """What ``torch._transformer_encoder_layer_fwd`` computes without a mask.
 
-    ``x`` is batch x length x ``width``.
+    Args: as of that function; ``x`` is batch x length x ``embed_dim``.
     """
-    qkv_weight, qkv_bias, out_weight, out_bias, use_gelu, norm_first, eps = given[:7]
-    # Weights and biases of two norms and of two linear layers.
-    norm_1, norm_2, widen, narrow = zip(given[7:15:2], given[8:15:2], strict=True)
 
     def attend(value: Tensor) -> Tensor:
         batch, length, _ = value.shape
         parts = F.linear(value, qkv_weight, qkv_bias).chunk(3, -1)
-        query, key, values = (part.reshape(batch, length, heads, width // heads).transpose(1, 2) for part in parts)
-        attended = F.scaled_dot_product_attention(query, key, values)
-        return F.linear(attended.transpose(1, 2).reshape(value.shape), out_weight, out_bias)
+        heads = [part.reshape(batch, length, num_heads, embed_dim // num_heads).transpose(1, 2) for part in parts]
+        attended = F.scaled_dot_product_attention(heads[0], heads[1], heads[2])
+        return F.linear(attended.transpose(1, 2).reshape(batch, length, embed_dim), proj_weight, proj_bias)
 
     def feed(value: Tensor) -> Tensor:
-        inner = F.linear(value, *widen)
-        return F.linear(F.gelu(inner) if use_gelu else F.relu(inner), *narrow)
+        inner = F.linear(value, ffn_weight_1, ffn_bias_1)
+        return F.linear(F.gelu(inner) if use_gelu else F.relu(inner), ffn_weight_2, ffn_bias_2)
 
-    def norm(value: Tensor, weights: tuple[Tensor, Tensor]) -> Tensor:
-        return F.layer_norm(value, (width,), *weights, eps)
+    def norm_1(value: Tensor) -> Tensor:
+        return F.layer_norm(value, (embed_dim,), norm_weight_1, norm_bias_1, eps)
+
+    def norm_2(value: Tensor) -> Tensor:
+        return F.layer_norm(value, (embed_dim,), norm_weight_2, norm_bias_2, eps)
 
     if norm_first:
-        x = x + attend(norm(x, norm_1))
-        return x + feed(norm(x, norm_2))
-    x = norm(x + attend(x), norm_1)
-    return norm(x + feed(x), norm_2)
+        x = x + attend(norm_1(x))
+        return x + feed(norm_2(x))
+    x = norm_1(x + attend(x))
+    return norm_2(x + feed(x))

@@ -128,8 +128,21 @@ def optimize(
         >>> fast.report.chosen
         'the model itself'
     """
-    given = (devices, algorithm, parameters or {}, platform, units, cache, tolerance, least_ms, budget_s, timeout_s)
-    options = Options(*given, way, strict, wait)
+    options = Options(
+        devices,
+        algorithm,
+        parameters or {},
+        platform,
+        units,
+        cache,
+        tolerance,
+        least_ms,
+        budget_s,
+        timeout_s,
+        way,
+        strict,
+        wait,
+    )
     if isinstance(model, OptimizedModule):
         model = model.original
     if not isinstance(model, nn.Module) or isinstance(model, torch.jit.ScriptModule):

@@ -111,8 +111,13 @@ class LaneProcess:
         self._wiring = LaneWiring(
             arena.descriptor, arena.flags_count, arena.size, *self._rings, self._bell.descriptor, server.descriptor
         )
-        more = {"cores": self.cores, "segments": segments}
-        self._loading = {"models": models, "timeout_s": timeout_s, "whole": whole, **more}
+        self._loading = {
+            "models": models,
+            "timeout_s": timeout_s,
+            "whole": whole,
+            "cores": self.cores,
+            "segments": segments,
+        }
         self._converting_s = _CONVERTING_S + len(models) * BUDGET_S
         self._programs, self._slots = programs, slots
         self._timeout_s, self._describe = timeout_s, describe

@@ -167,10 +167,19 @@ class Server:
             for model in self.scenario.models
         ]
         describe = functools.partial(_mark_text, self.scenario, whole is not None)
-        given: dict[str, Any] = {"timeout_s": timeout_s, "describe": describe, "whole": whole}
-        given["segments"] = whole is None and self.scenario.file.engine == "segments"
+        segments = whole is None and self.scenario.file.engine == "segments"
         for lane in self._lanes:
-            lane.connect(arena, bell, models, programs.of_lane(lane.number), programs.slots, **given)
+            lane.connect(
+                arena,
+                bell,
+                models,
+                programs.of_lane(lane.number),
+                programs.slots,
+                timeout_s=timeout_s,
+                describe=describe,
+                whole=whole,
+                segments=segments,
+            )
         self._dispatcher = Dispatcher(
             self.pipeline,
             programs,
