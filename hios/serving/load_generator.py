@@ -100,6 +100,8 @@ class Repeat:
         self._turns = array("q", (next(counts[model]) for model in trace.models))
         self._state = bytearray(len(trace))
         self._finish_s = array("d", bytes(8 * len(trace)))
+        #: Tasks that were not answered when the time was over, and whether they were in flight.
+        self._still: dict[int, bool] = {}
         self.late_s = array("d")
         self.wrong = ""
         #: Tasks that are out, by number; and answers that are to be looked at.
@@ -123,7 +125,7 @@ class Repeat:
             self._send()
             _sleep_until(self._begin_s + self._duration_s)
             busy, runs, promoted = server.busy_s - busy, server.block_runs - runs, server.promoted - promoted
-            still = {task: answer.running() for task, answer in list(self._out.items())}
+            self._still = {task: answer.running() for task, answer in list(self._out.items())}
             after = server.queued_s
         finally:
             self._over = True
@@ -131,7 +133,7 @@ class Repeat:
             self._let_go()
             collector.join()
             self._tell()
-        tallies = self._tallies(still)
+        tallies = self._tallies()
         for label, tally in zip(self._labels, tallies, strict=True):
             tally.queued_s = after[label] - queued[label]
         mean = sum(self._variances) / max(1, len(self._variances))
@@ -237,7 +239,7 @@ class Repeat:
     def unserved(self) -> Iterator[tuple[int, float, float, str]]:
         """Tasks that were dropped or expired by the end: model, arrival and end by ``time.perf_counter``, and which."""
         for task, (at_s, model) in enumerate(zip(self._trace.times_s, self._trace.models, strict=True)):
-            if self._state[task] in (_DROPPED, _EXPIRED) and self._finish_s[task] <= self._duration_s:
+            if self._state[task] in (_DROPPED, _EXPIRED) and not self._is_still_out(task):
                 ended_s = self._begin_s + self._finish_s[task]
                 yield model, self._begin_s + at_s, ended_s, _ENDS[self._state[task]]
 
@@ -268,7 +270,11 @@ class Repeat:
             for _ in range(most - in_flight[model])
         ]
 
-    def _tallies(self, still: Mapping[int, bool]) -> list[Tally]:
+    def _is_still_out(self, task: int) -> bool:
+        """Whether a task was not answered by the end."""
+        return task in self._still and (self._state[task] == _OUT or self._finish_s[task] > self._duration_s)
+
+    def _tallies(self) -> list[Tally]:
         """What became of the tasks by the end; of those still out then, whether they were in flight."""
         tallies = [Tally() for _ in self._labels]
         for task, (at_s, model) in enumerate(zip(self._trace.times_s, self._trace.models, strict=True)):
@@ -276,9 +282,9 @@ class Repeat:
             if state == _UNSENT:
                 continue
             tally.offered += 1
-            if task in still and (state == _OUT or self._finish_s[task] > self._duration_s):
-                tally.in_flight += still[task]
-                tally.waiting += not still[task]
+            if self._is_still_out(task):
+                tally.in_flight += self._still[task]
+                tally.waiting += not self._still[task]
             elif state == _COMPLETED:
                 tally.latencies_ms.append((self._finish_s[task] - at_s) * 1e3)
             else:
