@@ -265,7 +265,10 @@ def loaded(name: str, processes: int, budget_s: float) -> None:
 def early(name: str) -> None:
     """Print when a module that nothing was waited for takes which way; the cores are idle but for the search."""
     model, inputs = build_model(name, {}, 0)
-    with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as folder:
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache,  # the choice may be written after the end
+        tempfile.TemporaryDirectory() as folder,
+    ):
         package = type(model).__module__.partition(".")[0]  # from which the other process imports the model's class
         (Path(folder) / package).symlink_to(resource_directory("models"))
         sys.path.append(folder)
