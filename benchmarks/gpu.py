@@ -20,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import time
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -41,6 +42,22 @@ TOO_LARGE = {"nasnet_large": {"ios"}}
 #: torch.compile with max-autotune over it.
 PLAIN, GAIN, COMPILED = 0.97, {"googlenet": 1.4, "inception_v3": 1.4, "nasnet_large": 1.4}, 1.0
 GRAPH, AUTOTUNED = "cudagraph", "compile-max-autotune"
+#: Convolutions of Inception-v3, GoogLeNet and NASNet-large: channels in and out, filter, image, groups.
+LAYOUTS = (
+    (3, 64, 7, 224, 1),
+    (192, 64, 1, 35, 1),
+    (64, 96, 3, 35, 1),
+    (768, 192, 1, 17, 1),
+    (160, 192, 7, 17, 1),
+    (2048, 320, 1, 8, 1),
+    (480, 192, 1, 14, 1),
+    (96, 208, 3, 14, 1),
+    (1008, 168, 1, 42, 1),
+    (168, 168, 5, 42, 168),
+    (336, 336, 7, 21, 336),
+)
+#: What is served together, by which policies, and at which shares of what the GPU could do by the costs.
+SERVED, POLICIES, LOADS = ("googlenet", "squeezenet"), ("sequential", "nimble", "ios", "pos-relaxed", "top"), (0.5, 3.0)
 #: Operators of the graphs by which overheads are measured, and replays.
 CHAIN, REPLAYS = 1000, 50
 #: Shortest time that is left for a step to begin.
@@ -144,8 +161,8 @@ class Steps:
             self._facts.add("overheads", name=name, us={key: round(1e3 * each, 4) for key, each in times.items()})
 
     def layouts(self, _: str) -> None:
-        """A convolution with bias and ReLU of Inception: as hios runs it, channels last, and in cuDNN's fused call."""
-        for shape in ((192, 64, 1, 35), (64, 96, 3, 35), (768, 192, 1, 17), (160, 192, 7, 17), (2048, 320, 1, 8)):
+        """A convolution with bias and ReLU, in both orders of channels, by torch's calls and by cuDNN's fused one."""
+        for shape in LAYOUTS:
             self._facts.add("layouts", shape=shape, us=_layouts(*shape))
 
     def sequential(self, network: str) -> None:
@@ -164,6 +181,40 @@ class Steps:
     def autotuned(self, network: str) -> None:
         """The same beside torch.compile with max-autotune, which compiles for minutes."""
         self._execute("autotuned", network, [self._best(network)], ["eager", AUTOTUNED])
+
+    def serving(self, _: str) -> None:
+        """Two networks behind one GPU: tasks one at a time, in rounds, and in blocks that are combined."""
+        import yaml
+        from safetensors.torch import save_file
+
+        from hios.files import artifacts
+        from hios.serving.gpu_lane import first_gpu
+        from hios.serving.load import load
+        from hios.serving.scenario import Scenario
+
+        models = {}
+        for name in SERVED:
+            graph, weights, program = loaded(name, self._prepared)
+            folder = self._facts.folder.resolve()
+            self._problem("serving", name, graph, [])
+            save_file(weights, folder / f"{name}.safetensors")
+            program.write(folder / f"{name}.pt2")
+            files = {"graph": str(self._prepared.resolve() / name / "graph.json")}
+            files |= {"costs": f"{name}.costs.json", "weights": f"{name}.safetensors", "program": f"{name}.pt2"}
+            models[name] = {**files, "rate": 1.0}
+        settings = {"models": models, "lanes": 1, "duration_s": 1.0, "rates": "of-capacity"}
+        (folder / "scenario.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+        for share in LOADS:
+            given = Scenario.read(folder / "scenario.yaml", load=share)
+            for policy in POLICIES:
+                with warnings.catch_warnings(record=True) as told:
+                    report = load(given, policy, gpu=first_gpu(), tolerance=1e-3)
+                result = artifacts.plain(report.result)
+                kept = ("completed", "p50_ms", "p99_ms")
+                served = {own: {key: made.get(key) for key in kept} for own, made in result["models"].items()}
+                said = sorted({str(warning.message) for warning in told})
+                total = {key: result["total"][key] for key in ("offered", "completed", "failed")}
+                self._facts.add("serving", load=share, policy=policy, **total, models=served, warnings=said)
 
     def _best(self, network: str) -> str:
         medians = _medians(self._facts.all(), "race").get(network, {})
@@ -200,6 +251,7 @@ class Steps:
             options: dict[str, Any] = {
                 "stages_of": [name for name in algorithms if name in {"greedy", "ios"}],
                 "cache": self._facts.folder / "cache",
+                "options": {"contention": "resources"},
             }
             began = time.monotonic()
             profile(prepared, path, devices=1, repeats=10, budget_s=60.0, platform=self._platform, **options)
@@ -214,6 +266,8 @@ class Steps:
 #: Steps of one process each with their limits in seconds, those without networks first.
 MACHINE = (("machine", 60), ("capture", 60), ("overheads", 60), ("layouts", 90))
 NETWORK = (("sequential", 120), ("race", 300), ("compiled", 300), ("autotuned", 590))
+#: The last one, as it takes the costs of races.
+SERVING = ("serving", 120)
 
 
 def run(facts: Facts, seconds: float, networks: Sequence[str], start: Callable[..., Any] = subprocess.run) -> None:
@@ -222,6 +276,7 @@ def run(facts: Facts, seconds: float, networks: Sequence[str], start: Callable[.
     done = {tuple(fact["ran"]) for fact in facts.all() if fact["step"] == "run" and fact["status"] == "0"}
     steps = [(step, "", limit_s) for step, limit_s in MACHINE]
     steps += [(step, network, limit_s) for step, limit_s in NETWORK for network in networks]
+    steps += [(SERVING[0], "", SERVING[1])] * set(SERVED).issubset(networks)
     for step, network, limit_s in steps:
         if (step, network) in done:
             continue
@@ -335,16 +390,19 @@ def _overheads() -> Iterator[tuple[str, dict[str, float]]]:
         yield name, {"median": statistics.median(taken), "p20": p20, "p80": p80}
 
 
-def _layouts(into: int, out: int, size: int, image: int) -> dict[str, float]:
+def _layouts(into: int, out: int, size: int, image: int, groups: int) -> dict[str, float]:
     """Microseconds of a convolution with bias and ReLU in a graph, in several layouts and calls."""
     torch.backends.cudnn.benchmark = True
     pad, count = size // 2, 64
-    given = torch.randn(1, into, image, image, device="cuda"), torch.randn(out, into, size, size, device="cuda")
+    given = (
+        torch.randn(1, into, image, image, device="cuda"),
+        torch.randn(out, into // groups, size, size, device="cuda"),
+    )
     bias = torch.randn(out, device="cuda")
     layouts = {"NCHW": given, "NHWC": [each.contiguous(memory_format=torch.channels_last) for each in given]}
     calls: dict[str, Callable[..., object]] = {
-        "apart": lambda x, w: torch.relu_(torch.conv2d(x, w, bias, 1, pad)),
-        "fused": lambda x, w: torch.cudnn_convolution_relu(x, w, bias, (1, 1), (pad, pad), (1, 1), 1),
+        "apart": lambda x, w: torch.relu_(torch.conv2d(x, w, bias, 1, pad, 1, groups)),
+        "fused": lambda x, w: torch.cudnn_convolution_relu(x, w, bias, (1, 1), (pad, pad), (1, 1), groups),
     }
     taken = {}
     with torch.inference_mode():
@@ -368,7 +426,7 @@ def show(facts: Facts) -> None:
     """Print what is known, and the ratios beside the goals: each of one step, in which all took turns."""
     known = facts.all()
     for fact in known:
-        if fact["step"] in {"machine", "capture", "overheads", "layouts"}:
+        if fact["step"] in {"machine", "capture", "overheads", "layouts", "serving"}:
             print(json.dumps(fact))
         elif fact["step"] == "run" and fact["status"] != "0":
             print(f"{' '.join(fact['ran']).strip()}: not finished ({fact['status']})")
@@ -411,7 +469,7 @@ def main(arguments: Sequence[str]) -> None:
         case ["run", folder, *more]:
             seconds = [float(text) for text in more[:1] if text.replace(".", "").isdigit()]
             run(Facts(Path(folder)), (seconds or [600.0])[0], more[len(seconds) :] or NETWORKS)
-        case ["step", ("machine" | "capture" | "overheads" | "layouts") as step, folder]:
+        case ["step", ("machine" | "capture" | "overheads" | "layouts" | "serving") as step, folder]:
             getattr(Steps(Facts(Path(folder))), step)("")
         case ["step", ("sequential" | "race" | "compiled" | "autotuned") as step, folder, network]:
             getattr(Steps(Facts(Path(folder))), step)(network)

@@ -1,8 +1,8 @@
 """How the weights of an extracted graph follow from the seeded module that the graph was extracted from.
 
-Every weight is a tensor of the module, or part of a convolution with one batch norm folded into it. A recipe names that
-batch norm, so that some kilobytes make weights of hundreds of megabytes on a machine without TVM, bit by bit as
-extraction writes them.
+Every weight is a tensor of the module, a matrix of it transposed, or part of a convolution with one batch norm folded
+into it. A recipe names that batch norm, so that some kilobytes make weights of hundreds of megabytes on a machine
+without TVM, bit by bit as extraction writes them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-#: For each weight the batch norm that is folded into it, or None.
+#: For each weight the batch norm that is folded into it, `TRANSPOSED`, or None.
 Recipe = dict[str, str | None]
+#: No module has such a name.
+TRANSPOSED = ".T"
 #: Filters that are compared before all of them are.
 _FIRST = 4
 
@@ -23,7 +25,7 @@ def recipe_of(tensors: Mapping[str, Tensor], module: nn.Module) -> Recipe:
     """The recipe of weights.
 
     Raises:
-        ValueError: one is neither a tensor of the module nor a convolution with a batch norm.
+        ValueError: one is none of these.
     """
     known = _Module(module)
     return {key: _source(key, tensor, known) for key, tensor in tensors.items()}
@@ -55,12 +57,14 @@ class _Module:
         """What a weight may be: itself, or with one of the batch norms that fit its convolution."""
         filters = self._state.get(f"{key.rpartition('.')[0]}.weight")
         fits = [name for name, norm in self._norms.items() if filters is not None and len(norm.weight) == len(filters)]
-        return [*([None] if key in self._state else []), *fits]
+        return [*([None, TRANSPOSED] if key in self._state else []), *fits]
 
     def made(self, key: str, norm: str | None, first: int | None = None) -> Tensor:
         """A weight, or its first rows; a batch norm is folded in as extraction does it, in double precision."""
         if norm is None:
             return self._state[key][:first]
+        if norm == TRANSPOSED:
+            return self._state[key].t()[:first] if self._state[key].ndim == 2 else self._state[key][:0]
         layer, _, kind = key.rpartition(".")
         filters, part = self._state[f"{layer}.weight"][:first], self._norms[norm]
         scale = part.weight[:first].double() / torch.sqrt(part.running_var[:first].double() + part.eps)

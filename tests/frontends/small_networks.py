@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import importlib.util
+import json
 import os
 import shutil
 import tempfile
@@ -12,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from benchmarks.weight_recipes import weights_of
 from hios import Graph
 from hios.cli.files import extract
 from hios.files import artifacts
@@ -26,6 +30,9 @@ from hios.frontends.program import export, save
 
 #: Variable that names a folder which processes of one run of the tests share (tests/conftest.py).
 SHARED_FOLDER = "HIOS_TESTS_SHARED"
+#: Graphs of some networks, and recipes of their weights, as machines with GPUs may lack TVM; written by
+#: `python -m tests.platforms.cuda.prepare`.
+PREPARED = Path(__file__).with_name("prepared")
 
 
 #: Image sizes beside those of the papers, small ones of which no layer makes nothing.
@@ -78,7 +85,12 @@ def _network(name: str, image_size: int, batch_size: int, classifier: bool) -> N
 
 
 def extracted_once(name: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> Network:
-    """`extracted` once for all processes of tests, by a name of its own; others read what the first one made."""
+    """`extracted` once for all processes of tests, by a name of its own; others read what the first one made.
+
+    Without TVM it is what was prepared under that name.
+    """
+    if importlib.util.find_spec("tvm") is None:
+        return prepared(name, module, inputs)
 
     def write(folder: Path) -> None:
         made = extracted(module, inputs)
@@ -87,6 +99,15 @@ def extracted_once(name: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> 
 
     folder = _once(name, write)
     return Network(module.eval(), inputs, Graph.read(folder / "graph.json"), load_file(folder / "weights.safetensors"))
+
+
+def prepared(name: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> Network:
+    """A module with the graph that is in `PREPARED`."""
+    if not (PREPARED / name).exists():
+        pytest.skip("needs the extra tvm")
+    recipe = json.loads((PREPARED / name / "recipe.json").read_text(encoding="utf-8"))
+    graph = Graph.read(PREPARED / name / "graph.json")
+    return Network(module.eval(), inputs, graph, weights_of(recipe, module))
 
 
 def _once(name: str, write: Callable[[Path], object]) -> Path:
@@ -118,6 +139,15 @@ def write_files(folder: Path, module: nn.Module, inputs: tuple[Tensor, ...]) -> 
     return files
 
 
+def write_network(folder: Path, network: Network) -> Files:
+    """Write a network that was extracted, with its program, into a folder."""
+    files = Files(folder / "program.pt2", folder / "graph.json", folder / "weights.safetensors")
+    save(export(network.module.eval(), network.inputs), files.program, Declarations.of(network.module))
+    save_file(network.tensors, files.weights)
+    network.graph.write(files.graph)
+    return files
+
+
 def read_files(files: Files, module: nn.Module, inputs: tuple[Tensor, ...]) -> Network:
     """A module with its extracted graph from the files."""
     return Network(module, inputs, Graph.read(files.graph), load_file(files.weights))
@@ -135,8 +165,7 @@ def write_squeezenet(folder: Path, image_size: int = 64) -> Files:
 
 @functools.cache
 def _squeezenet(image_size: int) -> Files:
-    built = build_model("squeezenet", {"image_size": image_size}, seed=0)
-    folder = _once(f"squeezenet-{image_size}", lambda made: write_files(made, *built))
+    folder = _once(f"squeezenet-{image_size}", lambda made: write_network(made, network("squeezenet", image_size)))
     return Files(folder / "program.pt2", folder / "graph.json", folder / "weights.safetensors")
 
 

@@ -13,7 +13,6 @@ from tests.frontends.small_networks import Files, write_squeezenet
 @pytest.fixture(scope="session")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     """program.pt2, graph.json and weights."""
-    pytest.importorskip("tvm", reason="needs the extra tvm")
     return write_squeezenet(tmp_path_factory.mktemp("platforms"))
 
 

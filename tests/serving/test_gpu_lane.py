@@ -40,8 +40,13 @@ def on_gpu(backend: HostBackend, free_bytes: Callable[[], int] = lambda: _FREE) 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Settings of the models."""
+    return predicted(tmp_path_factory.mktemp("gpu"))
+
+
+def predicted(folder: Path) -> dict[str, dict[str, Any]]:
     """Settings of the models with costs that are predicted for a GPU."""
-    folder, gpu = tmp_path_factory.mktemp("gpu"), descriptions.gpu("a100-pcie-40gb")
+    gpu = descriptions.gpu("a100-pcie-40gb")
     settings = {}
     for label, network in networks().items():
         path = folder / f"{label}.costs.json"
@@ -56,7 +61,7 @@ def given(models: dict[str, dict[str, Any]], tmp_path: Path) -> Scenario:
     return scenario(tmp_path, models, lanes=1, top={"combined": COMBINED})
 
 
-def _ask(server: Server, count: int, first: int = 0) -> None:
+def ask(server: Server, count: int, first: int = 0) -> None:
     """Ask for both models at once, several times; every answer is right."""
     asked = [(label, inputs(label, number)) for number in range(first, first + count) for label in networks()]
     answers = [server.submit(label, own) for label, own in asked]
@@ -72,7 +77,7 @@ def test_everything_is_captured_before_the_first_request(policy: str, given: Sce
         captured = backend.captures
         assert captured == sum(2 ** len(members) - 1 for members in server.pipeline.combined)
         for number in range(3):
-            _ask(server, 6, 10 * number)
+            ask(server, 6, 10 * number)
         assert backend.captures == captured
         assert server.streamed == {}
 
@@ -84,7 +89,7 @@ def test_every_output_is_that_of_the_model_alone(policy: str, capturing: bool, g
     backend = HostBackend(capturing=capturing)
     with Server(given, policy, gpu=on_gpu(backend)) as server:
         for number in range(3):
-            _ask(server, 6, 10 * number)
+            ask(server, 6, 10 * number)
         assert sum(counts.completed for counts in server.counts.values()) == 36
         assert server.busy_s > 0
         assert (backend.captures > 0) == capturing
@@ -106,7 +111,7 @@ class _Full(HostBackend):
 def test_a_capture_without_memory_is_dropped(given: Scenario) -> None:
     """The runs are launched on streams from then on, and the server says why."""
     with Server(given, "top", gpu=on_gpu(_Full())) as server:
-        _ask(server, 12)
+        ask(server, 12)
         assert server.streamed
         assert all("out of memory. Tried to allocate 2.00 GiB" in why for why in server.streamed.values())
         require_nothing_held(server)
@@ -117,7 +122,7 @@ def test_graphs_keep_to_their_budget(given: Scenario) -> None:
     backend = HostBackend()
     with Server(given, "top", gpu=on_gpu(backend, lambda: _FREE - backend.captures * _FREE // 2)) as server:
         assert backend.captures == 1, "before the first request"
-        _ask(server, 12)
+        ask(server, 12)
         assert backend.captures == 1
         assert set(server.streamed.values()) == {"the memory for graphs is used up"}
 
@@ -140,7 +145,7 @@ def test_a_failed_task_fails_alone(given: Scenario) -> None:
     """An operator that cannot be launched fails its task, and none of those that run beside it, or later."""
     backend = _Refusing()
     with Server(given, "top", gpu=on_gpu(backend)) as server:
-        _ask(server, 1)
+        ask(server, 1)
         shape = inputs("branches", 0)[0].shape
         backend.refused = lambda arguments: any(getattr(own, "shape", None) == shape for own in arguments)
         bad, good = server.submit("branches", inputs("branches", 1)), inputs("blocks", 1)
@@ -151,7 +156,7 @@ def test_a_failed_task_fails_alone(given: Scenario) -> None:
             bad.result(60)
         require_right("blocks", good, answer.result(60))
         backend.refused = lambda arguments: False
-        _ask(server, 6, 10)
+        ask(server, 6, 10)
         assert (server.counts["branches"].failed, server.counts["blocks"].failed) == (1, 0)
         require_nothing_held(server)
 
@@ -172,7 +177,7 @@ def test_an_error_of_the_gpu_ends_serving(given: Scenario) -> None:
     """No request waits for ever, and later ones are told why."""
     backend = _Breaking()
     with Server(given, "top", gpu=on_gpu(backend)) as server:
-        _ask(server, 1)
+        ask(server, 1)
         backend.broken = True
         with pytest.raises(TaskFailedError, match="illegal memory access"):
             server.submit("blocks", inputs("blocks", 0)).result(60)
@@ -186,7 +191,7 @@ def test_a_gpu_that_hangs_is_given_up(given: Scenario) -> None:
     """A run that takes longer than allowed fails, and the server says that it can serve no more."""
     backend, go_on = HostBackend(), threading.Event()
     with Server(given, "top", gpu=on_gpu(backend), timeout_s=20.0) as server:
-        _ask(server, 1)
+        ask(server, 1)
         backend.synchronize = lambda device: go_on.wait(120)  # type: ignore[method-assign, assignment]
         with pytest.raises(TaskFailedError, match="did not end within 20 s"):
             server.submit("blocks", inputs("blocks", 0)).result(60)

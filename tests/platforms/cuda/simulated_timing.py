@@ -235,9 +235,9 @@ def workload(machine: Machine, costs_ms: Mapping[str, float], nbytes: int) -> Ca
     """Operators that take as long as the costs state; creating one during a capture is an error."""
 
     class Workload:
-        def __init__(self, graph: Any, operator: Any, generator: Any, *, packed: bool) -> None:
-            if machine.recorded is not None or packed:
-                raise HiosError("an operator cannot be made now, or so")
+        def __init__(self, graph: Any, operator: Any, generator: Any) -> None:
+            if machine.recorded is not None:
+                raise HiosError("an operator cannot be made now")
             self.operator, self.nbytes = operator.id, nbytes
 
         def run(self) -> None:
@@ -252,7 +252,7 @@ def merged(machine: Machine, costs_ms: Mapping[str, float]) -> type:
     class Merged:
         nbytes = 1
 
-        def __init__(self, graph: Any, operators: Any, generator: Any, *, packed: bool) -> None:
+        def __init__(self, graph: Any, operators: Any, generator: Any) -> None:
             self.operators = operators
 
         def run_together(self) -> None:

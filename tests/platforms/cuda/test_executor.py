@@ -19,7 +19,7 @@ from hios.errors import PlatformError
 from hios.platforms.cuda import launch
 from hios.platforms.cuda.compiled_network import Network as Placed
 from hios.platforms.cuda.executor import Executor
-from tests.frontends.small_networks import Model, Network, extracted, network
+from tests.frontends.small_networks import Model, Network, extracted_once, network
 from tests.platforms.cuda.host import HostBackend, PooledBackend
 from tests.problems import briefly
 from tests.runtime.schedules import merged_plan, random_plan, random_streams
@@ -41,7 +41,9 @@ def _shared(_: Any, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
 def shared() -> Network:
     """A network whose operators share memory."""
     generator = torch.Generator().manual_seed(0)
-    return extracted(Model(_shared), tuple(torch.randn(1, 4, 6, 6, generator=generator) for _ in range(2)))
+    return extracted_once(
+        "shared", Model(_shared), tuple(torch.randn(1, 4, 6, 6, generator=generator) for _ in range(2))
+    )
 
 
 def squeezenet() -> Network:

@@ -23,13 +23,13 @@ from hios.platforms.cuda.compiled_network import Network as Placed
 from hios.platforms.cuda.executor import Executor
 from hios.platforms.cuda.plan import Lane
 from hios.platforms.cuda.precision import exactly
-from tests.frontends.small_networks import Files, Network, write_files
+from tests.frontends.small_networks import Files, Network, write_network
 from tests.gpu_marker import needs_two_gpus, requires_gpu
 from tests.platforms.cuda import limited
 from tests.platforms.cuda.test_executor import plans, shared, squeezenet
 from tests.problems import briefly
 from tests.runtime.schedules import random_plan, run_schedules, write_schedules
-from tests.runtime.small import Branches
+from tests.runtime.small import branches
 
 #: Cycles that a GPU is kept busy ahead of an operator at most.
 _CYCLES = 200_000
@@ -90,9 +90,7 @@ def test_gpus_wait_for_each_other(network: Callable[[], Network]) -> None:
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     """A small network with two branches."""
-    pytest.importorskip("tvm", reason="needs the extra tvm")
-    torch.manual_seed(0)
-    return write_files(tmp_path_factory.mktemp("branches"), Branches(), (torch.randn(1, 3, 16, 16),))
+    return write_network(tmp_path_factory.mktemp("branches"), branches())
 
 
 def _run(files: Files, folder: Path, plan_of: dict[str, Plan], devices: int, **changes: Any) -> dict[str, Any]:
