@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from torch import Tensor
 
 from hios.core.graph import Call, Operator, Value
 from hios.errors import ArtifactError
-from hios.kernels.onednn import can_fuse, can_pack, is_packable, is_product, packed_convolution, packed_product
+from hios.kernels import cudnn, onednn
+from hios.kernels.onednn import is_packable, is_product, packed_product
 from hios.kernels.table import ALLOCATES, IN_PLACE, Kernel, build
 
 #: What an operator reads from outside: ("operator", id, item) or ("input", name, 0).
@@ -75,7 +77,8 @@ def compile_operator(operator: Operator, weights: Mapping[str, Tensor], *, packe
     """Turn an operator with its calls into a function of its outside values.
 
     Weights are bound, not copied, unless convolutions and matrix products are packed for the CPU
-    (``hios.kernels.onednn``): faster, and results of four dimensions are in channels-last order.
+    (``hios.kernels.onednn``), or convolutions for a GPU (``hios.kernels.cudnn``): faster, and results of four
+    dimensions are in channels-last order.
 
     Raises:
         UnsupportedError: the kernel table lacks an operator.
@@ -115,13 +118,14 @@ class _Compiler:
     def _compile(self, position: int) -> None:
         call = self._calls[position]
         self._step_of[position] = len(self._steps)
-        if self._packed and can_pack(call, self._weights):
-            self._steps.append((self._packed_kernel(position), [self._kept(call.arguments[0])]))
+        library = next((own for own in (onednn, cudnn) if self._packed and own.can_pack(call, self._weights)), None)
+        if library is not None:
+            self._steps.append((self._packed_kernel(position, library), [self._kept(call.arguments[0])]))
         else:
             kernel = _chosen_kernel(self._operator.id, call, self._calls, self._readers)
             self._steps.append((kernel, [self._kept(argument) for argument in call.arguments]))
 
-    def _packed_kernel(self, position: int) -> Kernel:
+    def _packed_kernel(self, position: int, library: ModuleType) -> Kernel:
         """A convolution or product as a function of its first argument, with bias and activation behind it."""
         call = self._calls[position]
         weight, *others = [self._weights[tensor.weight or ""] for tensor in call.arguments[1:]]
@@ -129,14 +133,15 @@ class _Compiler:
         if is_product(call) and (sum_ := self._bias(position, weight.shape[1])) is not None:
             last, bias = sum_
         activation = self._only_reader(last)
-        if activation is not None and not can_fuse(self._calls[activation]):
+        if activation is not None and not library.can_fuse(self._calls[activation]):
             activation = None
         for covered in {last, last if activation is None else activation}:
             self._step_of[covered] = len(self._steps)
         name = None if activation is None else self._calls[activation].function
         if is_product(call):
             return packed_product(weight, bias, name)
-        return packed_convolution(call.attributes, weight, bias, name)
+        convolution: Kernel = library.packed_convolution(call.attributes, weight, bias, name)
+        return convolution
 
     def _bias(self, position: int, columns: int) -> tuple[int, Tensor] | None:
         """The call that adds a constant vector to a product, if it is the only one that reads the product."""

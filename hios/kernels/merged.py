@@ -13,8 +13,8 @@ from torch import Tensor
 from hios.core.graph import Graph, Operator
 from hios.core.merging import Convolution, merged_kernel
 from hios.errors import UnsupportedError
+from hios.kernels import cudnn, onednn
 from hios.kernels.compiled_operator import External
-from hios.kernels.onednn import is_packable, packed_convolution
 from hios.kernels.table import IN_PLACE, Kernel, build
 
 
@@ -44,7 +44,8 @@ def compile_merged(
     bias = torch.cat([weights[own[1]] if len(own) > 1 else _no_bias(weights[own[0]]) for own in names])
     sizes = [weights[own[0]].shape[0] for own in names]
     attributes = {**calls[0].attributes, "padding": merged.padding * 2}
-    prepare = packed_convolution if packed and is_packable(filters) else _convolution
+    libraries = [own.packed_convolution for own in (onednn, cudnn) if packed and own.is_packable(filters)]
+    prepare = (*libraries, _convolution)[0]
     convolution = prepare(attributes, filters, bias)
     activations = [IN_PLACE[call.function](call.attributes) for call in operators[0].calls[1:]]
 

@@ -25,20 +25,20 @@ from hios.workers.arena import Arena
 class Workload:
     """An operator with weights and inputs of its own.
 
-    Weights and inputs are on the device of the generator. If ``packed``, convolutions are prepared for the CPU, and
-    inputs have the memory format that these produce. Whole numbers may be indices: they are 0 and 1, or
-    only 0 where a tensor has a dimension of size 1.
+    Weights and inputs are on the device of the generator. Convolutions are packed for that device, and inputs have the
+    memory format that these produce. Whole numbers may be indices: they are 0 and 1, or only 0 where a tensor has a
+    dimension of size 1.
     """
 
-    def __init__(self, graph: Graph, operator: Operator, generator: torch.Generator, *, packed: bool) -> None:
+    def __init__(self, graph: Graph, operator: Operator, generator: torch.Generator) -> None:
         inputs = {entry.name: entry for entry in graph.inputs}
         below = 1 if operator.shapes and any(1 in own for own in operator.shapes.inputs) else 2
         weights = _weights(graph, [operator], generator, below)
-        self.compiled: CompiledOperator = compile_operator(operator, weights, packed=packed)
+        self.compiled: CompiledOperator = compile_operator(operator, weights, packed=True)
         kinds = [_kind(graph, inputs, value) for value in self.compiled.externals]
         self.inputs = [
             as_made(_random(shape, dtype, generator, below))
-            if packed and value[0] == "operator"
+            if value[0] == "operator"
             else _random(shape, dtype, generator, below)
             for value, (shape, dtype) in zip(self.compiled.externals, kinds, strict=True)
         ]
@@ -56,17 +56,17 @@ class Merged:
     Arguments are those of `Workload`.
     """
 
-    def __init__(self, graph: Graph, operators: Sequence[str], generator: torch.Generator, *, packed: bool) -> None:
+    def __init__(self, graph: Graph, operators: Sequence[str], generator: torch.Generator) -> None:
         known, places = convolutions(graph), [graph.index[operator] for operator in operators]
         members = [graph.operators[place] for place in places]
         weights = _weights(graph, members, generator)
-        self._together = compile_merged(members, [known[place] for place in places], weights, packed=packed)
-        compiled = [compile_operator(operator, weights, packed=packed) for operator in members]
+        self._together = compile_merged(members, [known[place] for place in places], weights, packed=True)
+        compiled = [compile_operator(operator, weights, packed=True) for operator in members]
         self._apart = [operator.run for operator in compiled]
         (value,) = compiled[0].externals
         shape, dtype = _kind(graph, {entry.name: entry for entry in graph.inputs}, value)
         made = _random(shape, dtype, generator)
-        self.inputs = [as_made(made) if packed else made]
+        self.inputs = [as_made(made)]
         #: Bytes of its weights and input.
         self.nbytes = sum(tensor.nbytes for tensor in [*weights.values(), *self.inputs])
 

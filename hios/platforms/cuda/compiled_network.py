@@ -12,6 +12,7 @@ from hios.core.graph import Graph, Operator
 from hios.core.merging import convolutions
 from hios.kernels import compile_operator
 from hios.kernels.compiled_operator import externals
+from hios.kernels.cudnn import is_packable
 from hios.kernels.merged import compile_merged, torch_dtype
 from hios.platforms.cuda.plan import Flow, Value
 
@@ -75,11 +76,12 @@ class Network:
 
     def _compiled(self, place: torch.device, names: tuple[str, ...]) -> Callable[..., Any]:
         numbers = [self.graph.index[name] for name in names]
-        operators = [self.graph.operators[number] for number in numbers]
+        operators, packed = [self.graph.operators[number] for number in numbers], place.type == "cuda"
         if len(operators) == 1:
-            return _at(place, operators[0], compile_operator(operators[0], self._weights[place]).run)
+            return _at(place, operators[0], compile_operator(operators[0], self._weights[place], packed=packed).run)
         known = convolutions(self.graph)
-        return compile_merged(operators, [known[number] for number in numbers], self._weights[place])
+        members = [known[number] for number in numbers]
+        return compile_merged(operators, members, self._weights[place], packed=packed)
 
     def flow(self, run: Run) -> Flow:
         """What operators read and produce, and which outputs share memory.
@@ -132,8 +134,11 @@ class _Placed(dict[str, Tensor]):
         self._source, self._place = weights, place
 
     def __missing__(self, name: str) -> Tensor:
-        self[name] = self._source[name].to(self._place)
-        return self[name]
+        placed = self._source[name].to(self._place)
+        if placed.ndim == 4 and is_packable(placed):  # as convolutions want them, which copy them otherwise
+            placed = placed.contiguous(memory_format=torch.channels_last)
+        self[name] = placed
+        return placed
 
 
 def as_list(result: Any, count: int) -> list[Tensor]:

@@ -80,13 +80,13 @@ class TimedGpu:
             PlatformError: the GPU is out of memory.
         """
         known = self.graph.operators[self.graph.index[operator]]
-        make = partial(Workload, self.graph, known, self._generator, packed=False)
+        make = partial(Workload, self.graph, known, self._generator)
         return self._grown(f"operator {operator}", self.workloads.setdefault(operator, []), make, needed, wanted)
 
     def load_merge(self, number: int, wanted: int) -> list[Merged]:
         """Copies of a merge, as for operators."""
         operators, held = self.merges[number]
-        make = partial(Merged, self.graph, operators, self._generator, packed=False)
+        make = partial(Merged, self.graph, operators, self._generator)
         return self._grown(f"a merge of operators {', '.join(operators)}", held, make, 1, wanted)
 
     def _grown(self, what: str, held: list[Copy], make: Callable[[], Copy], needed: int, wanted: int) -> list[Copy]:

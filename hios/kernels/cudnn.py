@@ -1,0 +1,62 @@
+"""Convolutions for NVIDIA GPUs: channels last, the layout of tensor cores, with bias and ReLU in one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from hios.core.graph import Call
+from hios.kernels.table import Kernel
+from hios.kernels.table.kernel_registry import dtype_of, split_padding
+
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def can_pack(call: Call, weights: Mapping[str, Tensor]) -> bool:
+    """Whether a call is a 2-d convolution with constant filters on a GPU.
+
+    Depthwise convolutions are not, nor are others in groups: torch's own kernels for them want the default layout.
+    """
+    if call.function != "relax.nn.conv2d" or call.attributes["groups"] != 1:
+        return False
+    constants = [weights[argument.weight] for argument in call.arguments[1:] if argument.weight is not None]
+    if len(constants) != len(call.arguments) - 1 or not is_packable(constants[0]):
+        return False
+    return dtype_of(call.attributes, "out_dtype") in (None, constants[0].dtype)
+
+
+def is_packable(filters: Tensor) -> bool:
+    """Whether filters are on a GPU, and of a type that its tensor cores take."""
+    return filters.device.type == "cuda" and filters.dtype in _DTYPES
+
+
+def can_fuse(call: Call) -> bool:
+    """Whether a call is an activation that a packed convolution can compute too."""
+    return call.function == "relax.nn.relu"
+
+
+def packed_convolution(
+    attributes: Mapping[str, Any], weight: Tensor, bias: Tensor | None, activation: str | None = None
+) -> Kernel:
+    """A convolution of images (N, C, H, W) as a function of the image alone; its result is in channels-last order.
+
+    ``attributes`` are those of relax.nn.conv2d, filters are (O, I, H, W), the bias is (O,); ``activation`` is the Relax
+    name of the one that follows.
+    """
+    stride, dilation = tuple(attributes["strides"]), tuple(attributes["dilation"])
+    padding, explicit = split_padding(attributes["padding"])
+    filters = weight.contiguous(memory_format=torch.channels_last)
+
+    def convolution(x: Tensor) -> Tensor:
+        if explicit is not None:
+            x = F.pad(x, explicit)
+        x = x.contiguous(memory_format=torch.channels_last)
+        if activation is None:
+            return torch.conv2d(x, filters, bias, stride, padding, dilation)
+        return torch.cudnn_convolution_relu(x, filters, bias, stride, padding, dilation, 1)
+
+    return convolution
