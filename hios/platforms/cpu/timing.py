@@ -32,7 +32,7 @@ class _Fresh:
     inputs: list[Tensor]
 
     def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)  # type: ignore[call-arg] # of a workload
+        super().__init__(*arguments)
         self._fresh = self.inputs
         self.inputs = [tensor.clone() for tensor in self._fresh]
 

@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.weight_recipes import recipe_of
-from tests.frontends.small_networks import PREPARED, SHARED_FOLDER
+from tests.frontends.small_networks import PREPARED, SHARED_FOLDER, Network
 from tests.platforms.cuda.test_executor import shared, squeezenet
 from tests.runtime.small import branches
 from tests.serving.served import blocks
 
 #: By the names under which they are extracted.
-NETWORKS = {"blocks": blocks, "branches": branches, "shared": shared, "squeezenet-64-1": squeezenet}
+NETWORKS: dict[str, Callable[[], Network]] = {
+    "blocks": blocks,
+    "branches": branches,
+    "shared": shared,
+    "squeezenet-64-1": squeezenet,
+}
 
 
 def prepare(folder: Path) -> None:
