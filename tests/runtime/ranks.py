@@ -2,7 +2,7 @@
 
 ``spoilt RANK OPERATOR FAULT``: an operator fails, hangs or ends its process on one rank. ``ordered``: values travel as
 in NCCL, without tags, in the order in which they are sent. ``differing FROM TO``: on rank 1 a word of the command line
-is another.
+is another. ``elsewhere PROCESSOR``: the machine of rank 1 has another processor.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable
 
 from hios.cli import main
+from hios.machine import description
 from hios.platforms.cpu import worker as device
 from hios.runtime.distributed.transports import Channel, Gloo, Pairs
 from hios.workers.worker import Worker
@@ -38,12 +39,26 @@ def _ordered(*arguments: str) -> tuple[str, ...]:
     return arguments
 
 
+def _is_second() -> bool:
+    return os.environ.get("RANK", os.environ.get("OMPI_COMM_WORLD_RANK")) == "1"
+
+
 def _differing(before: str, after: str, *arguments: str) -> tuple[str, ...]:
-    rank = os.environ.get("RANK", os.environ.get("OMPI_COMM_WORLD_RANK"))
-    return tuple(after if word == before and rank == "1" else word for word in arguments)
+    return tuple(after if word == before and _is_second() else word for word in arguments)
+
+
+def _elsewhere(processor: str, *arguments: str) -> tuple[str, ...]:
+    if _is_second():
+        description.processor = lambda: processor  # type: ignore[assignment]
+    return arguments
 
 
 if __name__ == "__main__":
-    ways: dict[str, Callable[..., Iterable[str]]] = {"spoilt": _spoilt, "ordered": _ordered, "differing": _differing}
+    ways: dict[str, Callable[..., Iterable[str]]] = {
+        "spoilt": _spoilt,
+        "ordered": _ordered,
+        "differing": _differing,
+        "elsewhere": _elsewhere,
+    }
     sys.argv[1:] = ways[sys.argv[1]](*sys.argv[2:])
     main()

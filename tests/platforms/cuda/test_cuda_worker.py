@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor
@@ -79,6 +80,18 @@ def test_ranks_compute_as_costs_were_measured(monkeypatch: pytest.MonkeyPatch, m
         assert not torch.backends.cudnn.allow_tf32
     joined, used = distributing.joined([gpu.describe(), {**gpu.describe(), "tf32": False}])
     assert (joined["tf32"], joined["gpus"], used) == (tf32, ["a test"] * 2, [[0], [0]])
+
+
+def test_ranks_may_have_different_gpus() -> None:
+    """A run names every rank's GPU, and has no hardware that costs of one of them would be measured on."""
+    alike = {"driver": "580.82", "cuda": "13.0", "cudnn": "91900", "gpu_indices": [0]}
+    one = {**alike, "gpus": ["NVIDIA H100"], "compute_capability": ["9.0"], "memory_gb": [85.0], "tf32": True}
+    two = {**alike, "gpus": ["Tesla T4"], "compute_capability": ["7.5"], "memory_gb": [15.8], "tf32": False}
+    joined, used = distributing.joined([one, two])
+    ranks = msgspec.convert({"name": "cuda", **joined}, Platform)
+    assert (ranks.gpus, ranks.compute_capability) == (("NVIDIA H100", "Tesla T4"), ("9.0", "7.5"))
+    assert (ranks.memory_gb, ranks.tf32, used) == ((85.0, 15.8), True, [[0], [0]])
+    assert ranks.hardware == "NVIDIA H100, Tesla T4"
 
 
 def test_models_move_to_their_device(tmp_path: Path) -> None:
