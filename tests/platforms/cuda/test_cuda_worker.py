@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -92,6 +93,45 @@ def test_ranks_may_have_different_gpus() -> None:
     assert (ranks.gpus, ranks.compute_capability) == (("NVIDIA H100", "Tesla T4"), ("9.0", "7.5"))
     assert (ranks.memory_gb, ranks.tf32, used) == ((85.0, 15.8), True, [[0], [0]])
     assert ranks.hardware == "NVIDIA H100, Tesla T4"
+
+
+class _Event:
+    """An event of a stream on which something takes a millisecond between any two."""
+
+    made = 0
+    _now_ms = 0
+
+    def __init__(self, *, enable_timing: bool) -> None:
+        assert enable_timing
+        type(self).made += 1
+
+    def record(self) -> None:
+        """Now."""
+        _Event._now_ms += 1
+        self.at_ms = _Event._now_ms
+
+    def query(self) -> bool:
+        """It is over."""
+        return True
+
+    def elapsed_time(self, end: _Event) -> float:
+        """Milliseconds until another one."""
+        return end.at_ms - self.at_ms
+
+
+def test_events_of_a_run_serve_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making them takes as long as launching a short operator; times are those of the run at hand."""
+    for name, replaced in (("Event", _Event), ("set_device", lambda index: None), ("synchronize", lambda: None)):
+        monkeypatch.setattr(torch.cuda, name, replaced)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (9, 0))
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
+    gpu = distributing.DistributedGpu(0)
+    for _ in range(3):
+        began = gpu.begin()
+        rows = [("conv", 0, 0, gpu._now(), gpu._now())]
+        _, timed = gpu.finish(rows, time.monotonic() + 60)
+        assert timed == [("conv", 0, 0, began + 1_000_000, began + 2_000_000)]
+    assert _Event.made == 4  # where the run begins, around the operator, where all has finished
 
 
 def test_models_move_to_their_device(tmp_path: Path) -> None:
