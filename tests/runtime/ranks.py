@@ -49,7 +49,7 @@ def _differing(before: str, after: str, *arguments: str) -> tuple[str, ...]:
 
 def _elsewhere(processor: str, *arguments: str) -> tuple[str, ...]:
     if _is_second():
-        description.processor = lambda: processor  # type: ignore[assignment]
+        description.processor = lambda: processor
     return arguments
 
 
