@@ -34,6 +34,7 @@ import hios
 from hios.core.evaluate import evaluate, latency_ms
 from hios.formats.run import Latency, Run
 from hios.platforms.cuda.devices import RUNTIMES
+from hios.profiling.contention import fit
 
 PREPARED = Path(__file__).with_name("gpu_networks")
 NETWORKS = ("googlenet", "inception_v3", "nasnet_large", "squeezenet")
@@ -467,12 +468,16 @@ def show(facts: Facts) -> None:
 
 
 def _predicted(facts: Facts, step: str, network: str) -> Iterator[str]:
-    """Errors of predictions from costs of this folder, by the contention that was measured and by the blend."""
+    """Errors of predictions from costs of this folder, also by the blend that is fitted to the measured stages."""
     path = facts.folder / f"{network}.costs.json"
     if step != "race" or not path.exists():
         return
     graph, costs = hios.Graph.read(PREPARED / network / "graph.json"), hios.Costs.read(path)
-    problems = {kind: hios.Problem(graph, replace(costs, contention=kind)) for kind in (costs.contention, "blend")}
+    models = [costs]
+    if costs.stages:
+        fitted = fit({tuple(sorted(stage)): time for stage, time in costs.stages.items()}, costs.time_ms)
+        models.append(replace(costs, contention="blend", alpha=fitted.alpha, utilization=fitted.utilization))
+    problems = {own.contention: hios.Problem(graph, own) for own in models}
     for (kind, name), median in _medians(facts.all(), step)[network].items():
         if kind == "schedule":
             plan = hios.schedule(problems[costs.contention], name).plan(graph)
