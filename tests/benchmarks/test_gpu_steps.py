@@ -63,7 +63,7 @@ def test_steps_run_without_tvm(gpu: ModuleType, prepared: Path, tmp_path: Path) 
         "import sys; sys.modules.update(dict.fromkeys(('tvm', 'altair', 'jsonschema', 'ortools')))\n"
         "from pathlib import Path; import gpu\n"
         f"steps = gpu.Steps(gpu.Facts(Path({str(tmp_path)!r})), 'cpu', Path({str(prepared)!r}))\n"
-        f"steps.sequential({NETWORK!r}); steps.race({NETWORK!r}); steps.compiled({NETWORK!r})\n"
+        f"steps.race({NETWORK!r}); steps.compiled({NETWORK!r})\n"
     )
     script = Path(str(gpu.__file__))
     folders = [str(script.parent), str(script.parents[1])]
