@@ -197,7 +197,7 @@ class Steps:
 
         models = {}
         for name in SERVED:
-            _, weights, program = loaded(name, self._prepared)
+            _graph, weights, program = loaded(name, self._prepared)
             folder = self._facts.folder.resolve()
             self._problem("serving", name, [])
             save_file(weights, folder / f"{name}.safetensors")
