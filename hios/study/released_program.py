@@ -122,6 +122,8 @@ def _map_longest_paths(problem: Problem, order: Sequence[int], devices: int, dev
     """Algorithm 1, Lines 1-16: the device of every operator."""
     home = [-1] * len(problem)
     for path in _paths(problem, deviations):
+        if -1 not in home:
+            break  # paths that are left have mapped operators alone
         unmapped = [operator for operator in path if home[operator] < 0]
         tried = []
         for device in range(devices if unmapped else 0):
