@@ -115,7 +115,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place.get(item.path, len(place)))
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
+def pytest_collection_finish() -> None:
     """Modules and tests stay to the end: the garbage collector, which takes half a second for them, leaves them out."""
     gc.collect()
     gc.freeze()
