@@ -57,7 +57,10 @@ def _require_conserved(contents: dict[str, Any]) -> None:
 
 
 def _require_requests(events: list[dict[str, Any]], requests: float, blocks: int) -> None:
-    """Every one of the requests for ``blocks`` is a slice from its arrival on, in which it waits, and then runs block by block."""
+    """Every request is a slice from its arrival on, in which it waits, and then runs block by block.
+
+    There are so many for ``blocks``.
+    """
     began: dict[tuple[int, str], float] = {}
     spans: dict[int, dict[str, tuple[float, float]]] = defaultdict(dict)
     for event in events:

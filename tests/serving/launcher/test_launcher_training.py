@@ -198,7 +198,7 @@ def test_learning_reaches_the_best_static_policy() -> None:
     """Of all ten ways to combine four blocks, with 5 x 5 intervals each, the best; learned has 95 % of it.
 
     One combined block runs at a time, so a lane is idle unless two blocks of about equal time run together. The first
-    policy, which combines nothing, is far from the best. All is judged on a trace that nothing was learned or chosen on.
+    policy, which combines nothing, is far from the best. Nothing was learned or chosen on the trace that judges.
 
     What gets there is the search among the decisions of the training (``start: searched``). From the first policy
     (``start: alone``), the few gradient steps of this size lead nowhere.
