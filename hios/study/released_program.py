@@ -235,7 +235,7 @@ class _GroupedStages:
         return True
 
     def _evaluated(self, stage: Sequence[int], time: Sequence[float], most: float = math.inf) -> float | None:
-        """Latency with these stages; None where they wait for each other, or where it is more than ``most``."""
+        """Latency with these stages; None where they wait for each other, and maybe where it is above ``most``."""
         arcs: list[dict[int, float]] = [{} for _ in stage]
         for operator, predecessors in enumerate(self._problem.predecessors):
             into = arcs[stage[operator]]
@@ -243,15 +243,15 @@ class _GroupedStages:
                 known = into.get(stage[source], 0.0)
                 added = known + transfer if self._deviations.early_groups else max(known, transfer)
                 into[stage[source]] = added
+        early = self._deviations.early_groups
+        order = self._members(stage) if early else self._stage_order(stage, arcs)
+        if order is None:
+            return None
         arcs_in = [list(into.items()) for into in arcs]
-
-        def latency_ms(order: Sequence[int]) -> float:
-            return _latency_ms(order, time, arcs_in, self._home, self._devices, self._deviations)
-
-        if self._deviations.early_groups and latency_ms(self._members(stage)) > most:
-            return None  # whether there is a cycle takes longer to find out
-        order = self._stage_order(stage, arcs)
-        return None if order is None else latency_ms(order)
+        latency = _latency_ms(order, time, arcs_in, self._home, self._devices, self._deviations)
+        if early and (latency > most or self._stage_order(stage, arcs) is None):  # a cycle takes longer to find
+            return None
+        return latency
 
     def _members(self, stage: Sequence[int]) -> list[int]:
         """Stages in the order of their first operators."""
