@@ -15,7 +15,7 @@ ROOT = Path(hios.__file__).resolve().parents[1]
 
 
 def test_versions_agree() -> None:
-    """pyproject.toml, hios.__version__, CITATION.cff and the first section of CHANGELOG.md have one version and date."""
+    """pyproject.toml, hios.__version__, CITATION.cff and CHANGELOG.md agree on version and date."""
     stated = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     newest = re.search(r"^## \[(.+)\] - (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
