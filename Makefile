@@ -5,7 +5,7 @@
 # make setup    the project's own environment in .venv, with pinned dependencies
 # make check    format, lint and types, as CI checks them
 # make docs     the documentation as a site, docs/_build/html; fails on any warning
-# make dist     wheel and sdist in dist/, installed and tried in environments of their own
+# make dist     wheel and sdist in dist/, installed and tried in environments of their own, of PYTHONS="python3.12 ..."
 # make bench    the benchmarks under benchmarks/
 # make zoo      which of 60 architectures of timm and 5 ONNX files come through export and extraction; takes 15 minutes
 # make transformers-zoo  which of 20 architectures of transformers hios.optimize takes, with small configurations

@@ -15,12 +15,13 @@ ROOT = Path(hios.__file__).resolve().parents[1]
 
 
 def test_versions_agree() -> None:
-    """pyproject.toml, hios.__version__, CITATION.cff and the first section of CHANGELOG.md have one version."""
+    """pyproject.toml, hios.__version__, CITATION.cff and CHANGELOG.md agree on version and date."""
     stated = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["version"]
-    newest = re.search(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    newest = re.search(r"^## \[(.+)\] - (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert newest is not None
-    assert {stated, cited, newest[1]} == {hios.__version__}
+    assert {stated, cited["version"], newest[1]} == {hios.__version__}
+    assert newest[2] == str(cited.get("date-released", "unreleased"))
 
 
 def test_continuous_integration_runs_what_people_run() -> None:

@@ -122,8 +122,8 @@ def model(text: str, directory: Path | None = None) -> Model:
     known = names(directory)  # names are listed from the folder, so that no name can point outside of it
     if text not in known:
         raise HiosError(
-            f"unknown model {text}{suggestion(text, known)}; allowed: {', '.join(known) or 'none yet'} (to add one, "
-            f"write {(directory or resource_directory('models')).name}/NAME.py as docs/extending.md shows), {ALLOWED}"
+            f"unknown model {text}{suggestion(text, known)}; allowed: {', '.join(known) or 'none yet'}, and for one of "
+            f"your own (docs/extending.md) {ALLOWED}"
         )
     return Model(text, "registered")
 

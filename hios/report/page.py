@@ -55,7 +55,7 @@ from hios.report.statements import (
     fastest_sentence,
     fastest_way_sentence,
     headlines,
-    is_chain,
+    of_chain,
     row_anchor,
     slower_sentence,
 )
@@ -399,5 +399,5 @@ def _predicted_view(number: int, model: ModelPredictions) -> View:
 def _fastest(model: ModelPredictions) -> str:
     label, schedule = min(model.schedules.items(), key=lambda entry: entry[1].latency_ms)
     gain = f", {model.sequential_ms / schedule.latency_ms:.2f} times as fast as the sequential schedule on one device"
-    chain = "; a chain: no schedule gains" if is_chain(model.graph) else ""
+    chain = of_chain(model.graph, model.costs)
     return f"{label}, {schedule.latency_ms:.3f} ms{gain if schedule.latency_ms > 0 else ''}{chain}"

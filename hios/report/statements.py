@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from hios.core.costs import DEFAULT_ALPHA, CostsFile, LinkModel, ProfileSummary, predicted_for
@@ -199,16 +200,20 @@ def _advice(anchor: str, model: ModelResults) -> Advice:
         ratio = eager[other].latency_ms.median / way.latency_ms.median
         sentence += f", {ratio:.2f} times as fast as {other}{_in_words(_interval(eager[other], way), 2)}"
     sentence += _ties(timed, label)
-    sentence += "; a chain: no schedule gains." if is_chain(model.graph) else "."
+    sentence += f"{of_chain(model.graph, model.costs)}."
     # An ONNX file is checked against ONNX Runtime; hios.optimize takes only torch modules.
     line = "" if model.run.checked_against == "onnxruntime" else _line(way)
     return Advice(anchor, model.name, f"{sentence} Nothing to do." if label in eager else sentence, line)
 
 
-def is_chain(graph: Graph) -> bool:
-    """Whether no two operators can run at the same time, as each waits for the one before."""
-    ends = ([edge.source for edge in graph.edges], [edge.target for edge in graph.edges])
-    return len(graph.edges) == len(graph.operators) - 1 and all(len(set(own)) == len(own) for own in ends)
+def of_chain(graph: Graph, costs: CostsFile) -> str:
+    """What is said of a graph whose operators each wait for the one before, also where edges skip some; else empty."""
+    edges = {(edge.source, edge.target) for edge in graph.edges}
+    one_by_one = edges.issuperset(pairwise(graph.operators[place].id for place in graph.order))
+    is_wide = any(
+        cost.wide_ms for cost in costs.operators.values()
+    )  # an operator on several devices gains all the same
+    return "; a chain: no schedule gains" if one_by_one and not is_wide else ""
 
 
 def _line(way: _Timed) -> str:

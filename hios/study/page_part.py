@@ -193,8 +193,8 @@ def _counted(by_key: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
         verdict for verdicts in by_key.values() for by, verdict in verdicts.items() if by.startswith(PREDICTED)
     )
     if predicted:
-        counts = [f'"{verdict}" {count} times' for verdict, count in predicted.items()]
-        yield f"Verdicts on predictions for the papers' GPUs are {', '.join(counts)}."
+        counts = [f'{count} "{verdict}"' for verdict, count in predicted.items()]
+        yield f"Verdicts on predictions for the papers' GPUs: {', '.join(counts)}."
 
 
 _VERBS = {

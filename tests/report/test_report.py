@@ -672,12 +672,15 @@ def test_without_a_line_the_summary_says_only_what_is_fastest(
     assert "Nothing to do." not in summary
 
 
-def test_chains_and_virtual_devices_are_told(tmp_path: Path) -> None:
-    """No schedule of a chain gains; times on virtual devices are no ground for advice."""
+@pytest.mark.parametrize("skipped", [(), ((0, 2), (0, 3))], ids=["plain", "residual"])
+def test_chains_and_virtual_devices_are_told(tmp_path: Path, skipped: tuple[tuple[int, int], ...]) -> None:
+    """No schedule of a chain gains, unless operators run on several devices; virtual devices allow no advice."""
     units = tuple(operator_from(f"op{number}", "conv2d", {}) for number in range(4))
-    edges = tuple(Edge(one.id, other.id) for one, other in pairwise(units))
+    edges = tuple(Edge(units[one].id, units[other].id) for one, other in (*pairwise(range(4)), *skipped))
     model = write_network(tmp_path / "net", 1, graph=Graph("net", units, edges))
     assert "; a chain: no schedule gains." in page_of(tmp_path, model)
+    edited(model, "costs", lambda costs: costs["operators"]["op0"].update(wide_ms={"2": 0.5}))
+    assert "a chain" not in page_of(tmp_path, model)
     edited(model, "run", lambda run: run["platform"].update(virtual=True))
     assert '<dl class="advice">' not in page_of(tmp_path, model)
 
