@@ -399,7 +399,9 @@ def execute_options(settings: Config, label: str) -> str:
 
 def distribute_options(settings: Config, label: str) -> str:
     """Settings of ``hios distribute`` for a network."""
-    given = {"cores_per_device": settings.cores_per_device, "other_hardware": settings.execute.other_hardware}
+    executing = settings.execute
+    given = {"cores_per_device": settings.cores_per_device, "other_hardware": executing.other_hardware}
+    given["engine"] = None if executing.engine == "operators" else executing.engine
     return options({**given, **_runs(settings), "trust": settings.models[label].trusted})
 
 

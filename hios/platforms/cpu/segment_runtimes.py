@@ -168,7 +168,7 @@ def record(worker: Worker, name: str) -> None:
         if isinstance(step, BoundStep) and step.program.places:
             segments.append(_Step(worker, runner, step))
             step.runs = segments[-1].record
-    worker.state["segments"] = segments
+    worker.state.setdefault("segments", {})[name] = segments
 
 
 def choose(
@@ -185,7 +185,7 @@ def choose(
     ``copies`` says whether other devices run copies of it at the same time.
     """
     device, _, runner = worker.state["programs"][name]
-    segments: list[_Step] = worker.state.pop("segments")
+    segments: list[_Step] = worker.state["segments"].pop(name)
     if not segments:
         return []
     graph: Graph = worker.state["graph"]
