@@ -401,8 +401,8 @@ def distribute_options(settings: Config, label: str) -> str:
     """Settings of ``hios distribute`` for a network."""
     executing = settings.execute
     given = {"cores_per_device": settings.cores_per_device, "other_hardware": executing.other_hardware}
-    given["engine"] = None if executing.engine == "operators" else executing.engine
-    return options({**given, **_runs(settings), "trust": settings.models[label].trusted})
+    more = {"engine": executing.engine, "trust": settings.models[label].trusted}
+    return options({**given, **_runs(settings), **more})
 
 
 def options(values: Mapping[str, Any], *, without: str = "") -> str:
