@@ -15,6 +15,7 @@ from hios.core.merging import Convolution, merged_kernel
 from hios.errors import UnsupportedError
 from hios.kernels import cudnn, onednn
 from hios.kernels.compiled_operator import External
+from hios.kernels.onednn import as_made
 from hios.kernels.table import IN_PLACE, Kernel, build
 
 
@@ -44,16 +45,22 @@ def compile_merged(
     bias = torch.cat([weights[own[1]] if len(own) > 1 else _no_bias(weights[own[0]]) for own in names])
     sizes = [weights[own[0]].shape[0] for own in names]
     attributes = {**calls[0].attributes, "padding": merged.padding * 2}
-    libraries = [own.packed_convolution for own in (onednn, cudnn) if packed and own.is_packable(filters)]
-    prepare = (*libraries, _convolution)[0]
-    convolution = prepare(attributes, filters, bias)
-    activations = [IN_PLACE[call.function](call.attributes) for call in operators[0].calls[1:]]
+    library = next((own for own in (onednn, cudnn) if packed and own.is_packable(filters)), None)
+    following = operators[0].calls[1:]
+    if library is None:
+        convolution = _convolution(attributes, filters, bias)
+    else:
+        fused = following[0].function if following and library.can_fuse(following[0]) else None
+        convolution = library.packed_convolution(attributes, filters, bias, fused)
+        following = following[fused is not None :]
+    activations = [IN_PLACE[call.function](call.attributes) for call in following]
 
     def run(x: Tensor) -> tuple[Tensor, ...]:
         result = convolution(x)
         for activation in activations:
             result = activation(result)
-        return torch.split(result, sizes, dim=1)
+        parts = torch.split(result, sizes, dim=1)
+        return tuple(map(as_made, parts)) if library is cudnn else parts  # as cuDNN copies what is not contiguous
 
     return run
 

@@ -28,7 +28,8 @@ _ACTIVATIONS = (None, "nn.relu", "sigmoid", "tanh", "nn.silu", "nn.gelu", "nn.ge
 
 
 @st.composite
-def _convolutions(draw: st.DrawFn) -> dict[str, Any]:
+def convolutions(draw: st.DrawFn) -> dict[str, Any]:
+    """A convolution of images of four channels, with what follows it."""
     groups = draw(st.sampled_from([1, 2, 4]))
     padding = draw(st.lists(st.integers(0, 2), min_size=4, max_size=4))
     return {
@@ -46,7 +47,8 @@ def _convolutions(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-def _operator(case: dict[str, Any]) -> Operator:
+def operator_of(case: dict[str, Any]) -> Operator:
+    """The operator of a case, which reads its input x."""
     weights = [{"weight": "filters"}, *([{"weight": "bias"}] if case["bias"] else [])]
     calls = [call("nn.conv2d", X, *weights, **case["attributes"])]
     if case["activation"]:
@@ -54,14 +56,14 @@ def _operator(case: dict[str, Any]) -> Operator:
     return unit(*calls)
 
 
-@given(_convolutions(), st.booleans(), st.integers(1, 2))
+@given(convolutions(), st.booleans(), st.integers(1, 2))
 def test_packed_equals_table(case: dict[str, Any], channels_last: bool, batch: int) -> None:
     """Over strides, padding, dilation, groups, bias, activation and order in memory; twice, as filters are kept."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(batch, 4, 9, 8, generator=generator)
     filters = torch.randn(case["filters"], 4 // case["groups"], *case["kernel"], generator=generator)
     weights = {"filters": filters, "bias": torch.randn(case["filters"], generator=generator)}
-    operator = _operator(case)
+    operator = operator_of(case)
     expected = compile_operator(operator, weights).run(x)
     run = compile_operator(operator, weights, packed=True).run
     for _ in range(2):
