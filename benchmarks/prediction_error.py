@@ -13,6 +13,11 @@ on two cores; exported networks stay in the folder, if one is given, for the nex
 does so for schedules of stages, of streams and for two devices, profiled with ``--contention resources``, and compares
 what both kinds of contention predict for the same schedules and runs. Goal: at most 5 % in the median, and 10 %.
 
+    python benchmarks/prediction_error.py --pairs [SIZE ...] [--folder FOLDER]
+
+predicts how much longer a convolution and a ReLU take while another device runs one of them too (Opara, figure 3), and
+compares it with what `hios study convolutions` measures. Goal: each time within 15 %.
+
     python benchmarks/prediction_error.py --read RESULTS
 
 prints the same of the results that a run of the pipeline left.
@@ -21,6 +26,7 @@ prints the same of the results that a run of the pipeline left.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import statistics
 import sys
@@ -34,10 +40,11 @@ from networks import extracted, hios
 
 from hios.core.costs import ContentionModel, CostsFile, LinkModel
 from hios.core.evaluate import evaluate, latency_ms
-from hios.core.graph import Graph
+from hios.core.graph import Graph, Value
 from hios.core.problem import Problem
 from hios.core.schedule import Schedule
 from hios.files import artifacts
+from hios.study.convolutions import convolution_graph, measure
 
 NETWORKS = ("inception_v3", "nasnet_large", "randwire")
 ALGORITHMS = ("sequential", "heft", "hios-lp")
@@ -47,6 +54,8 @@ GOAL = 0.10
 SCHEDULES = (("sequential", 1), ("ios", 1), ("nimble", 1), ("opara", 1), ("heft", 2), ("hios-lp", 2), ("hios-opt", 2))
 #: Largest median and worst error beyond drift by resources, by the goal of the project.
 GOALS = (0.05, 0.10)
+#: Largest error of an operator beside another, by the goal of the project; the channels of Opara's figure.
+PAIRS_GOAL, CHANNELS = 0.15, 48
 #: Seconds of a profile, its least repeats, and runs of every schedule.
 BUDGET_S, REPEATS, RUNS = 60, 10, 24
 
@@ -108,6 +117,27 @@ def compare(networks: Sequence[str], folder: Path) -> None:
         )
 
 
+def pairs(sizes: Sequence[int], folder: Path) -> None:
+    """Print the predicted and the measured time of operators beside others on a second device, over that alone."""
+    worst = 0.0
+    for size in sizes:
+        path, costs = folder / f"pairs-{size}.json", folder / f"pairs-{size}-costs.json"
+        last = Value(operator=f"conv-{size}")
+        graph = dataclasses.replace(convolution_graph((size,), CHANNELS), outputs=(last,))
+        graph.write(path)
+        effort = ("--devices", 2, "--budget", BUDGET_S / 4, "--repeats", REPEATS, "--no-cache")
+        hios("profile", path, *effort, "--contention", "resources", "--output", costs)
+        problem = Problem(graph, artifacts.load(costs, CostsFile))
+        beside = problem.on(2)
+        print(f"{size} px: beside another over alone, predicted and measured")
+        for pair in measure((size,), channels=CHANNELS, repeats=RUNS).pairs:
+            number = graph.index[f"{pair.kinds[0]}-{size}"]
+            expected, found = beside.time[number] / problem.time[number], pair.beside_ms / pair.alone_ms
+            worst = max(worst, abs(expected / found - 1))
+            print(f"  {' beside '.join(pair.kinds):<18}{expected:>7.2f}{found:>7.2f}{expected / found - 1:>+8.1%}")
+    print(f"largest error {worst:.1%} (goal {PAIRS_GOAL:.0%}: {'reached' if worst <= PAIRS_GOAL else 'missed'})")
+
+
 def report(run: dict[str, Any]) -> list[tuple[float, float]]:
     """Print a line a schedule; returns the absolute errors with drift, and beyond it."""
     print(f"{run['graph']}: cores {run['platform'].get('busy_share', 0):.0%} busy with other work before")
@@ -136,9 +166,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where networks, costs and runs stay; default: nowhere")
     parser.add_argument("--read", type=Path, help="results of the pipeline to read instead of measuring")
     parser.add_argument("--contention", action="store_true", help="compare both kinds of contention on more schedules")
+    parser.add_argument("--pairs", nargs="*", type=int, help="image sizes of pairs of operators, by default 64 and 256")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = given.folder or Path(name)
+        if given.pairs is not None:
+            pairs(given.pairs or (64, 256), folder)
+            return
         if given.contention:
             compare(given.networks, folder)
             return

@@ -8,7 +8,8 @@ arrive periodically in the proportions 1 to 2 to 4 and together need ``--load`` 
 seed TOP is trained anew (launcher and stages), for each objective that the training keeps the best by; the other
 policies, and its ablations with the first seed and objective, stand beside it, without a launcher of their own.
 
-Printed are means over the seeds so far, whenever something has been trained: completed tasks a second of all and of
+Printed is first what the objective ``fair`` aims at: the models' fair shares of the work, of which each gets an equal
+part. Then means over the seeds so far, whenever something has been trained: completed tasks a second of all and of
 each model, work done, Jain's index and the variance of the queues; of TOP also the least and the most. After every seed
 follow the goals: more tasks a second than every policy for one model at a time, and than rounds that do not wait for
 all models, so that the margin over strict rounds is not their limit alone; a variance below T = 2e5, and a Jain's index
@@ -32,9 +33,10 @@ from hios.files.text_tables import aligned
 from hios.formats.config import TopStudy
 from hios.formats.serving_result import ResultFile
 from hios.formats.study import NEITHER, TOP
+from hios.serving.measures import jain, variance
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
-from hios.serving.stage_times import least_work_s
+from hios.serving.stage_times import fair_rates, least_work_s, least_works_s
 from hios.serving.strict_rounds import strict_rounds_per_s
 from hios.study.top_experiments import at_rates, scenario_of_graphs
 from hios.study.top_itself import ABLATIONS, TopItself
@@ -83,6 +85,23 @@ def table(rows: dict[str, list[dict[str, float]]]) -> None:
     print("\n".join(aligned(lines, "<>")), flush=True)
 
 
+def aim(scenario: Scenario, rows: dict[str, list[dict[str, float]]]) -> None:
+    """Print what the objective ``fair`` asks for: equal parts of the models' fair shares, with the work of `ios`."""
+    rates = [model.rate for model in scenario.models]
+    fair = fair_rates(scenario, rates)
+    done = rows["ios"][0]["work %"] / 100
+    part = done / sum(rate * work for rate, work in zip(fair, least_works_s(scenario), strict=True))
+    served = [part * own / rate for own, rate in zip(fair, rates, strict=True)]
+    shares = ", ".join(f"{model.label} {own:.0%}" for model, own in zip(scenario.models, served, strict=True))
+    growth = [rate * (1 - own) for rate, own in zip(rates, served, strict=True)]
+    spread = variance(growth) * scenario.duration_s**2 / 3  # its mean while queues grow steadily
+    print(
+        f"the aim of fair, with the work that ios does: {part * sum(fair):.4g} tasks/s; of its tasks each model gets "
+        f"{shares}; Jain's index {jain(served):.3f}, variance {spread:.3g}",
+        flush=True,
+    )
+
+
 def goals(name: str, rows: dict[str, list[dict[str, float]]], scenario: Scenario) -> None:
     """Print which goals TOP meets with every seed so far."""
     own, (strict, relaxed) = rows[name], (rows[policy][0]["tasks/s"] for policy in ROUNDS)
@@ -124,6 +143,7 @@ def main() -> None:
     print(f"{given.gpu}, load {given.load:g}: {rates}, for {scenario.duration_s:.3g} s; H = {given.most}", flush=True)
     rows = {policy: [numbers(simulate(scenario, policy))] for policy in (*SINGLE, *ROUNDS)}
     table(rows)
+    aim(scenario, rows)
     study = TopStudy(steps=given.stage_steps, launcher_size=given.size, launcher_steps=given.steps)
     names = {objective: f"{TOP}, kept by {objective}" for objective in given.objectives}
     for seed in range(given.seeds):

@@ -174,6 +174,7 @@ def measured_line(run: Run, where: str, seconds: float) -> str:
 @executing_option
 @cores_per_device_option
 @other_hardware_option
+@engine_option
 @output_option("run.json")
 @click.option(
     "--program",

@@ -399,8 +399,10 @@ def execute_options(settings: Config, label: str) -> str:
 
 def distribute_options(settings: Config, label: str) -> str:
     """Settings of ``hios distribute`` for a network."""
-    given = {"cores_per_device": settings.cores_per_device, "other_hardware": settings.execute.other_hardware}
-    return options({**given, **_runs(settings), "trust": settings.models[label].trusted})
+    executing = settings.execute
+    given = {"cores_per_device": settings.cores_per_device, "other_hardware": executing.other_hardware}
+    more = {"engine": executing.engine, "trust": settings.models[label].trusted}
+    return options({**given, **_runs(settings), **more})
 
 
 def options(values: Mapping[str, Any], *, without: str = "") -> str:

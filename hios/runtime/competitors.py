@@ -181,6 +181,20 @@ def competitors(
     return taking_part
 
 
+def use_engine(engine: str, platform: str, graph: Graph, taking_part: Iterable[Competitor]) -> None:
+    """Have the devices of all competitors run operators, or segments, as the engine says.
+
+    Raises:
+        PlatformError: the platform runs no segments.
+    """
+    engines = ("operators", "segments") if platforms.find(platform).GROUPS_CORES else ("operators",)
+    if engine not in engines:
+        raise PlatformError(f"--engine: found {engine}; allowed on platform {platform}: {', '.join(engines)}")
+    if engine == "segments":
+        for competitor in taking_part:
+            competitor.use_segments(graph)
+
+
 def copies_name(devices: int) -> str:
     """Name of the competitor that runs independent copies."""
     return f"{devices} independent copies"

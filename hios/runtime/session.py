@@ -46,7 +46,15 @@ from hios.platforms.reference import rounding as reference_rounding
 from hios.platforms.reference import run as run_reference
 from hios.platforms.reference import runtime as runtime_of
 from hios.platforms.workloads import require_weights
-from hios.runtime.competitors import BASELINE, ScheduleEntry, competitors, entries_of, other_hardware, require
+from hios.runtime.competitors import (
+    BASELINE,
+    ScheduleEntry,
+    competitors,
+    entries_of,
+    other_hardware,
+    require,
+    use_engine,
+)
 from hios.runtime.rounds import Competition, TurnOutcome, gained, measured, run_file
 from hios.workers.arena import Arena, memory_file
 from hios.workers.pool import WorkerPool, peak_bytes
@@ -196,14 +204,7 @@ def execute(
     taking_part = competitors(
         graph, plan, entries, settings.devices, executing.most_threads(platform), cores_per_device or 1
     )
-    engines = ("operators", "segments") if platforms.find(settings.platform).GROUPS_CORES else ("operators",)
-    if settings.engine not in engines:
-        raise PlatformError(
-            f"--engine: found {settings.engine}; allowed on platform {settings.platform}: {', '.join(engines)}"
-        )
-    if settings.engine == "segments":
-        for competitor in taking_part.values():
-            competitor.use_segments(graph)
+    use_engine(settings.engine, settings.platform, graph, taking_part.values())
     taking_turns = [] if runtime is None else executing.references(platform, runtime, baselines)
     workers = executing.workers(graph, plan, taking_part, platform, settings.timeout_s)
     arena = executing.arena(plan, platform)

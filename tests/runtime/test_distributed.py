@@ -216,6 +216,30 @@ def test_branches_without_a_program(tmp_path: Path, transport: str) -> None:
     assert run["results"][0]["largest_difference"] == 0.0
 
 
+@pytest.mark.parametrize("transport", [_over("gloo"), _over("mpi", marks=_SLOW)])
+def test_ranks_run_segments(tmp_path: Path, transport: str) -> None:
+    """What a rank runs between two hand-overs is one call of a runtime; outputs are those of eager PyTorch."""
+    files = write_files(tmp_path, Model(_branches), (torch.randn(1, 3, 8, 8), torch.randn(1, 3, 8, 8)))
+    graph = Graph.read(files.graph)
+    halves = [graph.order[place::2] for place in range(2)]
+    plan = StreamPlan(tuple((tuple(half),) for half in halves), tuple(graph.order))
+    schedule = _written(graph, plan, tmp_path)
+    command = _command(transport, 2, files, schedule, "--program", files.program, "--engine", "segments")
+    run, _ = _finished(command, schedule)
+    assert (run["engine"], run["checked_against"]) == ("segments", "eager")
+    (result,) = run["results"]
+    assert 0 <= result["largest_difference"] < 1e-6
+    assert {row["operator"] for row in result["measured"]} == set(graph.index)
+    ran = result["segments"]
+    for rank, half in enumerate(halves):
+        own = {name for segment in ran if segment["device"] == rank for name in segment["operators"]}
+        assert own == {graph.operators[operator].id for operator in half}
+    assert all(min(own["latency_ms"], key=own["latency_ms"].get) == own["runtime"] for own in ran)
+    (whole,) = run["baseline"]["segments"]
+    assert set(whole["operators"]) == set(graph.index)
+    assert {"onnxruntime", "openvino"} <= {*whole["latency_ms"], *(whole.get("why") or ())}
+
+
 @pytest.mark.slow
 def test_values_without_tags(files: Files, graph: Graph, tmp_path: Path) -> None:
     """If only the order of messages identifies values, as in NCCL, they still reach their readers."""

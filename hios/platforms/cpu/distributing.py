@@ -12,6 +12,7 @@ import torch
 from hios.frontends.tolerances import ReducedPrecision
 from hios.platforms import reference
 from hios.platforms.cpu import worker as cpu_worker
+from hios.platforms.cpu.runners import operator_rows
 from hios.platforms.program import Buffer, Row
 from hios.workers.stream_threads import Streams
 from hios.workers.worker import Worker
@@ -59,4 +60,4 @@ class Core:
 
     def finish(self, rows: Sequence[Any], deadline: float) -> tuple[int, list[Row]]:
         """All has finished."""
-        return time.perf_counter_ns(), list(rows)
+        return time.perf_counter_ns(), operator_rows(rows)

@@ -21,7 +21,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from hios.core.graph import Graph, Operator, Value
+from hios.core.graph import RECURRENT, Graph, Operator, Value
 from hios.errors import ArtifactError, FailedCallError, HiosError, UnsupportedError, first_line
 from hios.files import option_defaults
 from hios.files.folder_cache import FolderCache
@@ -168,7 +168,7 @@ def record(worker: Worker, name: str) -> None:
         if isinstance(step, BoundStep) and step.program.places:
             segments.append(_Step(worker, runner, step))
             step.runs = segments[-1].record
-    worker.state["segments"] = segments
+    worker.state.setdefault("segments", {})[name] = segments
 
 
 def choose(
@@ -185,7 +185,7 @@ def choose(
     ``copies`` says whether other devices run copies of it at the same time.
     """
     device, _, runner = worker.state["programs"][name]
-    segments: list[_Step] = worker.state.pop("segments")
+    segments: list[_Step] = worker.state["segments"].pop(name)
     if not segments:
         return []
     graph: Graph = worker.state["graph"]
@@ -348,6 +348,8 @@ class Converter:
     def _convert(self, kind: str, segment: Segment, folder: Path) -> None:
         if time.monotonic() > self.deadline:
             raise UnsupportedError(_LATE)
+        if kind == "openvino" and any(call.function in RECURRENT for own in segment.operators for call in own.calls):
+            raise UnsupportedError("it would run recurrent layers step by step")
         inputs = dict(zip(segment.boundary.inputs, segment.inputs, strict=True))
         made = exported(segment.operators, inputs, segment.boundary.outputs, self.weights)
         if operators := known(made.graph, kind, *self.kinds):

@@ -22,11 +22,14 @@ from torch import Tensor
 from hios.core.graph import Graph
 from hios.core.schedule import Placement
 from hios.errors import PlatformError
+from hios.files.json_cache import cache_folder
+from hios.formats.run import SegmentResult
 from hios.formats.settings import Settings
 from hios.frontends.example_inputs import example_inputs
 from hios.frontends.tolerances import ReducedPrecision, compared
 from hios.kernels.merged import nbytes
 from hios.platforms.competitor import Competitor
+from hios.platforms.cpu import segment_runtimes
 from hios.platforms.cpu import worker as cpu_worker
 from hios.platforms.program import FIRST_READY, ArenaPlan, Handover, Row, StepProgram
 from hios.platforms.protocol import RankDevice
@@ -335,7 +338,7 @@ class Turns:
             self._exchanges[name] = self.memory.exchange
             for program in programs:
                 if program.device == self.transport.rank:
-                    cpu_worker.prepare(worker, name, program)
+                    cpu_worker.prepare(worker, name, program, segments=competitor.segments is not None)
                     self._bind(name, program)
         buffers = self.plan.inputs.values()
         for buffer, value in zip(buffers, example_inputs(self.graph.inputs, self.settings.seed), strict=True):
@@ -348,6 +351,24 @@ class Turns:
         values = [reference.external for reference in self.graph.outputs]
         own = {value for step in program.steps for value, _ in step.results}
         self._makes[name] = [number for number, value in enumerate(values) if value in own]
+
+    def choose(self, names: Sequence[str], weights: str) -> dict[str, list[SegmentResult]]:
+        """Choose what runs the segments of this rank in some competitors, after a run of each by its operators."""
+        worker = self._worker
+        own = [name for name in names if name in worker.state["programs"]]
+        for name in own:
+            segment_runtimes.record(worker, name)
+        for name in names:
+            self.run(name)
+        chosen = {}
+        for name in own:
+            self.state.enter(f"{name}: choosing what runs its segments")
+            copies = self.competitors[name].copies
+            chosen[name] = segment_runtimes.choose(worker, name, weights, cache_folder() / "segments", copies=copies)
+        self._epoch += 1
+        longest_s = self.settings.timeout_s + len(names) * segment_runtimes.TIMEOUT_S
+        self._peers.barrier(self._epoch, time.monotonic() + longest_s)
+        return chosen
 
     def expect(self) -> None:
         """Broadcast the outputs in memory of rank 0 as the expected ones."""

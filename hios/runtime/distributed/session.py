@@ -22,7 +22,7 @@ from hios.errors import HiosError, PlatformError, ScheduleError, first_line
 from hios.files import artifacts
 from hios.files.base import Platform
 from hios.files.versions import versions
-from hios.formats.run import Run, RunPlatform
+from hios.formats.run import Run, RunPlatform, SegmentResult
 from hios.formats.settings import Settings
 from hios.frontends.models import RUNTIMES
 from hios.frontends.tolerances import ReducedPrecision
@@ -41,6 +41,7 @@ from hios.runtime.competitors import (
     other_hardware,
     read_schedules,
     refuse_wide,
+    use_engine,
 )
 from hios.runtime.distributed.control_channel import (
     FAILED,
@@ -63,7 +64,10 @@ from hios.workers.stream_threads import Streams
 from hios.workers.worker import Worker
 
 #: Options that must be the same on all ranks.
-_AGREED = ("platform", "cores_per_device", "other_hardware", "runs", "warmup", "tolerance", "seed", "timeout_s")
+_AGREED = (
+    *("platform", "cores_per_device", "other_hardware", "engine"),
+    *("runs", "warmup", "tolerance", "seed", "timeout_s"),
+)
 #: Words in the command lines of launchers.
 _LAUNCHERS = (b"torch", b"mpi", b"srun", b"slurm", b"python")
 
@@ -175,6 +179,7 @@ class RankRunner:
         ranks = self._agree(cores)
         profiled_on = self._other_hardware(ranks)
         self._prepared = True
+        self._choose_segments()
         self._expect()
         session = Competition(self._graph, self._competitors, self._references, self._entries, self, self.settings)
         session.measure(shown=False)
@@ -212,6 +217,7 @@ class RankRunner:
         plan = ArenaPlan(self._graph, transport.size)
         taking_part = competitors(self._graph, plan, self._entries, transport.size, cores_per_device=self._cores_each)
         self._competitors = {name: competitor for name, competitor in taking_part.items() if competitor.worker is None}
+        use_engine(self.settings.engine, self.settings.platform, self._graph, self._competitors.values())
         boot = self.places[0].boot
         elsewhere = [number for number, place in enumerate(self.places) if place.boot != boot]
         self._turns = Turns(
@@ -285,6 +291,21 @@ class RankRunner:
         here = Platform(self.settings.platform, processor=_processors(ranks), gpus=described.get("gpus"))
         schedules = (entry.schedule for entry in self._entries)
         return other_hardware(schedules, here, forced=self.settings.other_hardware)
+
+    def _choose_segments(self) -> None:
+        """With engine segments, choose what runs each; rank 0 learns it of all ranks."""
+        cut = {name: competitor for name, competitor in self._competitors.items() if competitor.segments is not None}
+        if not cut:
+            return
+        self._step += 1
+        self.control.report(self._step, msgspec.to_builtins(self._turns.choose(list(cut), str(self.job.weights))))
+        if self.monitor is None:
+            return
+        deadline = time.monotonic() + self.settings.timeout_s
+        reports = self.monitor.collect(self._step, range(self.transport.size), self.state, deadline).values()
+        for name, competitor in cut.items():
+            rows = [row for report in reports for row in report.get(name, ())]
+            competitor.segments = msgspec.convert(rows, tuple[SegmentResult, ...])
 
     def _expect(self) -> None:
         """Compute the expected outputs, and check that the sequential schedule produces them.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import onnx
 import pytest
 import torch
 from torch import Tensor, nn
@@ -17,7 +19,8 @@ from hios.core.schedule import StagedPlan, StreamPlan
 from hios.machine.description import usable_cores
 from hios.platforms.cpu import segment_runtimes
 from hios.platforms.cpu.engine import Engine, Task
-from hios.platforms.cpu.segment_runtimes import Choosing
+from hios.platforms.cpu.segment_runtimes import Choosing, Segment
+from hios.platforms.segments import Boundary
 from hios.verify.consistency import run_problems
 from tests.frontends.small_networks import Model, extracted, write_files
 from tests.openvino_marker import needs_openvino
@@ -137,6 +140,24 @@ def test_other_outputs_rule_a_runtime_out(right: Tensor, wrong: Tensor) -> None:
         converter._equal(Session(), recorded)  # type: ignore[arg-type]
     recorded.inputs = [right]
     converter._equal(Session(), recorded)  # type: ignore[arg-type]
+
+
+def test_recurrent_layers_stay_whole(tmp_path: Path) -> None:
+    """ONNX Runtime runs a layer as one operator; OpenVINO, which would write out its steps, is not asked."""
+    given = torch.randn(1, 6, 4)
+    network = extracted(Model(lambda model, x: model.gru(x)[0], gru=nn.GRU(4, 8, batch_first=True)), (given,))
+    graph = network.graph
+    read = (("input", graph.inputs[0].name, 0),)
+    operators = [graph.operators[place] for place in graph.order]
+    whole = Segment(operators, (), Boundary(read, (("operator", operators[-1].id, 0),)), [given])
+    converter = object.__new__(segment_runtimes.Converter)
+    converter.deadline, converter.weights, converter.kinds = math.inf, network.tensors, ("finite",)
+    with pytest.raises(HiosError, match=r"^it would run recurrent layers step by step$"):
+        converter._convert("openvino", whole, tmp_path)
+    converter._convert("onnxruntime", whole, tmp_path)
+    nodes = onnx.load_model(tmp_path / "model.onnx").graph.node
+    assert [node.op_type for node in nodes].count("GRU") == 1
+    assert len(nodes) < given.shape[1]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int64, torch.bool, torch.complex64])
