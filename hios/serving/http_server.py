@@ -47,10 +47,7 @@ _LENGTH = "inference-header-content-length"
 class HttpServer:
     """Answers requests over HTTP for the models of a server, which is started and warmed up by now.
 
-    Args:
-        server: the models.
-        host: name or address of this machine to listen on.
-        port: 0 for any that is free.
+    The host is a name or address of this machine to listen on; port 0 is any that is free.
 
     Raises:
         HiosError: the address is not to be had, or a model has values that the protocol has no names for.

@@ -84,15 +84,10 @@ _MANY_RUNS = 50_000
 def simulate(
     scenario: Scenario, policy: str, *, launcher: str | None = None, compiled: bool | None = None, tell: Tell = no_one
 ) -> ResultFile:
-    """Simulate all repeats of a scenario under a policy.
+    """Simulate all repeats of a scenario under a policy and a launcher, by name; the scenario's launcher if None.
 
-    Args:
-        scenario: models, arrivals, lanes.
-        policy: its name, or ``auto``.
-        launcher: open, deadline, fixed or water-filling, or ``auto``; that of the scenario if None.
-        compiled: whether numba compiles the simulator; if None, where there is much to do and numba is installed. Both
-            give the same.
-        tell: is told of every candidate of ``auto``.
+    ``tell`` is told of every candidate of ``auto``. Whether numba compiles the simulator changes nothing but the time;
+    if ``compiled`` is None, it does where there is much to do and numba is installed.
 
     Raises:
         HiosError: no such policy, or one that has no times for the scenario's device.
