@@ -482,14 +482,8 @@ _FIG8_ALGORITHMS = ("sequential", "opara")
 _GRAPH = "cudagraph"
 
 
-def fig8_rows(data: FigureData) -> Rows:
-    """A row for every batch size and mark of the sequential schedule and Opara, and for CUDA graphs on GPUs."""
-    every = runs.batch_rows(data, _FIG8_ALGORITHMS, (_GRAPH,))
-    return [row for row in every if row["made for batch"] == row["batch"]]
-
-
 def predicted_batches(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
-    """The same for the GPU of a prediction."""
+    """A row for every batch size of the sequential schedule and Opara on the GPU of a prediction."""
     return [
         runs.with_batch(row)
         for row in predicted.latency_rows(label, network, prediction)
@@ -534,7 +528,7 @@ def fig8_why(rows: Rows) -> str:
 
 register(
     "opara_fig8",
-    rows=fig8_rows,
+    rows=lambda data: runs.own_batch_rows(data, _FIG8_ALGORITHMS, (_GRAPH,)),
     chart=runs.throughput_chart,
     compare=fig8_comparisons,
     finding=fig8_finding,
@@ -544,12 +538,8 @@ register(
 
 
 # Figure 9: another GPU.
-def fig9_rows(data: FigureData) -> Rows:
-    """A row for every machine, network and schedule by Opara or Nimble, of networks that ran with both."""
-    return machines.machine_rows(data, _over_nimble)
-
-
 def _over_nimble(data: FigureData) -> Rows:
+    """A row for every network and schedule by Opara or Nimble, of networks that ran with both."""
     rows = runs.schedule_rows(data, ("nimble", "opara"), devices=1)
     nimble, opara = (runs.latencies(rows, name) for name in ("nimble", "opara"))
     return [
@@ -575,7 +565,7 @@ def fig9_finding(rows: Rows) -> str:
 
 register(
     "opara_fig9",
-    rows=fig9_rows,
+    rows=lambda data: machines.machine_rows(data, _over_nimble),
     chart=lambda rows: machines.panels(rows, "over nimble", "speedup over Nimble"),
     compare=fig9_comparisons,
     finding=machines.findings(fig9_finding),
