@@ -156,7 +156,9 @@ def _unpack(opened: zipfile.ZipFile, folder: Path, archive: Path) -> ArchiveFile
         what = f"found {name}, which {MANIFEST} does not list" if name in entries else f"found no {name}"
         raise ArtifactError(f"{archive}: {what}; {_CHANGED}")
     for name, expected in manifest.files.items():
-        _check_size(entries[name], expected, archive)
+        if (size := entries[name].file_size) != expected.bytes:
+            found = f"{name}: found {size} bytes; {MANIFEST} lists {expected.bytes}"
+            raise ArtifactError(f"{archive}: {found}; {_CHANGED}")
         data = _contents(opened, entries[name], archive)
         if hashlib.sha256(data).hexdigest() != expected.sha256:
             raise ArtifactError(f"{archive}: {name}: its SHA-256 is not that of {MANIFEST}; {_CHANGED}")
@@ -167,13 +169,6 @@ def _unpack(opened: zipfile.ZipFile, folder: Path, archive: Path) -> ArchiveFile
 
 
 _CHANGED = "the archive was changed or damaged: make it again, or get another copy"
-
-
-def _check_size(entry: zipfile.ZipInfo, expected: ArchivedFile, archive: Path) -> None:
-    if entry.file_size != expected.bytes:
-        raise ArtifactError(
-            f"{archive}: {entry.filename}: found {entry.file_size} bytes; {MANIFEST} lists {expected.bytes}; {_CHANGED}"
-        )
 
 
 def _entries(opened: zipfile.ZipFile, archive: Path) -> Mapping[str, zipfile.ZipInfo]:
