@@ -50,14 +50,9 @@ def compare(
 ) -> list[Candidate]:
     """All policies on held-out traces, best first by the scenario's objective (`hios.serving.objective`).
 
-    Arrivals from a file are the same in every repeat: then nothing is held out.
-
-    Args:
-        scenario: what is offered.
-        run: gives the outcomes of a policy under a launcher, one for each of the repeats.
-        policies: by name; if None all, those of a trained launcher included where the scenario names one.
-        launcher: that of the scenario if None; ``auto`` compares every policy under every launcher.
-        tell: is told of every policy and launcher as soon as their result is there.
+    Arrivals from a file are the same in every repeat: then nothing is held out. If ``policies`` is None, they are all,
+    those of a trained launcher included where the scenario names one; the launcher is that of the scenario if None, and
+    ``auto`` compares every policy under every launcher. ``tell`` is told of each as soon as its result is there.
 
     Raises:
         HiosError: no policy can run the scenario.
