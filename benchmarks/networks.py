@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 from hios.study.reference_networks import (
-    KIND,
     RANDWIRE_FILES,
     googlenet,
     inception_v3,
@@ -34,6 +33,20 @@ __all__ = [
     "squeezenet",
     "synthetic_costs",
 ]
+
+#: Kinds of the counting rule, by operator type.
+KIND = {
+    "conv2d": "conv",
+    "conv2d-relu": "conv",
+    "relu-sepconv": "relu-sepconv",
+    "relu-conv2d": "relu-conv",
+    "max_pool2d": "pool",
+    "avg_pool2d": "pool",
+    "adaptive_avg_pool2d": "pool",
+    "concat": "concat or add",
+    "add": "concat or add",
+    "relu": "other",
+}
 
 
 def hios(*arguments: object) -> None:

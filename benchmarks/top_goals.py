@@ -38,8 +38,7 @@ from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
 from hios.serving.stage_times import fair_rates, least_work_s, least_works_s
 from hios.serving.strict_rounds import strict_rounds_per_s
-from hios.study.top_experiments import at_rates, scenario_of_graphs
-from hios.study.top_itself import ABLATIONS, TopItself
+from hios.study.top_experiments import ABLATIONS, TopItself, at_rates, scenario_of_graphs
 
 SHARES = {"inception_v3": 1, "resnet50": 2, "squeezenet": 4}
 #: Policies for one model at a time, then rounds.

@@ -64,20 +64,6 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {spelled[similar[0]]}?)" if similar else ""
 
 
-def without_middle(message: str) -> str:
-    """A message shortened to a few thousand characters: its beginning says where, its end what is allowed."""
-    if len(message) <= _LONGEST_MESSAGE:
-        return message
-    half = _LONGEST_MESSAGE // 2
-    return f"{message[:half]} ... {message[-half:]}"
-
-
-def one_line(message: str) -> str:
-    """A message without line breaks, and without characters that a terminal would obey."""
-    text = _LINE_BREAK.sub(" ", message.strip())
-    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
-
-
 def first_line(error: BaseException) -> str:
     """The first line of another library's error message; the name of its type where it has none."""
     lines = str(error).strip().splitlines()
@@ -95,8 +81,8 @@ def place(error: BaseException, file: str | Path) -> str:
 class HiosError(Exception):
     """An error that the user can fix: the message says where, what was found and what is allowed.
 
-    It is one line. The middle of a very long message is left out, as names and values in a file may be arbitrarily
-    long.
+    It is one line, without characters that a terminal would obey. The middle of a very long message is left out, as
+    names and values in a file may be arbitrarily long: its beginning says where, its end what is allowed.
 
     Examples:
         >>> import hios
@@ -110,7 +96,11 @@ class HiosError(Exception):
     """
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(one_line(without_middle(message)))
+        if len(message) > _LONGEST_MESSAGE:
+            half = _LONGEST_MESSAGE // 2
+            message = f"{message[:half]} ... {message[-half:]}"
+        text = _LINE_BREAK.sub(" ", message.strip())
+        super().__init__(_CONTROL.sub(lambda match: ascii(match[0])[1:-1], text))
 
 
 class ArtifactError(HiosError):

@@ -44,11 +44,8 @@ def bar(total: float, what: str, unit: str) -> tqdm[Never]:
 class Meter:
     """A progress bar of work whose amount becomes known while it is done, and which stops at a deadline.
 
-    Args:
-        total: how many units there are as far as is known.
-        what: what is being done.
-        unit: what is counted, in the plural.
-        deadline: when the remaining units are given up, by ``time.monotonic``.
+    ``total`` is the amount as far as is known, of units in the plural. The rest is given up at the deadline, by
+    ``time.monotonic``.
     """
 
     def __init__(self, total: int, what: str, unit: str, deadline: float) -> None:

@@ -318,8 +318,8 @@ def require_runtime(name: str) -> None:
         require_compiler(name)
     if name == "onnxruntime":
         require_onnx()
-    if name == "openvino":
-        require_openvino()
+    if name == "openvino" and importlib.util.find_spec("openvino") is None:
+        raise PlatformError("baseline openvino: needs openvino, which is not installed: pip install 'hios[openvino]'")
 
 
 def require_compiler(name: str) -> None:
@@ -346,13 +346,3 @@ def require_onnx() -> None:
             raise PlatformError(
                 f"baseline onnxruntime: needs {package}, which is not installed: pip install 'hios[onnx]'"
             )
-
-
-def require_openvino() -> None:
-    """Check that OpenVINO is installed.
-
-    Raises:
-        PlatformError: it is not.
-    """
-    if importlib.util.find_spec("openvino") is None:
-        raise PlatformError("baseline openvino: needs openvino, which is not installed: pip install 'hios[openvino]'")

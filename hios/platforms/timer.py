@@ -87,21 +87,15 @@ class DeviceTimer(ABC):
     def time_transfers(self, sizes: Sequence[int], rounds: int, turn: int) -> dict[int, list[float]]:
         """Milliseconds of transfers between the first two devices, or within the only one, by size in bytes.
 
-        Args:
-            sizes: bytes.
-            rounds: how often.
-            turn: counts calls, to let the devices take turns in sending.
+        ``turn`` counts calls, to let the devices take turns in sending.
         """
 
     @abstractmethod
     def corun(self, turn: int, devices: int, network: Sequence[str], alone_ms: float) -> float:
         """How many times as long a network takes on a device while the first ``devices`` devices all run it.
 
-        Args:
-            turn: counts calls, to let the devices take turns in being timed (`whose_turn`).
-            devices: how many run it.
-            network: loaded operators in order; an operator listed again is another copy.
-            alone_ms: approximate milliseconds that it takes alone.
+        The network is loaded operators in order; an operator listed again is another copy. Alone it takes about
+        ``alone_ms``. ``turn`` counts calls, to let the devices take turns in being timed (`whose_turn`).
         """
 
     def time_wide(self, width: int, quantities: Sequence[Quantity], rounds: int, warmup: int) -> list[Times]:

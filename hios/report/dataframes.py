@@ -15,7 +15,7 @@ from hios.core.problem import Problem
 from hios.core.schedule import Placement, Schedule
 from hios.errors import ArtifactError
 from hios.files import artifacts
-from hios.report.results import ModelResults, is_virtual, path_ends, read_model, told_apart
+from hios.report.results import ModelResults, path_ends, read_model, told_apart
 from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, operator_rows, prediction_rows, table
 
 #: Columns of the data frames with their data types; those of operators are the columns of operators.csv and one more.
@@ -157,7 +157,7 @@ def _latencies(model: _Folder) -> Iterator[Row]:
         rows, platform = prediction_rows(model.name, model.schedules, model.costs), model.costs.platform
     else:
         rows, platform = latency_rows(model.run), model.run.run.platform
-    virtual = platform is not None and is_virtual(platform)
+    virtual = platform is not None and bool(platform.virtual)
     for row in rows:
         yield row | {"virtual": virtual, "predicted_only": bool(row.get("predicted_only"))}
 

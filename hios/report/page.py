@@ -31,7 +31,6 @@ from hios.report.results import (
     Provenance,
     facts,
     input_text,
-    is_virtual,
     origin,
     predicted_hardware,
 )
@@ -283,7 +282,7 @@ def _view(number: int, model: ModelResults, limits: Limits, anchors: frozenset[s
         "sentences": list(_sentences(model)),
         "picture": _picture(model) if limits.pictures else None,
         "costs": cost_summary(model.costs),
-        "virtual": is_virtual(model.run.platform),
+        "virtual": bool(model.run.platform.virtual),
         "latency_chart": latency_chart(model, f"latency-{number}"),
         "legend": type_counts(operator.type for operator in model.graph.operators),
         "gantts": [

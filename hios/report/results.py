@@ -325,7 +325,7 @@ def hardware(platform: Platform) -> dict[str, str]:
     return {
         "Platform": platform.name,
         "Processor": platform.processor or _UNKNOWN,
-        "Devices": f"{platform.devices or _UNKNOWN}{', virtual' if is_virtual(platform) else ''}",
+        "Devices": f"{platform.devices or _UNKNOWN}{', virtual' if platform.virtual else ''}",
         **_own_facts(platform),
         **({} if platform.governor is None else {"Frequency governor": platform.governor}),
         "Other work on the cores before": _UNKNOWN if busy is None else f"{busy:.0%} of their time",
@@ -342,14 +342,9 @@ def _own_facts(platform: Platform) -> dict[str, str]:
     return platforms.reporting(platform.name).facts(platform) if platform.name in platforms.PLATFORMS else {}
 
 
-def is_virtual(platform: Platform) -> bool:
-    """Whether devices share hardware."""
-    return bool(platform.virtual)
-
-
 def virtual_text(platform: Platform) -> str | None:
     """What to say of devices that share hardware; None where they do not."""
-    if not is_virtual(platform):
+    if not platform.virtual:
         return None
     known = platform.name in platforms.PLATFORMS
     shared = platforms.reporting(platform.name).shared(platform) if known else "hardware"

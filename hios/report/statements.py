@@ -572,10 +572,10 @@ def profile_summary(costs: CostsFile) -> str:
 
 def profile_details(costs: CostsFile) -> list[str]:
     """How much was measured, how much came from the cache, and how precise both are: a line each."""
-    parts = [
-        *([] if costs.profile is None else _profile_effort(costs.profile)),
-        *_not_kept(costs),
-    ]
+    parts = [] if costs.profile is None else _profile_effort(costs.profile)
+    if costs.platform is not None and costs.profile is not None and costs.profile.kept is False:
+        busy = costs.platform.busy_share
+        parts.append(f"none kept in the cache, as other work took {busy:.0%} of the cores' time before")
     if costs.probe is not None:
         speed = costs.probe.speed
         parts.append(
@@ -604,12 +604,6 @@ def profile_details(costs: CostsFile) -> list[str]:
 def _certain(estimate: Estimate) -> str:
     """A time with half the width of its interval in per cent."""
     return f"{estimate.value:.4g} (+-{(estimate.high - estimate.low) / (2 * estimate.value):.1%})"
-
-
-def _not_kept(costs: CostsFile) -> list[str]:
-    if costs.platform is None or costs.profile is None or costs.profile.kept is not False:
-        return []
-    return [f"none kept in the cache, as other work took {costs.platform.busy_share:.0%} of the cores' time before"]
 
 
 def _profile_effort(profile: ProfileSummary) -> list[str]:

@@ -15,7 +15,7 @@ from hios.core.graph import Graph
 from hios.core.schedule import Placement, Schedule
 from hios.files.text_tables import csv_text
 from hios.formats.run import Chosen, Latency, ReferenceResult, ScheduleResult
-from hios.report.results import ModelResults, is_virtual, sequential_ms
+from hios.report.results import ModelResults, sequential_ms
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -262,7 +262,7 @@ def _measured(model: ModelResults, kind: str, label: str, latency: Latency) -> R
         "measured_median_ms": latency.median,
         "measured_p20_ms": latency.p20,
         "measured_p80_ms": latency.p80,
-        "virtual": True if is_virtual(model.run.platform) else None,
+        "virtual": True if model.run.platform.virtual else None,
     }
 
 

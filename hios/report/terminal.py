@@ -31,6 +31,7 @@ _SMALL = 0.0005
 
 def summary(schedule: Schedule) -> list[tuple[str, str]]:
     """Name and text of every fact about a schedule as a whole, in the order to be read."""
+    bound, staged = schedule.lower_bound_ms, schedule.staged_lower_bound_ms
     facts = [
         ("Graph", schedule.graph or "without a name"),
         ("Operators", str(len(schedule.placements))),
@@ -38,11 +39,12 @@ def summary(schedule: Schedule) -> list[tuple[str, str]]:
         ("Parameters", ", ".join(f"{name} {value}" for name, value in schedule.parameters.items()) or "none"),
         ("Devices", str(schedule.devices)),
         ("Latency", f"{ms(schedule.latency_ms)}, predicted by the cost model"),
-        (
-            "Lower bound",
-            f"{ms(schedule.lower_bound_ms)}; {gap_in_words(schedule.latency_ms, schedule.lower_bound_ms, '')}",
-        ),
-        *_staged_bound(schedule),
+        ("Lower bound", f"{ms(bound)}; {gap_in_words(schedule.latency_ms, bound, '')}"),
+    ]
+    if staged:
+        gap = gap_in_words(schedule.latency_ms, staged, "staged ")
+        facts.append(("Staged bound", f"{ms(staged)} for staged schedules; {gap}"))
+    facts += [
         *([("Cuts", cuts_in_words(schedule.cuts))] if schedule.cuts else []),
         *([("Several devices", text)] if (text := widths_in_words(schedule)) else []),
         ("Scheduling time", ms(1000 * schedule.scheduling_time_s)),
@@ -121,15 +123,6 @@ def ms(time_ms: float) -> str:
     """A time in milliseconds with four digits."""
     decimals = _DIGITS - 1 - math.floor(math.log10(time_ms)) if 0 < time_ms < math.inf else 0
     return f"{time_ms:.{min(max(decimals, 0), _MOST_DECIMALS)}f} ms"
-
-
-def _staged_bound(schedule: Schedule) -> list[tuple[str, str]]:
-    bound = schedule.staged_lower_bound_ms
-    if not bound:
-        return []
-    return [
-        ("Staged bound", f"{ms(bound)} for staged schedules; {gap_in_words(schedule.latency_ms, bound, 'staged ')}")
-    ]
 
 
 def widths_in_words(schedule: Schedule) -> str:

@@ -192,8 +192,10 @@ def execute(
     if program is not None:
         runtime = "eager" if isinstance(program, Program) else runtime_of(program)
     baselines = require(settings.baselines, runtime, settings.platform)
-    if auto:
-        _require_runs(settings)
+    if auto and settings.runs < LEAST_RUNS:
+        raise PlatformError(
+            f"--runs: found {settings.runs}; allowed with --auto: at least {LEAST_RUNS}, as every other run chooses"
+        )
     executing = platforms.executing(settings.platform)
     platform = platforms.describe(
         settings.platform, settings.devices, virtual=settings.virtual, cores_per_device=cores_per_device
@@ -268,13 +270,6 @@ def _paths(
         program = files.enter_context(memory_file(program.to_bytes()))
     known = files.enter_context(memory_file(graph.to_bytes()))
     return known, str(weights), None if program is None else str(program)
-
-
-def _require_runs(settings: Settings) -> None:
-    if settings.runs < LEAST_RUNS:
-        raise PlatformError(
-            f"--runs: found {settings.runs}; allowed with --auto: at least {LEAST_RUNS}, as every other run chooses"
-        )
 
 
 @dataclass

@@ -27,8 +27,7 @@ admission       requests and the queues that they wait in
 dispatcher      the thread that launches tasks, starts runs on lanes and answers
 instances       which instances wait before which block, and which run is next
 lane            a worker process that is restarted when it dies
-lane_segments   what a lane runs between two hand-overs as one call of the fastest runtime
-lane_worker     what runs inside it
+lane_worker     what runs inside it, what lies between two hand-overs as one call of the fastest runtime
 gpu_lane        a GPU in place of the lanes: runs on its streams, or as CUDA graphs
 lane_program    the part of each lane in a run: what it waits for and hands over; values between blocks, and the slots
                 that hold them
@@ -38,7 +37,7 @@ load            a scenario under real load to result.json
 calibrate       measurement of the constants, in about a minute
 lane_trace      what ran on which lane, and each request, for Perfetto
 metrics         metrics in the text format of Prometheus; progress of a load, in the terminal
-open_inference  messages of the Open Inference Protocol: JSON and binary tensors to tensors, and back
-open_api        the OpenAPI description of a server
+open_inference  messages of the Open Inference Protocol: JSON and binary tensors to tensors, and back; their
+                OpenAPI description
 http_server     a server over HTTP
 """

@@ -78,14 +78,10 @@ def calibrate(
     timeout_s: float = option_defaults.TIMEOUT_S,
     show: Callable[[str], None] = lambda text: None,
 ) -> CalibrationFile:
-    """Measure the constants of a scenario's models on its lanes.
+    """Measure the constants of a scenario's models on its lanes, which may share cores if they are ``virtual``.
 
-    Args:
-        scenario: models with weights, and lanes.
-        budget_s: seconds of runs, all together; more if models are slow, as each runs a few times in every round.
-        virtual: whether lanes may share cores where there are fewer.
-        timeout_s: longest time of one run.
-        show: is told what is measured.
+    All runs together take ``budget_s``; more if models are slow, as each runs a few times in every round. None may take
+    longer than ``timeout_s``. ``show`` is told what is measured.
 
     Raises:
         HiosError: a model cannot be run, or has operators without time.

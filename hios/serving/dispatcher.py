@@ -40,17 +40,9 @@ Watch = Callable[[int, LiveRun, tuple[int, ...], Answer], None]
 class Dispatcher:
     """Runs the tasks of all queues on the lanes, or on a GPU, by the rules of a pipeline.
 
-    All state but the queues belongs to its thread; other threads ring the bell.
-
-    Args:
-        pipeline: combined blocks, and how they run.
-        programs: of the pipeline.
-        queues: by number of the model.
-        lanes: to run on; where the pipeline has threads on all lanes, the worker that has them comes last.
-        arena: where values lie.
-        bell: rung for everything that the thread has to look at.
-        timeout_s: longest time of one run; a lane that takes longer is ended.
-        watch: is told of every answer of a lane.
+    All state but the queues belongs to its thread; other threads ring the bell. Queues are by number of the model;
+    where the pipeline has threads on all lanes, the worker that has them is the last of the lanes. A lane that takes
+    longer than ``timeout_s`` for a run is ended. ``watch`` is told of every answer of a lane.
     """
 
     def __init__(

@@ -33,8 +33,7 @@ from hios.errors import HiosError, suggestion
 from hios.serving.admission import DeadlineError, OperatorError, QueueFullError
 from hios.serving.load import warm_up
 from hios.serving.metrics import ENDS, Metrics
-from hios.serving.open_api import described
-from hios.serving.open_inference import VERSION, ModelInterface, RefusedError
+from hios.serving.open_inference import VERSION, ModelInterface, RefusedError, api_description
 from hios.serving.server import Server
 
 #: Connections at most; that the system keeps until they are accepted; and open files that are left for all else.
@@ -48,10 +47,7 @@ _LENGTH = "inference-header-content-length"
 class HttpServer:
     """Answers requests over HTTP for the models of a server, which is started and warmed up by now.
 
-    Args:
-        server: the models.
-        host: name or address of this machine to listen on.
-        port: 0 for any that is free.
+    The host is a name or address of this machine to listen on; port 0 is any that is free.
 
     Raises:
         HiosError: the address is not to be had, or a model has values that the protocol has no names for.
@@ -121,7 +117,7 @@ class HttpServer:
     # What it says about itself
 
     async def _open_api(self, _: Request) -> Response:
-        return JSONResponse(described(self._models, __version__))
+        return JSONResponse(api_description(self._models, __version__))
 
     async def _text(self, _: Request) -> Response:
         counts = {

@@ -60,13 +60,8 @@ class LaneProcess:
     A thread of its own starts the process, as Linux ends a worker with the thread that started it, and is in a call of
     that worker as long as it lives: so it learns at once when it dies.
 
-    Args:
-        number: of the lane.
-        cores: of the lane.
-        layout: of the arena, which grows by the rings.
-        first_flag: the first of its `FLAGS`.
-        words: numbers of an order at most.
-        shared: whether its cores are those of other lanes, which sleep while it works.
+    The layout of the arena grows by its rings, whose `FLAGS` begin with ``first_flag``; an order has ``words`` numbers
+    at most. ``shared`` cores are those of other lanes, which sleep while it works.
     """
 
     def __init__(

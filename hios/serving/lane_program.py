@@ -51,14 +51,8 @@ class Slots:
 class BlockValues:
     """A model as blocks that run one after another, and the slots of its values.
 
-    Args:
-        label: of the model.
-        graph: with calls and shapes.
-        blocks: operator ids of every block, in topological order; all operators may be one block.
-        waiting: instances that may wait before a block.
-        running: instances that may be in a block at once.
-        layout: of the arena, which grows.
-        first: number of the first slots.
+    Blocks are operator ids in topological order. Before each, as many instances as ``waiting`` says may wait, and
+    ``running`` may be in it at once. The layout of the arena grows by the slots, whose numbers begin with ``first``.
     """
 
     def __init__(
@@ -257,20 +251,14 @@ def lane_programs(
     crossing: dict[tuple[int, External], None] = {}
     for lane, order in enumerate(orders):
         for part, operator in order:
-            for value in _made_inside(values[members[part][0]], operator, part, inner):
-                if lane_of[part, value[1]] != lane:
+            graph = values[members[part][0]].graph
+            for value in externals(graph.operators[graph.index[operator]]):
+                made_inside = value[0] == "operator" and (part, value) not in inner
+                if made_inside and lane_of[part, value[1]] != lane:
                     crossing[part, value] = None
     types = [(key, value_type(values[members[key[0]][0]].graph, key[1])) for key in crossing]
     handed = handovers.of(types)
     return [_program(lane, members, order, values, inner, stores, handed, lane_of) for lane, order in enumerate(orders)]
-
-
-def _made_inside(
-    own: BlockValues, operator: str, part: int, inner: Mapping[tuple[int, External], Placed]
-) -> list[External]:
-    """Values that an operator reads and that its own block makes."""
-    read = externals(own.graph.operators[own.graph.index[operator]])
-    return [value for value in read if value[0] == "operator" and (part, value) not in inner]
 
 
 def _program(

@@ -68,15 +68,10 @@ class Progress:
 
 
 class Repeat:
-    """One trace of tasks sent to a server.
+    """One trace of tasks sent to a server, with samples in turn as inputs, by label of the model.
 
-    Args:
-        server: with the models of the trace.
-        trace: when which task arrives.
-        duration_s: when the repeat ends.
-        samples: by label, inputs in turn.
-        tolerance: allowed difference of outputs, absolute plus relative.
-        show: called about twice a second, and once all tasks have been answered.
+    Outputs may differ by ``tolerance``, absolute plus relative. ``show`` is called about twice a second, and once all
+    tasks have been answered.
 
     Attributes:
         late_s: by task, how late it was sent.

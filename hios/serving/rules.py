@@ -46,7 +46,7 @@ class Rules(NamedTuple):
 
 def rules_of(pipeline: Pipeline, row: Callable[[str, Sequence[float]], Any]) -> Rules:
     """The rules of a pipeline; ``row`` makes a row of numbers of a type: ``q``, whole ones, or ``d``."""
-    first = first_blocks(pipeline)
+    first = list(accumulate(pipeline.blocks, initial=0))[:-1]  # by model, the number of its first block among all
     lasts = set(accumulate(pipeline.blocks))
     count = sum(pipeline.blocks)
     left = [time for own in pipeline.left_s for time in own] or [0.0] * count
@@ -61,11 +61,6 @@ def rules_of(pipeline: Pipeline, row: Callable[[str, Sequence[float]], Any]) -> 
         pipeline.strict,
         pipeline.several,
     )
-
-
-def first_blocks(pipeline: Pipeline) -> list[int]:
-    """By model, the number of its first block among all."""
-    return list(accumulate(pipeline.blocks, initial=0))[:-1]
 
 
 @kernel

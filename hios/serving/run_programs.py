@@ -19,12 +19,8 @@ from hios.workers.arena import Layout
 class RunPrograms:
     """Programs by number, and where their values lie.
 
-    Args:
-        scenario: models.
-        pipeline: what runs; a model's blocks are its own, or all of them are one.
-        layout: of the arena, which grows.
-        first_flag: the first flag of the arena that is free.
-        later: how many sub-blocks combined blocks of other pipelines may have that follow; 0: none follows.
+    A model's blocks are its own, or all of them are one, as in the pipeline. The arena's layout grows, and its flags
+    are free from ``first_flag`` on. Pipelines may follow whose combined blocks have ``later`` sub-blocks; 0: none.
 
     Attributes:
         values: values between blocks, by model.

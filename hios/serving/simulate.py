@@ -50,14 +50,9 @@ def compare(
 ) -> list[Candidate]:
     """All policies on held-out traces, best first by the scenario's objective (`hios.serving.objective`).
 
-    Arrivals from a file are the same in every repeat: then nothing is held out.
-
-    Args:
-        scenario: what is offered.
-        run: gives the outcomes of a policy under a launcher, one for each of the repeats.
-        policies: by name; if None all, those of a trained launcher included where the scenario names one.
-        launcher: that of the scenario if None; ``auto`` compares every policy under every launcher.
-        tell: is told of every policy and launcher as soon as their result is there.
+    Arrivals from a file are the same in every repeat: then nothing is held out. If ``policies`` is None, they are all,
+    those of a trained launcher included where the scenario names one; the launcher is that of the scenario if None, and
+    ``auto`` compares every policy under every launcher. ``tell`` is told of each as soon as its result is there.
 
     Raises:
         HiosError: no policy can run the scenario.
@@ -84,15 +79,10 @@ _MANY_RUNS = 50_000
 def simulate(
     scenario: Scenario, policy: str, *, launcher: str | None = None, compiled: bool | None = None, tell: Tell = no_one
 ) -> ResultFile:
-    """Simulate all repeats of a scenario under a policy.
+    """Simulate all repeats of a scenario under a policy and a launcher, by name; the scenario's launcher if None.
 
-    Args:
-        scenario: models, arrivals, lanes.
-        policy: its name, or ``auto``.
-        launcher: open, deadline, fixed or water-filling, or ``auto``; that of the scenario if None.
-        compiled: whether numba compiles the simulator; if None, where there is much to do and numba is installed. Both
-            give the same.
-        tell: is told of every candidate of ``auto``.
+    ``tell`` is told of every candidate of ``auto``. Whether numba compiles the simulator changes nothing but the time;
+    if ``compiled`` is None, it does where there is much to do and numba is installed.
 
     Raises:
         HiosError: no such policy, or one that has no times for the scenario's device.

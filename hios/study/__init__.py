@@ -5,9 +5,8 @@ random_graphs      the instances of HIOS's simulation
 simulation         a setting of it: every algorithm on its instances
 released_program   what the authors' released program does otherwise than the paper says
 convolutions       convolutions alone on two cores
-top_experiments    experiments of TOP on scenarios, simulated
+top_experiments    TOP with its trained launcher and stages, what each adds, and experiments on scenarios, simulated
 top_learning       those that train GPG or a launcher first
-top_itself         TOP with its trained launcher and stages, and what each adds
 gpu_targets        the GPUs of the papers that are predicted for
 gpu_predictions    a network on them: predicted costs, and schedules
 reference_networks the papers' networks as graphs without weights or shapes
@@ -19,6 +18,6 @@ figure_listing     the registry as text, and the published numbers of figures th
 page_part          figures and verdicts as a report's page shows them
 
 Shared by several figures, rows and charts: rows (tidy tables), simulated_rows (HIOS, figures 7 to 11), run_rows
-(measured networks), stage_rows (stages of a block), predicted_rows (the same on the papers' GPUs), timelines (Opara,
-figures 6 and 7), machine_rows (several machines, and convolutions alone) and serving_rows (TOP).
+(measured networks), stage_rows (stages of a block), predicted_rows (the same on the papers' GPUs), machine_rows
+(several machines, and convolutions alone) and serving_rows (TOP).
 """

@@ -21,19 +21,6 @@ from hios.study.random_graphs import watts_strogatz
 
 #: The image: reading it is not an edge.
 _INPUT = ""
-#: Kinds of the counting rule, by operator type.
-KIND = {
-    "conv2d": "conv",
-    "conv2d-relu": "conv",
-    "relu-sepconv": "relu-sepconv",
-    "relu-conv2d": "relu-conv",
-    "max_pool2d": "pool",
-    "avg_pool2d": "pool",
-    "adaptive_avg_pool2d": "pool",
-    "concat": "concat or add",
-    "add": "concat or add",
-    "relu": "other",
-}
 #: Stages of RandWire by file, in order: nodes, neighbors, rewiring probability and number of Watts and Strogatz.
 RANDWIRE_FILES = ("ws-16-4-0.75-2.txt", "ws-32-4-0.75-3.txt", "ws-32-4-0.75-4.txt", "ws-32-4-0.75-5.txt")
 #: Seed of the first stage where there are no files; it is one that gives the 260 edges.

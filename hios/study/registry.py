@@ -133,14 +133,9 @@ class Figure(FigureEntry, frozen=True, kw_only=True):
         return own | {key: published(key.partition(".")[0])[key.partition(".")[2]] for key in self.also}
 
     @property
-    def needs_gpu(self) -> bool:
-        """Whether nothing of it can be measured without a GPU."""
-        return bool(_GPU & set(self.needs))
-
-    @property
     def state(self) -> State:
         """Whether hios draws it, or what it takes."""
-        if self.needs_gpu:
+        if _GPU & set(self.needs):
             return "needs a GPU"
         return "not drawn" if self.missing else "drawn"
 

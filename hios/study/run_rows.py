@@ -227,6 +227,11 @@ def _box_words(row: Row) -> str:
     return f"{row['network']}, {row['schedule']}: median {row['ms']:.3g} ms, {quartiles}, {row['runs']} runs"
 
 
+def own_batch_rows(data: FigureData, algorithms: Collection[str], references: Collection[str]) -> Rows:
+    """`batch_rows` of schedules with the batch size that they were made for."""
+    return [row for row in batch_rows(data, algorithms, references) if row["made for batch"] == row["batch"]]
+
+
 def batch_rows(data: FigureData, algorithms: Collection[str], references: Collection[str] = ()) -> Rows:
     """A row for every network, batch size and mark of schedules of some algorithms, and of some kinds of references."""
     session = FigureData(networks=data.variants.get("batches", {}))

@@ -100,16 +100,12 @@ class Arena:
     ) -> None:
         """Spin until a flag has a value: a worker owns its core, and sleeping would cost more than the wait.
 
-        If workers share cores, it yields its core after every check, as the process that sets the flag may need it.
-        (Short sleeps took a third of that core's time from the processes working on it.)
+        If workers share cores, or another one uses this core meanwhile (``yielding``), it yields its core after every
+        check, as the process that sets the flag may need it. (Short sleeps took a third of that core's time from the
+        processes working on it.) Where being late does no harm, it may sleep after some tens of microseconds.
 
-        Args:
-            flag: its number.
-            value: the value to wait for.
-            timeout_s: after so many seconds a PlatformError is raised, as it is when the controller aborts.
-            what: the awaited event in words, for the message.
-            yielding: whether another worker uses this core meanwhile, though workers do not share cores otherwise.
-            sleeping: whether to sleep after some tens of microseconds, where being late does no harm.
+        Raises:
+            PlatformError: ``what`` is awaited takes longer than ``timeout_s``, or the controller aborts.
         """
         flags, index = self._flags, flag * self._step
         yielding = yielding or self.shares_cores

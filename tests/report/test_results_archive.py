@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from hios.errors import ArtifactError
-from hios.formats import archive_reader
-from hios.formats.archive_reader import unpacked
+from hios.formats import archive as archive_format
+from hios.formats.archive import unpacked
 from hios.report.archive import write_archive
 from tests.cli.commands import invoke, refused, succeed
 from tests.report.paper_pages import write_results
@@ -237,13 +237,13 @@ def test_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         pass
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive.json", b"0" * 1_000_000)
-    monkeypatch.setattr(archive_reader, "_MOST_BYTES_OF_A_LIST", 999_999)
+    monkeypatch.setattr(archive_format, "_MOST_BYTES_OF_A_LIST", 999_999)
     with pytest.raises(ArtifactError, match=r"archive\.json: found 1000000 bytes; allowed: at m"), unpacked(path):
         pass
     monkeypatch.undo()
-    monkeypatch.setattr(archive_reader, "_MOST_BYTES", 10)
+    monkeypatch.setattr(archive_format, "_MOST_BYTES", 10)
     with pytest.raises(ArtifactError, match="found 1000000 bytes in all; allowed: at most 10"), unpacked(path):
         pass
-    monkeypatch.setattr(archive_reader, "_MOST_FILES", 0)
+    monkeypatch.setattr(archive_format, "_MOST_FILES", 0)
     with pytest.raises(ArtifactError, match="found 1 files; allowed: at most 0"), unpacked(path):
         pass

@@ -44,7 +44,7 @@ def prepare_in_onnxruntime(worker: Worker, **arguments: Any) -> None:
     segment_runtimes.Converter._timed = timed  # type: ignore[method-assign, assignment]
     lane_worker.prepare(worker, **arguments)
     own = [step for runner in worker.state["programs"].values() for step in runner._steps]
-    alone = [step.call.name for step in own if "lane_segments" not in str(step.call.function.__module__)]
+    alone = [step.call.name for step in own if "_segment_operator" not in step.call.function.__qualname__]
     if alone or not own:
         raise PlatformError(f"these do not run in ONNX Runtime: {alone}")
 

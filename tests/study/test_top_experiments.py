@@ -45,18 +45,18 @@ from hios.schedulers.policy import training
 from hios.schedulers.policy.endings import combined_problem, model_blocks
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
-from hios.study import registry, top_itself
+from hios.study import registry, top_experiments
 from hios.study.figure_data import FigureData
 from hios.study.published import Verdict
 from hios.study.top_experiments import (
     ModelMemory,
+    TopItself,
     batched,
     copied,
     memory_of,
     overloaded,
     synchronous_per_s,
 )
-from hios.study.top_itself import TopItself
 from hios.study.top_learning import R, S, run, transitions
 from tests.cli.commands import invoke, succeed
 from tests.serving.scenarios import scenario, served
@@ -157,7 +157,7 @@ def test_policies_are_kept_for_what_they_are_trained_on(monkeypatch: pytest.Monk
     """
     trained: list[int] = []
     clock = SimpleNamespace(process_time=lambda: time.process_time() + _POLICY_S * len(trained))
-    monkeypatch.setattr(top_itself, "time", clock)
+    monkeypatch.setattr(top_experiments, "time", clock)
 
     def counted(problems: Mapping[str, Problem], settings: TrainingSettings, *more: Any) -> training.Trained:
         trained.append(settings.most)

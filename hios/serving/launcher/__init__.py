@@ -5,8 +5,7 @@ actions            numbers in [0, 1] to intervals and combined blocks; the state
                    random moments; what was learned, as a safetensors file
 rewards            the rewards (2), of normalized measures
 environment        the simulator in steps
-replay             transitions to learn from
-maddpg             actors and critics: (3) and (4), in torch
+maddpg             actors and critics: (3) and (4), in torch; the replay buffer that they learn from
 training           Algorithm 1, offline
 online_launcher    Algorithm 1, online: decisions without torch, for the simulator and for servers
 live_launcher      the thread that decides beside a server

@@ -164,12 +164,8 @@ register(
 _PRUNED = {"inception_ms": "inception_v3", "nasnet_ms": "nasnet_large"}
 
 
-def fig9_rows(data: FigureData) -> Rows:
-    """A row for every network, r and s, measured and predicted, with what the search went through."""
-    return [row for label, network in data.pruning.items() for row in _pruned_rows(label, network)]
-
-
 def _pruned_rows(label: str, network: ExecutedNetwork) -> Rows:
+    """A row for every r and s, measured and predicted, with what the search went through."""
     graph = Graph.of(network.graph)
     results = {result.label: result for result in network.run.results}
     pruned: Rows = []
@@ -213,7 +209,7 @@ def fig9_why(rows: Rows) -> str:
 
 register(
     "ios_fig9",
-    rows=fig9_rows,
+    rows=lambda data: [row for label, network in data.pruning.items() for row in _pruned_rows(label, network)],
     chart=runs.bar_chart("pruning"),
     compare=fig9_comparisons,
     finding=fig9_finding,
@@ -311,12 +307,6 @@ register(
 _FIG11_ALGORITHMS = ("sequential", "ios")
 
 
-def fig11_rows(data: FigureData) -> Rows:
-    """A row for every batch size, schedule for it and mark, with images a second."""
-    every = runs.batch_rows(data, _FIG11_ALGORITHMS, ("tensorrt",))
-    return [row for row in every if row["made for batch"] == row["batch"]]
-
-
 def fig11_comparisons(rows: Rows) -> list[Comparison]:
     """Milliseconds by batch size; of GPUs alone."""
     names = (*_FIG11_ALGORITHMS, "tensorrt")
@@ -336,7 +326,7 @@ def fig11_finding(rows: Rows) -> str:
 
 register(
     "ios_fig11",
-    rows=fig11_rows,
+    rows=lambda data: runs.own_batch_rows(data, _FIG11_ALGORITHMS, ("tensorrt",)),
     chart=runs.throughput_chart,
     compare=fig11_comparisons,
     finding=fig11_finding,
@@ -440,12 +430,8 @@ register(
 
 
 # Table 1: the search space of the largest block.
-def tab1_rows(data: FigureData) -> Rows:
-    """A row for every network: the block with the most transitions, without pruning."""
-    return [_largest_block(graph) for graph in benchmark()]
-
-
 def _largest_block(graph: Graph) -> Row:
+    """The block of a network with the most transitions, without pruning."""
     spaces = [search_space(graph, block) for block in range(len(graph.blocks))]
     largest = max(range(len(spaces)), key=lambda block: spaces[block].transitions)
     operators, wide = len(graph.blocks[largest]), width(graph, graph.blocks[largest])
@@ -488,7 +474,7 @@ def tab1_comparisons(rows: Rows) -> list[Comparison]:
     return runs.columns_compared("ios_tab1", own)
 
 
-register("ios_tab1", rows=tab1_rows, compare=tab1_comparisons)
+register("ios_tab1", rows=lambda data: list(map(_largest_block, benchmark())), compare=tab1_comparisons)
 
 
 # Table 2: the networks.

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hios.charts import marks
 from hios.core.evaluate import evaluate, latency_ms
-from hios.core.graph import Graph
+from hios.core.graph import Graph, GraphFile
 from hios.core.problem import Problem
-from hios.core.schedule import StreamPlan
+from hios.core.schedule import ScheduleFile, StreamPlan
 from hios.formats.partition import GpuPrediction
 from hios.schedulers import schedule
 from hios.study import machine_rows as machines
 from hios.study import predicted_rows as predicted
 from hios.study import run_rows as runs
-from hios.study import timelines
 from hios.study.figure_data import FigureData, PredictedNetwork
 from hios.study.gpu_predictions import predicted_problem
 from hios.study.published import Comparison, comparisons, published
@@ -210,6 +210,116 @@ register(
 )
 
 
+# Figures 6 and 7: predicted timelines of operators that could run side by side, and their launch order.
+_START, _FINISH = "start ms", "finish ms"
+_WIDTH, _STEP = 330, 20
+
+
+def timelines_of(*networks: str) -> Callable[[str, PredictedNetwork, GpuPrediction], Rows]:
+    """Makes rows of networks whose labels begin with one of these: a row for an operator of the segment and schedule.
+
+    The segment is the most operators that depend on the same ones; of several such sets the first. In GoogLeNet they
+    begin the branches of its first block. Rows are in the order of launches, and times begin with the segment.
+    """
+
+    def made(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
+        segment = frozenset(_segment(network.graph)) if label.startswith(networks) else frozenset()
+        schedules = prediction.schedules.items() if segment else ()
+        return [row for name, schedule in schedules for row in _timeline(label, name, schedule, segment)]
+
+    return made
+
+
+def _segment(graph: GraphFile) -> list[str]:
+    """The operators whose timeline is shown; empty where none depends on another."""
+    before: dict[str, set[str]] = {}
+    for edge in graph.edges:
+        before.setdefault(edge.target, set()).add(edge.source)
+    alike: dict[frozenset[str], list[str]] = {}
+    for operator in graph.operators:
+        if operator.id in before:
+            alike.setdefault(frozenset(before[operator.id]), []).append(operator.id)
+    return max(alike.values(), key=len, default=[])
+
+
+def _timeline(label: str, name: str, schedule: ScheduleFile, segment: frozenset[str]) -> Rows:
+    own = [row for row in schedule.placements if row.operator in segment]
+    begin = min(row.start_ms for row in own)
+    about = {
+        **predicted.prediction_row(label, name, schedule.algorithm, schedule.devices),
+        "ms": schedule.latency_ms,
+        "streams": len({row.stream for row in schedule.placements}),
+    }
+    return [
+        {
+            **about,
+            "operator": row.operator,
+            "stream": row.stream,
+            _START: row.start_ms - begin,
+            _FINISH: row.finish_ms - begin,
+        }
+        for row in own
+    ]
+
+
+def _at_once(rows: Rows) -> dict[str, float]:
+    """The most operators of the segment that run at the same time, by algorithm; none where rows have no timeline."""
+    return {
+        algorithm: float(max(sum(row[_START] <= at[_START] < row[_FINISH] for row in own) for at in own))
+        for algorithm, own in grouped([row for row in rows if _START in row], "algorithm").items()
+    }
+
+
+def timeline_words(rows: Rows) -> str:
+    """For every GPU and network: how many operators of the segment run at once, and which is launched first."""
+    sentences = []
+    for (gpu, network), own in grouped(rows, lambda row: (row["hardware"], row["network"])).items():
+        by_algorithm = grouped(own, "algorithm")
+        count = len(next(iter(by_algorithm.values())))
+        texts = [
+            f"{most:g} by {name} ({by_algorithm[name][0]['ms']:.3g} ms in all, first "
+            f"{by_algorithm[name][0]['operator']})"
+            for name, most in _at_once(own).items()
+        ]
+        sentences.append(
+            f"Predicted for {gpu}: of the {count} operators of {network} that could run side by side, depending on "
+            f"the same ones, so many run at once: {', '.join(texts)}."
+        )
+    return " ".join(sentences)
+
+
+def timeline_chart(rows: Rows) -> alt.TopLevelMixin:
+    """A bar for every operator of the segment, from its start to its finish, on its stream."""
+    import altair as alt
+
+    shown = [
+        {
+            **row,
+            "place": f"{row['network']}, {row['schedule']}, stream {row['stream']}",
+            "description": f"{row['network']}, {row['schedule']}, stream {row['stream']}: {row['operator']} from "
+            f"{row[_START]:.4g} to {row[_FINISH]:.4g} ms, {row['mark']}",
+        }
+        for row in rows
+    ]
+    places = list(dict.fromkeys(row["place"] for row in shown))
+    looks = marks.colors(list(dict.fromkeys(row["operator"] for row in shown)), "operator")
+    drawn: alt.Chart = (
+        marks.inline(shown)
+        .mark_bar(strokeWidth=1.2)
+        .encode(
+            alt.X(f"{_START}:Q", title="time since the first of them began, ms"),
+            alt.X2(f"{_FINISH}:Q"),
+            alt.Y("place:N", sort=places, title=None, axis=alt.Axis(labelLimit=260)),
+            *looks.values(),
+            marks.dash(shown, legend=True),
+            marks.fill(shown),
+            alt.Description("description:N"),
+        )
+        .properties(width=_WIDTH, height=alt.Step(_STEP))
+    )
+    return drawn
+
+
 # Figure 6: streams of GoogLeNet.
 def fig6_rows(data: FigureData) -> Rows:
     """A row for Opara and Nimble: their streams depend on the graph alone."""
@@ -230,7 +340,7 @@ def fig6_comparisons(rows: Rows) -> list[Comparison]:
     """The number of streams, and of operators of a block that run at once, which predictions alone have."""
     own = [row for row in rows if row["network"] == "googlenet"]
     numbers = {"googlenet_streams": {row["algorithm"]: float(row["streams"]) for row in own}}
-    if most := timelines.at_once(own):
+    if most := _at_once(own):
         numbers["at_once"] = most
     return comparisons("opara_fig6", numbers)
 
@@ -239,9 +349,7 @@ register(
     "opara_fig6",
     rows=fig6_rows,
     compare=fig6_comparisons,
-    beside=predicted.predictions(
-        rows=timelines.timelines_of("googlenet"), chart=timelines.chart, words=timelines.words
-    ),
+    beside=predicted.predictions(rows=timelines_of("googlenet"), chart=timeline_chart, words=timeline_words),
 )
 
 # Figure 7: streams of T5 and BERT. Table I: time of stream allocation.
@@ -284,9 +392,7 @@ register(
     rows=fig7_rows,
     compare=fig7_comparisons,
     finding=fig7_finding,
-    beside=predicted.predictions(
-        rows=timelines.timelines_of("t5", "bert"), chart=timelines.chart, words=timelines.words
-    ),
+    beside=predicted.predictions(rows=timelines_of("t5", "bert"), chart=timeline_chart, words=timeline_words),
 )
 
 
@@ -376,14 +482,8 @@ _FIG8_ALGORITHMS = ("sequential", "opara")
 _GRAPH = "cudagraph"
 
 
-def fig8_rows(data: FigureData) -> Rows:
-    """A row for every batch size and mark of the sequential schedule and Opara, and for CUDA graphs on GPUs."""
-    every = runs.batch_rows(data, _FIG8_ALGORITHMS, (_GRAPH,))
-    return [row for row in every if row["made for batch"] == row["batch"]]
-
-
 def predicted_batches(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
-    """The same for the GPU of a prediction."""
+    """A row for every batch size of the sequential schedule and Opara on the GPU of a prediction."""
     return [
         runs.with_batch(row)
         for row in predicted.latency_rows(label, network, prediction)
@@ -428,7 +528,7 @@ def fig8_why(rows: Rows) -> str:
 
 register(
     "opara_fig8",
-    rows=fig8_rows,
+    rows=lambda data: runs.own_batch_rows(data, _FIG8_ALGORITHMS, (_GRAPH,)),
     chart=runs.throughput_chart,
     compare=fig8_comparisons,
     finding=fig8_finding,
@@ -438,12 +538,8 @@ register(
 
 
 # Figure 9: another GPU.
-def fig9_rows(data: FigureData) -> Rows:
-    """A row for every machine, network and schedule by Opara or Nimble, of networks that ran with both."""
-    return machines.machine_rows(data, _over_nimble)
-
-
 def _over_nimble(data: FigureData) -> Rows:
+    """A row for every network and schedule by Opara or Nimble, of networks that ran with both."""
     rows = runs.schedule_rows(data, ("nimble", "opara"), devices=1)
     nimble, opara = (runs.latencies(rows, name) for name in ("nimble", "opara"))
     return [
@@ -469,7 +565,7 @@ def fig9_finding(rows: Rows) -> str:
 
 register(
     "opara_fig9",
-    rows=fig9_rows,
+    rows=lambda data: machines.machine_rows(data, _over_nimble),
     chart=lambda rows: machines.panels(rows, "over nimble", "speedup over Nimble"),
     compare=fig9_comparisons,
     finding=machines.findings(fig9_finding),

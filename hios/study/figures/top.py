@@ -124,11 +124,6 @@ register_throughput("top_fig15", serving.ROUNDS, several=True)
 _WORK_DONE = "work done %"
 
 
-def fig16_rows(data: FigureData) -> Rows:
-    """Results of one model, then of several."""
-    return serving.policy_rows(data, several=False) + serving.policy_rows(data, several=True)
-
-
 def fig16_comparisons(rows: Rows) -> list[Comparison]:
     """What top gains over IOS with one model, and over POS with several."""
     return [
@@ -147,7 +142,7 @@ def fig16_comparisons(rows: Rows) -> list[Comparison]:
 
 register(
     "top_fig16",
-    rows=fig16_rows,
+    rows=lambda data: serving.policy_rows(data, several=False) + serving.policy_rows(data, several=True),
     chart=serving.policy_bars(_WORK_DONE, "work done, %"),
     compare=fig16_comparisons,
     finding=lambda rows: serving.gain_finding(rows, _WORK_DONE, ("ios", *serving.ROUNDS)),
@@ -343,16 +338,11 @@ def forms(rows: Rows, x: str, name: Callable[[Row], str]) -> str:
     return f"means over combined blocks: {'; '.join(parts)}."
 
 
-def fig20_finding(rows: Rows) -> str:
-    """Stages and groups on the slowest and the fastest GPU."""
-    return f"Predicted, slowest and fastest GPU, {forms(rows, _TFLOPS, lambda row: str(row['system']))}"
-
-
 register(
     "top_fig20",
     rows=lambda data: serving.point_rows(data, "stages", _TFLOPS),
     chart=serving.point_bars(_scenario_and_system, _GROUPS, "groups of a stage, mean"),
-    finding=fig20_finding,
+    finding=lambda rows: f"Predicted, slowest and fastest GPU, {forms(rows, _TFLOPS, lambda row: str(row['system']))}",
 )
 
 # Figures 21 and 22: convergence of GPG and of MADDPG.
@@ -371,11 +361,6 @@ def _too_short(figure: str, rows: Rows, column: str, key: str) -> str:
     return serving.unsettled(curves, number(f"{figure}.{_STEPS}"), key) if serving.on_gpu(rows) else ""
 
 
-def fig21_rows(data: FigureData) -> Rows:
-    """The policy's mean latency after a number of steps."""
-    return [row for row in serving.point_rows(data, "gpg", _STEPS) if row["system"] == CURVE]
-
-
 def fig21_finding(rows: Rows) -> str:
     """Where the curve begins and ends."""
     parts = [
@@ -389,7 +374,7 @@ def fig21_finding(rows: Rows) -> str:
 
 register(
     "top_fig21",
-    rows=fig21_rows,
+    rows=lambda data: [row for row in serving.point_rows(data, "gpg", _STEPS) if row["system"] == CURVE],
     chart=serving.point_lines(_STEPS, _OVER_SEQUENTIAL, "latency over sequential", _scenario),
     compare=lambda rows: steps_compared("top_fig21", rows, _OVER_SEQUENTIAL, falls=True),
     finding=fig21_finding,
@@ -475,21 +460,11 @@ register(
 _BATCH, _FILLED = "batch", "filled %"
 
 
-def fig25_rows(data: FigureData) -> Rows:
-    """The stages that top finds."""
-    return [row for row in serving.point_rows(data, "batches", _BATCH) if row.get(_STAGES) is not None]
-
-
-def fig25_finding(rows: Rows) -> str:
-    """Stages and groups with the smallest and the largest batch."""
-    return f"Predicted, {forms(rows, _BATCH, lambda row: f'batch {row[_BATCH]:g}')}"
-
-
 register(
     "top_fig25",
-    rows=fig25_rows,
+    rows=lambda data: [row for row in serving.point_rows(data, "batches", _BATCH) if row.get(_STAGES) is not None],
     chart=serving.point_lines(_BATCH, _GROUPS, "groups of a stage, mean", _scenario, log=True),
-    finding=fig25_finding,
+    finding=lambda rows: f"Predicted, {forms(rows, _BATCH, lambda row: f'batch {row[_BATCH]:g}')}",
 )
 
 
@@ -530,11 +505,6 @@ register(
 )
 
 
-def fig27_rows(data: FigureData) -> Rows:
-    """Scenarios of one model, whose systems can be compared."""
-    return [row for row in serving.point_rows(data, "batches", _BATCH) if row["models"] == 1]
-
-
 def fig27_comparisons(rows: Rows) -> list[Comparison]:
     """Where throughput saturates, of the model that does so last."""
     return comparisons("top_fig27", {"saturation": saturation(rows, _BATCH, _INPUTS, number("top_fig27.saturation"))})
@@ -555,7 +525,7 @@ def fig27_finding(rows: Rows) -> str:
 
 register(
     "top_fig27",
-    rows=fig27_rows,
+    rows=lambda data: [row for row in serving.point_rows(data, "batches", _BATCH) if row["models"] == 1],
     chart=serving.point_bars(
         lambda row: f"{row['scenario']}, batch {row[_BATCH]}, {row['system']}", _INPUTS, "inputs per second"
     ),
