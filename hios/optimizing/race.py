@@ -41,7 +41,7 @@ FEWEST_ROUNDS = 18
 #: Beside other work, rounds for which there has to be time: while warming up, and in the race, where it is enough for a
 #: 95 % interval.
 _MANY, _ROUNDS_BUSY = 20, 9
-#: Share of the time of a race that is kept for rounds while warming up, unless less is enough for the fewest rounds.
+#: Share of the time of a race that is kept for rounds while warming up, unless less is enough for all of them.
 _RACING_SHARE = 0.5
 #: Pairs of calls to check whether a cached choice still holds, and seconds after which two pairs are enough.
 _PAIRS, _PAIRS_S, _FEWEST_PAIRS = 7, 1.0, 2
@@ -55,8 +55,6 @@ _APART_ROUNDS = 4
 #: Qualifying rounds, and how many times the shortest median a candidate may have after them. They are not part of the
 #: final rounds, so that dropping out early does not bias the result.
 _QUALIFYING = ((3, 1.3), (4, 1.15))
-#: The fewest rounds that a choice needs, with those.
-_ROUNDS_IN_ALL = FEWEST_ROUNDS + sum(rounds for rounds, _ in _QUALIFYING)
 
 
 @dataclass
@@ -172,7 +170,7 @@ class Race:
         """
         began, racing = time.monotonic(), list[Candidate]()
         for candidate in self.candidates:
-            now_s, rounds = time.monotonic(), _ROUNDS_BUSY if self.busy else _ROUNDS_IN_ALL
+            now_s, rounds = time.monotonic(), _ROUNDS_BUSY if self.busy else _MOST_ROUNDS
             kept_s = min(rounds * _round_s(racing, self.warm_ms), _RACING_SHARE * (self.deadline - began))
             if now_s + kept_s >= self.deadline and self.warm_ms and candidate.label not in self.forced:
                 continue
