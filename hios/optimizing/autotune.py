@@ -201,7 +201,7 @@ class Autotune:
         Where there is time for few rounds, those of the race before count too.
         """
         subject, ready, budget = self.subject, preparation.ready, preparation.budget
-        busy, deadline = busy_share(subject.everything), budget.deadline
+        busy, deadline = 0.0 if coming else busy_share(subject.everything), budget.deadline
         if coming:
             deadline = min(deadline, time.monotonic() + max(_EARLY_S, _EARLY_CALLS * budget.call_s))
         if busy > BUSY and self.options.is_auto and self.options.wait:
@@ -222,6 +222,7 @@ class Autotune:
             budget.show,
             functools.cache(functools.partial(self._rounding, preparation, subject.tensors, expected)),
             functools.partial(_elsewhere, comparison, preparation),
+            len(coming) > 0,
             before,
         )
         race.measure()

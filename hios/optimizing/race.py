@@ -73,6 +73,7 @@ class Race:
         rounding: called for a difference beyond the tolerance: the largest one that rounding explains, in the unit of
             `hios.frontends.tolerances.beyond`.
         elsewhere: called for a candidate whose outputs match: how they differ for other inputs, None if they do not.
+        brief: whether to end, if busy, as soon as the model has lost.
         before: an earlier race of some of the candidates, whose rounds count too where this race has few.
     """
 
@@ -86,6 +87,7 @@ class Race:
     shown: Callable[[str], None] = lambda what: None
     rounding: Callable[[], float] = lambda: 0.0
     elsewhere: Callable[[Candidate], Difference | None] = lambda candidate: None
+    brief: bool = False
     before: Race | None = None
     measured_at: str = ""
     #: Milliseconds of every final round, by label.
@@ -133,16 +135,18 @@ class Race:
         """Measure rounds in which all that are left run once each, in random order.
 
         What disturbs a round disturbs all of them, so whoever is slower than the fastest with 95 % confidence leaves,
-        or by far in every round, the model as it runs today like the others. It ends once one is left.
+        or by far in every round, the model as it runs today like the others. It ends once one is left, or the model
+        has left if it is brief.
         """
         while len(fewer := self._affordable(racing, self.warm_ms, _ROUNDS_BUSY)) < len(racing):
             racing = fewer
         self.latencies = {candidate.label: [] for candidate in racing}
-        shuffle, began = random.Random(0).shuffle, time.monotonic()
+        shuffle, began, today = random.Random(0).shuffle, time.monotonic(), self.candidates[0].label
         for number in range(_MOST_ROUNDS):
             order = [candidate for candidate in racing if candidate.label in self.latencies]
             round_s = (time.monotonic() - began) / max(number, 1)
-            if (number and len(order) < 2) or time.monotonic() + round_s > self.deadline:
+            over = len(order) < 2 or (self.brief and number % 3 == 0 and today not in self.latencies)
+            if (number and over) or time.monotonic() + round_s > self.deadline:
                 break
             self.shown(f"{len(order)} ways to run the model take turns beside other work")
             shuffle(order)
@@ -153,7 +157,6 @@ class Race:
             fastest = min(self.latencies.values(), key=statistics.median)
             slower = [label for label, times in self.latencies.items() if _loses(times, fastest)]
             self.left |= {label: self.latencies.pop(label) for label in slower}
-        today = self.candidates[0].label
         self.today_ms = self.left.get(today) or self.latencies.get(today, [])
 
     def _rounds(self, racing: Sequence[Candidate]) -> int:
