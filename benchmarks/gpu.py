@@ -23,6 +23,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ import torch
 from weight_recipes import recipe_of, weights_of
 
 import hios
+from hios.core.evaluate import evaluate, latency_ms
 from hios.formats.run import Latency, Run
 from hios.platforms.cuda.devices import RUNTIMES
 
@@ -56,6 +58,8 @@ LAYOUTS = (
     (168, 168, 5, 42, 168),
     (336, 336, 7, 21, 336),
 )
+#: Max pools of GoogLeNet: channels, window, image, stride.
+POOLS = ((64, 3, 112, 2), (256, 3, 28, 1), (480, 3, 14, 1), (832, 3, 7, 1))
 #: What is served together, by which policies, and at which shares of what the GPU could do by the costs.
 SERVED, POLICIES, LOADS = ("googlenet", "squeezenet"), ("sequential", "nimble", "ios", "pos-relaxed", "top"), (0.5, 3.0)
 #: Operators of the graphs by which overheads are measured, and replays.
@@ -161,9 +165,11 @@ class Steps:
             self._facts.add("overheads", name=name, us={key: round(1e3 * each, 4) for key, each in times.items()})
 
     def layouts(self, _: str) -> None:
-        """A convolution with bias and ReLU, in both orders of channels, by torch's calls and by cuDNN's fused one."""
+        """Pools, and convolutions with bias and ReLU by torch's calls and cuDNN's fused one, in orders of channels."""
         for shape in LAYOUTS:
             self._facts.add("layouts", shape=shape, us=_layouts(*shape))
+        for pool in POOLS:
+            self._facts.add("layouts", pool=pool, us=_pools(*pool))
 
     def sequential(self, network: str) -> None:
         """Whether a schedule is captured and right, and as fast as one CUDA graph of the model."""
@@ -413,6 +419,27 @@ def _layouts(into: int, out: int, size: int, image: int, groups: int) -> dict[st
     return taken
 
 
+def _pools(channels: int, size: int, image: int, stride: int) -> dict[str, float]:
+    """Microseconds of a max pool in a graph: in both orders of channels, and through the default one."""
+    count, value = 64, torch.randn(1, channels, image, image, device="cuda")
+    last = value.contiguous(memory_format=torch.channels_last)
+
+    def pool(x: torch.Tensor) -> torch.Tensor:
+        return torch.max_pool2d(x, size, stride, size // 2)
+
+    calls: dict[str, Callable[[], object]] = {
+        "NCHW": lambda: pool(value),
+        "NHWC": lambda: pool(last),
+        "NHWC, through NCHW": lambda: pool(last.contiguous()).contiguous(memory_format=torch.channels_last),
+    }
+    taken = {}
+    with torch.inference_mode():
+        for name, call in calls.items():
+            replay = _captured(lambda call=call: [call() for _ in range(count)])  # type: ignore[misc]
+            taken[name] = round(1e3 * statistics.median(_timed(replay, count)), 2)
+    return taken
+
+
 def _medians(facts: Sequence[Mapping[str, Any]], *steps: str) -> dict[str, dict[tuple[str, str], float]]:
     """Milliseconds by network, kind and name; of what ran in several steps the last."""
     medians: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
@@ -435,6 +462,23 @@ def show(facts: Facts) -> None:
             print(f"{network}, {step}")
             for line in compared(network, medians):
                 print(f"  {line}")
+            for line in _predicted(facts, step, network):
+                print(f"  {line}")
+
+
+def _predicted(facts: Facts, step: str, network: str) -> Iterator[str]:
+    """Errors of predictions from costs of this folder, by the contention that was measured and by the blend."""
+    path = facts.folder / f"{network}.costs.json"
+    if step != "race" or not path.exists():
+        return
+    graph, costs = hios.Graph.read(PREPARED / network / "graph.json"), hios.Costs.read(path)
+    problems = {kind: hios.Problem(graph, replace(costs, contention=kind)) for kind in (costs.contention, "blend")}
+    for (kind, name), median in _medians(facts.all(), step)[network].items():
+        if kind == "schedule":
+            plan = hios.schedule(problems[costs.contention], name).plan(graph)
+            times = {by: latency_ms(evaluate(problem, plan)) for by, problem in problems.items()}
+            errors = ", ".join(f"{time:.4f} ms by {by} ({time / median - 1:+.1%})" for by, time in times.items())
+            yield f"predicted {name:<25}{errors}"
 
 
 def compared(network: str, medians: Mapping[tuple[str, str], float]) -> Iterator[str]:

@@ -32,11 +32,12 @@ from hios.files.text_tables import aligned
 from hios.formats.config import TopStudy
 from hios.formats.serving_result import ResultFile
 from hios.formats.study import NEITHER, TOP
-from hios.serving.objective import strict_rounds_per_s
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
 from hios.serving.stage_times import least_work_s
-from hios.study.top_experiments import ABLATIONS, TopItself, at_rates, scenario_of_graphs
+from hios.serving.strict_rounds import strict_rounds_per_s
+from hios.study.top_experiments import at_rates, scenario_of_graphs
+from hios.study.top_itself import ABLATIONS, TopItself
 
 SHARES = {"inception_v3": 1, "resnet50": 2, "squeezenet": 4}
 #: Policies for one model at a time, then rounds.

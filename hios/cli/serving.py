@@ -82,7 +82,7 @@ runtime_option = click.option(
     type=click.Choice(["cpu", "cuda"]),
     default="cpu",
     show_default=True,
-    help="Run on cores, or on the first GPU, for which the costs have to be. No GPU has run this yet.",
+    help="Run on cores, or on the first GPU, for which the costs have to be.",
 )
 @trust_option
 def load_command(

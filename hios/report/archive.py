@@ -20,17 +20,8 @@ from hios.errors import ArtifactError
 from hios.files import artifacts
 from hios.files.artifacts import replacing, require_writable
 from hios.files.versions import checkout
-from hios.formats.archive import (
-    MANIFEST,
-    SUMS,
-    ArchivedFile,
-    ArchivedPage,
-    ArchiveFile,
-    MachineDescription,
-    PageOrigin,
-    sums,
-    unpacked,
-)
+from hios.formats.archive import ArchivedFile, ArchivedPage, ArchiveFile, MachineDescription, PageOrigin
+from hios.formats.archive_reader import MANIFEST, SUMS, sums, unpacked
 from hios.machine import description
 from hios.report import write_report
 from hios.report.results import ORIGIN, Provenance, papers_page, read_configuration

@@ -13,7 +13,8 @@ from hios.errors import ArtifactError
 from hios.files import artifacts
 from hios.formats.serving_result import Candidate, ResultFile
 from hios.report.tables import View
-from hios.serving.objective import WORDS, brief, candidate_of, order, rounds_notes
+from hios.serving.objective import WORDS, brief, candidate_of, order
+from hios.serving.strict_rounds import rounds_notes
 
 #: Columns that predictions are compared with measurements in, by name.
 _COMPARED = ("done", "p50", "p90", "p99")

@@ -33,7 +33,8 @@ from hios.errors import HiosError, suggestion
 from hios.serving.admission import DeadlineError, OperatorError, QueueFullError
 from hios.serving.load import warm_up
 from hios.serving.metrics import ENDS, Metrics
-from hios.serving.open_inference import VERSION, ModelInterface, RefusedError, described
+from hios.serving.open_api import described
+from hios.serving.open_inference import VERSION, ModelInterface, RefusedError
 from hios.serving.server import Server
 
 #: Connections at most; that the system keeps until they are accepted; and open files that are left for all else.

@@ -27,7 +27,8 @@ from hios.serving.admission import Admission, Counts, LiveTask
 from hios.serving.dispatcher import Dispatcher, Watch
 from hios.serving.lane import ENDING_S, FLAGS, LaneEvent, LaneProcess
 from hios.serving.lane_worker import Whole
-from hios.serving.launcher.online_launcher import LiveLauncher, OnlineLauncher, launcher_of
+from hios.serving.launcher.live_launcher import LiveLauncher
+from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
 from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.policies import LEARNED, launched, pipeline_of
 from hios.serving.run_programs import RunPrograms

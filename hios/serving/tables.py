@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from hios.files.text_tables import aligned
 from hios.formats.serving_result import CalibrationFile, Candidate, ResultFile, ServedResult
-from hios.serving.objective import candidate_of, rounds_notes, worst_share
+from hios.serving.objective import candidate_of, worst_share
 from hios.serving.simulate import PolicyGrid
+from hios.serving.strict_rounds import rounds_notes
 
 #: Share of tasks sent late from which on the machine was too busy to measure.
 _LATE = 0.05

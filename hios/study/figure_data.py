@@ -12,7 +12,7 @@ from hios.core.graph import GraphFile
 from hios.core.schedule import ScheduleFile
 from hios.errors import ArtifactError, HiosError
 from hios.files import artifacts
-from hios.formats.archive import unpacked
+from hios.formats.archive_reader import unpacked
 from hios.formats.config import SERIES
 from hios.formats.partition import PredictionFile
 from hios.formats.run import Run

@@ -16,7 +16,7 @@ import benchmarks.networks
 from hios.cli.files import extract
 from hios.frontends.export import build_model
 from hios.frontends.program import export
-from tests.scripts import printed, python
+from tests.scripts import ROOT, printed, python
 
 NETWORK = "squeezenet"
 
@@ -139,3 +139,12 @@ def test_the_prepared_squeezenet_is_what_is_extracted(gpu: ModuleType, tmp_path:
     hios.export(NETWORK).write(tmp_path / "program.pt2")
     extract(tmp_path / "program.pt2", tmp_path / "graph.json", tmp_path / "weights.safetensors", NETWORK)
     assert (tmp_path / "graph.json").read_bytes() == (gpu.PREPARED / NETWORK / "graph.json").read_bytes()
+
+
+def test_facts_are_shown_as_documented(gpu: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    """What docs/gpus.md says of an H100 is what the facts of one say."""
+    gpu.show(gpu.Facts(Path(gpu.__file__).with_name("gpu_facts") / "h100"))
+    said = capsys.readouterr().out
+    _, *blocks = (ROOT / "docs" / "gpus.md").read_text(encoding="utf-8").split("```\n")
+    assert len(blocks[::2]) == 2
+    assert all(block in said for block in blocks[::2])

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
-from hios.kernels import compile_operator, cudnn
+from hios.kernels import build, compile_operator, cudnn
 from hios.kernels.onednn import as_made
 from hios.platforms.cuda.precision import exactly
 from tests.gpu_marker import requires_gpu
@@ -55,3 +55,17 @@ def test_cudnn_equals_table(case: dict[str, Any]) -> None:
     """The same on a GPU."""
     with torch.inference_mode(), exactly():
         _check(case, "cuda")
+
+
+@requires_gpu
+@pytest.mark.parametrize("window", [2, 3])
+def test_pools_keep_the_order_of_channels(window: int) -> None:
+    """Images in both orders give equal results, each in the order that it came in."""
+    attributes: dict[str, Any] = {"pool_size": [window] * 2, "strides": [2, 2], "padding": [1] * 4, "dilation": [1, 1]}
+    attributes |= {"ceil_mode": False, "layout": "NCHW", "out_layout": "NCHW"}
+    run = build("relax.nn.max_pool2d", attributes, "pool")
+    x = torch.randn(2, 4, 9, 8, device="cuda")
+    for image, order in ((x, torch.contiguous_format), (as_made(x), torch.channels_last)):
+        result = run(image)
+        assert result.is_contiguous(memory_format=order)
+        torch.testing.assert_close(result.cpu(), run(x.cpu()))

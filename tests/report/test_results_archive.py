@@ -15,7 +15,7 @@ import pytest
 
 from hios.errors import ArtifactError
 from hios.formats import archive_reader
-from hios.formats.archive import unpacked
+from hios.formats.archive_reader import unpacked
 from hios.report.archive import write_archive
 from tests.cli.commands import invoke, refused, succeed
 from tests.report.paper_pages import write_results

@@ -11,7 +11,7 @@ from hios.errors import HiosError
 from hios.formats.scenario import Overheads
 from hios.formats.serving_result import CalibrationFile, ResultFile
 from hios.serving.calibration import calibrated
-from hios.serving.objective import strict_rounds_per_s, worst_share
+from hios.serving.objective import worst_share
 from hios.serving.policies import (
     AUTO,
     LAUNCHERS,
@@ -24,6 +24,7 @@ from hios.serving.policies import (
 from hios.serving.scenario import Scenario, ServedModel
 from hios.serving.simulate import simulate
 from hios.serving.stage_times import bound_per_s, restricted, side_by_side
+from hios.serving.strict_rounds import strict_rounds_per_s
 from tests.serving.scenarios import scenario, served
 
 #: Times of operators on two lanes, in milliseconds.

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from hios.core.costs import CostOverheads, Demand
-from hios.serving.objective import rounds_notes, strict_rounds_per_s
 from hios.serving.simulate import simulate
 from hios.serving.stage_times import _gpu_stage_ms, bound_per_s, even_intervals_s, least_work_s
+from hios.serving.strict_rounds import rounds_notes, strict_rounds_per_s
 from tests.problems import problem
 from tests.serving.scenarios import scenario, served
 

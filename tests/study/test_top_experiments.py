@@ -49,13 +49,13 @@ from hios.study.figure_data import FigureData
 from hios.study.published import Verdict
 from hios.study.top_experiments import (
     ModelMemory,
-    TopItself,
     batched,
     copied,
     memory_of,
     overloaded,
     synchronous_per_s,
 )
+from hios.study.top_itself import TopItself
 from hios.study.top_learning import R, S, run, transitions
 from tests.cli.commands import invoke, succeed
 from tests.serving.scenarios import scenario, served

@@ -24,7 +24,7 @@ from hios.errors import HiosError
 from hios.files import read_limits
 from hios.files.json_cache import JsonCache
 from hios.files.yaml_file import read_yaml
-from hios.formats.archive import unpacked
+from hios.formats.archive_reader import unpacked
 from hios.pipeline import config
 from hios.platforms.model import descriptions
 from hios.serving.scenario import Scenario

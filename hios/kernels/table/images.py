@@ -48,12 +48,20 @@ def _max_pool(dimensions: int) -> Builder:
         def run(x: Tensor) -> Tensor:
             if explicit is not None:
                 x = F.pad(x, explicit, value=-math.inf)
-            result: Tensor = function(x, size, stride, padding, dilation, ceil_mode)
-            return result
+            if not (x.is_cuda and dimensions == 2 and _is_channels_last(x)):
+                result: Tensor = function(x, size, stride, padding, dilation, ceil_mode)
+                return result
+            # torch's kernel for that order starts few blocks: 24 to 40 us for the pools of GoogLeNet on an H100.
+            result = function(x.contiguous(), size, stride, padding, dilation, ceil_mode)
+            return result.contiguous(memory_format=torch.channels_last)
 
         return run
 
     return builder
+
+
+def _is_channels_last(x: Tensor) -> bool:
+    return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
 
 
 def _avg_pool(dimensions: int) -> Builder:

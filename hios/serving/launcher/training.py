@@ -19,8 +19,9 @@ from hios.schedulers.policy.network import Array
 from hios.serving.launcher.actions import ActionSpace, Launcher, LauncherDecision, blocks_of, squeezed, state_size
 from hios.serving.launcher.environment import Decisions, LauncherEnvironment
 from hios.serving.launcher.launcher_settings import LauncherSettings
-from hios.serving.launcher.maddpg import Agents, Batch, Replay, actor_weights
+from hios.serving.launcher.maddpg import Agents, actor_weights
 from hios.serving.launcher.online_launcher import OnlineLauncher
+from hios.serving.launcher.replay import Batch, Replay
 from hios.serving.launcher.rewards import Scores, rewards
 from hios.serving.measures import RepeatOutcome, result
 from hios.serving.objective import candidate_of, fair_keys, order

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from hios.serving.launcher.actions import Launcher, state_size
-from hios.serving.launcher.online_launcher import LiveLauncher, OnlineLauncher
+from hios.serving.launcher.live_launcher import LiveLauncher
+from hios.serving.launcher.online_launcher import OnlineLauncher
 from hios.serving.load import load
 from hios.serving.scenario import Scenario
 from hios.serving.server import Server

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hios.serving.launcher.maddpg import Replay
+from hios.serving.launcher.replay import Replay
 
 
 def _filled(capacity: int, count: int) -> Replay:

@@ -1,0 +1,131 @@
+"""What an archive of results holds, read again; a damaged or dangerous archive is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import stat
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from hios.errors import ArtifactError
+from hios.files import artifacts, read_limits
+from hios.formats.archive import ArchivedFile, ArchiveFile
+
+#: What an archive has beside the files that it lists.
+MANIFEST, SUMS = "archive.json", "SHA256SUMS"
+#: More than any study has; a file made to fill the disk is refused before anything of it is unpacked.
+_MOST_FILES, _MOST_BYTES, _MOST_BYTES_OF_A_FILE, _MOST_BYTES_OF_A_LIST = 20_000, 4_000_000_000, 500_000_000, 20_000_000
+#: How many times smaller a zip file may be than its files; results shrink to a tenth or so.
+_MOST_GROWTH = 100
+_REQUIRED = "a zip file by `hios archive`"
+_READ_AT_ONCE = 1 << 20
+_DRIVE = re.compile(r"[A-Za-z]:")
+
+
+def sums(files: Mapping[str, ArchivedFile], manifest: bytes) -> bytes:
+    """The list of hashes as ``sha256sum --check`` reads it; that of ``archive.json`` comes first."""
+    hashes = {MANIFEST: hashlib.sha256(manifest).hexdigest(), **{name: file.sha256 for name, file in files.items()}}
+    return "".join(f"{digest}  {name}\n" for name, digest in hashes.items()).encode()
+
+
+@contextlib.contextmanager
+def unpacked(archive: Path) -> Iterator[tuple[Path, ArchiveFile]]:
+    """The files of an archive in a folder that is deleted in the end, and what ``archive.json`` holds.
+
+    Nothing is unpacked outside of the folder, and no more than the archive lists; each file has to have the hash that
+    is listed.
+
+    Raises:
+        ArtifactError: the archive is damaged, is not what it lists, or is none.
+    """
+    with tempfile.TemporaryDirectory(prefix="hios-archive-") as name:
+        folder = Path(name).resolve()
+        try:
+            with read_limits.opened_zip(archive, archive, _MOST_GROWTH, _REQUIRED) as opened:
+                manifest = _unpack(opened, folder, archive)
+            yield folder, manifest
+        except ArtifactError as error:  # what people know is the archive, not where it was unpacked
+            raise ArtifactError(str(error).replace(f"{folder}/", f"{archive}: ")) from None
+        except OSError as error:
+            if error.filename is not None:
+                raise
+            raise ArtifactError(f"{archive}: cannot be unpacked in {folder.parent}: {error.strerror}") from None
+
+
+def _unpack(opened: zipfile.ZipFile, folder: Path, archive: Path) -> ArchiveFile:
+    entries = _entries(opened, archive)
+    for name in (MANIFEST, SUMS):
+        if name not in entries:
+            raise ArtifactError(f"{archive}: found no {name}; required: {_REQUIRED}")
+    listed = _contents(opened, entries[MANIFEST], archive)
+    (folder / MANIFEST).write_bytes(listed)
+    try:
+        manifest = artifacts.load(folder / MANIFEST, ArchiveFile)
+    except ArtifactError as error:
+        raise ArtifactError(f"{archive}: {str(error).removeprefix(f'{folder}/')}") from None
+    if _contents(opened, entries[SUMS], archive) != sums(manifest.files, listed):
+        raise ArtifactError(f"{archive}: {SUMS}: not the hashes of {MANIFEST}; {_CHANGED}")
+    for name in sorted(entries.keys() ^ {MANIFEST, SUMS, *manifest.files}):
+        what = f"found {name}, which {MANIFEST} does not list" if name in entries else f"found no {name}"
+        raise ArtifactError(f"{archive}: {what}; {_CHANGED}")
+    for name, expected in manifest.files.items():
+        _check_size(entries[name], expected, archive)
+        data = _contents(opened, entries[name], archive)
+        if hashlib.sha256(data).hexdigest() != expected.sha256:
+            raise ArtifactError(f"{archive}: {name}: its SHA-256 is not that of {MANIFEST}; {_CHANGED}")
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+    return manifest
+
+
+_CHANGED = "the archive was changed or damaged: make it again, or get another copy"
+
+
+def _check_size(entry: zipfile.ZipInfo, expected: ArchivedFile, archive: Path) -> None:
+    if entry.file_size != expected.bytes:
+        raise ArtifactError(
+            f"{archive}: {entry.filename}: found {entry.file_size} bytes; {MANIFEST} lists {expected.bytes}; {_CHANGED}"
+        )
+
+
+def _entries(opened: zipfile.ZipFile, archive: Path) -> Mapping[str, zipfile.ZipInfo]:
+    """The files of a zip file by name, each a plain file below its root, none larger than any result is.
+
+    Raises:
+        ArtifactError: some are not.
+    """
+    entries: dict[str, zipfile.ZipInfo] = {}
+    infos = opened.infolist()
+    if len(infos) > _MOST_FILES:
+        raise ArtifactError(f"{archive}: found {len(infos)} files; allowed: at most {_MOST_FILES}")
+    for info in infos:
+        name, kind = info.filename, stat.S_IFMT(info.external_attr >> 16)
+        parts = name.split("/")
+        if "\\" in name or "\0" in name or _DRIVE.match(name) or not all(parts) or {".", ".."} & set(parts):
+            raise ArtifactError(f"{archive}: found the path {name!r}; allowed: names of files below the archive's root")
+        if kind not in (0, stat.S_IFREG) or info.is_dir():
+            raise ArtifactError(f"{archive}: {name}: found no plain file; allowed: plain files, no links and folders")
+        if name in entries:
+            raise ArtifactError(f"{archive}: found {name} twice; allowed: once")
+        if info.file_size > (most := _MOST_BYTES_OF_A_LIST if name in (MANIFEST, SUMS) else _MOST_BYTES_OF_A_FILE):
+            raise ArtifactError(f"{archive}: {name}: found {info.file_size} bytes; allowed: at most {most}")
+        entries[name] = info
+    if (total := sum(info.file_size for info in infos)) > _MOST_BYTES:
+        raise ArtifactError(f"{archive}: found {total} bytes in all; allowed: at most {_MOST_BYTES}")
+    return entries
+
+
+def _contents(opened: zipfile.ZipFile, entry: zipfile.ZipInfo, archive: Path) -> bytes:
+    """What a file holds, and no more than the zip file says that it does."""
+    data = bytearray()
+    with opened.open(entry) as stream:
+        while part := stream.read(_READ_AT_ONCE):
+            data += part
+            if len(data) > entry.file_size:
+                raise ArtifactError(f"{archive}: {entry.filename}: found more than its {entry.file_size} bytes")
+    return bytes(data)
