@@ -13,6 +13,7 @@ from torch import Tensor
 from hios import HiosError
 from hios.optimizing import race as module
 from hios.optimizing.candidates import Candidate, in_runtime, itself
+from hios.optimizing.other_inputs import Difference
 from hios.optimizing.race import FEWEST_ROUNDS, Race
 
 TODAY = itself(1)
@@ -118,7 +119,10 @@ def test_what_was_taken_early_stays_unless_it_is_wrong_or_fails() -> None:
     for wrong in (True, False):
         race = _after({TODAY: []}, _after({TODAY: _SLOW * 2, quick: _FAST * 2}, busy=True))
         race.candidates = [TODAY, quick]
-        (race.wrong if wrong else race.failed)[quick.label] = None  # type: ignore[index]
+        if wrong:
+            race.wrong[quick.label] = Difference(1.0)
+        else:
+            race.failed[quick.label] = "no memory"
         assert race.chosen() == (TODAY, "nothing was faster by more than the measurement can tell")
 
 
