@@ -357,14 +357,14 @@ def rows(race: Race, preparation: Preparation, with_special: Mapping[str, Differ
             row = replace(row, outcome="different", why=why)
         elif label in race.failed:
             row = replace(row, outcome="refused", why=race.failed[label])
-        elif (together := race.together(label))[0]:
-            row = _measured(row, *together)
-        elif not reported or label in race.latencies or (warm_ms := race.warm_ms.get(label)) is None:
-            why = "the budget (budget_s) was spent before it could be compared"
-            row = replace(row, outcome="not started", why=why)
-        else:
+        elif label not in race.latencies and (warm_ms := race.warm_ms.get(label)) is not None:
             why = "left the race while warming up, as clearly slower"
             row = _measured(replace(row, outcome="slower", why=why), [warm_ms])
+        elif (together := race.together(label))[0]:
+            row = _measured(row, *together)
+        else:
+            why = "the budget (budget_s) was spent before it could be compared"
+            row = replace(row, outcome="not started", why=why)
         if (way := entry.candidate.compared_as) in with_special:
             row = replace(row, special=_special(with_special[way], preparation.known_of(entry.candidate, "special")))
         made.append(row)

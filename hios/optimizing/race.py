@@ -292,12 +292,17 @@ class Race:
         racing = [candidate for candidate in self.candidates if self.latencies.get(candidate.label)]
         if self.forced:
             return self._forced(racing), "as asked for"
-        if len(self.latencies.get(today.label, ())) < FEWEST_ROUNDS:
+        if not self._is_whole:
             return self._by_few_rounds()
         taken, reason = self._by_thirds(racing)
         if taken is today and (held := self._held()) and self._is_shown_faster(held.label, today.label):
             return self._told(held)
         return taken, reason
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether there are enough rounds for each to serve for one thing only."""
+        return len(self.latencies.get(self.candidates[0].label, ())) >= FEWEST_ROUNDS
 
     def _by_thirds(self, racing: Sequence[Candidate]) -> tuple[Candidate, str]:
         """The choice by rounds of which each serves for one thing only."""
@@ -414,7 +419,12 @@ class Race:
         return [c for c in candidates if self._stays(c) or took_ms.get(c.label, math.inf) <= most]
 
     def reported(self) -> dict[str, list[float]]:
-        """Milliseconds of the rounds used for neither choice nor check, by label of the finishers; if busy, of all."""
+        """Milliseconds of the rounds used for neither choice nor check, by label of the finishers; if busy, of all.
+
+        None if there are too few rounds, which `together` has.
+        """
+        if not self.busy and not self._is_whole:
+            return {}
         first, step = (0, 1) if self.busy else (2, 3)
         return {label: times[first::step] for label, times in self.latencies.items() if times}
 

@@ -88,9 +88,12 @@ def _after(rounds: dict[Candidate, list[float]], before: Race | None = None, *, 
 def test_few_rounds_choose_what_they_tell(slow: list[float], fast: list[float], tells: bool) -> None:
     """A budget for a few rounds is enough where the slowest run of a way is faster than the fastest of the model."""
     other = in_runtime("openvino", 1)
-    way, reason = _after({TODAY: slow, other: fast}).chosen()
+    race = _after({TODAY: slow, other: fast})
+    way, reason = race.chosen()
     assert way == (other if tells else TODAY)
     assert ("times as fast as the model itself, 1 thread" in reason) is tells
+    assert race.reported() == {}
+    assert race.together(other.label) == (fast, slow)
 
 
 def test_what_was_taken_early_stays() -> None:
