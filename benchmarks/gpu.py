@@ -34,6 +34,7 @@ import hios
 from hios.core.evaluate import evaluate, latency_ms
 from hios.formats.run import Latency, Run
 from hios.platforms.cuda.devices import RUNTIMES
+from hios.profiling.contention import fit
 
 PREPARED = Path(__file__).with_name("gpu_networks")
 NETWORKS = ("googlenet", "inception_v3", "nasnet_large", "squeezenet")
@@ -171,10 +172,6 @@ class Steps:
         for pool in POOLS:
             self._facts.add("layouts", pool=pool, us=_pools(*pool))
 
-    def sequential(self, network: str) -> None:
-        """Whether a schedule is captured and right, and as fast as one CUDA graph of the model."""
-        self._execute("sequential", network, ["sequential"], ["eager", GRAPH])
-
     def race(self, network: str) -> None:
         """All algorithms for one device, with costs that are measured here."""
         names = [name for name in ALGORITHMS if name not in TOO_LARGE.get(network, ())]
@@ -200,9 +197,9 @@ class Steps:
 
         models = {}
         for name in SERVED:
-            graph, weights, program = loaded(name, self._prepared)
+            _graph, weights, program = loaded(name, self._prepared)
             folder = self._facts.folder.resolve()
-            self._problem("serving", name, graph, [])
+            self._problem("serving", name, [])
             save_file(weights, folder / f"{name}.safetensors")
             program.write(folder / f"{name}.pt2")
             files = {"graph": str(self._prepared.resolve() / name / "graph.json")}
@@ -231,7 +228,7 @@ class Steps:
 
     def _execute(self, step: str, network: str, algorithms: Sequence[str], baselines: Sequence[str]) -> None:
         graph, weights, program = loaded(network, self._prepared)
-        problem = self._problem(step, network, graph, algorithms)
+        problem = self._problem(step, network, algorithms)
         schedules = {name: hios.schedule(problem, name) for name in algorithms}
         allowed = [name for name in baselines if self._platform == "cuda" and name in RUNTIMES]
         run = hios.execute(
@@ -244,12 +241,13 @@ class Steps:
             baselines=allowed,
             tolerance=1e-3,
             timeout_s=600.0,
+            runs=21,
         )
         for row in rows_of(run):
             self._facts.add(step, **{**row, "network": network})
 
-    def _problem(self, step: str, network: str, graph: hios.Graph, algorithms: Sequence[str]) -> hios.Problem:
-        """Measured costs for a race, which later steps read; a sequential schedule needs none."""
+    def _problem(self, step: str, network: str, algorithms: Sequence[str]) -> hios.Problem:
+        """Measured costs for a race, which later steps read."""
         from hios.cli.files import profile
 
         prepared, path = self._prepared / network / "graph.json", self._facts.folder / f"{network}.costs.json"
@@ -260,18 +258,17 @@ class Steps:
                 "options": {"contention": "resources"},
             }
             began = time.monotonic()
-            profile(prepared, path, devices=1, repeats=10, budget_s=60.0, platform=self._platform, **options)
+            profile(prepared, path, devices=1, repeats=7, budget_s=30.0, platform=self._platform, **options)
             seconds, sum_ms = time.monotonic() - began, sum(hios.Costs.read(path).time_ms.values())
             self._facts.add(step, network=network, profile_s=round(seconds, 1), sum_of_operators_ms=sum_ms)
-        if path.exists():
-            return hios.Problem.read(prepared, path)
-        free = hios.Costs(dict.fromkeys(graph.index, 0.0), {(edge.source, edge.target): 0.0 for edge in graph.edges})
-        return hios.Problem(graph, free)
+        if not path.exists():
+            sys.exit(f"{path}: missing; required: the costs that the step race writes for {network}")
+        return hios.Problem.read(prepared, path)
 
 
 #: Steps of one process each with their limits in seconds, those without networks first.
 MACHINE = (("machine", 60), ("capture", 60), ("overheads", 60), ("layouts", 90))
-NETWORK = (("sequential", 120), ("race", 300), ("compiled", 300), ("autotuned", 590))
+NETWORK = (("race", 300), ("compiled", 300), ("autotuned", 590))
 #: The last one, as it takes the costs of races.
 SERVING = ("serving", 120)
 
@@ -467,12 +464,16 @@ def show(facts: Facts) -> None:
 
 
 def _predicted(facts: Facts, step: str, network: str) -> Iterator[str]:
-    """Errors of predictions from costs of this folder, by the contention that was measured and by the blend."""
+    """Errors of predictions from costs of this folder, also by the blend that is fitted to the measured stages."""
     path = facts.folder / f"{network}.costs.json"
     if step != "race" or not path.exists():
         return
     graph, costs = hios.Graph.read(PREPARED / network / "graph.json"), hios.Costs.read(path)
-    problems = {kind: hios.Problem(graph, replace(costs, contention=kind)) for kind in (costs.contention, "blend")}
+    models = [costs]
+    if costs.stages:
+        fitted = fit({tuple(sorted(stage)): time for stage, time in costs.stages.items()}, costs.time_ms)
+        models.append(replace(costs, contention="blend", alpha=fitted.alpha, utilization=fitted.utilization))
+    problems = {own.contention: hios.Problem(graph, own) for own in models}
     for (kind, name), median in _medians(facts.all(), step)[network].items():
         if kind == "schedule":
             plan = hios.schedule(problems[costs.contention], name).plan(graph)
@@ -515,7 +516,7 @@ def main(arguments: Sequence[str]) -> None:
             run(Facts(Path(folder)), (seconds or [600.0])[0], more[len(seconds) :] or NETWORKS)
         case ["step", ("machine" | "capture" | "overheads" | "layouts" | "serving") as step, folder]:
             getattr(Steps(Facts(Path(folder))), step)("")
-        case ["step", ("sequential" | "race" | "compiled" | "autotuned") as step, folder, network]:
+        case ["step", ("race" | "compiled" | "autotuned") as step, folder, network]:
             getattr(Steps(Facts(Path(folder))), step)(network)
         case ["show", folder]:
             show(Facts(Path(folder)))

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from hios.core.graph import Call
+from hios.core.graph import Call, Graph
 from hios.kernels.table import Kernel
 from hios.kernels.table.kernel_registry import dtype_of, split_padding
 
@@ -21,12 +21,26 @@ def can_pack(call: Call, weights: Mapping[str, Tensor]) -> bool:
 
     Depthwise convolutions are not, nor are others in groups: torch's own kernels for them want the default layout.
     """
-    if call.function != "relax.nn.conv2d" or call.attributes["groups"] != 1:
+    if not _is_ungrouped(call):
         return False
     constants = [weights[argument.weight] for argument in call.arguments[1:] if argument.weight is not None]
     if len(constants) != len(call.arguments) - 1 or not is_packable(constants[0]):
         return False
     return dtype_of(call.attributes, "out_dtype") in (None, constants[0].dtype)
+
+
+def _is_ungrouped(call: Call) -> bool:
+    return call.function == "relax.nn.conv2d" and call.attributes["groups"] == 1
+
+
+def packed_filters(graph: Graph) -> set[str]:
+    """The names of filters that only packed convolutions read, on a GPU: kept channels last, they are not copied."""
+    read: dict[str, bool] = {}
+    for call in (call for operator in graph.operators for call in operator.calls):
+        for place, argument in enumerate(call.arguments):
+            if argument.weight is not None:
+                read[argument.weight] = read.get(argument.weight, True) and place == 1 and _is_ungrouped(call)
+    return {name for name, only in read.items() if only}
 
 
 def is_packable(filters: Tensor) -> bool:

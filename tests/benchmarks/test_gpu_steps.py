@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,7 +63,7 @@ def test_steps_run_without_tvm(gpu: ModuleType, prepared: Path, tmp_path: Path) 
         "import sys; sys.modules.update(dict.fromkeys(('tvm', 'altair', 'jsonschema', 'ortools')))\n"
         "from pathlib import Path; import gpu\n"
         f"steps = gpu.Steps(gpu.Facts(Path({str(tmp_path)!r})), 'cpu', Path({str(prepared)!r}))\n"
-        f"steps.sequential({NETWORK!r}); steps.race({NETWORK!r}); steps.compiled({NETWORK!r})\n"
+        f"steps.race({NETWORK!r}); steps.compiled({NETWORK!r})\n"
     )
     script = Path(str(gpu.__file__))
     folders = [str(script.parent), str(script.parents[1])]
@@ -143,8 +144,9 @@ def test_the_prepared_squeezenet_is_what_is_extracted(gpu: ModuleType, tmp_path:
 
 def test_facts_are_shown_as_documented(gpu: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     """What docs/gpus.md says of an H100 is what the facts of one say."""
-    gpu.show(gpu.Facts(Path(gpu.__file__).with_name("gpu_facts") / "h100"))
-    said = capsys.readouterr().out
-    _, *blocks = (ROOT / "docs" / "gpus.md").read_text(encoding="utf-8").split("```\n")
-    assert len(blocks[::2]) == 2
-    assert all(block in said for block in blocks[::2])
+    gpu.show(gpu.Facts(gpu.PREPARED.with_name("gpu_facts") / "h100"))
+    page = (ROOT / "docs" / "gpus.md").read_text(encoding="utf-8")
+    fitted = re.compile(r", [\d.]+ ms by blend.*")  # by least squares, whose last digits are those of the machine
+    said, *blocks = (fitted.sub("", text) for text in (capsys.readouterr().out, *page.split("```\n")[1::2]))
+    assert len(blocks) == 2
+    assert all(block in said for block in blocks)

@@ -9,11 +9,13 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
+from hios import Graph
 from hios.kernels import build, compile_operator, cudnn
 from hios.kernels.onednn import as_made
 from hios.platforms.cuda.precision import exactly
 from tests.gpu_marker import requires_gpu
-from tests.kernels.test_onednn import convolutions, operator_of
+from tests.kernels.test_onednn import X, convolutions, operator_of
+from tests.operators import CONVOLUTION, call, unit
 
 
 def _check(case: dict[str, Any], place: str) -> list[Tensor]:
@@ -47,6 +49,15 @@ def test_packed_equals_table(case: dict[str, Any]) -> None:
         made = _check(case, "cpu")
     assert fused == [True] * (2 * (case["groups"] == 1 and case["activation"] == "nn.relu"))
     assert case["groups"] > 1 or all(result.is_contiguous(memory_format=torch.channels_last) for result in made)
+
+
+def test_filters_of_packed_convolutions_alone_change_their_order() -> None:
+    """Not those of groups, nor what anything else reads too, nor biases."""
+    apart = call("nn.conv2d", X, {"weight": "a"}, {"weight": "bias"}, **CONVOLUTION)
+    grouped = call("nn.conv2d", {"call": 0}, {"weight": "b"}, **CONVOLUTION | {"groups": 2})
+    read_twice = call("nn.conv2d", {"call": 1}, {"weight": "c"}, **CONVOLUTION)
+    graph = Graph("convolutions", (unit(apart, grouped, read_twice, call("add", {"call": 2}, {"weight": "c"})),), ())
+    assert cudnn.packed_filters(graph) == {"a"}
 
 
 @requires_gpu

@@ -12,7 +12,7 @@ from hios.core.graph import Graph, Operator
 from hios.core.merging import convolutions
 from hios.kernels import compile_operator
 from hios.kernels.compiled_operator import externals
-from hios.kernels.cudnn import is_packable
+from hios.kernels.cudnn import is_packable, packed_filters
 from hios.kernels.merged import compile_merged, torch_dtype
 from hios.platforms.cuda.plan import Flow, Value
 
@@ -31,7 +31,8 @@ class Network:
 
     def __init__(self, graph: Graph, weights: Mapping[str, Tensor], places: Sequence[torch.device]) -> None:
         self.graph, self.places = graph, list(places)
-        self._weights = {place: _Placed(weights, place) for place in self.places}
+        last = packed_filters(graph)
+        self._weights = {place: _Placed(weights, place, last) for place in self.places}
         self._functions: dict[tuple[torch.device, tuple[str, ...]], Callable[..., Any]] = {}
         self._inputs: dict[torch.device, dict[Value, Tensor]] = {}
         self._given: list[Tensor] = []
@@ -127,15 +128,15 @@ class Network:
 
 
 class _Placed(dict[str, Tensor]):
-    """Weights on a device, copied there on first use."""
+    """Weights on a device, copied there on first use; those in ``last`` in channels-last order."""
 
-    def __init__(self, weights: Mapping[str, Tensor], place: torch.device) -> None:
+    def __init__(self, weights: Mapping[str, Tensor], place: torch.device, last: Collection[str]) -> None:
         super().__init__()
-        self._source, self._place = weights, place
+        self._source, self._place, self._last = weights, place, last
 
     def __missing__(self, name: str) -> Tensor:
         placed = self._source[name].to(self._place)
-        if placed.ndim == 4 and is_packable(placed):  # as convolutions want them, which copy them otherwise
+        if name in self._last and is_packable(placed):
             placed = placed.contiguous(memory_format=torch.channels_last)
         self[name] = placed
         return placed
