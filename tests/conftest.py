@@ -3,6 +3,7 @@
 import atexit
 import collections
 import faulthandler
+import gc
 import math
 import os
 import shutil
@@ -112,6 +113,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the files that take longest first: processes take files in this order."""
     place = {Path(__file__).parent / file: number for number, file in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path, len(place)))
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay to the end: the garbage collector, which takes half a second for them, leaves them out."""
+    gc.collect()
+    gc.freeze()
 
 
 #: How reasons of skips begin where something is not at hand; what their tests check is not checked on such a machine.

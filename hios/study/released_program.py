@@ -8,6 +8,7 @@ Without any it is the paper: latencies are those of `hios.schedulers` and `hios.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -122,6 +123,8 @@ def _map_longest_paths(problem: Problem, order: Sequence[int], devices: int, dev
     """Algorithm 1, Lines 1-16: the device of every operator."""
     home = [-1] * len(problem)
     for path in _paths(problem, deviations):
+        if -1 not in home:
+            break  # paths that are left have mapped operators alone
         unmapped = [operator for operator in path if home[operator] < 0]
         tried = []
         for device in range(devices if unmapped else 0):
@@ -224,15 +227,15 @@ class _GroupedStages:
         stage, time = list(self._stage), list(self._time)
         stage[second] = first
         time[first], time[second] = self._problem.stage_ms(((first,), (second,))), 0.0
-        latency = self._evaluated(stage, time)
+        latency = self._evaluated(stage, time, self.latency_ms)
         keeps_equal = self._deviations.early_groups
         if latency is None or latency > self.latency_ms or (latency == self.latency_ms and not keeps_equal):
             return False
         self._stage, self._time, self.latency_ms = stage, time, latency
         return True
 
-    def _evaluated(self, stage: Sequence[int], time: Sequence[float]) -> float | None:
-        """Latency with these stages; None where they wait for each other."""
+    def _evaluated(self, stage: Sequence[int], time: Sequence[float], most: float = math.inf) -> float | None:
+        """Latency with these stages; None where they wait for each other, and maybe where it is above ``most``."""
         arcs: list[dict[int, float]] = [{} for _ in stage]
         for operator, predecessors in enumerate(self._problem.predecessors):
             into = arcs[stage[operator]]
@@ -240,16 +243,24 @@ class _GroupedStages:
                 known = into.get(stage[source], 0.0)
                 added = known + transfer if self._deviations.early_groups else max(known, transfer)
                 into[stage[source]] = added
-        order = self._stage_order(stage, arcs)
+        early = self._deviations.early_groups
+        order = self._members(stage) if early else self._stage_order(stage, arcs)
         if order is None:
             return None
         arcs_in = [list(into.items()) for into in arcs]
-        return _latency_ms(order, time, arcs_in, self._home, self._devices, self._deviations)
+        latency = _latency_ms(order, time, arcs_in, self._home, self._devices, self._deviations)
+        if early and (latency > most or self._stage_order(stage, arcs) is None):  # a cycle takes longer to find
+            return None
+        return latency
+
+    def _members(self, stage: Sequence[int]) -> list[int]:
+        """Stages in the order of their first operators."""
+        return list(dict.fromkeys(stage[operator] for operator in self._order))
 
     def _stage_order(self, stage: Sequence[int], arcs: Sequence[Mapping[int, float]]) -> list[int] | None:
         """Stages in the order in which they run; None where there is a cycle."""
         early = self._deviations.early_groups
-        members = list(dict.fromkeys(stage[operator] for operator in self._order))
+        members = self._members(stage)
         waits: dict[int, set[int]] = {item: set(arcs[item]) for item in members}
         if not early:
             # Nobody waits for what the order puts later; where the order is topological there is none of that.

@@ -72,16 +72,17 @@ class Files:
     weights: Path
 
 
-def network(name: str, image_size: int, batch_size: int = 1, classifier: bool = False) -> Network:
+def network(name: str, image_size: int, batch_size: int = 1, classifier: bool = False, **options: int) -> Network:
     """A network of models/, extracted."""
-    return _network(name, image_size, batch_size, classifier)
+    return _network(name, image_size, batch_size, classifier, **options)
 
 
 @functools.lru_cache(4)
-def _network(name: str, image_size: int, batch_size: int, classifier: bool) -> Network:
-    options: dict[str, Any] = {"image_size": image_size, "batch_size": batch_size}
-    built = build_model(name, options | ({"classifier": True} if classifier else {}), seed=0)
-    return extracted_once(f"{name}-{image_size}-{batch_size}{'-classifier' * classifier}", *built)
+def _network(name: str, image_size: int, batch_size: int, classifier: bool, **options: int) -> Network:
+    sizes: dict[str, Any] = {"image_size": image_size, "batch_size": batch_size, **options}
+    built = build_model(name, sizes | ({"classifier": True} if classifier else {}), seed=0)
+    more = "".join(f"-{option}-{value}" for option, value in options.items())
+    return extracted_once(f"{name}-{image_size}-{batch_size}{'-classifier' * classifier}{more}", *built)
 
 
 def extracted_once(name: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> Network:

@@ -56,8 +56,11 @@ def _require_conserved(contents: dict[str, Any]) -> None:
         assert row["offered"] == ended + row["waiting"] + row["in_flight"]
 
 
-def _require_requests(events: list[dict[str, Any]], blocks: int) -> None:
-    """Every request is a slice from its arrival on, in which it waits, and then runs block by block."""
+def _require_requests(events: list[dict[str, Any]], requests: float, blocks: int) -> None:
+    """Every request is a slice from its arrival on, in which it waits, and then runs block by block.
+
+    There are so many for ``blocks``.
+    """
     began: dict[tuple[int, str], float] = {}
     spans: dict[int, dict[str, tuple[float, float]]] = defaultdict(dict)
     for event in events:
@@ -67,7 +70,7 @@ def _require_requests(events: list[dict[str, Any]], blocks: int) -> None:
             spans[event["id"]][event["name"]] = began.pop((event["id"], event["name"])), event["ts"]
     assert began == {}
     whole = [own for number, own in spans.items() if f"blocks {number}" in own]
-    assert len(whole) == 40
+    assert len(whole) == requests
     for number, own in spans.items():
         begin, end = own.get(f"blocks {number}") or own[f"branches {number}"]
         waits, *parts = [own["waits"], *(span for name, span in own.items() if name.startswith("block "))]
@@ -96,14 +99,16 @@ def test_the_command_runs_a_scenario(tmp_path: Path) -> None:
     assert contents["control_share"] > 0
     assert contents["compared_with"] == dict.fromkeys(("branches", "blocks"), "single inference")
     assert "models.blocks.program: missing; outputs are only compared with those of a single inference" in done.stderr
-    metrics = values(tmp_path / "metrics.prom")
+    metrics, row = values(tmp_path / "metrics.prom"), contents["models"]["blocks"]
     assert metrics['hios_tasks_offered_total{model="blocks"}'] == 40
-    assert metrics['hios_tasks_total{model="blocks",outcome="completed"}'] == 40
+    # Of what was not answered by the end, what waits is given up, and what is in flight goes on and is in the trace.
+    answered = metrics['hios_tasks_total{model="blocks",outcome="completed"}']
+    assert 0 < row["completed"] <= answered <= row["completed"] + row["waiting"] + row["in_flight"]
     assert "control (launcher, dispatch, results): " in done.stdout
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     blocks = len(Scenario.read(path).models[1].blocks)
     assert {event["name"] for event in events if event["ph"] == "X"} >= {f"blocks {block}" for block in range(blocks)}
-    _require_requests(events, blocks)
+    _require_requests(events, answered, blocks)
     assert set(children()) <= before
 
 
@@ -166,9 +171,11 @@ def test_strict_rounds_end(policy_name: str, tmp_path: Path) -> None:
     _require_conserved(contents)
     by_model = contents["models"]
     assert {label: row["offered"] for label, row in by_model.items()} == {"branches": 80, "blocks": 20}
-    # Each repeat completes a task of each model in every round, and no round of it has a task of the other repeat.
+    # Each repeat completes a task of each model in every round, and no round of it has a task of the other repeat; of a
+    # round whose tasks are being answered when the time is over, some are still in flight.
+    fewer, more = sorted(by_model.values(), key=lambda row: row["completed"])
     assert 0 < by_model["blocks"]["completed"] <= 20
-    assert by_model["branches"]["completed"] == by_model["blocks"]["completed"]
+    assert more["completed"] - fewer["completed"] <= fewer["in_flight"]
     assert contents["total"]["failed"] == 0
 
 
@@ -228,26 +235,29 @@ def test_tasks_that_fail_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert tally.completed + tally.in_flight + tally.waiting == 10
 
 
-def _overload(folder: Path, policy_name: str, duration_s: float) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("policy_name", ["one-per-lane", "top", "top-open"])
+def test_overload_is_shed(policy_name: str, tmp_path: Path) -> None:
     """Overload is shed; at 1.5 times that rate memory is constant, no task is lost, and outputs are right.
 
     How fast lanes are changes beside other work, so nothing is asked of how much is shed at that rate. The same for
     minutes, with other models: benchmarks/serving_soak.py.
     """
+    duration_s = 5.0
     rates: dict[str, dict[str, Any]] = {
         "branches": {"queue": 16},
         "blocks": {"queue": 16, "overflow": "drop-oldest", "deadline_ms": 100},
     }
     fast = {label: {**own, "rate": 4000.0} for label, own in rates.items()}
-    first = load(scenario(folder, fast), policy_name, virtual=True)
+    first = load(scenario(tmp_path, fast), policy_name, virtual=True)
     flood = first.result.total
     assert flood.dropped + flood.expired > flood.completed > 0
     capacity = flood.completed / first.result.duration_s
     models = {label: {**own, "rate": 0.75 * capacity} for label, own in rates.items()}
-    given = scenario(folder, models, duration_s=duration_s)
+    given = scenario(tmp_path, models, duration_s=duration_s)
     with Server(given, policy_name, virtual=True) as server:
         samples = _samples(server, 1.0)
-        short = scenario(folder, models, duration_s=min(1.0, duration_s))
+        short = scenario(tmp_path, models)
         Repeat(server, draw(short, 1), short.duration_s, samples, 1e-4).run()
         repeat = Repeat(server, draw(given), duration_s, samples, 1e-4)
         processes = [os.getpid(), *server.process_ids]
@@ -263,19 +273,6 @@ def _overload(folder: Path, policy_name: str, duration_s: float) -> None:
     assert after[0] < before[0] + (8 << 20)
     for was, now in zip(before[1:], after[1:], strict=True):
         assert now < was + (4 << 20)
-
-
-@pytest.mark.slow
-def test_overload_is_shed(tmp_path: Path) -> None:
-    """A few seconds of overload, for the policy with most parts at work at once."""
-    _overload(tmp_path, "top-open", 3.0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("policy_name", ["one-per-lane", "top"])
-def test_overload_is_shed_for_long(policy_name: str, tmp_path: Path) -> None:
-    """Twelve seconds of overload."""
-    _overload(tmp_path, policy_name, 12.0)
 
 
 @pytest.mark.slow

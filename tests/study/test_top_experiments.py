@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import math
 import time
 from collections.abc import Mapping
@@ -281,6 +282,8 @@ def test_stages_on_several_gpus(given: dict[str, Path]) -> None:
 @pytest.fixture(scope="module")
 def gpg(given: dict[str, Path]) -> TopStudyFile:
     """The experiment of GPG."""
+    gc.collect()
+    gc.freeze()  # garbage is collected before each search, which takes as long as there are modules
     return _run("gpg", given)
 
 

@@ -198,7 +198,7 @@ def test_learning_reaches_the_best_static_policy() -> None:
     """Of all ten ways to combine four blocks, with 5 x 5 intervals each, the best; learned has 95 % of it.
 
     One combined block runs at a time, so a lane is idle unless two blocks of about equal time run together. The first
-    policy, which combines nothing, is far from the best. All is judged on traces that nothing was learned or chosen on.
+    policy, which combines nothing, is far from the best. Nothing was learned or chosen on the trace that judges.
 
     What gets there is the search among the decisions of the training (``start: searched``). From the first policy
     (``start: alone``), the few gradient steps of this size lead nowhere.
@@ -208,7 +208,7 @@ def test_learning_reaches_the_best_static_policy() -> None:
     given = scenario(left, right, lanes=2, duration_s=10.0, objective="throughput")
     settings = settings_of("small", {}, device="top")
     space = ActionSpace.of(given, settings)
-    judge = Judge(given, settings, HELD_OUT)
+    judge = Judge(given, settings, HELD_OUT[:1])
     partitions = [tuple(map(tuple, own)) for own in _partitions(space.members, 2)]
     assert len(partitions) == 10
     numbers = [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -222,7 +222,7 @@ def test_learning_reaches_the_best_static_policy() -> None:
     assert judge.static(space.decision(space.alone())).goodput_per_s < 0.6 * best
     assert sum(goodput >= 0.95 * best for goodput in goodputs) < 20
     for seed in range(2):
-        launcher = train_launcher(given, settings_of("small", {}, device="top", seed=seed))
+        launcher = train_launcher(given, settings_of("small", {}, device="top", seed=seed), compared=False)
         assert judge.online(launcher).goodput_per_s >= 0.95 * best
         assert judge.static(launcher.static).goodput_per_s >= 0.95 * best
 
