@@ -163,17 +163,22 @@ class Autotune:
             comparison = self.comparison(self.options.tolerance, threads, rounding)
             race = functools.partial(self._race, preparation, expected, comparison)
 
+            before: Race | None = None
+
             def early(coming: Sequence[str]) -> None:
+                nonlocal before
                 others = [own for own in preparation.ready.values() if own.candidate.kind != EAGER]
-                told = self.options.told
-                if told and coming and others and (tuned := race(coming)).candidate.kind != EAGER:
-                    self._keep(tuned, preparation, workspace)
-                    told(tuned.report)
+                if (told := self.options.told) and coming and others:
+                    tuned = race(before, coming)
+                    before = tuned.race
+                    if tuned.candidate.kind != EAGER:
+                        self._keep(tuned, preparation, workspace)
+                        told(tuned.report)
 
             preparation.early = early
             try:
                 preparation.prepare()
-                tuned = race()
+                tuned = race(before)
                 if tuned.report.pending and self.options.is_auto:
                     return tuned
                 if not tuned.report.provisional or not self.options.wait:
@@ -184,11 +189,19 @@ class Autotune:
                 raise
 
     def _race(
-        self, preparation: Preparation, expected: list[Tensor], comparison: InputsComparison, coming: Sequence[str] = ()
+        self,
+        preparation: Preparation,
+        expected: list[Tensor],
+        comparison: InputsComparison,
+        before: Race | None,
+        coming: Sequence[str] = (),
     ) -> Tuned:
-        """Race what is ready; shortly and as on a busy machine while other ways are still to come."""
+        """Race what is ready; shortly and as on a busy machine while other ways are still to come.
+
+        Where there is time for few rounds, those of the race before count too.
+        """
         subject, ready, budget = self.subject, preparation.ready, preparation.budget
-        busy, deadline = busy_share(subject.everything), budget.deadline
+        busy, deadline = 0.0 if coming else busy_share(subject.everything), budget.deadline
         if coming:
             deadline = min(deadline, time.monotonic() + max(_EARLY_S, _EARLY_CALLS * budget.call_s))
         if busy > BUSY and self.options.is_auto and self.options.wait:
@@ -209,6 +222,8 @@ class Autotune:
             budget.show,
             functools.cache(functools.partial(self._rounding, preparation, subject.tensors, expected)),
             functools.partial(_elsewhere, comparison, preparation),
+            len(coming) > 0,
+            before,
         )
         race.measure()
         busy = max(busy, others.share(preparation.process_ids))
@@ -342,12 +357,14 @@ def rows(race: Race, preparation: Preparation, with_special: Mapping[str, Differ
             row = replace(row, outcome="different", why=why)
         elif label in race.failed:
             row = replace(row, outcome="refused", why=race.failed[label])
-        elif not reported or label in race.latencies or (warm_ms := race.warm_ms.get(label)) is None:
-            why = "the budget (budget_s) was spent before it could be compared"
-            row = replace(row, outcome="not started", why=why)
-        else:
+        elif label not in race.latencies and (warm_ms := race.warm_ms.get(label)) is not None:
             why = "left the race while warming up, as clearly slower"
             row = _measured(replace(row, outcome="slower", why=why), [warm_ms])
+        elif (together := race.together(label))[0]:
+            row = _measured(row, *together)
+        else:
+            why = "the budget (budget_s) was spent before it could be compared"
+            row = replace(row, outcome="not started", why=why)
         if (way := entry.candidate.compared_as) in with_special:
             row = replace(row, special=_special(with_special[way], preparation.known_of(entry.candidate, "special")))
         made.append(row)

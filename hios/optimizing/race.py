@@ -41,12 +41,17 @@ FEWEST_ROUNDS = 18
 #: Beside other work, rounds for which there has to be time: while warming up, and in the race, where it is enough for a
 #: 95 % interval.
 _MANY, _ROUNDS_BUSY = 20, 9
+#: Share of the time of a race that is kept for rounds while warming up, unless less is enough for all of them.
+_RACING_SHARE = 0.5
 #: Pairs of calls to check whether a cached choice still holds, and seconds after which two pairs are enough.
 _PAIRS, _PAIRS_S, _FEWEST_PAIRS = 7, 1.0, 2
 #: Fewer pairs are also enough if all of them differ by this factor in the same direction.
 _CLEARLY = 1.2
 #: A candidate slower than the fastest by this factor while warming up drops out, and beside other work.
 _HOPELESS, _HOPELESS_BUSY = 1.5, 2.0
+#: Rounds after which a candidate is the faster if its slowest run is faster than the fastest run of the other, as one
+#: of two equals is in 1.4 % of all cases.
+_APART_ROUNDS = 4
 #: Qualifying rounds, and how many times the shortest median a candidate may have after them. They are not part of the
 #: final rounds, so that dropping out early does not bias the result.
 _QUALIFYING = ((3, 1.3), (4, 1.15))
@@ -68,6 +73,8 @@ class Race:
         rounding: called for a difference beyond the tolerance: the largest one that rounding explains, in the unit of
             `hios.frontends.tolerances.beyond`.
         elsewhere: called for a candidate whose outputs match: how they differ for other inputs, None if they do not.
+        brief: whether to end, if busy, as soon as the model has lost.
+        before: an earlier race of some of the candidates, whose rounds count too where this race has few.
     """
 
     candidates: Sequence[Candidate]
@@ -80,9 +87,13 @@ class Race:
     shown: Callable[[str], None] = lambda what: None
     rounding: Callable[[], float] = lambda: 0.0
     elsewhere: Callable[[Candidate], Difference | None] = lambda candidate: None
+    brief: bool = False
+    before: Race | None = None
     measured_at: str = ""
     #: Milliseconds of every final round, by label.
     latencies: dict[str, list[float]] = field(default_factory=dict)
+    #: Milliseconds of every qualifying round, by label; none if busy.
+    qualifying: dict[str, list[float]] = field(default_factory=dict, init=False)
     #: Milliseconds of every round of candidates that left the race, by label: qualifying rounds, unless busy.
     left: dict[str, list[float]] = field(default_factory=dict)
     #: Milliseconds of the model as it runs today in the same rounds.
@@ -124,16 +135,18 @@ class Race:
         """Measure rounds in which all that are left run once each, in random order.
 
         What disturbs a round disturbs all of them, so whoever is slower than the fastest with 95 % confidence leaves,
-        or by far in every round, the model as it runs today like the others. It ends once one is left.
+        or by far in every round, the model as it runs today like the others. It ends once one is left, or the model
+        has left if it is brief.
         """
         while len(fewer := self._affordable(racing, self.warm_ms, _ROUNDS_BUSY)) < len(racing):
             racing = fewer
         self.latencies = {candidate.label: [] for candidate in racing}
-        shuffle, began = random.Random(0).shuffle, time.monotonic()
+        shuffle, began, today = random.Random(0).shuffle, time.monotonic(), self.candidates[0].label
         for number in range(_MOST_ROUNDS):
             order = [candidate for candidate in racing if candidate.label in self.latencies]
             round_s = (time.monotonic() - began) / max(number, 1)
-            if (number and len(order) < 2) or time.monotonic() + round_s > self.deadline:
+            over = len(order) < 2 or (self.brief and number % 3 == 0 and today not in self.latencies)
+            if (number and over) or time.monotonic() + round_s > self.deadline:
                 break
             self.shown(f"{len(order)} ways to run the model take turns beside other work")
             shuffle(order)
@@ -144,25 +157,31 @@ class Race:
             fastest = min(self.latencies.values(), key=statistics.median)
             slower = [label for label, times in self.latencies.items() if _loses(times, fastest)]
             self.left |= {label: self.latencies.pop(label) for label in slower}
-        today = self.candidates[0].label
         self.today_ms = self.left.get(today) or self.latencies.get(today, [])
 
     def _rounds(self, racing: Sequence[Candidate]) -> int:
         """Final rounds within the budget, a multiple of three."""
-        round_s = sum(self.warm_ms[candidate.label] for candidate in racing) / 1e3
+        round_s = _round_s(racing, self.warm_ms)
         left_s = max(self.deadline - time.monotonic(), 0.0)
         affordable = _MOST_ROUNDS if left_s >= round_s * _MOST_ROUNDS else int(left_s / max(round_s, 1e-9))
         return 3 * (min(affordable, _MOST_ROUNDS) // 3)
 
     def _warmed(self) -> list[Candidate]:
-        """Candidates whose outputs match the model's and that are not hopelessly slower than the fastest."""
+        """Candidates whose outputs match the model's and that are not hopelessly slower than the fastest.
+
+        Once there is only time left to compare those, no others are tried.
+        """
+        began, racing = time.monotonic(), list[Candidate]()
         for candidate in self.candidates:
-            if time.monotonic() >= self.deadline and self.warm_ms and candidate.label not in self.forced:
+            now_s, rounds = time.monotonic(), _ROUNDS_BUSY if self.busy else _MOST_ROUNDS
+            kept_s = min(rounds * _round_s(racing, self.warm_ms), _RACING_SHARE * (self.deadline - began))
+            if now_s + kept_s >= self.deadline and self.warm_ms and candidate.label not in self.forced:
                 continue
             self.shown(f"trying {candidate.label}")
             self._warm(candidate)
-        able = [candidate for candidate in self.candidates if candidate.label in self.warm_ms]
-        return self.near(able, self.warm_ms, _HOPELESS_BUSY if self.busy else _HOPELESS)
+            able = [candidate for candidate in self.candidates if candidate.label in self.warm_ms]
+            racing = self.near(able, self.warm_ms, _HOPELESS_BUSY if self.busy else _HOPELESS)
+        return racing
 
     def _warm(self, candidate: Candidate) -> None:
         """Record the shortest warm-up latency, or the error."""
@@ -204,15 +223,18 @@ class Race:
         return None
 
     def _stays(self, candidate: Candidate) -> bool:
-        """Whether a candidate is measured to the end, however slow; beside other work, the model within reason."""
+        """Whether a candidate is measured to the end, however slow, as are those that were asked for or taken before.
+
+        Beside other work the model is within reason.
+        """
         if candidate is not self.candidates[0]:
-            return candidate.label in self.forced
+            return candidate.label in self.forced or candidate == self._taken_before
         shortest = self.warm_ms.get(candidate.label, 0.0)
         return not self.busy or shortest <= 2 * _HOPELESS * min(self.warm_ms.values(), default=shortest)
 
     def _qualified(self, racing: list[Candidate]) -> list[Candidate]:
         """The candidates that are not clearly slower than the fastest after a few rounds."""
-        taken: dict[str, list[float]] = {candidate.label: [] for candidate in racing}
+        self.qualifying = taken = {candidate.label: list[float]() for candidate in racing}
         order, shuffle = list(racing), random.Random(1).shuffle
         for rounds, factor in _QUALIFYING:
             for _ in range(rounds):
@@ -232,8 +254,7 @@ class Race:
 
     def _affordable(self, racing: list[Candidate], medians: dict[str, float], rounds: int) -> list[Candidate]:
         """The faster half, if the budget does not allow the minimum number of rounds for all."""
-        round_s = sum(medians[candidate.label] for candidate in racing) / 1e3
-        if rounds * round_s <= self.deadline - time.monotonic():
+        if rounds * _round_s(racing, medians) <= self.deadline - time.monotonic():
             return racing
         ranked = sorted(racing, key=lambda candidate: medians[candidate.label])
         faster = {candidate.label for candidate in ranked[: max(2, math.ceil(len(ranked) / 2))]}
@@ -258,6 +279,9 @@ class Race:
         thread and with all threads; otherwise the model runs itself, with whichever number of threads is faster. The
         report (`reported`) uses rounds that took part in neither.
 
+        If the budget ended before there were enough rounds for that, `provisional` chooses, by all rounds. What an
+        earlier race has taken stays where it is faster than the model in the rounds of both.
+
         Returns:
             The candidate, and why this one, in words.
 
@@ -268,8 +292,21 @@ class Race:
         racing = [candidate for candidate in self.candidates if self.latencies.get(candidate.label)]
         if self.forced:
             return self._forced(racing), "as asked for"
-        if not racing:
-            return today, "the budget (budget_s) was spent before anything could be compared"
+        if not self._is_whole:
+            return self._by_few_rounds()
+        taken, reason = self._by_thirds(racing)
+        if taken is today and (held := self._held()) and self._is_shown_faster(held.label, today.label):
+            return self._told(held)
+        return taken, reason
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether there are enough rounds for each to serve for one thing only."""
+        return len(self.latencies.get(self.candidates[0].label, ())) >= FEWEST_ROUNDS
+
+    def _by_thirds(self, racing: Sequence[Candidate]) -> tuple[Candidate, str]:
+        """The choice by rounds of which each serves for one thing only."""
+        today = self.candidates[0]
         label = best({candidate.label: self.latencies[candidate.label][::3] for candidate in racing})
         taken = next(candidate for candidate in racing if candidate.label == label)
         if taken.kind != EAGER:  # it must be faster than the model with every number of threads
@@ -283,21 +320,78 @@ class Race:
         speedup = spread(times[today.label])[0] / spread(times[taken.label])[0]
         return taken, f"{speedup:.2f} times as fast as {today.label}"
 
+    def _by_few_rounds(self) -> tuple[Candidate, str]:
+        """The choice where the budget has ended before there were enough rounds for `_by_thirds`."""
+        today = self.candidates[0]
+        taken = self.provisional()
+        if taken is not today:
+            return self._told(taken)
+        if not any(self.together(candidate.label)[0] for candidate in self.candidates):
+            return today, "the budget (budget_s) was spent before anything could be compared"
+        return today, "nothing was faster by more than the measurement can tell"
+
+    def _told(self, taken: Candidate) -> tuple[Candidate, str]:
+        """A candidate, and in words how fast it was in all rounds."""
+        today = self.candidates[0].label
+        own, theirs = self.together(taken.label)
+        if not own:
+            return taken, f"faster than {today} in the calls that there was time for"
+        speedup = spread(theirs)[0] / spread(own)[0]
+        return taken, f"{speedup:.2f} times as fast as {today}, in the {len(own)} rounds that there was time for"
+
     def provisional(self) -> Candidate:
         """The fastest by all rounds that is faster than the model as it runs today with 95 % confidence; else that.
 
         It may be chosen beside other work, which disturbs all alike, but its speedup means little: no rounds are left
         to tell how much of it is luck, or how fast it is on idle cores. A model that took so long that it left while
         warming up has lost to all, and if there was no time for rounds then warming up decides.
+
+        What an earlier race has taken stays unless it is slower than the model, or another one is faster.
         """
-        today = self.candidates[0]
+        today, held = self.candidates[0], self._held()
+        racing = {label: self._rounds_of(label, label)[0] for label in self.latencies}
         if self.busy and self.warm_ms and not self._stays(today):
-            racing = {label: own or [self.warm_ms[label]] for label, own in self.latencies.items()}
+            racing = {label: own or [self.warm_ms[label]] for label, own in racing.items()}
         else:
-            base = self.today_ms if self.busy else self.latencies.get(today.label, [])
-            racing = {label: own for label, own in self.latencies.items() if _loses(base, own[: len(base)])}
-        label = best(racing) if racing else today.label
+            racing = {label: own for label, own in racing.items() if own and self._is_shown_faster(label, today.label)}
+        if held and held.label not in racing:
+            racing = {label: own for label, own in racing.items() if self._is_shown_faster(label, held.label)}
+        if not racing:
+            return held or today
+        label = best(racing)
+        if held and held.label in racing and not self._is_shown_faster(label, held.label):
+            return held
         return next(candidate for candidate in self.candidates if candidate.label == label)
+
+    @functools.cached_property
+    def _taken_before(self) -> Candidate | None:
+        return self.before.provisional() if self.before else None
+
+    def _held(self) -> Candidate | None:
+        """What an earlier race has taken, unless it fails or is wrong by now, or slower than the model in this race."""
+        held, today = self._taken_before, self.candidates[0]
+        if held is None or held.label in {today.label, *self.failed, *self.wrong}:
+            return None
+        return None if _loses(*self._rounds_of(held.label, today.label)) else held
+
+    def _is_shown_faster(self, label: str, other: str) -> bool:
+        """Whether a candidate is faster than another in all rounds, those of earlier races too, and not slower here."""
+        own, theirs = self.together(label, other)
+        return _loses(theirs, own) and not _loses(*self._rounds_of(label, other))
+
+    def together(self, label: str, other: str = "") -> tuple[list[float], list[float]]:
+        """Milliseconds of a candidate and another, or the model as it runs today, in all rounds that both ran in."""
+        other = other or self.candidates[0].label
+        before = self.before.together(label, other) if self.before else ([], [])
+        own = self._rounds_of(label, other)
+        return before[0] + own[0], before[1] + own[1]
+
+    def _rounds_of(self, label: str, other: str) -> tuple[list[float], list[float]]:
+        """The same in this race alone."""
+        final = {**self.left, **self.latencies} if self.busy else self.latencies
+        stages = (self.qualifying, final)
+        pairs = [pair for own in stages for pair in zip(own.get(label, ()), own.get(other, ()), strict=False)]
+        return [own for own, _ in pairs], [theirs for _, theirs in pairs]
 
     def _forced(self, racing: Sequence[Candidate]) -> Candidate:
         """The fastest of the candidates among which the user wants one chosen."""
@@ -325,7 +419,12 @@ class Race:
         return [c for c in candidates if self._stays(c) or took_ms.get(c.label, math.inf) <= most]
 
     def reported(self) -> dict[str, list[float]]:
-        """Milliseconds of the rounds used for neither choice nor check, by label of the finishers; if busy, of all."""
+        """Milliseconds of the rounds used for neither choice nor check, by label of the finishers; if busy, of all.
+
+        None if there are too few rounds, which `together` has.
+        """
+        if not self.busy and not self._is_whole:
+            return {}
         first, step = (0, 1) if self.busy else (2, 3)
         return {label: times[first::step] for label, times in self.latencies.items() if times}
 
@@ -333,6 +432,11 @@ class Race:
         """Whether one candidate is faster than another, by the rounds for checking."""
         own, theirs = (self.latencies[label][1::3] for label in (candidate.label, other.label))
         return is_faster(own, theirs)
+
+
+def _round_s(racing: Sequence[Candidate], took_ms: Mapping[str, float]) -> float:
+    """Seconds of a round of some candidates, with the pauses in which threads come to rest."""
+    return sum(took_ms[own.label] / 1e3 + (SETTLE_S if own.busy_cores else 0.0) for own in racing)
 
 
 def timed(call: Callable[[], _Result]) -> tuple[_Result, float]:
@@ -365,10 +469,12 @@ def _loses(own: Sequence[float], fastest: Sequence[float]) -> bool:
     """Whether a candidate is slower than another in the same rounds: with 95 % confidence, or by far in each of three.
 
     One of two equals is never twice as slow three times in a row but by a rare accident; waiting for more such rounds
-    would take the time of all others.
+    would take the time of all others. Four rounds in which the fastest call of one is slower than the slowest of the
+    other tell as much.
     """
     by_far = len(own) == 3 and all(a > _HOPELESS_BUSY * b for a, b in zip(own, fastest, strict=True))
-    return by_far or is_faster(fastest, own)
+    apart = len(own) >= _APART_ROUNDS and min(own) > max(fastest)
+    return by_far or apart or is_faster(fastest, own)
 
 
 def _is_clear(ratios: Sequence[float]) -> bool:

@@ -143,11 +143,12 @@ class Report:
     def gained_s(self, share: float = 0.8) -> float | None:
         """Seconds until a way was ready that has this share of the final gain in time; None if nothing was gained.
 
-        The gain is over the model itself, with the number of threads with which it is the fastest.
+        The gain is over the model itself, with the number of threads with which it is the fastest; where the model
+        itself was chosen, with whichever number of threads, no way has gained anything.
         """
         known = [(way, way.median_ms) for way in self.ways if way.median_ms is not None]
         final_ms = next((ms for way, ms in known if way.label == self.chosen), math.inf)
-        itself_ms = min((ms for way, ms in known if way.kind == "eager" and way.label != self.chosen), default=0.0)
+        itself_ms = min((ms for way, ms in known if way.kind == "eager"), default=0.0)
         enough_ms = final_ms + (1 - share) * (itself_ms - final_ms)
         return next((way.ready_s for way in self.steps if (way.median_ms or 0.0) <= enough_ms < itself_ms), None)
 

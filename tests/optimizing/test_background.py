@@ -22,13 +22,16 @@ from torch import nn
 
 import hios
 from hios import HiosError, HiosWarning
+from hios.optimizing import autotune, optimize
 from hios.optimizing import background as backgrounds
-from hios.optimizing import optimize
 from hios.optimizing.autotune import Tuned
 from hios.optimizing.background import Background, Found
 from hios.optimizing.module import OptimizedModule
 from hios.optimizing.optimize import _Optimizer
+from hios.optimizing.options import Options
+from hios.optimizing.preparation import Preparation
 from hios.optimizing.race import Race
+from hios.optimizing.report import Report
 from tests.optimizing.optimized_models import as_optimized, image
 from tests.runtime.small import Branches
 from tests.workers.processes import children
@@ -110,6 +113,30 @@ def test_what_is_quick_is_used_until_the_fastest_is_found(monkeypatch: pytest.Mo
         assert (first.partition(",")[0], pending, nothing) == ("OpenVINO", "schedules", "")
         assert last == fast.report.chosen == "sequential, 1 core"
         torch.testing.assert_close(fast(image(1)), model(image(1)), rtol=1e-4, atol=1e-4)
+    fast.close()
+
+
+def test_a_budget_that_is_spent_keeps_what_was_taken_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The final choice needs no time of its own, and the report has the rounds of the early one."""
+    pytest.importorskip("openvino")
+    took, told, prepare = {"eager": 3.0, "openvino": 1.0, "schedule": 2.0}, list[Report](), Preparation.prepare
+
+    def spent(preparation: Preparation) -> None:
+        prepare(preparation)
+        preparation.budget.seconds = 0.0
+
+    monkeypatch.setattr(Race, "_first", lambda self, way: (self.call(way), took[way.kind]))
+    monkeypatch.setattr(Race, "_timed", lambda _, way: took[way.kind])
+    monkeypatch.setattr(Preparation, "prepare", spent)
+    monkeypatch.setattr(autotune, "_EARLY_S", 3600.0)
+    ways = {"way": ("openvino", "schedule"), "devices": 1, "budget_s": 3600.0}
+    options = Options(cache=False, told=told.append, **{**_KEYWORDS, **ways})
+    fast = optimize.accelerated(Branches().eval(), (image(0),), {}, options)
+    assert told[0].chosen.startswith("OpenVINO")
+    assert (fast.report.chosen, fast.report.pending) == (told[0].chosen, "")
+    (row,) = [way for way in fast.report.ways if way.label == fast.report.chosen]
+    assert (row.outcome, row.speedup) == ("raced", 3.0)
+    assert row.runs > 0
     fast.close()
 
 

@@ -134,6 +134,15 @@ def test_three_rounds_tell_where_the_model_takes_twice_as_long(monkeypatch: pyte
     assert len(race.today_ms) == 3
 
 
+def test_a_brief_race_ends_once_the_model_has_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which of the others is the fastest is left to later races."""
+    machine = _Machine(monkeypatch, "googlenet", 0, seed=0)
+    race = Race(_WAYS, machine.call, _RESULT, 1e-4, 30.0, busy=True, brief=True)
+    race.measure()
+    assert {len(own) for own in race.latencies.values()} == {3}
+    assert _NETWORKS["googlenet"][_WAYS.index(race.provisional())] <= 13.2
+
+
 @pytest.mark.parametrize("network", _NETWORKS)
 def test_a_choice_is_settled_within_a_minute(monkeypatch: pytest.MonkeyPatch, network: str) -> None:
     """Once the other work has ended, calls one after another come to the best way on idle cores within a minute."""

@@ -246,6 +246,8 @@ def test_the_report_says_when_most_of_the_gain_was_there() -> None:
     assert [report.gained_s(share) for share in (0.5, 0.8, 0.9)] == [3.0, 6.0, 20.0]
     assert "near after 6.0 s, best after 20.0 s; 80 % of the gain after 6.0 s" in repr(report)
     assert replace(report, chosen="today").gained_s() is None
+    alone = WayReport("alone", "eager", median_ms=15.0, ready_s=0.2)
+    assert Report("Net", "today", "so", (ways[0], alone)).gained_s() is None
 
 
 def test_luck_in_choosing_does_not_count() -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 from hios import HiosError
 from hios.optimizing import race as module
 from hios.optimizing.candidates import Candidate, in_runtime, itself
+from hios.optimizing.other_inputs import Difference
 from hios.optimizing.race import FEWEST_ROUNDS, Race
 
 TODAY = itself(1)
@@ -60,12 +61,94 @@ def test_the_budget_ends_a_race() -> None:
     assert "budget" in reason
 
 
-def test_rounds_too_few_for_a_comparison_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a budget for a few rounds only, nothing can be shown to be faster."""
+#: Milliseconds of rounds that a network took on two cores: the model itself, and OpenVINO.
+_SLOW, _FAST = [41.1, 41.5, 42.0, 42.2], [16.7, 16.8, 17.0, 18.4]
+
+
+def _after(rounds: dict[Candidate, list[float]], before: Race | None = None, *, busy: bool = False) -> Race:
+    """A race after rounds that took so many milliseconds."""
+    race = _race(list(rounds), torch.ones(2), before=before, busy=busy)
+    race.latencies = {candidate.label: times for candidate, times in rounds.items()}
+    return race
+
+
+@pytest.mark.parametrize(
+    ("slow", "fast", "tells"),
+    [
+        (_SLOW, _FAST, True),
+        (_SLOW[:3], _FAST[:3], True),  # by far
+        (_SLOW[:2], _FAST[:2], False),
+        ([20.0, 20.1, 20.2, 20.3], [15.0, 15.1, 15.2, 15.3], True),
+        ([20.0, 20.1, 20.2], [15.0, 15.1, 15.2], False),
+        ([20.0, 20.1, 20.2, 20.3], [15.0, 15.1, 15.2, 20.1], False),
+        (5 * [10.0, 11.0, 12.0], 5 * [9.9, 10.9, 12.1], False),
+        (15 * [10.0], 15 * [1.0], True),
+    ],
+)
+def test_few_rounds_choose_what_they_tell(slow: list[float], fast: list[float], tells: bool) -> None:
+    """A budget for a few rounds is enough where the slowest run of a way is faster than the fastest of the model."""
     other = in_runtime("openvino", 1)
-    race = _race([TODAY, other], torch.ones(2))
-    race.latencies = {TODAY.label: [10.0] * 15, other.label: [1.0] * 15}
-    assert race.chosen()[0] is TODAY
+    race = _after({TODAY: slow, other: fast})
+    way, reason = race.chosen()
+    assert way == (other if tells else TODAY)
+    assert ("times as fast as the model itself, 1 thread" in reason) is tells
+    assert race.reported() == {}
+    assert race.together(other.label) == (fast, slow)
+
+
+def test_what_was_taken_early_stays() -> None:
+    """A final race with little time or none keeps what an earlier race has taken, and chooses what is shown faster."""
+    quick, new = in_runtime("openvino", 1), in_runtime("onnxruntime", 1)
+    early = _after({TODAY: _SLOW * 2, quick: _FAST * 2}, busy=True)
+    for busy in (False, True):
+        nothing = _after({TODAY: [], quick: [], new: []}, early, busy=busy)
+        assert nothing.provisional() == quick
+        assert nothing.together(quick.label) == (_FAST * 2, _SLOW * 2)
+        for count in (1, 2, 3):
+            few = {TODAY: _SLOW[:count], quick: _FAST[:count], new: [10.0] * count}
+            assert _after(few, early, busy=busy).provisional() == quick
+        assert _after({TODAY: _SLOW, quick: _FAST, new: [10.0] * 4}, early, busy=busy).provisional() == new
+        assert _after({TODAY: [10.0] * 4, quick: _FAST, new: _FAST}, early, busy=busy).provisional() == TODAY
+    way, reason = _after({TODAY: [], quick: [], new: []}, early).chosen()
+    assert (way, reason) == (
+        quick,
+        "2.47 times as fast as the model itself, 1 thread, in the 8 rounds that there was time for",
+    )
+
+
+def test_what_was_taken_early_stays_unless_it_is_wrong_or_fails() -> None:
+    """Evidence of speed says nothing about that."""
+    quick = in_runtime("openvino", 1)
+    for wrong in (True, False):
+        race = _after({TODAY: []}, _after({TODAY: _SLOW * 2, quick: _FAST * 2}, busy=True))
+        race.candidates = [TODAY, quick]
+        if wrong:
+            race.wrong[quick.label] = Difference(1.0)
+        else:
+            race.failed[quick.label] = "no memory"
+        assert race.chosen() == (TODAY, "nothing was faster by more than the measurement can tell")
+
+
+def test_a_whole_race_counts_together_with_an_early_one() -> None:
+    """What its thirds cannot tell stays if all rounds do, and does not if they do not."""
+    quick = in_runtime("openvino", 1)
+    early = _after({TODAY: _SLOW * 2, quick: _FAST * 2}, busy=True)
+    uneven = [40.0, 40.0, 40.0, 40.0, 60.0, 40.0]
+    slow = _after({TODAY: 3 * [42.0, *(5 * [42.0])], quick: 3 * uneven}, early)
+    assert slow.chosen()[0] == quick
+    equal = _after({TODAY: 18 * [40.0], quick: 18 * [40.0]}, early)
+    assert equal.chosen() == (TODAY, "nothing was faster by more than the measurement can tell")
+
+
+def test_what_was_taken_early_is_measured_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not leave as slower after a few rounds, which tell less than those that it was taken by."""
+    quick, new = in_runtime("openvino", 1), in_runtime("onnxruntime", 1)
+    _Clock(monkeypatch, {TODAY.label: 42.0, quick.label: 17.0, new.label: 10.0})
+    early = _after({TODAY: _SLOW * 2, quick: _FAST * 2}, busy=True)
+    race = _race([TODAY, quick, new], torch.ones(2), before=early)
+    race.measure()
+    assert quick.label in race.latencies
+    assert race.chosen()[0] is new
 
 
 def test_what_fails_or_differs_is_named() -> None:
@@ -159,6 +242,30 @@ def test_rounds_that_no_longer_fit_are_not_begun(monkeypatch: pytest.MonkeyPatch
     race.measure()
     assert 4.0 < clock[0] <= 5.0
     assert len(race.latencies[other.label]) % 3 == 0
+
+
+def test_time_is_kept_for_rounds_while_warming_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many ways, whose outputs take long to compare, do not take the time in which those near the fastest are raced."""
+    clock = [0.0]
+    quick, slow = in_runtime("openvino", 1), [Candidate(f"way {number}", "compile", 1) for number in range(40)]
+    milliseconds = {TODAY.label: 40.0, quick.label: 16.0, **dict.fromkeys((way.label for way in slow), 30.0)}
+
+    def timed(race: Race, candidate: Candidate) -> float:
+        clock[0] += milliseconds[candidate.label] / 1e3
+        return milliseconds[candidate.label]
+
+    def warm(race: Race, candidate: Candidate) -> None:
+        clock[0] += 0.25
+        race.warm_ms[candidate.label] = milliseconds[candidate.label]
+
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])  # type: ignore[attr-defined] # what it imported
+    monkeypatch.setattr(Race, "_timed", timed)
+    monkeypatch.setattr(Race, "_warm", warm)
+    race = _race([TODAY, quick, *slow], torch.ones(2), deadline=9.0)
+    race.measure()
+    assert len(race.latencies[quick.label]) >= FEWEST_ROUNDS
+    assert race.chosen() == (quick, "2.50 times as fast as the model itself, 1 thread")
+    assert 20 < len(race.warm_ms) < len(race.candidates)
 
 
 @pytest.mark.parametrize(("times", "pairs"), [((1, 2), 3), ((2, 1), 3), ((10, 11), 8), ((1, 1), 8)])
