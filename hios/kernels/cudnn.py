@@ -13,8 +13,6 @@ from hios.core.graph import Call, Graph
 from hios.kernels.table import Kernel
 from hios.kernels.table.kernel_registry import dtype_of, split_padding
 
-_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-
 
 def can_pack(call: Call, weights: Mapping[str, Tensor]) -> bool:
     """Whether a call is a 2-d convolution with constant filters on a GPU.
@@ -44,8 +42,8 @@ def packed_filters(graph: Graph) -> set[str]:
 
 
 def is_packable(filters: Tensor) -> bool:
-    """Whether filters are on a GPU, and of a type that its tensor cores take."""
-    return filters.device.type == "cuda" and filters.dtype in _DTYPES
+    """Whether filters are on a GPU, in float32: other types have not been measured."""
+    return filters.device.type == "cuda" and filters.dtype is torch.float32
 
 
 def can_fuse(call: Call) -> bool:

@@ -46,13 +46,12 @@ def compile_merged(
     sizes = [weights[own[0]].shape[0] for own in names]
     attributes = {**calls[0].attributes, "padding": merged.padding * 2}
     library = next((own for own in (onednn, cudnn) if packed and own.is_packable(filters)), None)
-    following = operators[0].calls[1:]
+    following = list(operators[0].calls[1:])
     if library is None:
         convolution = _convolution(attributes, filters, bias)
     else:
-        fused = following[0].function if following and library.can_fuse(following[0]) else None
+        fused = following.pop(0).function if following and library.can_fuse(following[0]) else None
         convolution = library.packed_convolution(attributes, filters, bias, fused)
-        following = following[fused is not None :]
     activations = [IN_PLACE[call.function](call.attributes) for call in following]
 
     def run(x: Tensor) -> tuple[Tensor, ...]:

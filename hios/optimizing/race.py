@@ -52,9 +52,9 @@ _HOPELESS, _HOPELESS_BUSY = 1.5, 2.0
 #: Rounds after which a candidate is the faster if its slowest run is faster than the fastest run of the other, as one
 #: of two equals is in 1.4 % of all cases.
 _APART_ROUNDS = 4
-#: Qualifying rounds, and how many times the shortest median a candidate may have after them. They are not part of the
-#: final rounds, so that dropping out early does not bias the result.
-_QUALIFYING = ((3, 1.3), (4, 1.15))
+#: How many times the shortest median a candidate may have after so many qualifying rounds. They are not part of the
+#: final rounds, so that dropping out early does not bias the result; where those are few, these count too.
+_QUALIFYING = {3: 1.3, 7: 1.15}
 
 
 @dataclass
@@ -236,17 +236,17 @@ class Race:
         """The candidates that are not clearly slower than the fastest after a few rounds."""
         self.qualifying = taken = {candidate.label: list[float]() for candidate in racing}
         order, shuffle = list(racing), random.Random(1).shuffle
-        for rounds, factor in _QUALIFYING:
-            for _ in range(rounds):
-                if time.monotonic() >= self.deadline:
-                    return racing
-                self.shown(f"{len(racing)} ways to run the model qualify")
-                shuffle(order)
-                for candidate in order:
-                    taken[candidate.label].append(self._timed(candidate))
-            medians = {candidate.label: statistics.median(taken[candidate.label]) for candidate in racing}
-            racing = self._affordable(self.near(racing, medians, factor), medians, FEWEST_ROUNDS)
-            order = list(racing)
+        for number in range(1, max(_QUALIFYING) + 1):
+            if time.monotonic() >= self.deadline:
+                break
+            self.shown(f"{len(racing)} ways to run the model qualify")
+            shuffle(order)
+            for candidate in order:
+                taken[candidate.label].append(self._timed(candidate))
+            if factor := _QUALIFYING.get(number):
+                medians = {candidate.label: statistics.median(taken[candidate.label]) for candidate in racing}
+                racing = self._affordable(self.near(racing, medians, factor), medians, FEWEST_ROUNDS)
+                order = list(racing)
         labels = {candidate.label for candidate in racing}
         self.left = {label: times for label, times in taken.items() if label not in labels}
         self.today_ms = taken[self.candidates[0].label]
@@ -279,8 +279,8 @@ class Race:
         thread and with all threads; otherwise the model runs itself, with whichever number of threads is faster. The
         report (`reported`) uses rounds that took part in neither.
 
-        If the budget ended before there were enough rounds for that, `provisional` chooses, by all rounds. What an
-        earlier race has taken stays where it is faster than the model in the rounds of both.
+        If the budget ended before there were enough rounds for that, `provisional` chooses, by all rounds, those of
+        earlier races too.
 
         Returns:
             The candidate, and why this one, in words.
@@ -288,16 +288,12 @@ class Race:
         Raises:
             HiosError: all candidates that the user asked for have wrong outputs, or failed.
         """
-        today = self.candidates[0]
         racing = [candidate for candidate in self.candidates if self.latencies.get(candidate.label)]
         if self.forced:
             return self._forced(racing), "as asked for"
         if not self._is_whole:
             return self._by_few_rounds()
-        taken, reason = self._by_thirds(racing)
-        if taken is today and (held := self._held()) and self._is_shown_faster(held.label, today.label):
-            return self._told(held)
-        return taken, reason
+        return self._by_thirds(racing)
 
     @property
     def _is_whole(self) -> bool:

@@ -47,6 +47,7 @@ from hios.report.statements import (
     advice,
     cautions,
     ceiling_sentences,
+    chain_note,
     cost_summary,
     cut_sentence,
     engine_sentence,
@@ -54,7 +55,6 @@ from hios.report.statements import (
     fastest_sentence,
     fastest_way_sentence,
     headlines,
-    of_chain,
     row_anchor,
     slower_sentence,
 )
@@ -398,5 +398,5 @@ def _predicted_view(number: int, model: ModelPredictions) -> View:
 def _fastest(model: ModelPredictions) -> str:
     label, schedule = min(model.schedules.items(), key=lambda entry: entry[1].latency_ms)
     gain = f", {model.sequential_ms / schedule.latency_ms:.2f} times as fast as the sequential schedule on one device"
-    chain = of_chain(model.graph, model.costs)
+    chain = chain_note(model.graph, model.costs)
     return f"{label}, {schedule.latency_ms:.3f} ms{gain if schedule.latency_ms > 0 else ''}{chain}"

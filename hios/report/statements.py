@@ -200,19 +200,18 @@ def _advice(anchor: str, model: ModelResults) -> Advice:
         ratio = eager[other].latency_ms.median / way.latency_ms.median
         sentence += f", {ratio:.2f} times as fast as {other}{_in_words(_interval(eager[other], way), 2)}"
     sentence += _ties(timed, label)
-    sentence += f"{of_chain(model.graph, model.costs)}."
+    sentence += f"{chain_note(model.graph, model.costs)}."
     # An ONNX file is checked against ONNX Runtime; hios.optimize takes only torch modules.
     line = "" if model.run.checked_against == "onnxruntime" else _line(way)
     return Advice(anchor, model.name, f"{sentence} Nothing to do." if label in eager else sentence, line)
 
 
-def of_chain(graph: Graph, costs: CostsFile) -> str:
+def chain_note(graph: Graph, costs: CostsFile) -> str:
     """What is said of a graph whose operators each wait for the one before, also where edges skip some; else empty."""
     edges = {(edge.source, edge.target) for edge in graph.edges}
     one_by_one = edges.issuperset(pairwise(graph.operators[place].id for place in graph.order))
-    is_wide = any(
-        cost.wide_ms for cost in costs.operators.values()
-    )  # an operator on several devices gains all the same
+    # An operator on several devices gains all the same.
+    is_wide = any(cost.wide_ms for cost in costs.operators.values())
     return "; a chain: no schedule gains" if one_by_one and not is_wide else ""
 
 

@@ -25,6 +25,7 @@ from hios.core.graph import Edge, Graph, Operator
 from hios.core.schedule import Plan, StreamPlan
 from hios.files.base import Platform
 from hios.kernels.merged import torch_dtype
+from hios.kernels.onednn import as_made
 from hios.platforms.cuda.compiled_network import Network
 from hios.platforms.cuda.executor import cause
 from hios.platforms.cuda.launch import Backend, LaunchProgram
@@ -380,4 +381,5 @@ class GpuLane:
         return _Run(joined, plan, self._gpu, given)
 
     def _zeros(self, own: Slots) -> Tensor:
-        return torch.zeros(own.shape, dtype=torch_dtype(own.dtype), device=self._gpu.place)
+        zeros = torch.zeros(own.shape, dtype=torch_dtype(own.dtype), device=self._gpu.place)
+        return as_made(zeros)  # in the order in which convolutions read and make images

@@ -120,7 +120,7 @@ class Repeat:
             self._send()
             _sleep_until(self._begin_s + self._duration_s)
             busy, runs, promoted = server.busy_s - busy, server.block_runs - runs, server.promoted - promoted
-            self._still = {task: answer.running() for task, answer in list(self._out.items())}
+            self._still = {task: answer.running() or answer.done() for task, answer in list(self._out.items())}
             after = server.queued_s
         finally:
             self._over = True

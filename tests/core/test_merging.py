@@ -23,7 +23,8 @@ from tests.convolution_graphs import Conv, conv_graph, conv_problem
 from tests.problems import schedule_of
 
 
-def _members(*members: Conv) -> list[Convolution | None]:
+def members_of(*members: Conv) -> list[Convolution | None]:
+    """What the graph of these convolutions says of each."""
     return convolutions(conv_graph({f"c{number}": member for number, member in enumerate(members)}))
 
 
@@ -41,16 +42,16 @@ def _members(*members: Conv) -> list[Convolution | None]:
 )
 def test_what_can_be_merged(members: tuple[Conv, ...], expected: MergedKernel) -> None:
     """Kernels are padded to the elementwise largest, and P - floor((K - k) / 2) = p on each axis."""
-    assert merged_kernel(_members(*members)) == expected
+    assert merged_kernel(members_of(*members)) == expected
 
 
 def test_candidates() -> None:
     """What fits together for every kernel, and all pairs, each once; nothing of what fits nowhere."""
-    members = _members(Conv(), Conv(), Conv((3, 3), (1, 1)), Conv((5, 5), (2, 2)), Conv((3, 3)), Conv(activation=()))
+    members = members_of(Conv(), Conv(), Conv((3, 3), (1, 1)), Conv((5, 5), (2, 2)), Conv((3, 3)), Conv(activation=()))
     assert merge_candidates(members) == [
         frozenset(merge) for merge in ((0, 1, 2, 3), (0, 1, 2), (0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
     ]
-    assert merge_candidates(_members(Conv(), Conv(activation=()))) == []
+    assert merge_candidates(members_of(Conv(), Conv(activation=()))) == []
 
 
 _PLAIN = Conv((3, 3), (1, 1))
@@ -73,20 +74,20 @@ _PLAIN = Conv((3, 3), (1, 1))
 )
 def test_what_cannot_be_merged(other: Conv) -> None:
     """Value, stride, output size and activation are equal, and both are plain convolutions."""
-    assert merged_kernel(_members(_PLAIN, _PLAIN)) is not None
-    assert merged_kernel(_members(_PLAIN, other)) is None
+    assert merged_kernel(members_of(_PLAIN, _PLAIN)) is not None
+    assert merged_kernel(members_of(_PLAIN, other)) is None
 
 
 def test_padding_condition() -> None:
     """Equal value, stride and output size are not enough: the released IOS merges these, and shifts the second."""
     pair = (Conv((3, 3), (1, 1), stride=(2, 2)), Conv((2, 2), (0, 0), stride=(2, 2)))
-    first, second = _members(*pair)
+    first, second = members_of(*pair)
     assert first is not None
     assert second is not None
     assert first.family == second.family
     assert merged_kernel([first, second]) is None
     with pytest.raises(UnsupportedError, match="operators c0, c1 cannot run as one"):
-        _outputs(pair)
+        outputs(pair)
     torch = pytest.importorskip("torch")
     image, filters = torch.arange(64.0).reshape(1, 1, 8, 8), torch.ones(1, 1, 2, 2)
     right = torch.conv2d(image, filters, stride=2)
@@ -103,7 +104,7 @@ def test_synthetic_operators_cannot_be_merged() -> None:
     )
     assert convolutions(bare) == [None, None]
     assert merged_kernel(convolutions(bare)) is None
-    assert merged_kernel(_members(Conv())) is None
+    assert merged_kernel(members_of(Conv())) is None
 
 
 _AXIS = st.tuples(st.integers(1, 5), st.integers(0, 3))
@@ -123,7 +124,7 @@ def _convs(draw: st.DrawFn) -> Conv:
 
 
 @st.composite
-def _likely(draw: st.DrawFn) -> list[Conv]:
+def likely(draw: st.DrawFn) -> list[Conv]:
     """Convolutions of which some can be merged: equal but for kernel, filters and bias, padded to the same size."""
     model = draw(_convs())
     members = [model]
@@ -136,7 +137,7 @@ def _likely(draw: st.DrawFn) -> list[Conv]:
     return members
 
 
-def _outputs(members: tuple[Conv, ...]) -> tuple[list[Any], list[Any]]:
+def outputs(members: tuple[Conv, ...], *, packed: bool = False) -> tuple[list[Any], list[Any]]:
     """Outputs of operators by themselves and merged, on random values."""
     torch = pytest.importorskip("torch")
     from hios.kernels import compile_operator
@@ -147,27 +148,27 @@ def _outputs(members: tuple[Conv, ...]) -> tuple[list[Any], list[Any]]:
     weights = {entry.name: torch.randn(entry.shape, generator=generator) for entry in graph.weights}
     image = torch.randn((2, 2, *members[0].image), generator=generator)
     with torch.inference_mode():
-        merged = compile_merged(graph.operators, convolutions(graph), weights)(image)
+        merged = compile_merged(graph.operators, convolutions(graph), weights, packed=packed)(image)
         alone = [compile_operator(operator, weights).run(image) for operator in graph.operators]
     return alone, list(merged)
 
 
-@given(st.one_of(st.lists(_convs(), min_size=2, max_size=4), _likely()))
+@given(st.one_of(st.lists(_convs(), min_size=2, max_size=4), likely()))
 def test_merging_keeps_results(members: list[Conv]) -> None:
     """Operators that count as mergeable give the same outputs merged as one by one."""
     torch = pytest.importorskip("torch")
     members = [member for member in members if min(member.output) > 0]
-    if merged_kernel(_members(*members)) is None:
+    if merged_kernel(members_of(*members)) is None:
         return
-    for alone, merged in zip(*_outputs(tuple(members)), strict=True):
+    for alone, merged in zip(*outputs(tuple(members)), strict=True):
         assert alone.shape == merged.shape
         assert torch.allclose(alone, merged, atol=1e-4)
 
 
-@given(st.one_of(st.lists(_convs(), max_size=5), _likely()))
+@given(st.one_of(st.lists(_convs(), max_size=5), likely()))
 def test_least_growth(members: list[Conv]) -> None:
     """The least growth of each operator is that over all sets that can be merged."""
-    known = _members(*members)
+    known = members_of(*members)
     expected: dict[int, float] = {}
     for size in range(2, len(known) + 1):
         for chosen in itertools.combinations(range(len(known)), size):

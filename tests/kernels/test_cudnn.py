@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -10,9 +12,12 @@ from hypothesis import given
 from torch import Tensor
 
 from hios import Graph
+from hios.core.merging import merged_kernel
 from hios.kernels import build, compile_operator, cudnn
 from hios.kernels.onednn import as_made
 from hios.platforms.cuda.precision import exactly
+from tests.convolution_graphs import Conv
+from tests.core.test_merging import likely, members_of, outputs
 from tests.gpu_marker import requires_gpu
 from tests.kernels.test_onednn import X, convolutions, operator_of
 from tests.operators import CONVOLUTION, call, unit
@@ -33,9 +38,9 @@ def _check(case: dict[str, Any], place: str) -> list[Tensor]:
     return made
 
 
-@given(convolutions())
-def test_packed_equals_table(case: dict[str, Any]) -> None:
-    """Over strides, padding, dilation, bias and activation; groups are not packed, and only ReLU is fused."""
+@contextmanager
+def _stand_ins() -> Iterator[list[bool]]:
+    """A context in which cores are a GPU; gives whether images are channels last, of every fused call."""
     fused = []
 
     def convolution_relu(x: Tensor, filters: Tensor, bias: Tensor | None, *how: Any) -> Tensor:
@@ -46,9 +51,30 @@ def test_packed_equals_table(case: dict[str, Any]) -> None:
         patch.setattr(cudnn, "is_packable", lambda filters: True)
         patch.setattr("hios.kernels.onednn.is_packable", lambda filters: False)
         patch.setattr(torch, "cudnn_convolution_relu", convolution_relu)
+        yield fused
+
+
+@given(convolutions())
+def test_packed_equals_table(case: dict[str, Any]) -> None:
+    """Over strides, padding, dilation, bias and activation; groups are not packed, and only ReLU is fused."""
+    with _stand_ins() as fused:
         made = _check(case, "cpu")
     assert fused == [True] * (2 * (case["groups"] == 1 and case["activation"] == "nn.relu"))
     assert case["groups"] > 1 or all(result.is_contiguous(memory_format=torch.channels_last) for result in made)
+
+
+@given(likely())
+def test_merged_equals_alone(members: list[Conv]) -> None:
+    """Several convolutions as one, with their ReLU in the same call, and parts that readers need not copy."""
+    members = [member for member in members if min(member.output) > 0]
+    if merged_kernel(members_of(*members)) is None:
+        return
+    with _stand_ins() as fused:
+        alone, merged = outputs(tuple(members), packed=True)
+    for one, other in zip(alone, merged, strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-4)
+        assert other.is_contiguous(memory_format=torch.channels_last)
+    assert fused == [True] * (members[0].activation == ("relax.nn.relu",))
 
 
 def test_filters_of_packed_convolutions_alone_change_their_order() -> None:

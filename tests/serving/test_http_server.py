@@ -319,7 +319,7 @@ def test_a_body_that_is_too_large_is_not_read(front: Front) -> None:
 
 def test_slow_and_broken_clients_hold_nothing_up(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who sends nothing, half a head or half a body is cut off; others are served meanwhile, and queues are empty."""
-    monkeypatch.setattr(http_server, "_ARRIVAL_S", 2.0)  # long enough for a client of a busy machine
+    monkeypatch.setattr(http_server, "_ARRIVAL_S", 6.0)  # long enough for a client of a busy machine
     begun = ("", _HEAD, f"{_HEAD}Content-Length: 100\r\n\r\n{{", f"{_HEAD}Transfer-Encoding: chunked\r\n\r\n1\r\n{{")
     with contextlib.ExitStack() as open_ones:
         slow = [open_ones.enter_context(_raw(front)) for _ in begun]

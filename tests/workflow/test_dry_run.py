@@ -99,7 +99,7 @@ def test_distributed_schedules(checkout: Checkout) -> None:
         "srun --mpi=pmix --ntasks=2 --cpus-per-task=1 --cpu-bind=cores python -m hios distribute "
         "results/alpha/graph.json results/alpha/weights.safetensors results/alpha/schedules/hios-lp-2.json "
         "--platform cpu --transport mpi --program results/alpha/program.pt2 --runs 36 --warmup 3 --tolerance 0.0001 "
-        "--seed 0 --output results/alpha/distributed/run.json"
+        "--engine operators --seed 0 --output results/alpha/distributed/run.json"
     ) in " ".join(printed.split())
     refused = checkout.refusal("--configfile", checkout.config(distribute={"algorithms": ["sequential"]}))
     assert "Error: other.yaml: distribute.algorithms[0]: found sequential; allowed: labels of algo" in refused

@@ -31,8 +31,8 @@ class Network:
 
     def __init__(self, graph: Graph, weights: Mapping[str, Tensor], places: Sequence[torch.device]) -> None:
         self.graph, self.places = graph, list(places)
-        last = packed_filters(graph)
-        self._weights = {place: _Placed(weights, place, last) for place in self.places}
+        filters = packed_filters(graph)
+        self._weights = {place: _Placed(weights, place, filters) for place in self.places}
         self._functions: dict[tuple[torch.device, tuple[str, ...]], Callable[..., Any]] = {}
         self._inputs: dict[torch.device, dict[Value, Tensor]] = {}
         self._given: list[Tensor] = []
@@ -128,15 +128,15 @@ class Network:
 
 
 class _Placed(dict[str, Tensor]):
-    """Weights on a device, copied there on first use; those in ``last`` in channels-last order."""
+    """Weights on a device, copied there on first use; those named in ``channels_last`` in that order."""
 
-    def __init__(self, weights: Mapping[str, Tensor], place: torch.device, last: Collection[str]) -> None:
+    def __init__(self, weights: Mapping[str, Tensor], place: torch.device, channels_last: Collection[str]) -> None:
         super().__init__()
-        self._source, self._place, self._last = weights, place, last
+        self._source, self._place, self._channels_last = weights, place, channels_last
 
     def __missing__(self, name: str) -> Tensor:
         placed = self._source[name].to(self._place)
-        if name in self._last and is_packable(placed):
+        if name in self._channels_last and is_packable(placed):
             placed = placed.contiguous(memory_format=torch.channels_last)
         self[name] = placed
         return placed

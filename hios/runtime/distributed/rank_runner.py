@@ -75,8 +75,6 @@ class RankMemory(Arena):
         on_host = place.type == "cpu"
         super().__init__(flags, size if on_host else 0)
         self.place = place
-        #: Only the host's kernels are prepared for that order.
-        self.channels_last = on_host
         self._bytes = None if on_host else torch.empty(size, dtype=torch.uint8, device=place)
 
     def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool = False) -> Tensor:
@@ -360,14 +358,14 @@ class Turns:
             segment_runtimes.record(worker, name)
         for name in names:
             self.run(name)
-        chosen = {}
-        for name in own:
-            self.state.enter(f"{name}: choosing what runs its segments")
-            copies = self.competitors[name].copies
-            chosen[name] = segment_runtimes.choose(worker, name, weights, cache_folder() / "segments", copies=copies)
-        self._epoch += 1
-        longest_s = self.settings.timeout_s + len(names) * segment_runtimes.TIMEOUT_S
-        self._peers.barrier(self._epoch, time.monotonic() + longest_s)
+        chosen, folder = {}, cache_folder() / "segments"
+        for name in names:
+            if name in own:
+                self.state.enter(f"{name}: choosing what runs its segments")
+                copies = self.competitors[name].copies
+                chosen[name] = segment_runtimes.choose(worker, name, weights, folder, copies=copies)
+            self._epoch += 1
+            self._peers.barrier(self._epoch, time.monotonic() + self.settings.timeout_s + segment_runtimes.TIMEOUT_S)
         return chosen
 
     def expect(self) -> None:

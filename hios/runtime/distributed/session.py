@@ -65,8 +65,15 @@ from hios.workers.worker import Worker
 
 #: Options that must be the same on all ranks.
 _AGREED = (
-    *("platform", "cores_per_device", "other_hardware", "engine"),
-    *("runs", "warmup", "tolerance", "seed", "timeout_s"),
+    "platform",
+    "cores_per_device",
+    "other_hardware",
+    "engine",
+    "runs",
+    "warmup",
+    "tolerance",
+    "seed",
+    "timeout_s",
 )
 #: Words in the command lines of launchers.
 _LAUNCHERS = (b"torch", b"mpi", b"srun", b"slurm", b"python")
@@ -122,7 +129,7 @@ def distribute(job: Job) -> Run | None:
             data = runner.execute()
         control.finish(timeout_s)
     except TimeoutError:
-        control.fail(LATE, f"{this} did not go on within {timeout_s:g} s: {state.text()}")
+        control.fail(LATE, f"{this} did not go on within the time-out: {state.text()}")
     except ConnectionError as error:
         control.fail(LOST, f"{this}: {state.text()}: the connection broke ({first_line(error)})")
     except HiosError as error:
