@@ -357,7 +357,7 @@ BAD: dict[str, tuple[dict[Any, Any], str]] = {
     ),
     "unknown model": (
         {"models": {"nett": {}}},
-        "models.nett: unknown model nett (did you mean net?); allowed: net, other (to add",
+        "models.nett: unknown model nett (did you mean net?); allowed: net, other, and for one of your own",
     ),
     "model outside the folder": (
         {"models": {"net": {"model": "../net"}}},
