@@ -195,11 +195,9 @@ class Steps:
         from hios.serving.load import load
         from hios.serving.scenario import Scenario
 
-        models = {}
+        models, folder = {}, self._facts.folder.resolve()
         for name in SERVED:
             _graph, weights, program = loaded(name, self._prepared)
-            folder = self._facts.folder.resolve()
-            self._problem("serving", name, [])
             save_file(weights, folder / f"{name}.safetensors")
             program.write(folder / f"{name}.pt2")
             files = {"graph": str(self._prepared.resolve() / name / "graph.json")}
