@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -161,10 +160,20 @@ def test_failure_and_resuming(checkout: Checkout) -> None:
 
 
 #: Snakemake whose plugin asks Slurm twice a second, as in `tests.workflow.snakemake_server`.
+#: It is interrupted between two questions once the file INTERRUPT_AT is there: while the plugin asks, it has no list
+#: of its jobs, so Ctrl-C would leave them (snakemake-interface-executor-plugins 9.4; docs/cluster.md).
 _SNAKEMAKE = """
-import asyncio, runpy
+import asyncio, os, runpy, signal
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
-RemoteExecutor.sleep = lambda _: asyncio.sleep(0.5)
+
+async def sleep(self):
+    await asyncio.sleep(0.5)
+    if self.active_jobs and os.path.exists(os.environ.get("INTERRUPT_AT", "")):
+        os.kill(os.getpid(), signal.SIGINT)
+        while self.wait:
+            await asyncio.sleep(0.1)
+
+RemoteExecutor.sleep = sleep
 runpy.run_module("snakemake", run_name="__main__", alter_sys=True)
 """
 
@@ -225,12 +234,9 @@ def test_cancelled_run(checkout: Checkout) -> None:
     """Ctrl-C takes the jobs from the cluster; the same command again does the rest."""
     checkout.config("config.yaml", models={"beta": None})
     before = _last()
-    at_work = checkout.path / "never.awaited"
-    with _started(checkout, "--until", "extract", STAND_IN_WAITS=f"extract {checkout.path / 'never'}") as run:
-        # Slurm may start a job before Snakemake has noted its number, but the step is at work only seconds later.
-        assert eventually(lambda: at_work.exists() or run.poll() is not None, 600, 0.5)
-        run.send_signal(signal.SIGINT)
-        output, _ = run.communicate(timeout=300)
+    waits, at_work = f"extract {checkout.path / 'never'}", checkout.path / "never.awaited"
+    with _started(checkout, "--until", "extract", STAND_IN_WAITS=waits, INTERRUPT_AT=str(at_work)) as run:
+        output, _ = run.communicate(timeout=900)
     assert run.returncode != 0
     assert "Traceback" not in output
     ended = {"COMPLETED", "CANCELLED"}
