@@ -56,9 +56,10 @@ class Background:
             _delete_if_left(path)
         self.folder, lock = _locked_folder(among, prefix)
         self._lock: int | None = lock
-        atexit.register(self._leave)
+        atexit.register(self._leave, os.getpid())
         self._closed = threading.Event()
         self._process: subprocess.Popen[str] | None = None
+        self._thread: threading.Thread | None = None
 
     def start(self, request: Sequence[Any], found: Callable[[Found], None], failed: Callable[[str], None]) -> None:
         """Start the process with a request; ``found`` or ``failed`` is called in another thread, ``found`` repeatedly.
@@ -70,7 +71,8 @@ class Background:
             torch.save(tuple(request), self.folder / _REQUEST)
         except Exception as error:  # classes raise what they want
             raise HiosError(f"it cannot be sent to another process: {first_line(error)}; allowed: wait=True") from error
-        threading.Thread(target=self._watch, args=(found, failed), name="hios background", daemon=True).start()
+        self._thread = threading.Thread(target=self._watch, args=(found, failed), name="hios background", daemon=True)
+        self._thread.start()
 
     def _watch(self, found: Callable[[Found], None], failed: Callable[[str], None]) -> None:
         try:
@@ -131,14 +133,17 @@ class Background:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-        atexit.unregister(self._leave)
 
-    def _leave(self) -> None:
-        """At the end of this process, which ends the thread wherever it is."""
-        self.end()
-        if self._process is not None:
-            self._process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def _leave(self, process: int) -> None:
+        """At the end of a process; forks leave what belongs to the first.
+
+        Afterwards Python stops threads wherever they are, which aborts the process if that is in native code.
+        """
+        if os.getpid() == process:
+            self.end()
+            if self._thread is not None:
+                self._thread.join()
+            self.discard()
 
 
 def _locked_folder(within: Path, prefix: str) -> tuple[Path, int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import copy
+import os
 import signal
 import stat
 import subprocess
@@ -286,6 +288,51 @@ def test_a_process_that_ends_without_a_final_choice_has_failed(tmp_path: Path, m
     monkeypatch.setattr(backgrounds, "_WORK", "")
     why = _watched(Background(tmp_path), lambda what: None)
     assert why == ["the process ended with status 0, before its choice was final"]
+
+
+#: A program that ends while a choice is being taken, in native code that needs Python's lock again at its end.
+_ENDING = """
+import pathlib, sys, threading, torch
+from hios.optimizing import background
+background._WORK = sys.argv[2]
+began = threading.Event()
+
+def found(what):
+    began.set()
+    for _ in range(400):
+        torch.linalg.svd(torch.ones(80, 80))
+
+background.Background(pathlib.Path(sys.argv[1])).start((), found, print)
+began.wait()
+"""
+
+
+def test_a_program_may_end_while_a_choice_is_taken(tmp_path: Path) -> None:
+    """The thread that takes it is waited for: Python would stop it within native code, which aborts the program."""
+    program = [sys.executable, "-c", _ENDING, str(tmp_path), _REPORTING]
+    ended = subprocess.run(program, check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_fork_that_ends_leaves_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that ends as Python does, with the functions that are called at its end."""
+    monkeypatch.setattr(backgrounds, "_WORK", _REPORTING)
+    background, seen = Background(tmp_path), list[str]()
+
+    def found(what: Found) -> None:
+        seen.append(what.report.chosen)
+        if what.report.pending:
+            if (child := os.fork()) == 0:
+                try:
+                    atexit._run_exitfuncs()
+                finally:
+                    os._exit(0)
+            os.waitpid(child, 0)
+            (background.folder / "go").touch()
+
+    assert _watched(background, found) == []
+    assert seen == ["quick", "best"]
 
 
 def test_what_fails_in_the_process_is_told_once() -> None:
