@@ -237,7 +237,8 @@ def test_ranks_run_segments(tmp_path: Path, transport: str) -> None:
     assert all(min(own["latency_ms"], key=own["latency_ms"].get) == own["runtime"] for own in ran)
     (whole,) = run["baseline"]["segments"]
     assert set(whole["operators"]) == set(graph.index)
-    assert {"onnxruntime", "openvino"} <= {*whole["latency_ms"], *(whole.get("why") or ())}
+    installed = {name for name in ("onnxruntime", "openvino") if find_spec(name)}
+    assert installed <= {*whole["latency_ms"], *(whole.get("why") or ())}
 
 
 @pytest.mark.slow
