@@ -81,7 +81,7 @@ class _Joined:
     """
 
     def __init__(
-        self, program: LaneProgram, parts: Sequence[int], models: Sequence[_Model], given: Mapping[Placed, Tensor]
+        self, program: LaneProgram, parts: Sequence[int], models: Sequence[_LoadedModel], given: Mapping[Placed, Tensor]
     ) -> None:
         self.steps = [step for step in program.steps if step.part in parts]
         self._models = {part: models[program.models[part]] for part in parts}
@@ -134,7 +134,7 @@ def _named(step: LaneStep) -> str:
     return f"{step.part}:{step.operator}"
 
 
-class _Model:
+class _LoadedModel:
     """A model on the GPU: its operators, and which values share memory."""
 
     def __init__(self, graph: Graph, weights: Mapping[str, Tensor], gpu: Gpu) -> None:
@@ -299,7 +299,7 @@ class GpuLane:
     def _load(self) -> None:
         graphs = [Graph.read(graph) for graph, _, _ in self._files]
         self._models = [
-            _Model(graph, load_weights(weights, graph), self._gpu)
+            _LoadedModel(graph, load_weights(weights, graph), self._gpu)
             for graph, (_, weights, _) in zip(graphs, self._files, strict=True)
         ]
         for own in self._slots:  # inputs and outputs lie in the arena

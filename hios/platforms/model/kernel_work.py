@@ -52,7 +52,7 @@ _PASSES = {"relax.nn.softmax": 2, "relax.nn.log_softmax": 2, "relax.nn.layer_nor
 
 
 @dataclass(frozen=True, slots=True)
-class Contraction:
+class MatrixProduct:
     """Matrix products, including convolutions: ``batch`` times (m x k) by (k x n).
 
     Attributes:
@@ -96,7 +96,7 @@ class Streaming:
     bytes: int
 
 
-Kernel = Contraction | Streaming
+Kernel = MatrixProduct | Streaming
 
 
 def kernels(graph: Graph) -> dict[str, tuple[Kernel, ...]]:
@@ -149,7 +149,7 @@ class _Reader:
 
     def _require_known_types(self, operator: Operator, kernels: Sequence[Kernel]) -> None:
         for kernel in kernels:
-            if isinstance(kernel, Contraction) and kernel.dtype not in CONTRACTED:
+            if isinstance(kernel, MatrixProduct) and kernel.dtype not in CONTRACTED:
                 raise UnsupportedError(
                     f"{self._source}: operator {operator.id}: dtype: found {kernel.dtype}; allowed for predictions of "
                     f"convolutions and products of matrices: {', '.join(CONTRACTED)}"
@@ -205,7 +205,7 @@ def _steps(operator: Operator, call: Call, given: Shape, outputs: Sequence[Shape
     hidden = outputs[0][-1]
     weights = int(operator.flops or 0) // (2 * steps * batch)
     moved = ELEMENT_BYTES.get(dtype, 4) * (weights + batch * (features + 2 * hidden))
-    return [Contraction(1, batch, hidden, max(1, weights // hidden), moved, (), False, dtype)] * steps
+    return [MatrixProduct(1, batch, hidden, max(1, weights // hidden), moved, (), False, dtype)] * steps
 
 
 def _joined(kernel: Kernel, call: Call, arguments: Sequence[Shape], dtype: str) -> Kernel:
@@ -216,7 +216,7 @@ def _joined(kernel: Kernel, call: Call, arguments: Sequence[Shape], dtype: str) 
         for shape, argument in zip(arguments, call.arguments, strict=True)
         if argument.call is None and argument.constant is None
     )
-    if isinstance(kernel, Contraction):
+    if isinstance(kernel, MatrixProduct):
         return replace(kernel, bytes=kernel.bytes + more)
     return replace(kernel, operations=kernel.operations + kernel.elements, bytes=kernel.bytes + more)
 
@@ -279,7 +279,7 @@ def _convolution(
     if groups > 1 and filters[1] == 1:  # depthwise: no sums over channels, so no product of matrices
         return Streaming(math.prod(output), 2 * math.prod(output) * terms, moved)
     plain = all(value == 1 for key in ("strides", "dilation") for value in attributes[key])
-    return Contraction(
+    return MatrixProduct(
         groups, pixels, filters[0] // groups, terms, moved, tuple(filters[2:]), plain and groups == 1, dtype
     )
 
@@ -290,7 +290,7 @@ def _transposed(
     image, filters = arguments[:2]
     groups = attributes["groups"]
     pixels = image[0] * math.prod(image[2:])
-    return Contraction(
+    return MatrixProduct(
         groups, pixels, math.prod(filters[1:]), image[1] // groups, moved, tuple(filters[2:]), False, dtype
     )
 
@@ -302,7 +302,7 @@ def _matmul(attributes: Mapping[str, Any], arguments: Sequence[Shape], output: S
     batch = math.prod(output) // max(1, rows * columns)
     if len(right) <= 2:  # one matrix of weights for the whole batch
         rows, batch = rows * batch, 1
-    return Contraction(max(1, batch), max(1, rows), max(1, columns), left[-1], moved, (), False, dtype)
+    return MatrixProduct(max(1, batch), max(1, rows), max(1, columns), left[-1], moved, (), False, dtype)
 
 
 def _attention(
@@ -310,7 +310,7 @@ def _attention(
 ) -> Kernel:
     batch, queries, heads, features = arguments[0]
     keys, own = arguments[2][1], arguments[2][3]
-    return Contraction(batch * heads, queries, features + own, keys, moved, (), False, dtype)
+    return MatrixProduct(batch * heads, queries, features + own, keys, moved, (), False, dtype)
 
 
 _CONTRACTIONS: dict[str, Callable[[Mapping[str, Any], Sequence[Shape], Shape, int, str], Kernel]] = {

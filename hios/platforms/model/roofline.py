@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from hios.core.costs import BlockResources
 from hios.platforms.model.descriptions import BLOCK_REGISTERS, BLOCK_THREADS, Gpu
-from hios.platforms.model.kernel_work import Contraction, Kernel, Streaming
+from hios.platforms.model.kernel_work import Kernel, MatrixProduct, Streaming
 from hios.platforms.occupancy import mean_share
 
 
@@ -168,7 +168,7 @@ def _streaming(kernel: Streaming, gpu: Gpu, efficiency: Efficiency) -> Predictio
     )
 
 
-def _ways(kernel: Contraction, gpu: Gpu, efficiency: Efficiency) -> Iterator[Prediction]:
+def _ways(kernel: MatrixProduct, gpu: Gpu, efficiency: Efficiency) -> Iterator[Prediction]:
     """A contraction on FP32 and tensor cores, with every tile, direct and by the Winograd algorithm."""
     parts = (1,) if kernel.window else _PARTS
     lanes = float(gpu.fp32_lanes_per_sm)
@@ -186,7 +186,7 @@ def _ways(kernel: Contraction, gpu: Gpu, efficiency: Efficiency) -> Iterator[Pre
 
 
 def _tiled(
-    kernel: Contraction,
+    kernel: MatrixProduct,
     terms: int,
     parts: int,
     tile: Tile,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from hios import Graph, Operator
 from hios.errors import UnsupportedError
-from hios.platforms.model.kernel_work import Contraction, Streaming, kernels
+from hios.platforms.model.kernel_work import MatrixProduct, Streaming, kernels
 from tests.frontends.small_networks import Model, extracted
 from tests.platforms.model.gpu_graphs import convolution, one_operator
 
@@ -25,7 +25,7 @@ def test_convolution_is_a_product_of_matrices() -> None:
     """Rows are pixels, columns output channels, and sums go over input channels and window."""
     (kernel,) = kernels(convolution(channels=32, filters=48, pixels=10, window=3))["v"]
     moved = 4 * (32 * 100 + 48 * 32 * 9 + 48 * 100)
-    assert kernel == Contraction(1, 100, 48, 32 * 9, moved, (3, 3), True, "float32")
+    assert kernel == MatrixProduct(1, 100, 48, 32 * 9, moved, (3, 3), True, "float32")
     assert kernel.flops == 2 * 100 * 48 * 32 * 9
 
 
@@ -34,14 +34,14 @@ def test_strided_and_grouped_convolutions_are_not_dense() -> None:
     for changes in ({"strides": [2, 2]}, {"dilation": [2, 2]}, {"groups": 2}):
         graph = convolution(window=3, **changes)
         (kernel,) = kernels(graph)["v"]
-        assert isinstance(kernel, Contraction)
+        assert isinstance(kernel, MatrixProduct)
         assert not kernel.dense
 
 
 def test_grouped_convolution_is_a_product_for_each_group() -> None:
     """Groups are a batch of smaller products."""
     (kernel,) = kernels(convolution(channels=64, filters=32, pixels=8, groups=4))["v"]
-    assert isinstance(kernel, Contraction)
+    assert isinstance(kernel, MatrixProduct)
     assert (kernel.batch, kernel.m, kernel.n, kernel.k) == (4, 64, 8, 16)
 
 
@@ -96,7 +96,7 @@ def test_relu_separable_convolution() -> None:
     relu, depthwise, last = kernels(graph)["v"]
     assert relu == Streaming(8 * 144, 8 * 144, 4 * 2 * 8 * 144)
     assert depthwise == Streaming(8 * 36, 2 * 8 * 36 * 9, 4 * (8 * 144 + 8 * 9 + 8 * 36))
-    assert isinstance(last, Contraction)
+    assert isinstance(last, MatrixProduct)
     assert (last.m, last.n, last.k) == (36, 24, 8)
 
 
@@ -140,7 +140,7 @@ def test_recurrent_layers_multiply_in_every_step(batch_first: bool) -> None:
     made = kernels(graph)[operator.id]
     assert len(made) == 5
     (step,) = set(made)
-    assert isinstance(step, Contraction)
+    assert isinstance(step, MatrixProduct)
     assert (step.m, 5 * step.flops) == (3, operator.flops)
     assert step.bytes >= 4 * 4 * 8 * (4 + 8)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hios.platforms.model.descriptions import Gpu, gpu, gpu_names
-from hios.platforms.model.kernel_work import Contraction, Streaming
+from hios.platforms.model.kernel_work import MatrixProduct, Streaming
 from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, Efficiency, predict
 
 #: A GPU whose numbers make sums easy: 10 SMs of 64 lanes at 1000 MHz, memory of 100 GB/s.
@@ -44,9 +44,9 @@ _SIZES = st.integers(1, 4096)
 _GPUS = st.sampled_from(gpu_names())
 
 
-def product(m: int, n: int, k: int, dtype: str = "float32") -> Contraction:
+def product(m: int, n: int, k: int, dtype: str = "float32") -> MatrixProduct:
     """A product of matrices, as a convolution of single pixels."""
-    return Contraction(1, m, n, k, 4 * (m * k + k * n + m * n), (1, 1), True, dtype)
+    return MatrixProduct(1, m, n, k, 4 * (m * k + k * n + m * n), (1, 1), True, dtype)
 
 
 def test_convolution_by_hand() -> None:
@@ -83,7 +83,7 @@ def test_waves_are_steps() -> None:
 
 def test_winograd_is_for_three_by_three() -> None:
     """A dense 3x3 convolution needs 16 products where the plain sum has 36; others get nothing."""
-    dense = Contraction(1, 4096, 512, 512 * 9, 1, (3, 3), True, "float32")
+    dense = MatrixProduct(1, 4096, 512, 512 * 9, 1, (3, 3), True, "float32")
     plain = replace(dense, dense=False)
     assert predict(dense, EASY, IDEAL).us == pytest.approx(predict(plain, EASY, IDEAL).us * 16 / 36)
 
