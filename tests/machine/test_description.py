@@ -34,6 +34,18 @@ def test_busy_core_is_seen() -> None:
     assert share > 0.5
 
 
+def test_ticks_of_a_process() -> None:
+    """Its user and system time, as its own clock has them; none of a process that is not there."""
+
+    def used() -> int:
+        times = os.times()
+        return round((times.user + times.system) * os.sysconf("SC_CLK_TCK"))
+
+    before = used()
+    assert before <= description._ticks_of(os.getpid()) <= used()
+    assert description._ticks_of(0) == 0
+
+
 def test_governor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The governors of the cores in use, each once; none where the system has no clock rates to set."""
     monkeypatch.setattr(description, "_CPUS", tmp_path)

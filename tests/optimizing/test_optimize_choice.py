@@ -239,12 +239,13 @@ def test_the_report_says_when_most_of_the_gain_was_there() -> None:
     rows = [("today", 10.0, 0.1), ("quick", 6.1, 3.0), ("near", 5.9, 6.0), ("wrong", 1.0, 1.0), ("slow", 9.0, 7.0)]
     rows.append(("best", 5.0, 20.0))
     ways = [WayReport(label, "compile", median_ms=ms, ready_s=ready) for label, ms, ready in rows]
-    ways[0] = replace(ways[0], kind="eager")
-    ways[3] = replace(ways[3], outcome="different")
+    ways[0] = replace(ways[0], kind="eager", runs=12)
+    ways[3] = replace(ways[3], outcome="different", runs=15)
     report = Report("Net", "best", "so", tuple(reversed(ways)))
     assert [way.label for way in report.steps] == ["today", "quick", "near", "best"]
     assert [report.gained_s(share) for share in (0.5, 0.8, 0.9)] == [3.0, 6.0, 20.0]
     assert "near after 6.0 s, best after 20.0 s; 80 % of the gain after 6.0 s" in repr(report)
+    assert " in 12 runs each, taking turns" in repr(report)
     assert replace(report, chosen="today").gained_s() is None
     alone = WayReport("alone", "eager", median_ms=15.0, ready_s=0.2)
     assert Report("Net", "today", "so", (ways[0], alone)).gained_s() is None

@@ -248,6 +248,17 @@ def test_counters_are_read_natively() -> None:
     assert not same.holds()
 
 
+@pytest.mark.parametrize("place", ["_IMPLEMENTATION", "_STORAGE", "_DATA", "_WRITES"])
+def test_words_that_are_not_where_they_should_be(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No word is read of tensors whose memory does not say what torch does."""
+    if not untouched.is_readable():
+        pytest.skip("no memory is read here")
+    tensor = torch.zeros(3).add_(1).mul_(2).add_(1)
+    assert untouched._found([], [], [tensor])
+    monkeypatch.setattr(untouched, place, 8)
+    assert not untouched._found([], [], [tensor])
+
+
 def test_a_class_that_runs_otherwise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another forward of a class counts for all its modules."""
     guards = Guards(Tagged())

@@ -21,7 +21,7 @@ from hios.machine.statistics import interval, spread
 from hios.profiling import measurements as session
 from hios.profiling.cache import Measured
 from hios.profiling.profile import _corun, _ratio_timing
-from hios.profiling.stage_requests import RecordingProblem
+from hios.profiling.stage_requests import RecordingProblem, StageRequests
 from hios.report.statements import cost_summary
 from tests.platforms.model.gpu_graphs import one_operator
 from tests.profiling.conftest import DEVICES, REPEATS
@@ -202,6 +202,12 @@ def test_merges_of_ios_are_measured(
         times[tuple(sorted(map(signature.__getitem__, entry["operators"])))].add(json.dumps(entry["time_ms"]))
     assert {len(alike) for alike in times.values()} == {1}
     assert violations(problem, schedule(problem, "ios")) == []
+
+
+def test_a_merge_that_was_asked_for_is_measured() -> None:
+    """It is one whose operators are like those of the merge that needs a time."""
+    asked = StageRequests(Graph("none", (), ()), {}, merges={("a", "b"): ("a", "a"), ("c", "d"): ("a", "c")})
+    assert [asked.merge_of(alike) for alike in (("a", "a"), ("a", "c"))] == [("a", "b"), ("c", "d")]
 
 
 def _refused(graph: Path, message: str, **changes: Any) -> None:

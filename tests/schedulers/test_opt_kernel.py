@@ -27,7 +27,7 @@ from hios.core.problem import Stage, positions
 from hios.core.schedule import StagedPlan
 from hios.schedulers import opt
 from hios.schedulers.hios_wide import WEIGHTS, list_schedule
-from hios.schedulers.opt import annealing, lower_bounds, staged_kernel
+from hios.schedulers.opt import annealing, lower_bounds, staged_kernel, wide_kernel
 from hios.schedulers.opt import moves as search_moves
 from hios.schedulers.opt.annealing import StagedChain, WideChain, fastest_in_sequence, fits, groups
 from hios.schedulers.opt.lower_bounds import interval_bound_ms, proven_bound_ms, trade_off_bound_ms
@@ -569,6 +569,15 @@ def test_times_of_the_search_are_those_of_the_evaluator(seed: int, devices: int,
     plan = type(chain.best())(0.0, tuple(chain._search.order.tolist()), tuple(held)).plan(devices)
     finish = {row.operator: row.finish_ms for row in evaluate(instance, plan)}
     assert [finish[name] for name in instance.ids] == pytest.approx(current["finish"].tolist(), rel=1e-12)
+
+
+def test_an_operator_takes_devices_that_have_waited_least() -> None:
+    """The other of two devices is mostly the one that is free last before the start."""
+    instance = problem({"a": 1.0}, {}, wide={"a": {2: 0.5}})
+    chain = WideChain(instance, 4, list_schedule(instance, 4, WEIGHTS[0], [1]), 0)
+    chain._search.devices["free"] = [0.0, 5.0, 9.0, 20.0]
+    held = [int(wide_kernel.with_others(chain._search, 0, 2, 2)) for _ in range(64)]
+    assert held.count(0b0110) > 32
 
 
 def test_more_devices_than_sets_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,11 +155,15 @@ def test_jitter_is_drawn_from_its_quantiles() -> None:
     [
         ({"models": {"left": 1.0}}, "models: found left, not right; calibrate with scenario"),
         ({"lanes": 3}, "lanes: found 3; allowed: 2, as in scenario"),
+        ({"jitter": (1.0, 0.9)}, "jitter: values ascend"),
+        ({"corun": (PairFactor("other", "left", 1.5),)}, "corun: found other; allowed: left, right"),
+        ({"corun": (PairFactor("left", "other", 1.5),)}, "corun: found other; allowed: left, right"),
+        ({"threads": {"other": 1.0}}, "threads: found other; allowed: left, right"),
     ],
 )
 def test_constants_of_something_else_are_refused(changes: dict[str, Any], message: str, plain: Scenario) -> None:
-    """Other models, other lanes."""
-    with pytest.raises(HiosError, match=message):
+    """Other models, other lanes, also within the constants."""
+    with pytest.raises((HiosError, ValueError), match=message):
         calibrated(plain, constants(**changes))
 
 

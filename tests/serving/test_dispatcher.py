@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -167,3 +168,13 @@ def test_a_run_that_starts_makes_room() -> None:
     _turn(dispatcher)
     assert [lane.runs for lane in lanes] == [[1, 2]] * _LANES
     assert len(dispatcher._queues[0]) == 0
+
+
+def test_the_dispatcher_wakes_to_stop_what_hangs() -> None:
+    """Where the time limit of a run ends; never for that without runs."""
+    dispatcher, _, _ = _dispatcher()
+    assert dispatcher._check_hanging(0.0) == math.inf
+    _sent(dispatcher, 0, 1)
+    _turn(dispatcher)
+    (run,) = dispatcher._runs.values()
+    assert dispatcher._check_hanging(run.began_s) == run.began_s + 60.0

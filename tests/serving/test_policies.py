@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hios.core.problem import Stage
+from hios.core.schedule import StagedPlan, StreamPlan
 from hios.errors import HiosError
 from hios.formats.scenario import Overheads
 from hios.formats.serving_result import CalibrationFile, ResultFile
@@ -394,3 +396,20 @@ def test_unknown_policies_are_refused() -> None:
         HiosError, match=r"policy: found best; allowed: sequential, .*, top-open, shortest-first, learned, .*, auto"
     ):
         pipeline_of(_scenario(), "best")
+
+
+def test_plans_of_a_gpu_number_operators_as_they_run() -> None:
+    """Stages, streams and merges are those of the plan."""
+    pytest.importorskip("torch")
+    from hios.serving.run_programs import joined_order
+
+    given, before, after = scenario(served("one", [[1.0] * 3, [1.0]], 1.0)), frozenset({0, 1}), frozenset({1, 2})
+    staged = StagedPlan(((((2,),), ((0,), (1,)), ((3,),)),), frozenset({before}))
+    streams = StreamPlan((((2, 0, 1), (3,)),), (2, 0, 1, 3), merges=frozenset({before}))
+    for plan, expected in (
+        (staged, StagedPlan(((((0,),), ((1,), (2,)), ((3,),)),), frozenset({after}))),
+        (streams, StreamPlan((((0, 1, 2), (3,)),), (0, 1, 2, 3), merges=frozenset({after}))),
+    ):
+        pipeline: Any = SimpleNamespace(combined=(((0, 0),),), plans=(plan,))
+        order = [(0, operator) for operator in ("b0v2", "b0v0", "b0v1", "b1v0")]
+        assert joined_order(given, pipeline, 0, 1) == (order, expected)

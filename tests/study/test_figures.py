@@ -28,8 +28,11 @@ from tests.study.every_session import write_sessions
 
 pytest.importorskip("altair", reason="needs the extra report")
 
+from hios.charts.marks import PREDICTED
 from hios.study.figure_files import ENDINGS, latex, stated, table_text, write_figure
+from hios.study.figures.hios import fig8_numbers
 from hios.study.figures.top import largest_variance
+from hios.study.simulated_rows import HIOS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -238,6 +241,16 @@ def test_verdicts_follow_the_data(files: dict[str, list[Path]], tmp_path: Path) 
     one, other = values(before, "hios"), values(after, "hios")
     assert {key for key in one if one[key] != other[key]} == {"hios_fig10.sequential"}
     assert values(before, "released program") == values(after, "released program")
+
+
+def test_numbers_of_figure_8() -> None:
+    """Latencies of others over that of HIOS-LP, and what grouping cuts, in percent."""
+    latency_ms = {"hios-lp": 20.0, "hios-lp-inter": 25.0, "hios-mr": 30.0, "hios-mr-inter": 40.0}
+    known = {"operators": 100, "program": HIOS, "mark": PREDICTED.name, "speedup over sequential": 3.0}
+    rows = [{**known, "speedup over ios": 2.5, "algorithm": name, "mean ms": ms} for name, ms in latency_ms.items()]
+    numbers = {name: values["100"] for name, values in fig8_numbers(rows, "operators", HIOS).items()}
+    speedups = {"lp_over_sequential": 3.0, "lp_over_ios": 2.5, "lp_over_mr": 1.5, "lp_over_inter": 1.25}
+    assert numbers == pytest.approx({**speedups, "groups_cut_lp": 20.0, "groups_cut_mr": 25.0})
 
 
 def test_verify(files: dict[str, list[Path]], tmp_path: Path) -> None:

@@ -156,5 +156,6 @@ def test_what_figures_compare_does_not_depend_on_data() -> None:
         assert {entry.published.key for entry in figure.compare([])} <= set(figure.published), figure.id
     compared = {entry.published.key for figure in registry.figures() for entry in figure.compare([])}
     assert {"hios_fig9.mr_over_ios", "ios_fig2.ios_ms", "ios_fig16.block", "lios_tab2.changed"} <= compared
+    assert "ios_fig9.r1_s8_over_sequential" in compared
     for name in ("hios_fig1", "hios_fig4", "lios_tab5", "opara_fig3"):
         assert not compared & {entry.key for entry in published(name).values()}

@@ -349,6 +349,8 @@ def test_versions_of_the_software(folder: Path) -> None:
         "hios: missing; a measurement has to state it (its version)",
         "python: found 3; allowed: a version in quotes",
     )
+    path.write_text("[]")
+    assert _problems(folder)[path.name] == ("found list; allowed: an object with a version for each package",)
 
 
 def test_bad_configuration_is_a_problem(folder: Path) -> None:

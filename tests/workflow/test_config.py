@@ -482,6 +482,13 @@ def test_bad_configuration(models: Path, changes: dict[str, Any], expected: str)
         config.resolve(data, "my.yaml", cores=4, models=models)
 
 
+@pytest.mark.parametrize(("data", "shown"), [(None, "null"), (["models"], '["models"]')])
+def test_a_configuration_that_is_no_mapping(data: Any, shown: str) -> None:
+    """Such as an empty file."""
+    with refused(f"my.yaml: (whole file): found {shown}; allowed: object (What the pipeline compares, and how)"):
+        config.resolve(data, "my.yaml")
+
+
 @pytest.mark.parametrize("below", ["", "/run", "/run/1"])
 def test_results_in_place_of_a_file(models: Path, tmp_path: Path, below: str) -> None:
     """A file cannot become the folder of the results, nor a folder above it; an existing folder can."""

@@ -27,6 +27,14 @@ def test_times_are_taken_of_the_same_work_again(worker: Any) -> None:
     assert worker.state["probe"] is made
 
 
+def test_convolutions_and_copy_are_timed_apart(worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy's time begins where that of the convolutions ends."""
+    core_probe.time_probe(worker)
+    clock = iter([1_000_000, 4_000_000, 5_000_000])
+    monkeypatch.setattr(core_probe, "time", SimpleNamespace(perf_counter_ns=lambda: next(clock)))
+    assert worker.state["probe"].pass_ms() == (3.0, 1.0)
+
+
 def test_floating_point_operations_are_counted_as_torch_does(worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a pass computes is what the roofline takes it for."""
     monkeypatch.setattr(core_probe, "is_packable", lambda _: False)  # torch counts its own convolutions only
