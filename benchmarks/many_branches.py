@@ -70,6 +70,8 @@ NETWORKS: dict[str, tuple[Callable[[], list[nn.Module]], tuple[int, ...]]] = {
 def compare(name: str, runs: int) -> None:
     """Print the times of all ways to run a network."""
     torch.manual_seed(0)
+    module: nn.Module
+    inputs: tuple[Tensor, ...]
     if name in NETWORKS:
         layers, shape = NETWORKS[name]
         module, inputs = Branches(layers).eval(), (torch.randn(shape),)
