@@ -22,7 +22,7 @@ from hios.errors import HiosError
 from hios.formats.run import ScheduleResult
 from hios.formats.study import ConvolutionSize
 from hios.platforms.model.descriptions import Gpu, GpuLink
-from hios.platforms.model.kernel_work import Contraction
+from hios.platforms.model.kernel_work import MatrixProduct
 from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, predict
 from hios.study import run_rows as runs
 from hios.study.figure_data import ExecutedNetwork, FigureData
@@ -241,7 +241,7 @@ def predicted_convolution(pixels: int, channels: int, gpu: Gpu, link: GpuLink) -
     size = _BYTES * channels * pixels**2
     terms = channels * _KERNEL**2
     kernels = predict(
-        Contraction(1, pixels**2, channels, terms, 2 * size, (_KERNEL, _KERNEL), True, "float32"),
+        MatrixProduct(1, pixels**2, channels, terms, 2 * size, (_KERNEL, _KERNEL), True, "float32"),
         gpu,
         DEFAULT_EFFICIENCY,
     )
