@@ -6,7 +6,7 @@ words from memory in a tenth of that. Each step reads only through pointers that
 and what these point to is kept alive here, so that nothing that was freed is read. Whether the words are where they are
 expected to be is tried once per process, by writing, and compared for every tensor with what torch says; where that
 fails, tensors are asked. CPython from 3.13 on does not count all writes into dictionaries; there torch does, and is
-asked.
+asked; on 3.13.0 it misses some too, and what dictionaries hold is compared.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import ctypes
 import functools
 import struct
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,7 @@ class Untouched:
         small = [tensor for tensor in tensors if tensor.dim() <= _DIMENSIONS]
         self._words = _found(dictionaries if are_counted() else (), objects, small) if is_readable() else []
         self._large = [tensor for tensor in tensors if tensor.dim() > _DIMENSIONS]
+        self._kept = [list(own.values()) for own in dictionaries] if _version() is _held else []
         self._answers = self._asked()
 
     def holds(self) -> bool:
@@ -85,8 +86,8 @@ class Untouched:
         """What the words do not say."""
         dictionaries, objects, tensors = self._subjects
         if not self._words:
-            return list(map(dict_version, dictionaries)), list(map(type, objects)), list(map(told, tensors))
-        return list(map(told, self._large)), [] if are_counted() else list(map(dict_version, dictionaries))
+            return list(map(_version(), dictionaries)), list(map(type, objects)), list(map(told, tensors))
+        return list(map(told, self._large)), [] if are_counted() else list(map(_version(), dictionaries))
 
 
 def _found(dictionaries: Sequence[dict[Any, Any]], objects: Sequence[Any], tensors: Sequence[Tensor]) -> list[_Words]:
@@ -121,15 +122,31 @@ def _are_same(words: Sequence[_Words]) -> bool:
 
 @functools.cache
 def are_counted() -> bool:
-    """Whether CPython counts every kind of write into a dictionary; tried on an own one."""
+    """Whether CPython counts every kind of write into a dictionary."""
+    return _follows(lambda table: _read(_places([id(table) + _VERSION])).tobytes())
+
+
+@functools.cache
+def _version() -> Callable[[dict[Any, Any]], Any]:
+    """What tells of writes into a dictionary where CPython does not."""
+    return dict_version if _follows(dict_version) else _held
+
+
+def _held(table: dict[Any, Any]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """Which objects a dictionary has: `Untouched` keeps them, so that no other has the identity of one of them."""
+    return tuple(table), tuple(map(id, table.values()))
+
+
+def _follows(look: Callable[[dict[Any, Any]], Any]) -> bool:
+    """Whether every kind of write into a dictionary gives another answer; tried on an own one."""
     module = nn.ReLU()
     table = vars(module)
-    version, seen = _places([id(table) + _VERSION]), set()
+    answers = {look(table)}
     writes = (lambda: setattr(module, "inplace", True), lambda: table.update(fresh=1), lambda: table.pop("fresh"))
     for write in (*writes, table.clear):
-        seen.add(_read(version).tobytes())
         write()
-    return len({*seen, _read(version).tobytes()}) == len(writes) + 2
+        answers.add(look(table))
+    return len(answers) == len(writes) + 2
 
 
 @functools.cache
