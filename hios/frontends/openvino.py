@@ -1,7 +1,8 @@
 """Programs of torch.export in OpenVINO on the CPU.
 
 The program goes through OpenVINO's PyTorch frontend directly, not through ONNX. ``openvino.convert_model`` would do the
-same, but also sends usage statistics over the network; the frontend itself does not.
+same, but also sends usage statistics over the network; the frontend itself does not. A program with an LSTM or GRU
+goes through ONNX, which has them as operators: the PyTorch frontend would write out every step.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from hios.errors import UnsupportedError, first_line
+from hios.frontends.onnx_export import to_onnx
+from hios.frontends.program_interface import has_lstm_or_gru
 
 #: Precision of float32 models, in OpenVINO's terms: by default it uses bfloat16 if the processor supports it.
 PRECISION = "f32"
@@ -50,6 +53,8 @@ def converted(program: ExportedProgram, name: str) -> openvino.Model:
         UnsupportedError: OpenVINO lacks an operator.
     """
     try:
+        if has_lstm_or_gru(program.graph):
+            return _core(os.getpid()).read_model(to_onnx(program))
         with _quiet():
             frontend = FrontEndManager().load_by_framework("pytorch")
             decoder = _decoder().from_exported_program(program)

@@ -20,6 +20,7 @@ from hios.core.schedule import Placement
 from hios.errors import ExampleInputsError, HiosError, first_line, missing_extra
 from hios.frontends.known_differences import known
 from hios.frontends.models import RUNTIMES
+from hios.frontends.program_interface import has_lstm_or_gru
 from hios.machine.description import private_bytes, usable_cores
 from hios.optimizing import runtimes
 from hios.optimizing.candidates import EAGER, OTHERS, SCHEDULE, Candidate, distinct, in_runtime, itself
@@ -169,7 +170,7 @@ class Preparation:
             self._in_process("openvino")
             self.early(coming[1:])
         if took := self._await("onnxruntime"):
-            if "openvino" in others:
+            if "openvino" in others and not has_lstm_or_gru(self._program().graph):  # which has it already
                 self._load_onnx(took)
             self.early(coming[coming.index("onnxruntime") + 1 :])
         self._start([kind for kind in _APART if kind in others and kind not in at_once], conversions)

@@ -7,6 +7,7 @@ and, exported by torch.onnx.export, in ONNX Runtime; on a GPU also in a CUDA gra
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import shutil
@@ -19,10 +20,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
-from hios.core.graph import Graph
+from hios.core.graph import RECURRENT, Graph
 from hios.errors import ArtifactError, PlatformError, UnsupportedError, first_line
 from hios.frontends import program as programs
 from hios.frontends.extraction_check import flat, rounding_errors
@@ -286,6 +287,7 @@ def _compiled(
 ) -> tuple[Callable[..., Any], float]:
     """A module in torch.compile, and the seconds that compiling took, without caches."""
     place.before_compiling(kind)
+    _keep_recurrent_layers(module)
     torch.compiler.config.force_disable_caches = True
     compiled: Callable[..., Any] = torch.compile(module, **place.compilers[kind])
     began = time.perf_counter()
@@ -298,6 +300,27 @@ def _compiled(
         reason = first_line(getattr(error, "inner_exception", error))
         raise PlatformError(f"{program}: torch.compile cannot compile it: {reason}") from error
     return compiled, time.perf_counter() - began
+
+
+def _keep_recurrent_layers(module: Callable[..., Any]) -> None:
+    """Have torch.compile call recurrent layers as PyTorch has them, as it does with ``nn.GRU`` in a model.
+
+    Of an exported program it would compile every step of theirs, for minutes.
+    """
+    for part in module.modules() if isinstance(module, nn.Module) else ():
+        if isinstance(part, fx.GraphModule):
+            for node in part.graph.nodes:
+                node.target = _opaque(node.target) if str(node.target) in RECURRENT else node.target
+            part.recompile()
+
+
+@functools.cache
+def _opaque(operator: Any) -> Any:
+    """The same operator under a name of hios, which torch.compile does not take apart."""
+    name, schema = operator._schema.name.rpartition("::")[2], str(operator._schema).partition("(")[2]
+    torch.library.define(f"hios::{name}", f"({schema}")
+    torch.library.impl(f"hios::{name}", "CompositeExplicitAutograd", operator)
+    return getattr(torch.ops.hios, name).default
 
 
 def _threads() -> int:

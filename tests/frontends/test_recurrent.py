@@ -22,6 +22,7 @@ from hios.frontends.extract import extract
 from hios.frontends.extraction_check import run_graph
 from hios.frontends.onnx_rewriting import rewritten
 from hios.kernels.table import aten
+from tests.openvino_marker import needs_openvino
 
 _STEPS, _BATCH, _SIZE, _HIDDEN = 3, 2, 5, 4
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -129,6 +130,29 @@ def test_layers_of_torch(kind: str, options: dict[str, Any], count: int) -> None
     if count == 2 and options.get("bidirectional"):
         gates = _GATES[kind]
         _require_apart(graph, name, 2 * _STEPS * _BATCH * gates * _HIDDEN * (_SIZE + _HIDDEN))
+
+
+@needs_openvino
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("GRU", {"num_layers": 2, "bidirectional": True}),
+        ("LSTM", {"batch_first": True}),
+        ("LSTM", {"proj_size": 3}),
+        ("RNN", {}),
+    ],
+)
+def test_openvino_has_whole_layers(kind: str, options: dict[str, Any]) -> None:
+    """Outputs and states equal PyTorch's; no step of a GRU or LSTM is written out, but for what ONNX has no layer."""
+    from hios.frontends import openvino
+
+    layer = getattr(nn, kind)(_SIZE, _HIDDEN, **options).eval()
+    x = torch.randn(_STEPS, _BATCH, _SIZE)
+    model = openvino.converted(torch.export.export(layer, (x,)), "the layer")
+    expected = pytree.tree_leaves(layer(x))
+    torch.testing.assert_close(openvino.OpenVinoSession(model, threads=1)(x), expected, rtol=1e-5, atol=1e-6)
+    is_whole = any(node.get_type_name() == f"{kind}Sequence" for node in model.get_ops())
+    assert is_whole == (kind != "RNN" and "proj_size" not in options)
 
 
 def test_layers_in_training_are_refused() -> None:

@@ -9,11 +9,14 @@ from typing import Any, cast
 
 import pytest
 import torch
+from torch import fx, nn
 
 from hios.frontends.extraction_check import rounding_errors
 from hios.frontends.program import export
+from hios.frontends.program_interface import flat_module
 from hios.platforms import reference
 from hios.workers.worker import Worker
+from tests.frontends.small_networks import Model
 from tests.runtime.small import Branches
 
 
@@ -44,3 +47,29 @@ def test_rounding_is_judged_in_full_precision(monkeypatch: pytest.MonkeyPatch) -
     assert errors is not None
     assert 0 < errors[0] < 1e-5
     assert (exact, place.exact) == ([True], False)
+
+
+class _Recording(reference.Place):
+    """A host on which torch.compile keeps the graphs that it should compile, and runs them as they are."""
+
+    def __init__(self) -> None:
+        self.graphs: list[fx.GraphModule] = []
+        self.compilers = {"compile": {"backend": self._kept}}
+
+    def _kept(self, graph: fx.GraphModule, inputs: Any) -> fx.GraphModule:
+        self.graphs.append(graph)
+        return graph
+
+
+def test_torch_compile_leaves_recurrent_layers_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an exported program only what is around them is compiled, as of a module; every step would take minutes."""
+    monkeypatch.setattr(torch.compiler.config, "force_disable_caches", True)
+    model, place, x = (
+        Model(lambda model, x: 2 * model.gru(x)[0], gru=nn.GRU(5, 4)).eval(),
+        _Recording(),
+        torch.randn(3, 2, 5),
+    )
+    compute, _ = reference._compiled("net", flat_module(export(model, (x,))), [x], "compile", place)
+    torch.testing.assert_close(compute(x), model(x))
+    called = {str(node.target) for graph in place.graphs for node in graph.graph.nodes}
+    assert "hios.gru.default" in called

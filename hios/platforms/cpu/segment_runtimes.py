@@ -21,7 +21,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from hios.core.graph import RECURRENT, Graph, Operator, Value
+from hios.core.graph import Graph, Operator, Value
 from hios.errors import ArtifactError, FailedCallError, HiosError, UnsupportedError, first_line
 from hios.files import option_defaults
 from hios.files.folder_cache import FolderCache
@@ -348,8 +348,6 @@ class Converter:
     def _convert(self, kind: str, segment: Segment, folder: Path) -> None:
         if time.monotonic() > self.deadline:
             raise UnsupportedError(_LATE)
-        if kind == "openvino" and any(call.function in RECURRENT for own in segment.operators for call in own.calls):
-            raise UnsupportedError("it would run recurrent layers step by step")
         inputs = dict(zip(segment.boundary.inputs, segment.inputs, strict=True))
         made = exported(segment.operators, inputs, segment.boundary.outputs, self.weights)
         if operators := known(made.graph, kind, *self.kinds):
