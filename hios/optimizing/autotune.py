@@ -211,8 +211,11 @@ class Autotune:
                 "they are idle"
             )
         others = OtherWork(subject.everything)
+        racing = [entry.candidate for entry in ready.values()]
+        if coming:  # fewer threads are hardly faster, and may wait
+            racing = [racing[0], *(c for c in racing if c.kind != EAGER and c.threads == len(subject.everything))]
         race = Race(
-            [entry.candidate for entry in ready.values()],
+            racing,
             lambda candidate: ready[candidate.label].run(subject.tensors),
             expected,
             self.options.tolerance,
@@ -340,6 +343,8 @@ def rows(race: Race, preparation: Preparation, with_special: Mapping[str, Differ
     base = reported.get(race.candidates[0].label, race.today_ms)
     made: list[WayReport] = []
     for label, entry in preparation.ready.items():
+        if entry.candidate not in race.candidates:
+            continue
         row = WayReport(
             label,
             entry.candidate.kind,

@@ -168,10 +168,14 @@ class Preparation:
         if "openvino" in others:
             self._in_process("openvino")
             self.early(coming[1:])
+            self._load_alone("openvino")
         if took := self._await("onnxruntime"):
+            left = coming[coming.index("onnxruntime") + 1 :]
+            self.early(left)
             if "openvino" in others:
                 self._load_onnx(took)
-            self.early(coming[coming.index("onnxruntime") + 1 :])
+                self.early(left)
+            self._load_alone("onnxruntime")
         self._start([kind for kind in _APART if kind in others and kind not in at_once], conversions)
         if schedules:
             self._attempt(SCHEDULE, self._extract)
@@ -288,7 +292,7 @@ class Preparation:
             self._note(kind, "refused", why, took)
             return 0.0
         self.budget.took(kind, took, 1 + self._concurrent)
-        self._attempt(kind, functools.partial(self._load, kind, took))
+        self._attempt(kind, functools.partial(self._load, kind, self._export_s + took))
         return took
 
     def _in_process(self, kind: str) -> None:
@@ -301,7 +305,7 @@ class Preparation:
             began = time.monotonic()
             with self.budget.step(kind, f"converting for {RUNTIMES[kind]}", concurrent):
                 runtimes.convert(kind, self._program(), runtimes.file(kind, self.folder, 0), 0)
-                self._load(kind, time.monotonic() - began)
+                self._load(kind, self._export_s + time.monotonic() - began)
 
         self._attempt(kind, convert)
 
@@ -310,19 +314,24 @@ class Preparation:
         if why := self.budget.too_short_for("openvino", keep_s=self._kept_s, concurrent=self._concurrent):
             self._note("openvino", "not started", why, from_onnx=True)
             return
+        took += self._export_s
         self._attempt("openvino", functools.partial(self._load, "openvino", took, from_onnx=True), from_onnx=True)
 
-    def _load(self, kind: str, took: float, *, from_onnx: bool = False) -> None:
-        """Load what was converted, with all threads, and with one for what is quick to load."""
-        tensors, most = self.subject.tensors, len(self.everything)
-        for threads in [most] if kind == "compile" or from_onnx else sorted({most, 1}, reverse=True):
-            began, before = time.monotonic(), private_bytes(os.getpid())
-            candidate = in_runtime(kind, threads, from_onnx=from_onnx)
-            path = runtimes.file(candidate.converted_for, self.folder, threads)
-            run = runtimes.load(kind, path, threads, [tensor.stride() for tensor in tensors])
-            run(tensors)  # allocates what it needs
-            memory_mb = max(0, private_bytes(os.getpid()) - before) / 1e6
-            self._add(candidate, run, self._export_s + took + time.monotonic() - began, memory_mb)
+    def _load_alone(self, kind: str) -> None:
+        """Load what runs with all threads with one too."""
+        ready = self.ready.get(in_runtime(kind, len(self.everything)).label)
+        if ready is not None and ready.candidate.threads > 1:
+            self._attempt(kind, functools.partial(self._load, kind, ready.prepare_s, 1))
+
+    def _load(self, kind: str, took: float, threads: int = 0, *, from_onnx: bool = False) -> None:
+        """Load what was converted in so many seconds, export included, with so many threads or all."""
+        tensors, began, before = self.subject.tensors, time.monotonic(), private_bytes(os.getpid())
+        candidate = in_runtime(kind, threads or len(self.everything), from_onnx=from_onnx)
+        path = runtimes.file(candidate.converted_for, self.folder, candidate.threads)
+        run = runtimes.load(kind, path, candidate.threads, [tensor.stride() for tensor in tensors])
+        run(tensors)  # allocates what it needs
+        memory_mb = max(0, private_bytes(os.getpid()) - before) / 1e6
+        self._add(candidate, run, took + time.monotonic() - began, memory_mb)
 
     def _add(self, candidate: Candidate, run: runtimes.Run, prepare_s: float, memory_mb: float) -> None:
         self.ready[candidate.label] = ReadyCandidate(candidate, run, prepare_s, self.budget.spent_s, memory_mb)
