@@ -167,8 +167,8 @@ class Autotune:
 
             def early(coming: Sequence[str]) -> None:
                 nonlocal before
-                others = [own for own in preparation.ready.values() if own.candidate.kind != EAGER]
-                if (told := self.options.told) and coming and others:
+                more = len(preparation.quick) > (1 if before is None else len(before.candidates))
+                if (told := self.options.told) and coming and more:
                     tuned = race(before, coming)
                     before = tuned.race
                     if tuned.candidate.kind != EAGER:
@@ -211,11 +211,8 @@ class Autotune:
                 "they are idle"
             )
         others = OtherWork(subject.everything)
-        racing = [entry.candidate for entry in ready.values()]
-        if coming:  # fewer threads are hardly faster, and may wait
-            racing = [racing[0], *(c for c in racing if c.kind != EAGER and c.threads == len(subject.everything))]
         race = Race(
-            racing,
+            preparation.quick if coming else [entry.candidate for entry in ready.values()],
             lambda candidate: ready[candidate.label].run(subject.tensors),
             expected,
             self.options.tolerance,

@@ -448,6 +448,12 @@ class Preparation:
         return again
 
     @property
+    def quick(self) -> list[Candidate]:
+        """The model as it runs today, and runtimes with all threads; fewer are hardly faster, and may wait."""
+        today, *others = (entry.candidate for entry in self.ready.values())
+        return [today, *(own for own in others if own.kind != EAGER and own.threads == len(self.everything))]
+
+    @property
     def process_ids(self) -> list[int]:
         """Process IDs of the workers of this process."""
         return [] if self.engine is None else self.engine.process_ids
