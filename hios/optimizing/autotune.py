@@ -45,6 +45,8 @@ _RACE_SHARE, _LEAST_SHARE, _FINALISTS = 0.5, 0.15, 3
 _LATER = "the final choice, in later calls, once the cores are idle"
 #: Seconds that an early race may take, and calls of the model that it may take in any case.
 _EARLY_S, _EARLY_CALLS = 3.0, 30
+#: Cores of which conversions beside an early race take half, so that threads of the model would wait for each other.
+_FEW_CORES = 2
 #: How many operators a row of the report names.
 _MOST_NAMED = 4
 
@@ -160,6 +162,8 @@ class Autotune:
         with self._store.workspace() as workspace:
             preparation = Preparation(self.subject, budget, workspace, min(least_s, _RACE_SHARE * budget.seconds))
             rounding = functools.partial(self._rounding, preparation)
+            if self.options.told and len(self.subject.everything) <= _FEW_CORES:
+                threads = 1
             comparison = self.comparison(self.options.tolerance, threads, rounding)
             race = functools.partial(self._race, preparation, expected, comparison)
 

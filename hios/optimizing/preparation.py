@@ -168,14 +168,13 @@ class Preparation:
         if "openvino" in others:
             self._in_process("openvino")
             self.early(coming[1:])
-            self._load_alone("openvino")
         if took := self._await("onnxruntime"):
             left = coming[coming.index("onnxruntime") + 1 :]
             self.early(left)
             if "openvino" in others:
                 self._load_onnx(took)
                 self.early(left)
-            self._load_alone("onnxruntime")
+        self._load_alone()
         self._start([kind for kind in _APART if kind in others and kind not in at_once], conversions)
         if schedules:
             self._attempt(SCHEDULE, self._extract)
@@ -317,11 +316,12 @@ class Preparation:
         took += self._export_s
         self._attempt("openvino", functools.partial(self._load, "openvino", took, from_onnx=True), from_onnx=True)
 
-    def _load_alone(self, kind: str) -> None:
-        """Load what runs with all threads with one too."""
-        ready = self.ready.get(in_runtime(kind, len(self.everything)).label)
-        if ready is not None and ready.candidate.threads > 1:
-            self._attempt(kind, functools.partial(self._load, kind, ready.prepare_s, 1))
+    def _load_alone(self) -> None:
+        """Load the runtimes that are quick to load with one thread too."""
+        for ready in self.quick[1:]:
+            if ready.threads > 1 and not ready.from_onnx:
+                took = self.ready[ready.label].prepare_s
+                self._attempt(ready.kind, functools.partial(self._load, ready.kind, took, 1))
 
     def _load(self, kind: str, took: float, threads: int = 0, *, from_onnx: bool = False) -> None:
         """Load what was converted in so many seconds, export included, with so many threads or all."""
