@@ -132,6 +132,13 @@ def test_learned_launchers_serve_without_torch(tmp_path: Path) -> None:
     assert loaded & {"torch", "tvm"} == set()
 
 
+def test_a_start_from_the_cache_is_light(tmp_path: Path) -> None:
+    """hios.optimize loads torch, but not Dynamo, which loads sympy, before it exports."""
+    loaded = _loaded("import hios.optimizing.optimize", tmp_path)
+    assert "torch" in loaded
+    assert loaded & {"sympy", "tvm", "openvino", "onnxruntime"} == set()
+
+
 @pytest.mark.slow
 def test_what_is_heavy_would_be_found(tmp_path: Path) -> None:
     """The measure measures: a module that needs torch is seen to load it."""

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
-from torch.export.pt2_archive import PT2ArchiveReader, PT2ArchiveWriter
 
 from hios.errors import ArtifactError, first_line
 from hios.files import read_limits
@@ -94,6 +93,8 @@ def without_code(stream: BinaryIO, path: Path) -> io.BytesIO:
     Raises:
         ArtifactError: the file needs pickle, or contains anything else that could run code when loaded.
     """
+    from torch.export.pt2_archive import PT2ArchiveReader, PT2ArchiveWriter  # loads all of Dynamo
+
     try:
         reader = PT2ArchiveReader(stream)
         records = reader.get_file_names()

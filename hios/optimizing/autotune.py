@@ -45,6 +45,8 @@ _RACE_SHARE, _LEAST_SHARE, _FINALISTS = 0.5, 0.15, 3
 _LATER = "the final choice, in later calls, once the cores are idle"
 #: Seconds that an early race may take, and calls of the model that it may take in any case.
 _EARLY_S, _EARLY_CALLS = 3.0, 30
+#: Cores of which conversions beside an early race take half, so that threads of the model would wait for each other.
+_FEW_CORES = 2
 #: How many operators a row of the report names.
 _MOST_NAMED = 4
 
@@ -160,6 +162,8 @@ class Autotune:
         with self._store.workspace() as workspace:
             preparation = Preparation(self.subject, budget, workspace, min(least_s, _RACE_SHARE * budget.seconds))
             rounding = functools.partial(self._rounding, preparation)
+            if self.options.told and len(self.subject.everything) <= _FEW_CORES:
+                threads = 1
             comparison = self.comparison(self.options.tolerance, threads, rounding)
             race = functools.partial(self._race, preparation, expected, comparison)
 
@@ -167,8 +171,8 @@ class Autotune:
 
             def early(coming: Sequence[str]) -> None:
                 nonlocal before
-                others = [own for own in preparation.ready.values() if own.candidate.kind != EAGER]
-                if (told := self.options.told) and coming and others:
+                more = len(preparation.quick) > (1 if before is None else len(before.candidates))
+                if (told := self.options.told) and coming and more:
                     tuned = race(before, coming)
                     before = tuned.race
                     if tuned.candidate.kind != EAGER:
@@ -212,7 +216,7 @@ class Autotune:
             )
         others = OtherWork(subject.everything)
         race = Race(
-            [entry.candidate for entry in ready.values()],
+            preparation.quick if coming else [entry.candidate for entry in ready.values()],
             lambda candidate: ready[candidate.label].run(subject.tensors),
             expected,
             self.options.tolerance,
@@ -340,6 +344,8 @@ def rows(race: Race, preparation: Preparation, with_special: Mapping[str, Differ
     base = reported.get(race.candidates[0].label, race.today_ms)
     made: list[WayReport] = []
     for label, entry in preparation.ready.items():
+        if entry.candidate not in race.candidates:
+            continue
         row = WayReport(
             label,
             entry.candidate.kind,

@@ -27,7 +27,8 @@ from hios.optimizing.report import Report
 from hios.workers.pool import import_folders
 from hios.workers.process_settings import end_with_parent
 
-_WORK = "import sys; from hios.optimizing.optimize import work; work(sys.argv[1])"
+#: It looks for garbage less often than by default, which takes a tenth of the time until something is found.
+_WORK = "import gc, sys; gc.set_threshold(500_000); from hios.optimizing.optimize import work; work(sys.argv[1])"
 _REQUEST, _FOUND, _SEEN = "request.pt", "found.json", "seen.json"
 #: Seconds between two looks for what was found.
 _LOOK_S = 0.2

@@ -170,9 +170,12 @@ class Preparation:
             self._in_process("openvino")
             self.early(coming[1:])
         if took := self._await("onnxruntime"):
+            left = coming[coming.index("onnxruntime") + 1 :]
+            self.early(left)
             if "openvino" in others and not has_lstm_or_gru(self._program().graph):  # which has it already
                 self._load_onnx(took)
-            self.early(coming[coming.index("onnxruntime") + 1 :])
+                self.early(left)
+        self._load_alone()
         self._start([kind for kind in _APART if kind in others and kind not in at_once], conversions)
         if schedules:
             self._attempt(SCHEDULE, self._extract)
@@ -289,7 +292,7 @@ class Preparation:
             self._note(kind, "refused", why, took)
             return 0.0
         self.budget.took(kind, took, 1 + self._concurrent)
-        self._attempt(kind, functools.partial(self._load, kind, took))
+        self._attempt(kind, functools.partial(self._load, kind, self._export_s + took))
         return took
 
     def _in_process(self, kind: str) -> None:
@@ -302,7 +305,7 @@ class Preparation:
             began = time.monotonic()
             with self.budget.step(kind, f"converting for {RUNTIMES[kind]}", concurrent):
                 runtimes.convert(kind, self._program(), runtimes.file(kind, self.folder, 0), 0)
-                self._load(kind, time.monotonic() - began)
+                self._load(kind, self._export_s + time.monotonic() - began)
 
         self._attempt(kind, convert)
 
@@ -311,19 +314,25 @@ class Preparation:
         if why := self.budget.too_short_for("openvino", keep_s=self._kept_s, concurrent=self._concurrent):
             self._note("openvino", "not started", why, from_onnx=True)
             return
+        took += self._export_s
         self._attempt("openvino", functools.partial(self._load, "openvino", took, from_onnx=True), from_onnx=True)
 
-    def _load(self, kind: str, took: float, *, from_onnx: bool = False) -> None:
-        """Load what was converted, with all threads, and with one for what is quick to load."""
-        tensors, most = self.subject.tensors, len(self.everything)
-        for threads in [most] if kind == "compile" or from_onnx else sorted({most, 1}, reverse=True):
-            began, before = time.monotonic(), private_bytes(os.getpid())
-            candidate = in_runtime(kind, threads, from_onnx=from_onnx)
-            path = runtimes.file(candidate.converted_for, self.folder, threads)
-            run = runtimes.load(kind, path, threads, [tensor.stride() for tensor in tensors])
-            run(tensors)  # allocates what it needs
-            memory_mb = max(0, private_bytes(os.getpid()) - before) / 1e6
-            self._add(candidate, run, self._export_s + took + time.monotonic() - began, memory_mb)
+    def _load_alone(self) -> None:
+        """Load the runtimes that are quick to load with one thread too."""
+        for ready in self.quick[1:]:
+            if ready.threads > 1 and not ready.from_onnx:
+                took = self.ready[ready.label].prepare_s
+                self._attempt(ready.kind, functools.partial(self._load, ready.kind, took, 1))
+
+    def _load(self, kind: str, took: float, threads: int = 0, *, from_onnx: bool = False) -> None:
+        """Load what was converted in so many seconds, export included, with so many threads or all."""
+        tensors, began, before = self.subject.tensors, time.monotonic(), private_bytes(os.getpid())
+        candidate = in_runtime(kind, threads or len(self.everything), from_onnx=from_onnx)
+        path = runtimes.file(candidate.converted_for, self.folder, candidate.threads)
+        run = runtimes.load(kind, path, candidate.threads, [tensor.stride() for tensor in tensors])
+        run(tensors)  # allocates what it needs
+        memory_mb = max(0, private_bytes(os.getpid()) - before) / 1e6
+        self._add(candidate, run, took + time.monotonic() - began, memory_mb)
 
     def _add(self, candidate: Candidate, run: runtimes.Run, prepare_s: float, memory_mb: float) -> None:
         self.ready[candidate.label] = ReadyCandidate(candidate, run, prepare_s, self.budget.spent_s, memory_mb)
@@ -438,6 +447,12 @@ class Preparation:
         if last is not first:
             engine.forget(last.label)
         return again
+
+    @property
+    def quick(self) -> list[Candidate]:
+        """The model as it runs today, and runtimes with all threads; fewer are hardly faster, and may wait."""
+        today, *others = (entry.candidate for entry in self.ready.values())
+        return [today, *(own for own in others if own.kind != EAGER and own.threads == len(self.everything))]
 
     @property
     def process_ids(self) -> list[int]:

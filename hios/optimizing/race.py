@@ -73,7 +73,7 @@ class Race:
         rounding: called for a difference beyond the tolerance: the largest one that rounding explains, in the unit of
             `hios.frontends.tolerances.beyond`.
         elsewhere: called for a candidate whose outputs match: how they differ for other inputs, None if they do not.
-        brief: whether to end, if busy, as soon as the model has lost.
+        brief: whether to end, if busy, as soon as the model has lost, which every round may show.
         before: an earlier race of some of the candidates, whose rounds count too where this race has few.
     """
 
@@ -135,28 +135,33 @@ class Race:
         """Measure rounds in which all that are left run once each, in random order.
 
         What disturbs a round disturbs all of them, so whoever is slower than the fastest with 95 % confidence leaves,
-        or by far in every round, the model as it runs today like the others. It ends once one is left, or the model
-        has left if it is brief.
+        or by far in every round, the model as it runs today like the others. It ends once one is left. If it is brief,
+        every round from the third on is the last one once the model has left, unless something seems faster than what
+        was taken before: that has some more rounds.
         """
         while len(fewer := self._affordable(racing, self.warm_ms, _ROUNDS_BUSY)) < len(racing):
             racing = fewer
         self.latencies = {candidate.label: [] for candidate in racing}
         shuffle, began, today = random.Random(0).shuffle, time.monotonic(), self.candidates[0].label
+        held, rivals = self._taken_before and self._taken_before.label, False
         for number in range(_MOST_ROUNDS):
             order = [candidate for candidate in racing if candidate.label in self.latencies]
             round_s = (time.monotonic() - began) / max(number, 1)
-            over = len(order) < 2 or (self.brief and number % 3 == 0 and today not in self.latencies)
+            lost = self.brief and number > 2 and today not in self.latencies
+            over = len(order) < 2 or (lost and not (rivals and number < _ROUNDS_BUSY))
             if (number and over) or time.monotonic() + round_s > self.deadline:
                 break
             self.shown(f"{len(order)} ways to run the model take turns beside other work")
             shuffle(order)
             for candidate in order:
                 self.latencies[candidate.label].append(self._timed(candidate))
-            if number % 3 < 2:
+            if number < 2 or (number % 3 < 2 and not self.brief):
                 continue
-            fastest = min(self.latencies.values(), key=statistics.median)
-            slower = [label for label, times in self.latencies.items() if _loses(times, fastest)]
+            medians = {label: statistics.median(times) for label, times in self.latencies.items()}
+            fastest = min(medians, key=lambda label: medians[label])
+            slower = [label for label, times in self.latencies.items() if _loses(times, self.latencies[fastest])]
             self.left |= {label: self.latencies.pop(label) for label in slower}
+            rivals = held in self.latencies and held != fastest
         self.today_ms = self.left.get(today) or self.latencies.get(today, [])
 
     def _rounds(self, racing: Sequence[Candidate]) -> int:
@@ -199,7 +204,7 @@ class Race:
             if differs is not None:
                 self.wrong[candidate.label] = differs
                 return
-            if not leaves and time.monotonic() < self.deadline and self._has_time_for(shortest):
+            if not (leaves or self.brief) and time.monotonic() < self.deadline and self._has_time_for(shortest):
                 shortest = min(shortest, *(self._timed(candidate) for _ in range(_WARMUP - 1)))
             self.warm_ms[candidate.label] = shortest
         except Exception as error:  # other runtimes raise many types

@@ -143,6 +143,33 @@ def test_a_brief_race_ends_once_the_model_has_lost(monkeypatch: pytest.MonkeyPat
     assert _NETWORKS["googlenet"][_WAYS.index(race.provisional())] <= 13.2
 
 
+def test_a_brief_race_looks_after_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that takes less than twice as long has lost after four rounds, and the race is over."""
+    monkeypatch.setitem(_NETWORKS, "close", (100.0, 180.0, 110.0, *(120.0, 60.0, 120.0, 61.0), 110.0, 105.0))
+    machine = _Machine(monkeypatch, "close", 0, seed=0)
+    race = Race(_WAYS, machine.call, _RESULT, 1e-4, 30.0, busy=True, brief=True)
+    race.measure()
+    assert race.provisional() is _WAYS[4]
+    assert len(race.today_ms) == len(race.latencies[_WAYS[4].label]) == 4
+
+
+@pytest.mark.parametrize(("onnx_ms", "taken", "rounds"), [(10.0, 6, 4), (13.5, 4, 3), (16.0, 4, 3)])
+def test_a_brief_race_goes_on_for_what_seems_faster_than_what_was_taken(
+    monkeypatch: pytest.MonkeyPatch, onnx_ms: float, taken: int, rounds: int
+) -> None:
+    """The next way is taken as soon as rounds show it to be faster, not once all others are there."""
+    monkeypatch.setitem(_NETWORKS, "next", (30.0, 42.5, 15.5, 22.7, 13.5, 16.1, onnx_ms, 21.8, 15.0))
+    machine = _Machine(monkeypatch, "next", 0, seed=0)
+    today, openvino, onnx = _WAYS[0], _WAYS[4], _WAYS[6]
+    first = Race([today, openvino], machine.call, _RESULT, 1e-4, 3.0, busy=True, brief=True)
+    first.measure()
+    assert first.provisional() is openvino
+    race = Race([today, openvino, onnx], machine.call, _RESULT, 1e-4, 9.0, busy=True, brief=True, before=first)
+    race.measure()
+    assert race.provisional() is _WAYS[taken]
+    assert max(map(len, (*race.latencies.values(), *race.left.values()))) == rounds
+
+
 @pytest.mark.parametrize("network", _NETWORKS)
 def test_a_choice_is_settled_within_a_minute(monkeypatch: pytest.MonkeyPatch, network: str) -> None:
     """Once the other work has ended, calls one after another come to the best way on idle cores within a minute."""
