@@ -50,13 +50,13 @@ def main(arguments: list[str]) -> None:
     end_with_parent(controller)
     os.sched_setaffinity(0, cores)
 
-    gc.disable()  # a tenth of the time of the imports
+    gc.disable()  # it would run hundreds of times while modules are made
     import torch
 
     from hios.workers.arena import Arena
     from hios.workers.stream_threads import Streams
 
-    gc.freeze()  # modules stay: no collection looks at them
+    gc.freeze()  # modules stay, so that no collection needs to look at them
     gc.enable()
     torch.set_num_threads(len(cores))
     mark = Arena(workers, 0, markers).setter(number)
