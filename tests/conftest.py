@@ -30,6 +30,8 @@ if "HIOS_TESTS_SHARED" not in os.environ:
 
 # Two threads of BLAS wait for each other where other processes of tests use the cores: ten times slower.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# So do threads of torch that spin while they wait: they take the cores that the others need to get there.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # A shell starts what it runs in the background with Ctrl-C ignored, and its children inherit that; tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

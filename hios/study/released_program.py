@@ -8,8 +8,7 @@ Without any it is the paper: latencies are those of `hios.schedulers` and `hios.
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 
@@ -95,7 +94,7 @@ def latencies_ms(problem: Problem, devices: int, deviations: Deviations) -> dict
 def _latency_ms(
     order: Sequence[int],
     time: Sequence[float],
-    arcs_in: Sequence[Sequence[_Arc]],
+    arcs_in: Sequence[Iterable[_Arc]],
     home: Sequence[int],
     devices: int,
     deviations: Deviations,
@@ -204,7 +203,10 @@ class _GroupedStages:
         self._place = positions(order)
         self._stage = list(range(len(problem)))
         self._time = list(problem.time)
-        latency = self._evaluated(self._stage, self._time)
+        self._members = [[operator] for operator in self._stage]
+        #: The stages that each stage waits for, with their transfers.
+        self._arcs = [self._arcs_into(members, self._stage) for members in self._members]
+        latency = self._evaluated(self._stage, self._time, self._arcs)
         assert latency is not None  # noqa: S101 - single operators make no cycle
         self.latency_ms = latency
 
@@ -224,56 +226,65 @@ class _GroupedStages:
                 grouped |= {first, second}
 
     def _try(self, first: int, second: int) -> bool:
-        stage, time = list(self._stage), list(self._time)
+        stage, time, arcs = list(self._stage), list(self._time), list(self._arcs)
         stage[second] = first
         time[first], time[second] = self._problem.stage_ms(((first,), (second,))), 0.0
-        latency = self._evaluated(stage, time, self.latency_ms)
-        keeps_equal = self._deviations.early_groups
-        if latency is None or latency > self.latency_ms or (latency == self.latency_ms and not keeps_equal):
+        both = sorted((first, second))
+        arcs[second] = {}
+        for item in {first, *(stage[operator] for operator, _ in self._problem.successors[second])}:
+            arcs[item] = self._arcs_into(both if item == first else self._members[item], stage)
+        latency = self._evaluated(stage, time, arcs)
+        early = self._deviations.early_groups
+        if latency is None or latency > self.latency_ms or (latency == self.latency_ms and not early):
             return False
-        self._stage, self._time, self.latency_ms = stage, time, latency
+        if early and (self._waits(first, second) or self._waits(second, first)):
+            return False
+        self._stage, self._time, self._arcs, self.latency_ms = stage, time, arcs, latency
+        self._members[first] = both
         return True
 
-    def _evaluated(self, stage: Sequence[int], time: Sequence[float], most: float = math.inf) -> float | None:
-        """Latency with these stages; None where they wait for each other, and maybe where it is above ``most``."""
-        arcs: list[dict[int, float]] = [{} for _ in stage]
-        for operator, predecessors in enumerate(self._problem.predecessors):
-            into = arcs[stage[operator]]
-            for source, transfer in predecessors:
+    def _arcs_into(self, members: Sequence[int], stage: Sequence[int]) -> dict[int, float]:
+        into: dict[int, float] = {}
+        for operator in members:
+            for source, transfer in self._problem.predecessors[operator]:
                 known = into.get(stage[source], 0.0)
                 added = known + transfer if self._deviations.early_groups else max(known, transfer)
                 into[stage[source]] = added
-        early = self._deviations.early_groups
-        order = self._members(stage) if early else self._stage_order(stage, arcs)
+        return into
+
+    def _waits(self, last: int, first: int) -> bool:
+        """Whether a stage waits for another one, through others too."""
+        reached = {last}
+        left = [last]
+        while left and first not in reached:
+            new = self._arcs[left.pop()].keys() - reached
+            reached |= new
+            left += new
+        return first in reached
+
+    def _evaluated(
+        self, stage: Sequence[int], time: Sequence[float], arcs: Sequence[Mapping[int, float]]
+    ) -> float | None:
+        """Latency with these stages; None where they wait for each other, unless they run as early as they can."""
+        order: list[int] | None = list(dict.fromkeys(stage[operator] for operator in self._order))
+        if not self._deviations.early_groups:
+            order = self._stage_order(stage, arcs)
         if order is None:
             return None
-        arcs_in = [list(into.items()) for into in arcs]
-        latency = _latency_ms(order, time, arcs_in, self._home, self._devices, self._deviations)
-        if early and (latency > most or self._stage_order(stage, arcs) is None):  # a cycle takes longer to find
-            return None
-        return latency
-
-    def _members(self, stage: Sequence[int]) -> list[int]:
-        """Stages in the order of their first operators."""
-        return list(dict.fromkeys(stage[operator] for operator in self._order))
+        arcs_in = [into.items() for into in arcs]
+        return _latency_ms(order, time, arcs_in, self._home, self._devices, self._deviations)
 
     def _stage_order(self, stage: Sequence[int], arcs: Sequence[Mapping[int, float]]) -> list[int] | None:
         """Stages in the order in which they run; None where there is a cycle."""
-        early = self._deviations.early_groups
-        members = self._members(stage)
-        waits: dict[int, set[int]] = {item: set(arcs[item]) for item in members}
-        if not early:
-            # Nobody waits for what the order puts later; where the order is topological there is none of that.
-            last = {stage[operator]: self._place[operator] for operator in self._order}
-            waits = {item: {o for o in others if self._place[o] < last[item]} for item, others in waits.items()}
-            for device in range(self._devices):
-                for one, other in pairwise([item for item in members if self._home[item] == device]):
-                    waits[other].add(one)
+        # Nobody waits for what the order puts later; where the order is topological there is none of that.
+        last = {stage[operator]: self._place[operator] for operator in self._order}
+        waits = {item: {other for other in arcs[item] if self._place[other] < last[item]} for item in last}
+        for device in range(self._devices):
+            for one, other in pairwise([item for item in last if self._home[item] == device]):
+                waits[other].add(one)
         after: list[list[int]] = [[] for _ in stage]
         for item, others in waits.items():
             for other in others:
                 after[other].append(item)
         in_order = [item for item in topological_order(after, self._order) if item in waits]
-        if len(in_order) < len(waits):
-            return None
-        return members if early else in_order
+        return in_order if len(in_order) == len(waits) else None

@@ -7,6 +7,7 @@ WORKERS SHARED CORES``, where SHARED is 1 if devices share cores, else 0.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import sys
@@ -49,11 +50,14 @@ def main(arguments: list[str]) -> None:
     end_with_parent(controller)
     os.sched_setaffinity(0, cores)
 
+    gc.disable()  # it would run hundreds of times while modules are made
     import torch
 
     from hios.workers.arena import Arena
     from hios.workers.stream_threads import Streams
 
+    gc.freeze()  # modules stay, so that no collection needs to look at them
+    gc.enable()
     torch.set_num_threads(len(cores))
     mark = Arena(workers, 0, markers).setter(number)
     worker = Worker(number, Arena(flags, size, descriptor, shares_cores=bool(shared)), Streams(len(cores)), mark)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import time
@@ -14,7 +15,7 @@ from hios.workers.worker import Worker
 
 
 def who(worker: Worker) -> dict[str, Any]:
-    """What a worker is: process, cores, threads inside an operator."""
+    """What a worker is: process, cores, threads inside an operator, and whether it looks for garbage."""
     return {
         "number": worker.number,
         "pid": os.getpid(),
@@ -22,6 +23,7 @@ def who(worker: Worker) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "omp": os.environ["OMP_NUM_THREADS"],
         "inference": torch.is_inference_mode_enabled(),
+        "garbage": gc.isenabled(),
     }
 
 

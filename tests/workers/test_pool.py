@@ -73,12 +73,13 @@ def impatient(pool: _Pool) -> _Pool:
 
 
 def test_workers_are_pinned_and_use_one_thread(shared: _Pool) -> None:
-    """Each worker runs on its core only, with one thread inside operators, without gradients."""
+    """Each worker runs on its core only, with one thread inside operators, without gradients and without garbage."""
     answers = shared.call_each(tasks.who, {0: {}, 1: {}})
     for number, cores in enumerate(_cores(2)):
         pid = answers[number].pop("pid")
         assert pid in children()
-        assert answers[number] == {"number": number, "cores": cores, "threads": 1, "omp": "1", "inference": True}
+        settings = {"threads": 1, "omp": "1", "inference": True, "garbage": True}
+        assert answers[number] == {"number": number, "cores": cores, **settings}
     assert os.sched_getaffinity(0) == set(usable_cores())  # the controller is not pinned
 
 
