@@ -15,13 +15,12 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import fx
-
-from hios.frontends.program_interface import has_lstm_or_gru
 
 FILE = Path(__file__).with_suffix(".json")
 KINDS = ("finite", "masked", "wide", "special", "outside")
@@ -41,11 +40,22 @@ def write(table: dict[str, Any]) -> None:
 
 def known(graph: fx.Graph, runtime: str, *kinds: str) -> list[str]:
     """Operators of a graph for which a runtime differs on values of these kinds, each with its dtypes, as text."""
-    through_onnx = runtime == "openvino" and has_lstm_or_gru(graph)  # as openvino.converted does it
-    runtimes = (runtime, "onnxruntime") if through_onnx else (runtime,)
+    runtimes = (runtime, "onnxruntime") if runtime == "openvino" and through_onnx(graph) else (runtime,)
     tables = [read()["differences"].get(own, {}).get(kind, {}) for own in runtimes for kind in kinds]
     found = dict.fromkeys(own for node in graph.nodes if (own := signature(node)) is not None)
     return [f"{name} of {dtypes}" for name, dtypes in found if any(dtypes in table.get(name, ()) for table in tables)]
+
+
+def through_onnx(graph: fx.Graph) -> bool:
+    """Whether OpenVINO gets a program by way of ONNX: one with a GRU, or an LSTM without projections.
+
+    These are the layers that torch.onnx keeps whole, if its converters are installed (extra `onnx`).
+    """
+    layers = (node.args for node in graph.nodes if str(node.target) in {"aten.lstm.input", "aten.gru.input"})
+    return find_spec("onnxscript") is not None and any(
+        len(params) == count * (2 if both else 1) * (4 if biases else 2)
+        for _, _, params, biases, count, _, _, both, *_ in layers
+    )
 
 
 def signature(node: fx.Node) -> tuple[str, str] | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -18,10 +21,8 @@ def to_onnx(program: ExportedProgram) -> bytes:
     Raises:
         UnsupportedError: it cannot be converted; the message is the first line of the exporter's error.
     """
-    _keep_registry()
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _kept_registry():
             warnings.simplefilter("ignore")
             exported = torch.onnx.export(program, dynamo=True, verbose=False)
         assert exported is not None  # noqa: S101 - it is where no file is named
@@ -31,10 +32,27 @@ def to_onnx(program: ExportedProgram) -> bytes:
     return content
 
 
-@functools.cache
-def _keep_registry() -> None:
-    """Make torch keep the table of its ONNX functions, which it parses anew in every export, for one or two seconds."""
+@contextlib.contextmanager
+def _kept_registry() -> Iterator[None]:
+    """Have torch keep the table of its ONNX functions, which it parses anew in every export, for one or two seconds.
+
+    Only meanwhile, and without its log: exports of the user may add functions of their own to the table that they get.
+    """
     from torch.onnx._internal.exporter import _registration
 
-    registry = _registration.ONNXRegistry
-    registry.from_torchlib = staticmethod(functools.cache(registry.from_torchlib))  # type: ignore[method-assign]
+    log, registry = logging.getLogger("torch.onnx"), _registration.ONNXRegistry
+    level, parsed, kept = log.level, vars(registry)["from_torchlib"], _kept_table()
+    log.setLevel(logging.ERROR)
+    setattr(registry, "from_torchlib", staticmethod(kept))  # noqa: B010 - a class method of torch
+    try:
+        yield
+    finally:
+        setattr(registry, "from_torchlib", parsed)  # noqa: B010
+        log.setLevel(level)
+
+
+@functools.cache
+def _kept_table() -> Callable[..., Any]:
+    from torch.onnx._internal.exporter import _registration
+
+    return functools.cache(_registration.ONNXRegistry.from_torchlib)

@@ -2,7 +2,7 @@
 
 The program goes through OpenVINO's PyTorch frontend directly, not through ONNX. ``openvino.convert_model`` would do the
 same, but also sends usage statistics over the network; the frontend itself does not. A program with an LSTM or GRU
-goes through ONNX, which has them as operators: the PyTorch frontend would write out every step.
+goes through ONNX if it can, which has them as operators: the PyTorch frontend would write out every step.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from hios.errors import UnsupportedError, first_line
+from hios.frontends.known_differences import through_onnx
 from hios.frontends.onnx_export import to_onnx
-from hios.frontends.program_interface import has_lstm_or_gru
 
 #: Precision of float32 models, in OpenVINO's terms: by default it uses bfloat16 if the processor supports it.
 PRECISION = "f32"
@@ -53,8 +53,11 @@ def converted(program: ExportedProgram, name: str) -> openvino.Model:
         UnsupportedError: OpenVINO lacks an operator.
     """
     try:
-        if has_lstm_or_gru(program.graph):
-            return _core(os.getpid()).read_model(to_onnx(program))
+        if through_onnx(program.graph):
+            with contextlib.suppress(UnsupportedError):  # of an operator that the frontend may have
+                model = _core(os.getpid()).read_model(to_onnx(program))
+                if len(model.inputs) == len(program.graph_signature.user_inputs):  # it drops those that nothing reads
+                    return model
         with _quiet():
             frontend = FrontEndManager().load_by_framework("pytorch")
             decoder = _decoder().from_exported_program(program)

@@ -51,15 +51,6 @@ def arguments_of(node: fx.Node) -> dict[str, Any]:
     return {**{argument.name: argument.default_value for argument in arguments}, **given, **node.kwargs}
 
 
-def has_lstm_or_gru(graph: fx.Graph) -> bool:
-    """Whether an operator is a whole GRU, or an LSTM without projections: the layers that torch.onnx keeps whole."""
-    layers = (node.args for node in graph.nodes if str(node.target) in {"aten.lstm.input", "aten.gru.input"})
-    return any(
-        len(params) == count * (2 if both else 1) * (4 if biases else 2)
-        for _, _, params, biases, count, _, _, both, *_ in layers
-    )
-
-
 def copied(program: ExportedProgram) -> ExportedProgram:
     """A copy of the program that can be modified; it shares the tensors of weights and constants."""
     with warnings.catch_warnings():

@@ -27,7 +27,7 @@ from hios.optimizing.report import Report
 from hios.workers.pool import import_folders
 from hios.workers.process_settings import end_with_parent
 
-#: It looks for garbage less often than by default, which takes a tenth of the time until something is found.
+#: Looking for garbage as often as by default would take a tenth of the time until something is found.
 _WORK = "import gc, sys; gc.set_threshold(500_000); from hios.optimizing.optimize import work; work(sys.argv[1])"
 _REQUEST, _FOUND, _SEEN = "request.pt", "found.json", "seen.json"
 #: Seconds between two looks for what was found.
@@ -101,7 +101,8 @@ class Background:
                 lines = printed.strip().splitlines() if code else []
                 failed((lines or [f"the process ended with status {code}, before its choice was final"])[-1])
         except Exception as error:  # it would be lost with the thread
-            failed(first_line(error))
+            if not self._closed.is_set():  # at the end of the process much fails
+                failed(first_line(error))
         finally:
             self.discard()
         self._closed.wait()  # what the thread has started, such as workers, ends with it
@@ -117,7 +118,7 @@ class Background:
         try:
             found(what)
         except Exception as error:
-            if not what.report.pending:
+            if self._closed.is_set() or not what.report.pending:
                 raise
             warn(f"{what.report.model}: an early choice, {what.report.chosen}, is left out: {first_line(error)}")
         return not what.report.pending
@@ -142,9 +143,11 @@ class Background:
         """
         if os.getpid() == process:
             self.end()
-            if self._thread is not None:
-                self._thread.join()
-            self.discard()
+            try:
+                if self._thread is not None:
+                    self._thread.join()
+            finally:
+                self.discard()
 
 
 def _locked_folder(within: Path, prefix: str) -> tuple[Path, int]:

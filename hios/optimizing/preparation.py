@@ -18,9 +18,8 @@ from torch import Tensor
 from hios.core.feedback import CLOSE
 from hios.core.schedule import Placement
 from hios.errors import ExampleInputsError, HiosError, first_line, missing_extra
-from hios.frontends.known_differences import known
+from hios.frontends.known_differences import known, through_onnx
 from hios.frontends.models import RUNTIMES
-from hios.frontends.program_interface import has_lstm_or_gru
 from hios.machine.description import private_bytes, usable_cores
 from hios.optimizing import runtimes
 from hios.optimizing.candidates import EAGER, OTHERS, SCHEDULE, Candidate, distinct, in_runtime, itself
@@ -172,7 +171,7 @@ class Preparation:
         if took := self._await("onnxruntime"):
             left = coming[coming.index("onnxruntime") + 1 :]
             self.early(left)
-            if "openvino" in others and not has_lstm_or_gru(self._program().graph):  # which has it already
+            if "openvino" in others and not through_onnx(self._program().graph):  # which has it already
                 self._load_onnx(took)
                 self.early(left)
         self._load_alone()

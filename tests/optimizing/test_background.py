@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import copy
-import os
 import signal
 import stat
 import subprocess
@@ -302,37 +300,46 @@ def found(what):
     for _ in range(400):
         torch.linalg.svd(torch.ones(80, 80))
 
-background.Background(pathlib.Path(sys.argv[1])).start((), found, print)
+def failed(why):
+    print(why)
+    began.set()
+
+background.Background(pathlib.Path(sys.argv[1])).start((), found, failed)
 began.wait()
 """
 
+#: A program of which a fork ends, with the functions that Python calls at its end, while the search goes on.
+_FORKING = """
+import os, pathlib, sys
+from hios.optimizing import background
+background._WORK = sys.argv[2]
+own = background.Background(pathlib.Path(sys.argv[1]))
 
-def test_a_program_may_end_while_a_choice_is_taken(tmp_path: Path) -> None:
-    """The thread that takes it is waited for: Python would stop it within native code, which aborts the program."""
-    program = [sys.executable, "-c", _ENDING, str(tmp_path), _REPORTING]
-    ended = subprocess.run(program, check=False, capture_output=True, text=True)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+def found(what):
+    print(what.report.chosen, flush=True)
+    if what.report.pending:
+        if (child := os.fork()) == 0:
+            own._leave(os.getppid())
+            os._exit(0)
+        os.waitpid(child, 0)
+        (own.folder / "go").touch()
+
+own.start((), found, print)
+while own.folder.exists():
+    own._closed.wait(0.05)
+"""
+
+
+@pytest.mark.parametrize(("program", "printed"), [(_ENDING, ""), (_FORKING, "quick\nbest\n")])
+def test_a_program_or_a_fork_ends_during_the_search(program: str, printed: str, tmp_path: Path) -> None:
+    """The thread that takes what is found is waited for: Python would stop it in native code, which aborts the program.
+
+    A fork leaves the search to the process that began it.
+    """
+    command = [sys.executable, "-c", program, str(tmp_path), _REPORTING]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, printed, "")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_fork_that_ends_leaves_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one that ends as Python does, with the functions that are called at its end."""
-    monkeypatch.setattr(backgrounds, "_WORK", _REPORTING)
-    background, seen = Background(tmp_path), list[str]()
-
-    def found(what: Found) -> None:
-        seen.append(what.report.chosen)
-        if what.report.pending:
-            if (child := os.fork()) == 0:
-                try:
-                    atexit._run_exitfuncs()
-                finally:
-                    os._exit(0)
-            os.waitpid(child, 0)
-            (background.folder / "go").touch()
-
-    assert _watched(background, found) == []
-    assert seen == ["quick", "best"]
 
 
 def test_what_fails_in_the_process_is_told_once() -> None:

@@ -73,7 +73,7 @@ def impatient(pool: _Pool) -> _Pool:
 
 
 def test_workers_are_pinned_and_use_one_thread(shared: _Pool) -> None:
-    """Each worker runs on its core only, with one thread inside operators, without gradients and without garbage."""
+    """Each worker runs on its core only, with one thread inside operators, without gradients; it collects garbage."""
     answers = shared.call_each(tasks.who, {0: {}, 1: {}})
     for number, cores in enumerate(_cores(2)):
         pid = answers[number].pop("pid")

@@ -21,14 +21,14 @@ import msgspec
 import torch
 from torch import Tensor
 
-from hios.core.graph import Graph, Operator, Value
+from hios.core.graph import RECURRENT, Graph, Operator, Value
 from hios.errors import ArtifactError, FailedCallError, HiosError, UnsupportedError, first_line
 from hios.files import option_defaults
 from hios.files.folder_cache import FolderCache
 from hios.files.json_cache import JsonCache
 from hios.files.versions import versions
 from hios.formats.run import SegmentResult
-from hios.frontends.known_differences import known
+from hios.frontends.known_differences import known, through_onnx
 from hios.frontends.tolerances import beyond
 from hios.kernels import CompiledOperator
 from hios.kernels.compiled_operator import External
@@ -350,6 +350,9 @@ class Converter:
             raise UnsupportedError(_LATE)
         inputs = dict(zip(segment.boundary.inputs, segment.inputs, strict=True))
         made = exported(segment.operators, inputs, segment.boundary.outputs, self.weights)
+        recurrent = any(call.function in RECURRENT for own in segment.operators for call in own.calls)
+        if kind == "openvino" and recurrent and not through_onnx(made.graph):
+            raise UnsupportedError("it would run recurrent layers step by step")
         if operators := known(made.graph, kind, *self.kinds):
             raise UnsupportedError(f"it is known to give other outputs: {', '.join(operators)}")
         with torch.inference_mode(False), torch.no_grad():

@@ -162,6 +162,19 @@ def test_recurrent_layers_stay_whole(tmp_path: Path) -> None:
     assert len(nodes) < given.shape[1]
 
 
+def test_recurrent_layers_are_not_written_out_for_openvino(tmp_path: Path) -> None:
+    """An RNN is no operator for torch.onnx."""
+    given = torch.randn(1, 6, 4)
+    network = extracted(Model(lambda model, x: model.rnn(x)[0], rnn=nn.RNN(4, 8, batch_first=True)), (given,))
+    graph = network.graph
+    operators = [graph.operators[place] for place in graph.order]
+    boundary = Boundary((("input", graph.inputs[0].name, 0),), (("operator", operators[-1].id, 0),))
+    converter = object.__new__(segment_runtimes.Converter)
+    converter.deadline, converter.weights, converter.kinds = math.inf, network.tensors, ("finite",)
+    with pytest.raises(HiosError, match=r"^it would run recurrent layers step by step$"):
+        converter._convert("openvino", Segment(operators, (), boundary, [given]), tmp_path)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int64, torch.bool, torch.complex64])
 def test_weights_of_all_types_have_digests(dtype: torch.dtype) -> None:
     """NumPy lacks some types, and a tensor may be a part of another, or a number."""
