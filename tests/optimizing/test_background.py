@@ -336,7 +336,7 @@ def test_a_program_or_a_fork_ends_during_the_search(program: str, printed: str, 
 
     A fork leaves the search to the process that began it.
     """
-    command = [sys.executable, "-c", program, str(tmp_path), _REPORTING]
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program, str(tmp_path), _REPORTING]
     ended = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, printed, "")
     assert list(tmp_path.iterdir()) == []
