@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 # isort: split
 
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
     "ALGORITHMS",
