@@ -54,7 +54,7 @@ def converted(program: ExportedProgram, name: str) -> openvino.Model:
     """
     try:
         if through_onnx(program.graph):
-            with contextlib.suppress(UnsupportedError):  # of an operator that the frontend may have
+            with contextlib.suppress(UnsupportedError, RuntimeError):  # of what the frontend may be able to read
                 model = _core(os.getpid()).read_model(to_onnx(program))
                 if len(model.inputs) == len(program.graph_signature.user_inputs):  # it drops those that nothing reads
                     return model

@@ -170,12 +170,16 @@ def test_exports_of_others_get_a_table_of_their_own() -> None:
 
 
 @needs_openvino
-def test_openvino_keeps_inputs_that_nothing_reads() -> None:
-    """ONNX would drop them; the layer is then written out."""
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_openvino_takes_the_program_where_onnx_does_not_do(is_readable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX would drop inputs that nothing reads, and OpenVINO may refuse a file; the layer is then written out."""
     from hios.frontends import openvino
 
-    model = Model(lambda own, x, unread: own.gru(x)[0], gru=nn.GRU(_SIZE, _HIDDEN)).eval()
-    inputs = torch.ones(_STEPS, _BATCH, _SIZE), torch.ones(2)
+    if not is_readable:
+        monkeypatch.setattr(openvino, "to_onnx", lambda _: b"no model")
+    torch.manual_seed(0)
+    model = Model(lambda own, x, *unread: own.gru(x)[0], gru=nn.GRU(_SIZE, _HIDDEN)).eval()
+    inputs = (torch.ones(_STEPS, _BATCH, _SIZE), torch.ones(2))[: 2 if is_readable else 1]
     converted = openvino.converted(torch.export.export(model, inputs), "the model")
     (made,) = openvino.OpenVinoSession(converted, threads=1)(*inputs)
     torch.testing.assert_close(made, model(*inputs), rtol=1e-4, atol=1e-5)
