@@ -36,19 +36,22 @@ def to_onnx(program: ExportedProgram) -> bytes:
 def _kept_registry() -> Iterator[None]:
     """Have torch keep the table of its ONNX functions, which it parses anew in every export, for one or two seconds.
 
-    Only meanwhile, and without its log: exports of the user may add functions of their own to the table that they get.
+    Only meanwhile, and without the logs: exports of the user may add functions of their own to the table that they get.
     """
     from torch.onnx._internal.exporter import _registration
 
-    log, registry = logging.getLogger("torch.onnx"), _registration.ONNXRegistry
-    level, parsed, kept = log.level, vars(registry)["from_torchlib"], _kept_table()
-    log.setLevel(logging.ERROR)
+    registry = _registration.ONNXRegistry
+    levels = {log: log.level for log in map(logging.getLogger, ("torch.onnx", "onnxscript.optimizer"))}
+    parsed, kept = vars(registry)["from_torchlib"], _kept_table()
+    for log in levels:
+        log.setLevel(logging.ERROR)
     setattr(registry, "from_torchlib", staticmethod(kept))  # noqa: B010 - a class method of torch
     try:
         yield
     finally:
         setattr(registry, "from_torchlib", parsed)  # noqa: B010
-        log.setLevel(level)
+        for log, level in levels.items():
+            log.setLevel(level)
 
 
 @functools.cache

@@ -159,14 +159,33 @@ def test_openvino_has_whole_layers(kind: str, options: dict[str, Any]) -> None:
     assert is_whole == (kind != "RNN" and "proj_size" not in options)
 
 
+_ONNX_LOGS = ("torch.onnx", "onnxscript.optimizer")
+
+
 def test_exports_of_others_get_a_table_of_their_own() -> None:
     """What torch.onnx parses is kept for exports of hios alone; functions that others add to it stay with them."""
     from torch.onnx._internal.exporter import _registration
 
-    log, registry = logging.getLogger("torch.onnx"), _registration.ONNXRegistry
-    before = log.level, vars(registry)["from_torchlib"]
+    logs, registry = [logging.getLogger(name) for name in _ONNX_LOGS], _registration.ONNXRegistry
+    before = [log.level for log in logs], vars(registry)["from_torchlib"]
     to_onnx(torch.export.export(nn.ReLU(), (torch.ones(2),)))
-    assert (log.level, vars(registry)["from_torchlib"]) == before
+    assert ([log.level for log in logs], vars(registry)["from_torchlib"]) == before
+
+
+def test_exports_log_nothing_of_what_they_leave(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What torch and onnxscript leave unchanged while they export, such as constants, they tell nobody."""
+    export = torch.onnx.export
+
+    def logging_export(*given: Any, **options: Any) -> Any:
+        for name in _ONNX_LOGS:
+            logging.getLogger(f"{name}.part").warning("Evaluation failed")
+        return export(*given, **options)
+
+    monkeypatch.setattr(torch.onnx, "export", logging_export)
+    to_onnx(torch.export.export(nn.ReLU(), (torch.ones(2),)))
+    assert [record for record in caplog.records if record.message == "Evaluation failed"] == []
 
 
 @needs_openvino
