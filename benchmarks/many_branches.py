@@ -10,7 +10,7 @@ that. Goal on one core: the sequential schedule by segments within 2 % of the fa
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections import Counter
 from collections.abc import Callable
 
@@ -102,12 +102,15 @@ def compare(name: str, runs: int) -> None:
         print(f"    {'the same / throughput of 2 copies':<34} {least / ceiling.throughput_ratio:8.3f}", flush=True)
 
 
-def main(*arguments: str) -> None:
+def main() -> None:
     """Compare the networks that are named, or all."""
-    runs = int(arguments[arguments.index("--runs") + 1]) if "--runs" in arguments else 36
-    for name in [name for name in arguments if name[0].isalpha()] or NETWORKS:
-        compare(name, runs)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("networks", nargs="*", default=NETWORKS, metavar="NETWORK")
+    parser.add_argument("--runs", type=int, default=36, metavar="N", help="runs of every way (default: 36)")
+    given = parser.parse_args()
+    for name in given.networks:
+        compare(name, given.runs)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
