@@ -10,6 +10,7 @@ of eager PyTorch with 2 threads and ONNX Runtime; predictions are right.
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import subprocess
@@ -65,8 +66,11 @@ def _goal(ratio: float, goal: float | None) -> str:
     return f" (goal {goal:g}: {'reached' if ratio >= goal else 'missed'})"
 
 
-def main(results: str = "") -> None:
+def main() -> None:
     """Run the pipeline unless results are given, and print all ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", nargs="?", default="", metavar="RESULTS")
+    results = parser.parse_args().results
     if not results:
         subprocess.run(["snakemake", "--cores", "all", "--configfile", str(CONFIG)], check=True)  # noqa: S607
     runs = sorted(Path(results or RESULTS).glob("*/run.json"))
@@ -81,4 +85,4 @@ def main(results: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

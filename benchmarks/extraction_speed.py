@@ -8,6 +8,7 @@ memory is the peak of the process. Models are taken in turns, RUNS times each, a
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
 import subprocess
@@ -47,7 +48,9 @@ def measure(*arguments: str) -> tuple[float, float]:
 
 def main() -> None:
     """Print counts, seconds and megabytes of each network."""
-    models = sys.argv[1:] or list(MODELS)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", default=MODELS, metavar="MODEL")
+    models = parser.parse_args().models
     measurements: dict[tuple[str, str], list[tuple[float, float]]] = {(m, s): [] for m in models for s in STAGES}
     graphs: dict[str, Graph] = {}
     with tempfile.TemporaryDirectory() as name:

@@ -13,6 +13,7 @@ batch 1, from ``benchmarks/gpu_networks``; their weights are those of seed 0, ma
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -506,7 +507,9 @@ def _ratio(ratio: float, goal: float | None) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     """Do what is asked for."""
-    match list(arguments):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", help=argparse.SUPPRESS)
+    match parser.parse_args(arguments).what:
         case ["prepare", *networks]:
             prepare(networks or NETWORKS)
         case ["run", folder, *more]:

@@ -19,6 +19,7 @@ after the calls, so on a machine that does other things parts and whole need not
 
 from __future__ import annotations
 
+import argparse
 import logging
 import random
 import statistics
@@ -183,14 +184,15 @@ def measure(folder: Path, runs: int) -> tuple[Times, Times]:
     return {**medians(ours[WARMUP:]), **medians(said)}, theirs
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table of a network."""
-    if not arguments:
-        sys.exit(__doc__)
-    given = arguments[1] if len(arguments) > 1 else str(RUNS)
-    if not given.isdecimal() or int(given) < 1:
-        sys.exit(f"RUNS: found {given}; allowed: a whole number of at least 1")
-    folder, runs = Path(arguments[0]), int(given)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="RESULTS/MODEL")
+    parser.add_argument("runs", nargs="?", type=int, default=RUNS, metavar="RUNS")
+    given = parser.parse_args(arguments)
+    if given.runs < 1:
+        sys.exit(f"RUNS: found {given.runs}; allowed: a whole number of at least 1")
+    folder, runs = given.folder, given.runs
     for name in NEEDED:
         if not (folder / name).exists():
             sys.exit(f"{folder}: found no {name}; required: the results of the pipeline for one network")
@@ -201,4 +203,4 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

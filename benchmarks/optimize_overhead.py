@@ -10,10 +10,10 @@ is what Dynamo takes, and with that of hios.
 
 from __future__ import annotations
 
+import argparse
 import functools
 import random
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -139,10 +139,13 @@ def dynamo() -> str:
     return "\n".join(rows)
 
 
-def main(*names: str) -> None:
+def main() -> None:
     """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", default=("squeezenet", "googlenet"), metavar="MODEL")
+    names = parser.parse_args().models
     print("network       pause ms by hand ms   hios ms   more us     %  guards us inputs us")
-    for name in names or ("squeezenet", "googlenet"):
+    for name in names:
         with tempfile.TemporaryDirectory() as folder, torch.no_grad():
             print(network(name, Path(folder)), flush=True)
     print(guards_alone(), flush=True)
@@ -151,4 +154,4 @@ def main(*names: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

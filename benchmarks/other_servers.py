@@ -10,9 +10,9 @@ so, and has a queue for QUEUE requests where it can be told. Runs in an environm
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -152,7 +152,12 @@ def pytriton(folder: str, port: int, replicas: int, threads: int, deadline_s: fl
 
 
 if __name__ == "__main__":
-    os.environ["OMP_NUM_THREADS"] = sys.argv[5]
-    kind, models, *numbers = sys.argv[1:]
-    serve_by = {"litserve": litserve, "ray": ray, "pytriton": pytriton}[kind]
-    serve_by(models, int(numbers[0]), int(numbers[1]), int(numbers[2]), float(numbers[3]), int(numbers[4]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    servers = {"litserve": litserve, "ray": ray, "pytriton": pytriton}
+    parser.add_argument("server", choices=servers)
+    parser.add_argument("models", metavar="MODELS")
+    for name in ("port", "replicas", "threads", "deadline_s", "queue"):
+        parser.add_argument(name, type=float if name == "deadline_s" else int, metavar=name.upper())
+    given = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = str(given.threads)
+    servers[given.server](given.models, given.port, given.replicas, given.threads, given.deadline_s, given.queue)

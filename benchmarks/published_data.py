@@ -9,6 +9,7 @@ beside the repository, in this order.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import sys
@@ -77,6 +78,7 @@ def fetch_randwire(folder: Path, url: str = RANDWIRE_URL) -> None:
 
 def main() -> None:
     """Download what can be downloaded, and say what cannot."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     try:
         fetch_randwire(FETCHED / "randwire")
     except (OSError, ValueError) as error:

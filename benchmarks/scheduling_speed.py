@@ -10,10 +10,10 @@ memory the peak of the whole process.
 
 from __future__ import annotations
 
+import argparse
 import os
 import resource
 import statistics
-import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -98,9 +98,11 @@ def _seconds(value: float) -> str:
     return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.1f} ms"
 
 
-def main(folder: str = "") -> None:
+def main() -> None:
     """Print a row for every algorithm and instance."""
-    missing = ""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", default="", metavar="RANDWIRE")
+    folder, missing = parser.parse_args().folder, ""
     try:
         folder = folder or str(data_folder("randwire"))
     except FileNotFoundError as error:
@@ -126,4 +128,4 @@ def main(folder: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -9,8 +9,8 @@ made up: the simulation takes as long whatever they are. Without numba a tenth i
 
 from __future__ import annotations
 
+import argparse
 import random
-import sys
 import time
 from array import array
 
@@ -36,15 +36,18 @@ def tasks(duration_s: float) -> Trace:
     return Trace(array("d", (now for now, _ in rows)), array("q", (model for _, model in rows)))
 
 
-def main(runs: str = "1000000") -> None:
+def main() -> None:
     """Print a line for each simulator."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="?", type=int, default=1_000_000, metavar="RUNS")
+    runs = parser.parse_args().runs
     combined = tuple(((model, block),) for model, (count, _) in enumerate(MODELS) for block in range(count))
     times = tuple(((0.0,), (LOAD / PER_SECOND,)) for _ in combined)
     pipeline = Pipeline(1, tuple(blocks for blocks, _ in MODELS), combined, times, times, "all")
     queues = [QueueRules(256) for _ in MODELS]
     Simulation(pipeline, queues, tasks(1.0), 1.0, compiled=True).run()
     for name, share in (("compiled", 1.0), ("plain Python", 0.1)):
-        duration_s = int(runs) * share / PER_SECOND
+        duration_s = runs * share / PER_SECOND
         trace = tasks(duration_s)
         began = time.process_time()
         simulation = Simulation(pipeline, queues, trace, duration_s, compiled=name == "compiled")
@@ -55,4 +58,4 @@ def main(runs: str = "1000000") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -5,6 +5,7 @@ python benchmarks/startup.py
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import subprocess
 import sys
@@ -29,6 +30,7 @@ def seconds(arguments: list[str]) -> list[float]:
 
 def main() -> None:
     """Print median, 20th and 80th percentile of each command."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     with tempfile.TemporaryDirectory() as name:
         graph, costs = map(str, write(hios_simulation(), Path(name)))
         target = str(Path(name) / "schedule.json")

@@ -10,6 +10,7 @@ between threads, which copies nothing. Medians.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import multiprocessing
 import os
@@ -172,15 +173,18 @@ def _queue_us(cores: list[int]) -> float:
     return statistics.median(taken) / 1e3
 
 
-def main(rounds: str = str(ROUNDS)) -> None:
+def main() -> None:
     """Print both comparisons."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rounds", nargs="?", type=int, default=ROUNDS, metavar="ROUNDS")
+    rounds = parser.parse_args().rounds
     cores = usable_cores()[:2]
     if len(cores) < 2:
         sys.exit("threads_or_processes: found one core; required: two")
     print(f"cores {cores}, {busy_share(cores):.0%} busy with other work before; {rounds} rounds")
-    compare_throughput(int(rounds), cores)
+    compare_throughput(rounds, cores)
     compare_hand_overs(cores)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -9,6 +9,7 @@ give by type of operator, where `auto` chose those and left their times.
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections import defaultdict
@@ -95,16 +96,18 @@ def _threads(sequential: Mapping[str, Any], chosen: Mapping[str, Any], graph: hi
         yield f"    {kind:<24}{count:>5}{one:>9.2f}{several:>9.2f}{one / several:>7.2f}"
 
 
-def main(arguments: Sequence[str]) -> None:
+def main() -> None:
     """Print the lines of all networks."""
-    if not arguments:
-        sys.exit(__doc__)
-    folders = sorted(path.parent for path in Path(arguments[0]).glob("*/run.json"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path, metavar="RESULTS")
+    parser.add_argument("schedules", nargs="*", default=SCHEDULES, metavar="SCHEDULE")
+    given = parser.parse_args()
+    folders = sorted(path.parent for path in given.results.glob("*/run.json"))
     if not folders:
-        sys.exit(f"{arguments[0]}: found no NETWORK/run.json; required: the results of the pipeline")
+        sys.exit(f"{given.results}: found no NETWORK/run.json; required: the results of the pipeline")
     for folder in folders:
-        print("\n".join(lines(folder, arguments[1:] or SCHEDULES)))
+        print("\n".join(lines(folder, given.schedules)))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

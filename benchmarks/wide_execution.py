@@ -13,6 +13,7 @@ that of the shortest pauses between them. On a machine that does other things on
 
 from __future__ import annotations
 
+import argparse
 import random
 import statistics
 import sys
@@ -121,17 +122,21 @@ def _start(row: tuple[Any, ...]) -> int:
     return start
 
 
-def main(folder: str, runs: str = str(RUNS)) -> None:
+def main() -> None:
     """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="RESULTS/MODEL")
+    parser.add_argument("runs", nargs="?", type=int, default=RUNS, metavar="RUNS")
+    given = parser.parse_args()
     if len(usable_cores()) < 2:
         sys.exit("wide_execution: found one core; required: two")
     print(f"{busy_share(usable_cores()):.0%} of the cores' time goes to other work")
-    comparison = Comparison(Path(folder))
+    comparison = Comparison(given.folder)
     with comparison.pool:
-        for _ in range(int(runs)):
+        for _ in range(given.runs):
             comparison.round()
     comparison.report()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

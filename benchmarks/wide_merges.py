@@ -13,6 +13,7 @@ together, merged only where that is shorter; on a machine that does other things
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
 from collections import defaultdict
@@ -153,11 +154,13 @@ def measure(folder: Path, chosen: Sequence[tuple[tuple[str, ...], bool, int]], r
     ]
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table of a network."""
-    if not arguments:
-        sys.exit(__doc__)
-    folder, runs = Path(arguments[0]), int(arguments[1]) if len(arguments) > 1 else RUNS
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="RESULTS/MODEL")
+    parser.add_argument("runs", nargs="?", type=int, default=RUNS, metavar="RUNS")
+    given = parser.parse_args(arguments)
+    folder, runs = given.folder, given.runs
     graph = Graph.read(folder / "graph.json")
     chosen = alike(graph)
     if not chosen:
@@ -175,4 +178,4 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
