@@ -1,6 +1,6 @@
 """Many small branches: hios's schedules, by operators and by segments, against other runtimes with the same cores.
 
-    python benchmarks/many_branches.py [NETWORK ...] [--runs N]
+    python benchmarks/many_branches.py [NETWORK ...] [--engines ENGINE ...] [--runs N]
 
 Networks are those of `NETWORKS`, all of them if none is named, or of models/. For each engine there is one session of
 `hios.execute`, in which all ways take turns on the same two cores. Times are 20th percentiles and medians,
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ import hios
 from hios.frontends.export import build_model
 
 _BRANCHES, _LAYERS = 16, 3
+_ENGINES = ("operators", "segments")
 _SCHEDULES = [("hios-lp", 2), ("sequential", 1)]
 _BASELINES = ("eager", "compile", "onnxruntime", "openvino")
 
@@ -67,8 +68,8 @@ NETWORKS: dict[str, tuple[Callable[[], list[nn.Module]], tuple[int, ...]]] = {
 }
 
 
-def compare(name: str, runs: int) -> None:
-    """Print the times of all ways to run a network."""
+def compare(name: str, engines: Sequence[str], runs: int) -> None:
+    """Print the times of all ways to run a network, in a session for each engine."""
     torch.manual_seed(0)
     module: nn.Module
     inputs: tuple[Tensor, ...]
@@ -82,7 +83,7 @@ def compare(name: str, runs: int) -> None:
     problem = hios.Problem(graph, hios.profile(graph, devices=2, repeats=3, stages_of=(), budget_s=10))
     schedules = [hios.schedule(problem, algorithm, devices) for algorithm, devices in _SCHEDULES]
     print(f"{name}: {len(graph.operators)} operators, {runs} runs")
-    for engine in ("operators", "segments"):
+    for engine in engines:
         run = hios.execute(
             graph, weights, schedules, program=program, engine=engine, runs=runs, baselines=_BASELINES, timeout_s=600
         )
@@ -106,10 +107,11 @@ def main() -> None:
     """Compare the networks that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("networks", nargs="*", default=NETWORKS, metavar="NETWORK")
+    parser.add_argument("--engines", nargs="+", choices=_ENGINES, default=_ENGINES, help="default: both, one by one")
     parser.add_argument("--runs", type=int, default=36, metavar="N", help="runs of every way (default: 36)")
     given = parser.parse_args()
     for name in given.networks:
-        compare(name, given.runs)
+        compare(name, given.engines, given.runs)
 
 
 if __name__ == "__main__":
