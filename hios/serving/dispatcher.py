@@ -42,7 +42,8 @@ class Dispatcher:
 
     All state but the queues belongs to its thread; other threads ring the bell. Queues are by number of the model;
     where the pipeline has threads on all lanes, the worker that has them is the last of the lanes. A lane that takes
-    longer than ``timeout_s`` for a run is ended. ``watch`` is told of every answer of a lane.
+    longer than ``timeout_s`` for a run is ended. ``watch`` is told of every answer of a lane, ``told`` of every event
+    that has been taken into account.
     """
 
     def __init__(
@@ -55,9 +56,11 @@ class Dispatcher:
         bell: Bell,
         timeout_s: float,
         watch: Watch | None = None,
+        told: Callable[[LaneEvent], None] = lambda _: None,
     ) -> None:
         self._pipeline, self._programs, self._queues, self._lanes = pipeline, programs, queues, lanes
         self._arena, self.bell, self._timeout_s, self._watch = arena, bell, timeout_s, watch
+        self._told = told
         self.instances = Instances(pipeline)
         self._free = FreeSlots(programs.values)
         self._values = programs.values
@@ -88,6 +91,8 @@ class Dispatcher:
         self._ending = self._draining = False
         #: Why no run is possible any more; empty as long as runs are possible.
         self.lost = ""
+        #: Requests that waited when their queues were closed.
+        self._refused: list[LiveTask] = []
         self._thread = threading.Thread(target=self._loop, name="hios dispatcher", daemon=True)
         #: Time that lanes were busy, seconds; processor time of the thread, seconds; and when it was noted.
         self.busy_s = self.control_s = 0.0
@@ -116,6 +121,7 @@ class Dispatcher:
         self.bell.ring()
         if self._thread.ident is not None:
             self._thread.join()
+        self._refuse("the server is closed")
         self._answer_rest("the server is closed")
 
     @property
@@ -127,8 +133,10 @@ class Dispatcher:
         try:
             self._serve()
         except Exception as error:  # whatever it is, callers must not wait for ever
-            self.lost = f"the dispatcher failed: {type(error).__name__}: {reason(error)}"
-            self._answer_rest(self.lost)
+            why = f"the dispatcher failed: {type(error).__name__}: {reason(error)}"
+            self._lose(why)
+            self._answer_rest(why)
+            self._told(LaneEvent(0, "lost", why))
 
     def _serve(self) -> None:
         used = time.thread_time
@@ -383,20 +391,35 @@ class Dispatcher:
             event = self._events.popleft()
             if event.kind == "ready":
                 self._up.add(event.lane)
-                continue
-            self._up.discard(event.lane)
-            self._read_answers(now)  # what the lane still answered counts
-            for run in [run for run in self._runs.values() if event.lane in run.orders]:
-                places = tuple(place for order in run.orders.pop(event.lane) for place in order)
-                run.fail(places, event.why)
-                if run.orders:
-                    self._given_up.add(run.number)
-                    self._arena.write(_ABORT, 1)  # others may wait for values of this lane
-                self._finish_if_over(run, now)
-            self._lanes[event.lane].clear()
-            if event.kind == "lost":
-                self.lost = event.why
-                self._answer_rest(event.why)
+            else:
+                if event.kind == "lost":
+                    self._lose(event.why)
+                self._end_lane(event, now)
+                if event.kind == "lost":
+                    self._answer_rest(event.why)
+            self._told(event)
+
+    def _end_lane(self, event: LaneEvent, now: float) -> None:
+        """Fail what a lane that is down or lost did not answer."""
+        self._up.discard(event.lane)
+        self._read_answers(now)  # what the lane still answered counts
+        for run in [run for run in self._runs.values() if event.lane in run.orders]:
+            places = tuple(place for order in run.orders.pop(event.lane) for place in order)
+            run.fail(places, event.why)
+            if run.orders:
+                self._given_up.add(run.number)
+                self._arena.write(_ABORT, 1)  # others may wait for values of this lane
+            self._finish_if_over(run, now)
+        self._lanes[event.lane].clear()
+
+    def _lose(self, why: str) -> None:
+        """Note that nothing runs any more, before anybody is told: who knows it is refused."""
+        self._refuse(why)
+        self.lost = why
+
+    def _refuse(self, why: str) -> None:
+        """Take no requests from now on."""
+        self._refused += [task for queue in self._queues for task in queue.close(why)]
 
     def _answer_rest(self, why: str) -> None:
         """Fail all remaining requests, as nothing will run them; instances and runs need not be consistent any more."""
@@ -405,6 +428,6 @@ class Dispatcher:
         self.instances.drain()
         for task in list(self._taken):
             self._answer(task, error)
-        for queue in self._queues:
-            for task in queue.close(why):
-                task.answer.set_exception(TaskFailedError(f"model {queue.label}: {error}"))
+        while self._refused:
+            task = self._refused.pop(0)
+            task.answer.set_exception(TaskFailedError(f"model {self._queues[task.model].label}: {error}"))

@@ -24,6 +24,8 @@ from hios.workers.worker import reason
 
 #: A worker answers so often, though it has nothing to say: a call has a time-out.
 _SERVE_S = 600.0
+#: Longest time of loading all models, or of a run where that is longer.
+_LOADING_S = 120.0
 #: Longest time of converting all models for another runtime, beyond `BUDGET_S` of each.
 _CONVERTING_S = 900.0
 #: Starts in a row that may fail before a lane is given up, and the pause between them.
@@ -231,7 +233,7 @@ class LaneProcess:
         programs = self._programs
         given = {"wiring": self._wiring, **self._loading}
         converts = self._loading["whole"] is not None or self._loading["segments"]
-        longest_s = max(self._timeout_s, self._converting_s if converts else 0.0)
+        longest_s = max(self._timeout_s, self._converting_s if converts else _LOADING_S)
         pool.call_each(lane_worker.load, {0: given}, longest_s)
         pool.call_each(lane_worker.prepare, {0: {"slots": self._slots, "programs": programs}}, longest_s)
         self._unknown = _end(programs)

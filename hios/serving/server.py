@@ -189,20 +189,20 @@ class Server:
             bell,
             timeout_s,
             watch,
+            self._event,
         )
 
     def _start(self) -> None:
         """Start all lanes, and wait until they are ready."""
         self._dispatcher.start()
         for lane in self._lanes:
-            lane.start(self._event)
+            lane.start(self._dispatcher.event)
         self._up.wait()
         if self._why:
             raise PlatformError(self._why)
 
     def _event(self, event: LaneEvent) -> None:
-        """Take note of a lane; called from the lanes' threads."""
-        self._dispatcher.event(event)
+        """Take note of a lane that is used from now on, or not any more; called from the dispatcher's thread."""
         if event.kind == "ready":
             self._waiting_for.discard(event.lane)
         if event.kind == "lost":
