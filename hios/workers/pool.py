@@ -26,9 +26,9 @@ from hios.workers.process_settings import interrupts_blocked
 from hios.workers.worker import Worker
 
 #: Seconds that a worker may take to import torch and report.
-_START_TIMEOUT_S = 120.0
+_START_TIMEOUT_S = 300.0
 #: Seconds that a worker whose connection is gone may take to end.
-_DYING_S = 5.0
+_DYING_S = 30.0
 
 
 class WorkerPool:
