@@ -94,6 +94,11 @@ def opens_clean(visit: Visit, page: Path, width: int) -> bool:
     return True
 
 
+def scrolled(tab: Any) -> None:
+    """Wait until the page has heard of having been scrolled, which hides what is shown: by its frame after the next."""
+    tab.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))")
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[Visit]:
     """A file in headless Chromium, offline, 1280 pixels wide."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hios.files import artifacts
 from hios.report.statements import CostEntry, cost_summary
 from tests.report.browser import needs_chromium, opened
 from tests.report.test_report import edited, make_results, page_of, read_csv
+from tests.workers.processes import eventually
 
 OPERATORS = {"operators": {"a": {"time_ms": 1.25}, "b": {"time_ms": 2.0}}, "transfers": []}
 #: What the profiler adds to costs that would be valid without.
@@ -119,6 +121,11 @@ def test_page_shows_them(tmp_path: Path) -> None:
         assert f"<dt>{fact.name}</dt><dd>{fact.value}<small>{fact.meaning}</small></dd>" in section
 
 
+def _is_as_wide(tab: Any, width: int) -> bool:
+    found: int = tab.evaluate("document.documentElement.scrollWidth")
+    return found == width
+
+
 @needs_chromium
 def test_page_fits_small_screens(tmp_path: Path) -> None:
     """With all facts and marks the page is as wide as the window, also on a telephone."""
@@ -127,11 +134,7 @@ def test_page_fits_small_screens(tmp_path: Path) -> None:
     with opened(tmp_path / "report.html") as visit:
         for width in (1280, 400):
             visit.tab.set_viewport_size({"width": width, "height": 900})
-            for _ in range(100):  # Plotly resizes a moment later
-                if visit.tab.evaluate("document.documentElement.scrollWidth") == width:
-                    break
-                visit.tab.wait_for_timeout(100)
-            assert visit.tab.evaluate("document.documentElement.scrollWidth") == width
+            assert eventually(partial(_is_as_wide, visit.tab, width))
         visit.expect(visit.tab.locator(".tag.virtual")).to_have_count(2)
         assert visit.errors == []
 

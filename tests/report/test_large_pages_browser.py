@@ -80,11 +80,11 @@ def test_links_lead_to_what_is_far(browser: Any, path: Path) -> None:
 
 def test_chart_of_a_large_page_opens(browser: Any, path: Path) -> None:
     """The Gantt chart of the last network opens by its summary and has its buttons."""
-    tab = visited(browser, path).tab
-    schedule = tab.locator("details.schedule").last
+    visit = visited(browser, path)
+    schedule = visit.tab.locator("details.schedule").last
     schedule.locator("> summary").click()
     schedule.locator(".gantt svg.chart").scroll_into_view_if_needed()
-    assert schedule.get_by_role("button", name="zoom in").is_visible()
+    visit.expect(schedule.get_by_role("button", name="zoom in")).to_be_visible()
     assert schedule.locator("[data-hover]").first.bounding_box()["width"] > 0
 
 

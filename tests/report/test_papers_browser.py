@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hios.study import registry
-from tests.report.browser import PAPER, WINDOWS, needs_chromium, opens_clean, visited
+from tests.report.browser import PAPER, WINDOWS, needs_chromium, opens_clean, scrolled, visited
 from tests.report.paper_pages import DRAWN, write_page, write_results
 
 pytestmark = [needs_chromium, pytest.mark.slow]
@@ -58,7 +58,7 @@ def test_figures_tell_at_the_pointer_and_sort(browser: Any, path: Path) -> None:
     visit = visited(browser, path)
     point = visit.tab.locator("article#hios_fig8 [data-hover]").first
     point.scroll_into_view_if_needed()
-    visit.tab.wait_for_timeout(100)  # scrolling hides what is shown
+    scrolled(visit.tab)
     point.hover()
     visit.expect(visit.tab.locator(".tip")).to_have_text(point.get_attribute("data-hover"))
     figure = visit.tab.locator("article#hios_fig8")

@@ -12,7 +12,7 @@ from hios import Costs, Edge, Graph, Operator, Problem, schedule
 from hios.platforms.model.descriptions import gpu, link
 from hios.platforms.model.devices import predicted_costs
 from hios.report import write_picture, write_report, write_schedule
-from tests.report.browser import PAPER, WINDOWS, needs_chromium, opens_clean, visited
+from tests.report.browser import PAPER, WINDOWS, needs_chromium, opens_clean, scrolled, visited
 from tests.report.test_report import COMPETITORS, make_several
 
 pytestmark = needs_chromium
@@ -154,7 +154,7 @@ def test_charts_hover_and_zoom(browser: Any, path: Path) -> None:
     for chart in tab.locator("svg.chart").all():
         bar = chart.locator("[data-hover]").first
         bar.scroll_into_view_if_needed()
-        tab.wait_for_timeout(100)  # scrolling hides what is shown
+        scrolled(tab)
         bar.hover()
         visit.expect(tip).to_be_visible()
         assert tip.inner_text().splitlines() == bar.get_attribute("data-hover").splitlines()

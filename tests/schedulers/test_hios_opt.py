@@ -382,8 +382,8 @@ def interrupted_search() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(StagedChain, "run", interrupting)
         with pytest.raises(KeyboardInterrupt):
-            schedule(_open_problem(), "hios-opt", 3, {"time_limit": 30.0})
-    assert 10 < next(runs) < 1000  # of some 3000 until its time limit
+            schedule(_open_problem(), "hios-opt", 3, {"time_limit": _LONG})
+    assert 10 < next(runs) < 10_000  # of some 60 000 until its time limit
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPool")]
     sys.stdout.write("interrupted")
 

@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import yaml
 from torch import Tensor, nn
 
 from hios.core.graph import Graph
+from hios.serving.load_generator import Repeat
 from hios.serving.scenario import Scenario
 from hios.serving.server import Server
 from tests.frontends.small_networks import Network, extracted_once
@@ -140,12 +142,22 @@ def require_right(label: str, given: Sequence[Tensor], outputs: Sequence[Tensor]
     torch.testing.assert_close(output, expected(label, given), rtol=1e-4, atol=1e-4)
 
 
+def wait_for_answers(patch: pytest.MonkeyPatch) -> None:
+    """Have loads go on until all tasks are answered, however late that is, before they are counted."""
+    send = Repeat._send
+
+    def sent(repeat: Repeat) -> None:
+        send(repeat)
+        assert eventually(lambda: not repeat._out)
+
+    patch.setattr(Repeat, "_send", sent)
+
+
 def require_nothing_held(server: Server) -> None:
     """Once all runs have ended: no instance occupies a slot of the arena, and every request is accounted for."""
     dispatcher = server._dispatcher
-    assert eventually(lambda: not dispatcher._runs)
     every = {slots.number: len(slots.offsets) for own in dispatcher._values for slots in own.slots}
-    assert dispatcher._free.counts == every
+    assert eventually(lambda: not dispatcher._runs and dispatcher._free.counts == every)
     for counts in server.counts.values():
         assert counts.unaccounted == 0
         assert (counts.waiting, counts.in_flight) == (0, 0)

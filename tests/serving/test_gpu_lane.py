@@ -25,7 +25,15 @@ from hios.serving.scenario import Scenario
 from hios.serving.server import Server
 from tests.cli.commands import invoke
 from tests.platforms.cuda.host import HostBackend
-from tests.serving.served import inputs, networks, require_nothing_held, require_right, scenario, scenario_file
+from tests.serving.served import (
+    inputs,
+    networks,
+    require_nothing_held,
+    require_right,
+    scenario,
+    scenario_file,
+    wait_for_answers,
+)
 
 #: Blocks of both models in one combined block, two of one model, and some alone.
 COMBINED = [{"branches": [0], "blocks": [0, 2]}, {"branches": [1], "blocks": [1]}]
@@ -199,8 +207,9 @@ def test_a_gpu_that_hangs_is_given_up(given: Scenario) -> None:
         go_on.set()
 
 
-def test_load_on_a_gpu(models: dict[str, dict[str, Any]], tmp_path: Path) -> None:
+def test_load_on_a_gpu(models: dict[str, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same admission, checks and results as on cores; costs of another GPU, and what is not a graph, are told."""
+    wait_for_answers(monkeypatch)
     elsewhere = {}
     for label, own in models.items():
         costs = msgspec.structs.replace(

@@ -30,7 +30,7 @@ def children(of: int | None = None) -> list[int]:
     return pids
 
 
-def eventually(condition: Callable[[], bool], limit_s: float = 120.0, every_s: float = 0.02) -> bool:
+def eventually(condition: Callable[[], bool], limit_s: float = 300.0, every_s: float = 0.02) -> bool:
     """Wait until a condition holds; False if it does not within a time that is long for a busy machine."""
     deadline = time.monotonic() + limit_s
     while not condition():

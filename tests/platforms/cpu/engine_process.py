@@ -20,6 +20,7 @@ def main() -> None:
         _say("starts")
         try:
             small_engine()
+            sys.stdin.readline()  # where the interrupt is late
         except KeyboardInterrupt:
             _say("interrupted")
         sys.stdin.readline()
