@@ -42,7 +42,7 @@ def prepare_in_onnxruntime(worker: Worker, **arguments: Any) -> None:
 
     segment_runtimes._PACKAGES = {"onnxruntime": ()}
     segment_runtimes.Converter._timed = timed  # type: ignore[method-assign, assignment]
-    lane_worker.BUDGET_S = 1e3  # however slow the machine is
+    lane_worker.BUDGET_S = 1e3  # type: ignore[attr-defined]  # however slow the machine is
     lane_worker.prepare(worker, **arguments)
     own = [step for runner in worker.state["programs"].values() for step in runner._steps]
     alone = [step.call.name for step in own if "_segment_operator" not in step.call.function.__qualname__]
