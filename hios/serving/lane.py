@@ -24,7 +24,7 @@ from hios.workers.worker import reason
 
 #: A worker answers so often, though it has nothing to say: a call has a time-out.
 _SERVE_S = 600.0
-#: Longest time of loading all models, or of a run where that is longer.
+#: Longest time of loading all models, unless that of a run is longer; seconds.
 _LOADING_S = 120.0
 #: Longest time of converting all models for another runtime, beyond `BUDGET_S` of each.
 _CONVERTING_S = 900.0
