@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -49,7 +50,7 @@ while sessions:
 signal.signal(signal.SIGUSR1, lambda *_: print("handled"))
 signal.raise_signal(signal.SIGUSR1)
 if (child := os.fork()) == 0:
-    signal.alarm(120)
+    signal.alarm(300)
     sys.exit(0)
 sys.exit(os.waitpid(child, 0)[1])
 """
@@ -87,7 +88,8 @@ def test_a_conversion_ends_with_the_budget(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     conversion = Conversion("onnxruntime", path, 1)
     try:
-        assert conversion.finish(time.monotonic()).startswith("not prepared within 0 s, which the budget")
+        why = conversion.finish(time.monotonic())
+        assert re.match(r"not prepared within \d+ s, which the budget", why)
         assert conversion._process.poll() is not None
     finally:
         conversion.end()
@@ -95,7 +97,7 @@ def test_a_conversion_ends_with_the_budget(tmp_path: Path) -> None:
     copy = os.dup(failing._process.stdin.fileno())  # type: ignore[union-attr]  # as a process forked meanwhile has it
     try:
         failing.begin(tmp_path / "two\nlines" / "program.pt2")
-        assert "program.pt2: cannot be read: no such file" in failing.finish(time.monotonic() + 120)
+        assert "program.pt2: cannot be read: no such file" in failing.finish(time.monotonic() + 600)
     finally:
         failing.end()
         os.close(copy)

@@ -39,7 +39,7 @@ class _Times(ScheduleProposals):
         divisions: Sequence[list[list[int]]] | None = None,
     ) -> None:
         ways = topology.divisions(_EIGHT, 8) if divisions is None else divisions
-        super().__init__(_FORK, options or Options(cache=False), ways, _ALL, Budget(60.0, "Net", 1, None), 10.0)
+        super().__init__(_FORK, options or Options(cache=False), ways, _ALL, Budget(3600.0, "Net", 1, None), 10.0)
         self._times = times
         self.asked: list[tuple[int, int]] = []
 
