@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import signal
 import stat
 import subprocess
@@ -55,13 +56,23 @@ def _until(done: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_another_process_finds_the_way(tmp_path: Path) -> None:
+@pytest.fixture
+def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that the other process waits for before it begins."""
+    file = tmp_path / "go"
+    waits = f"while os.getppid() == {os.getpid()} and not os.path.exists({str(file)!r}): time.sleep(0.05)"
+    monkeypatch.setattr(backgrounds, "_WORK", f"import os, time\n{waits}\n{backgrounds._WORK}")
+    return file
+
+
+def test_another_process_finds_the_way(tmp_path: Path, go: Path) -> None:
     """The model itself runs until the way is there, which the next start finds in the cache."""
     pytest.importorskip("openvino")
     model, x = Branches().eval(), image(0)
     fast = hios.optimize(model, x, cache=tmp_path, **_KEYWORDS)
     assert (fast.runner, fast.report.chosen) == (None, "the model itself")
     assert "still to come: the fastest way" in str(fast.report)
+    go.touch()
     with torch.no_grad():
         while fast.report.pending:
             torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
@@ -84,6 +95,7 @@ def test_what_is_quick_is_used_until_the_fastest_is_found(monkeypatch: pytest.Mo
     monkeypatch.setattr(Race, "_first", lambda self, way: (self.call(way), 1.0))
     took = {"eager": 3.0, "openvino": 2.0, "schedule": 1.5}
     monkeypatch.setattr(Race, "_timed", lambda _, way: 1.0 if way.label == "sequential, 1 core" else took[way.kind])
+    monkeypatch.setattr(autotune, "_EARLY_S", 3600.0)
     monkeypatch.setattr(optimize, "outruns", lambda *_: True)
     model, x, seen, settle = Branches().eval(), image(0), list[tuple[str, str]](), OptimizedModule.settle
 
@@ -140,6 +152,7 @@ def test_a_budget_that_is_spent_keeps_what_was_taken_early(monkeypatch: pytest.M
     fast.close()
 
 
+@pytest.mark.usefixtures("go")
 def test_an_earlier_choice_is_taken_at_once(tmp_path: Path) -> None:
     """No process looks for what the cache holds, but for what it holds for other weights."""
     pytest.importorskip("openvino")
@@ -158,7 +171,7 @@ def test_an_earlier_choice_is_taken_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_model_that_changes_meanwhile_runs_itself() -> None:
+def test_a_model_that_changes_meanwhile_runs_itself(go: Path) -> None:
     """What was found for other weights is not taken, and one warning says so."""
     pytest.importorskip("openvino")
     model = Branches().eval()
@@ -166,6 +179,7 @@ def test_a_model_that_changes_meanwhile_runs_itself() -> None:
         fast = hios.optimize(model, image(0), cache=False, **_KEYWORDS)
         with torch.no_grad():
             next(model.parameters()).mul_(2)
+        go.touch()
         _until(lambda: not fast.report.pending)
     assert ["changed while it was optimized; call hios.optimize again" in str(own.message) for own in told] == [True]
     assert fast.runner is None
@@ -366,11 +380,12 @@ def test_models_that_cannot_be_sent_are_left_alone() -> None:
         hios.optimize(Local(), image(0), cache=False, wait=1)  # type: ignore[arg-type]
 
 
+@pytest.mark.usefixtures("go")
 def test_closing_ends_the_process() -> None:
     """Nothing is left of a search that nobody waits for."""
-    before = set(children())
+    before = set(children())  # of which those of tests before may end meanwhile
     fast = hios.optimize(Branches().eval(), image(0), cache=False, **_KEYWORDS)
-    _until(lambda: set(children()) > before)
+    _until(lambda: bool(set(children()) - before))
     fast.close()
     _until(lambda: set(children()) <= before)
     assert isinstance(fast, OptimizedModule)
