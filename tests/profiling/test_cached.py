@@ -19,20 +19,19 @@ from hios.profiling import measurements as session
 from hios.profiling.cache import Cache
 from hios.profiling.measurements import Effort
 from hios.report.statements import profile_details
-from tests.profiling.conftest import DEVICES
+from tests.profiling.conftest import DEVICES, ENOUGH_S
 
-#: What a cache holds; devices at once only where their factor is certain.
-KINDS = ("operators", "transfers", "stages", "merges", "contention", "link")
+#: What a cache holds.
+KINDS = ("operators", "transfers", "stages", "merges", "corun", "contention", "link")
 
 
 def _profile(graph: Path, output: Path, cache: Path | None, **more: Any) -> dict[str, Any]:
-    # The budget is not what ends a measurement, however busy the machine is.
     options = {
         "devices": DEVICES,
         "repeats": 3,
         "stages_of": ["greedy", "hios-lp"],
         "cache": cache,
-        "budget_s": 600,
+        "budget_s": ENOUGH_S,
         **more,
     }
     profile(graph, output, **options)
@@ -47,9 +46,13 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def kept() -> Iterator[None]:
-    """Measurements are kept although other programs may be at work while tests run."""
+    """Measurements are kept although other programs may be at work while tests run.
+
+    So is the factor of devices at once, however uncertain: by another one, an algorithm may ask for other stages.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hios.profiling.profile.BUSY", 1.0)
+        patch.setattr("hios.profiling.contention.is_precise", lambda samples: True)
         yield
 
 
@@ -69,9 +72,9 @@ def steady(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_second_run_measures_nothing(first: dict[str, Any], graph_file: Path, cache: Path, tmp_path: Path) -> None:
     """Everything comes from the cache as it was measured, and costs.json says so."""
     costs = _profile(graph_file, tmp_path / "costs.json", cache)
-    assert {kind: costs[kind] for kind in KINDS} == {kind: first[kind] for kind in KINDS}
-    assert costs["profile"]["measured"] <= len(first.get("corun", []))
-    assert costs["profile"]["cached"] + costs["profile"]["measured"] == first["profile"]["measured"]
+    assert {kind: costs.get(kind) for kind in KINDS} == {kind: first.get(kind) for kind in KINDS}
+    assert costs["profile"]["measured"] == 0
+    assert costs["profile"]["cached"] == first["profile"]["measured"]
     assert costs["profile"]["cached_from"] <= costs["profile"]["cached_until"]
     assert costs["profile"]["drift"] > 0
     assert f"{costs['profile']['cached']} taken from the cache" in _details(costs)
@@ -103,7 +106,7 @@ def test_other_networks_share_measurements(graph_file: Path, cache: Path, tmp_pa
     artifacts.write(tmp_path / "graph.json", "graph", {**data, "name": "other"})
     costs = _profile(tmp_path / "graph.json", tmp_path / "costs.json", cache)
     assert costs["graph"] == "other"
-    assert costs["profile"]["measured"] <= len(costs.get("corun", []))
+    assert costs["profile"]["measured"] == 0
 
 
 @pytest.mark.slow

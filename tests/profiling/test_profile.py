@@ -24,7 +24,7 @@ from hios.profiling.profile import _corun, _ratio_timing
 from hios.profiling.stage_requests import RecordingProblem, StageRequests
 from hios.report.statements import cost_summary
 from tests.platforms.model.gpu_graphs import one_operator
-from tests.profiling.conftest import DEVICES, REPEATS
+from tests.profiling.conftest import DEVICES, ENOUGH_S, REPEATS
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +170,7 @@ def test_measured_costs_can_be_scheduled(name: str, devices: int, graph_file: Pa
 def test_one_device(graph_file: Path, tmp_path: Path) -> None:
     """On one device transfers are copies into shared memory, and an algorithm's stages are measured there."""
     path = tmp_path / "costs.json"
-    profile(graph_file, path, devices=1, repeats=1, stages_of=["hios-lp"])
+    profile(graph_file, path, devices=1, repeats=1, stages_of=["hios-lp"], budget_s=ENOUGH_S)
     written = artifacts.read(path, "costs")
     assert written["platform"]["devices"] == 1
     assert all(0 < entry["time_ms"] < math.inf for entry in _entries(written))
@@ -185,7 +185,7 @@ def test_merges_of_ios_are_measured(
     """What IOS asks for is measured, in several batches, merges of alike operators once, and IOS uses their times."""
     monkeypatch.setattr(session, "_BATCH", 3)
     path = tmp_path / "costs.json"
-    profile(graph_file, path, devices=1, repeats=2, stages_of=["ios"])
+    profile(graph_file, path, devices=1, repeats=2, stages_of=["ios"], budget_s=ENOUGH_S)
     written = artifacts.read(path, "costs")
     unmeasured = RecordingProblem(Problem(graph, Costs.from_json({**written, "stages": [], "merges": []})))
     schedule(unmeasured, "ios")

@@ -73,7 +73,7 @@ def test_rounds_on_two_devices_and_on_one_take_turns(graph: Graph, timer: Device
 @two_cores
 def test_merges_are_measured_on_two_devices(graph: Graph, graph_file: Path, tmp_path: Path) -> None:
     """Costs list what could be merged, also if no algorithm asks, and times on two devices of what gains."""
-    settings = {"devices": 2, "repeats": 6, "stages_of": ["sequential"], "budget_s": 60, "cache": tmp_path / "cache"}
+    settings = {"devices": 2, "repeats": 6, "stages_of": ["sequential"], "budget_s": 600, "cache": tmp_path / "cache"}
     asked = {
         frozenset(graph.operators[operator].id for operator in merge) for merge in merge_candidates(convolutions(graph))
     }
