@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 import yaml
 
 from hios.verify import verify
-from tests.workers.processes import children, eventually
+from tests.workers.processes import eventually
 from tests.workflow.conftest import Checkout
 from tests.workflow.networks import OWN_NETWORK
 
@@ -41,6 +40,30 @@ ARTIFACTS = {
     "execute": ["run.json"],
     "report": ["../report.html"],
 }
+#: What has a command or a worker that $HOLDS names wait until it is killed, and write its process ID into $HELD.
+_HOLD = """
+
+
+def _hold(*names):
+    import os, sys, time
+
+    if os.environ.get("HOLDS") in (names or sys.argv[1:2]):
+        with open(os.environ["HELD"], "w") as file:
+            file.write(str(os.getpid()))
+        while True:
+            time.sleep(1)
+"""
+#: Lines of hios after which they wait: a command once its first output is written, before that replaces what was there,
+#: and a worker in a call.
+_PLACES = {
+    "hios/files/artifacts.py": ("        yield temporary\n", "        _hold()\n"),
+    "hios/workers/worker.py": (
+        '    module, _, function = name.partition(":")\n',
+        '    _hold(f"worker {worker.number}")\n',
+    ),
+}
+#: Seconds for whatever a run does, however busy the machine is.
+_LONG_S = 600.0
 #: Stage, who is killed in its middle, and how. Snakemake alone can end nobody; the group is all that a terminal runs.
 KILLS = [
     ("export", "group", signal.SIGKILL),
@@ -74,23 +97,18 @@ def _inside(folder: Path) -> list[int]:
     return pids
 
 
-def _commands(folder: Path, stage: str) -> list[int]:
-    """Processes of ``python -m hios STAGE`` there."""
-    return [process for process in _inside(folder) if _words(process)[1:4] == ["-m", "hios", stage]]
+def _let_wait(folder: Path) -> None:
+    """Put `_HOLD` into the hios of a checkout."""
+    for name, (line, more) in _PLACES.items():
+        before, found, after = (folder / name).read_text(encoding="utf-8").partition(line)
+        assert found
+        definition, main, end = after.partition('\n\nif __name__ == "__main__":')
+        (folder / name).write_text(f"{before}{line}{more}{definition}{_HOLD}{main}{end}", encoding="utf-8")
 
 
-def _workers(folder: Path, stage: str) -> list[int]:
-    return [
-        child
-        for command in _commands(folder, stage)
-        for child in children(command)
-        if "hios.workers.worker" in " ".join(_words(child))
-    ]
-
-
-def _at_work(find: Callable[[Path, str], list[int]], folder: Path, stage: str, run: subprocess.Popen[bytes]) -> bool:
-    """Whether those that are to be killed are there, or never will be."""
-    return bool(find(folder, stage)) or run.poll() is not None
+def _is_held(held: Path, run: subprocess.Popen[bytes]) -> bool:
+    """Whether a process waits in its middle, or never will."""
+    return (held.is_file() and held.read_text() != "") or run.poll() is not None
 
 
 def _finished(folder: Path, stage: str) -> dict[Path, int]:
@@ -107,32 +125,39 @@ def test_each_stage(real_checkout: Checkout) -> None:
     folder = real_checkout.path
     real_checkout.add_own_network()
     (folder / "config.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
+    _let_wait(folder)
     finished: dict[Path, int] = {}
+    log, held = folder.parent / "log", folder.parent / "held"
     for stage, victim, number in KILLS:
-        log = folder.parent / "log"
+        held.unlink(missing_ok=True)
+        holds = "worker 0" if victim == "worker" else stage
         with log.open("wb") as printed:
             run = subprocess.Popen(
                 [sys.executable, "-m", "snakemake", "--cores", "2"],
                 cwd=folder,
-                env=real_checkout.environment(),
+                env=real_checkout.environment(HOLDS=holds, HELD=str(held)),
                 stdout=printed,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
         here = f"{stage}, {victim}, {number.name}"
-        find = _workers if victim == "worker" else _commands
-        assert eventually(partial(_at_work, find, folder, stage, run)), here
+        try:
+            assert eventually(partial(_is_held, held, run), _LONG_S), here
+        except BaseException:
+            os.killpg(run.pid, signal.SIGKILL)
+            raise
         assert run.poll() is None, f"{here}: {log.read_text()}"
         if victim == "group":
             os.killpg(run.pid, number)
         else:
-            os.kill(run.pid if victim == "snakemake" else find(folder, stage)[-1], number)
-        assert run.wait(300) != 0, here
+            os.kill(run.pid if victim == "snakemake" else int(held.read_text()), number)
+        assert run.wait(_LONG_S) != 0, here
         text = log.read_text()
         assert "Traceback" not in text, f"{here}: {text}"
         if victim == "worker":
             assert "died by signal SIGKILL" in text, f"{here}: {text}"
-        assert eventually(lambda: not _inside(folder)), f"{here}: {[_words(process) for process in _inside(folder)]}"
+        gone = eventually(lambda: not _inside(folder), _LONG_S)
+        assert gone, f"{here}: {[_words(process) for process in _inside(folder)]}"
         kept = _finished(folder, stage)
         assert {path: kept.get(path) for path in finished} == finished, here
         finished = kept
