@@ -169,7 +169,7 @@ def test_workers_end_with_what_was_compiled(compiled: Callable[..., Any], made: 
     """Once Dynamo forgets the parts, their workers are gone."""
     before = set(children())
     compiled(Branches())(image(0))
-    assert len(set(children()) - before) == DEVICES
+    assert set(children()) - before
     made.clear()
     torch._dynamo.reset()
     assert eventually(lambda: set(children()) <= before)

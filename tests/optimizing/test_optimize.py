@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import hios
 from hios import HiosError, HiosWarning
-from hios.optimizing import autotune
+from hios.optimizing import autotune, preparation
 from hios.optimizing.module import OptimizedModule
 from hios.optimizing.options import Options
 from hios.optimizing.report import Report
@@ -218,12 +218,16 @@ def test_optimized_modules_may_be_nested() -> None:
     assert torch.get_num_threads() == before
 
 
-def test_a_closed_module_runs_the_model_itself(fresh: OptimizedModule) -> None:
+def test_a_closed_module_runs_the_model_itself(cache: Path) -> None:
     """After close there are no workers, and outputs are still right."""
-    workers = set(children())
-    fresh.close()
-    assert len(workers - set(children())) == DEVICES
-    require_equal(fresh, fresh.original, image(1))
+    before = set(children())
+    torch.manual_seed(0)  # as the other tests, whose measurements count
+    model = Branches()
+    fast = scheduled(model, image(0), cache)
+    assert set(children()) - before
+    fast.close()
+    assert set(children()) <= before
+    require_equal(fast, model, image(1))
 
 
 def _in_a_fork(run: Callable[[], object]) -> str:
@@ -231,7 +235,7 @@ def _in_a_fork(run: Callable[[], object]) -> str:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        signal.alarm(120)
+        signal.alarm(600)
         os.write(writing, str(run()).encode())
         os._exit(0)
     os.close(writing)
@@ -281,7 +285,7 @@ class _Optimizing(Dataset[Tensor]):
         return 1
 
     def __getitem__(self, number: int) -> Tensor:
-        signal.alarm(240)
+        signal.alarm(600)
         model = _wide()
         with torch.no_grad():
             fast = hios.optimize(model, image(0), cache=False, least_ms=0.0, way=OWN, budget_s=5.0)
@@ -350,8 +354,10 @@ def test_small_models_are_left_alone(cache: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
-def test_auto_chooses_among_what_it_measured(tmp_path: Path) -> None:
+def test_auto_chooses_among_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The report names every way that took part with its numbers, and the choice is the model or one of them."""
+    # By measured costs, a schedule for two devices may be the sequential one.
+    monkeypatch.setattr(preparation, "distinct", lambda candidates, graph: candidates)
     before = set(children())
     model = Branches()
     fast = hios.optimize(model, image(0), devices=DEVICES, cache=tmp_path, least_ms=0.0, way=OWN, budget_s=600.0)
