@@ -61,7 +61,7 @@ def test_a_crash_fails_one_test(crashes: int, processes: int, tmp_path: Path) ->
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        timeout=300,
+        timeout=900,
     )
     assert done.returncode == 1, done.stdout
     for number in range(crashes):

@@ -582,14 +582,16 @@ def test_inputs_are_not_overwritten(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [("latency_ms", 3.0, "latency_ms: found 3; allowed: "), ("devices", 1, "device: found 1; allowed: 0 to 0")],
+    ("edit", "message"),
+    [
+        (_set("latency_ms", value=3.0), "latency_ms: found 3; allowed: "),
+        (_set("placements", -1, "device", value=1), "device: found 1; allowed: 0 to 0"),
+    ],
 )
 def test_show_refuses_what_contradicts_itself(
-    folder: Path, tmp_path: Path, field: str, value: float, message: str
+    folder: Path, tmp_path: Path, edit: Callable[[Any], None], message: str
 ) -> None:
     """A schedule whose rows and head disagree is not drawn."""
-    path = tmp_path / "schedule.json"
-    succeed(*_schedule(folder, "hios-lp", path, 2))
-    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    path = Path(shutil.copy(folder / "schedules" / "greedy.json", tmp_path / "schedule.json"))
+    _edited(path, edit)
     assert message in refused("show", path)

@@ -34,7 +34,7 @@ STAND_IN = """
 import json, os, sys, time
 from pathlib import Path
 
-began = time.time()
+began = time.monotonic()
 words = sys.argv[1:]
 options = {word: words[place + 1] for place, word in enumerate(words[:-1]) if word.startswith("--")}
 step, _, megabytes = os.environ.get("STAND_IN_TAKES", "").partition(" ")
@@ -65,7 +65,7 @@ for path in written:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("<p>" + " ".join(words) + "</p>")
 with Path(os.environ["STAND_IN_JOURNAL"]).open("a") as journal:
-    journal.write(json.dumps({"words": words, "began": began, "ended": time.time()}) + "\\n")
+    journal.write(json.dumps({"words": words, "began": began, "ended": time.monotonic()}) + "\\n")
 """
 
 

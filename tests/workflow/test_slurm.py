@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -178,16 +179,25 @@ runpy.run_module("snakemake", run_name="__main__", alter_sys=True)
 """
 
 
-def _started(checkout: Checkout, *more: str, **environment: str) -> subprocess.Popen[str]:
-    """A run of the pipeline that goes on meanwhile."""
-    return subprocess.Popen(
+#: Seconds for Slurm and Snakemake, however busy the machine is.
+_LONG_S = 900.0
+
+
+@contextlib.contextmanager
+def _started(checkout: Checkout, *more: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A run of the pipeline that goes on meanwhile, and is killed if it has not ended by then."""
+    with subprocess.Popen(
         [sys.executable, "-c", _SNAKEMAKE, *PROFILE, *more],
         cwd=checkout.path,
         env=checkout.environment(**environment),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-    )
+    ) as run:
+        try:
+            yield run
+        finally:
+            run.kill()
 
 
 def test_time_limit(checkout: Checkout, tmp_path: Path) -> None:
@@ -199,9 +209,9 @@ def test_time_limit(checkout: Checkout, tmp_path: Path) -> None:
     more = ("--until", "export", "--set-resources", "export:runtime=attempt")
     with _started(checkout, *more, STAND_IN_WAITS=f"export {go}") as run:
         timed_out = lambda: "TIMEOUT" in {job["JobState"] for job in _jobs(before)}  # noqa: E731
-        assert eventually(lambda: timed_out() or run.poll() is not None, 600, 0.5)
+        assert eventually(lambda: timed_out() or run.poll() is not None, _LONG_S, 0.5)
         go.touch()
-        output, _ = run.communicate(timeout=600)
+        output, _ = run.communicate(timeout=_LONG_S)
     assert run.returncode == 0, output
     assert [(job["JobState"], job["TimeLimit"]) for job in _jobs(before)] == [
         ("TIMEOUT", "00:01:00"),
@@ -217,9 +227,9 @@ def test_memory_limit(checkout: Checkout, cluster: Path, tmp_path: Path) -> None
     more = ("--until", "export", "--set-resources", "export:mem_mb=600*attempt")
     with _started(checkout, *more, STAND_IN_TAKES="export 700", STAND_IN_WAITS=f"export {go}") as run:
         killed = lambda: "exceeded memory limit" in log.read_text()  # noqa: E731
-        assert eventually(lambda: killed() or run.poll() is not None, 300, 0.2)
+        assert eventually(lambda: killed() or run.poll() is not None, _LONG_S, 0.2)
         go.touch()  # for the second attempt; the first one is gone
-        output, _ = run.communicate(timeout=300)
+        output, _ = run.communicate(timeout=_LONG_S)
     assert run.returncode == 0, output
     first, second = _jobs(before)
     assert f"StepId={first['JobId']}.0 exceeded memory limit" in log.read_text()
@@ -236,7 +246,7 @@ def test_cancelled_run(checkout: Checkout) -> None:
     before = _last()
     waits, at_work = f"extract {checkout.path / 'never'}", checkout.path / "never.awaited"
     with _started(checkout, "--until", "extract", STAND_IN_WAITS=waits, INTERRUPT_AT=str(at_work)) as run:
-        output, _ = run.communicate(timeout=900)
+        output, _ = run.communicate(timeout=_LONG_S)
     assert run.returncode != 0
     assert "Traceback" not in output
     ended = {"COMPLETED", "CANCELLED"}
