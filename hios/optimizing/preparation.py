@@ -102,8 +102,8 @@ class Subject:
 class ReadyCandidate:
     """A candidate that is ready to run.
 
-    Preparing it took ``prepare_s`` seconds, exporting included, until ``ready_s`` seconds after the beginning. It takes
-    ``memory_mb`` in addition to the model itself; None if that is not known.
+    Preparing it took ``prepare_s`` seconds, exporting included, until ``ready_s`` seconds after the beginning; the last
+    ``load_s`` of these loaded it. It takes ``memory_mb`` in addition to the model itself; None if that is not known.
     """
 
     candidate: Candidate
@@ -111,6 +111,7 @@ class ReadyCandidate:
     prepare_s: float
     ready_s: float
     memory_mb: float | None = None
+    load_s: float = 0.0
 
 
 @dataclass
@@ -202,12 +203,19 @@ class Preparation:
         return list(dict.fromkeys(name for runtime in both for name in self.known(runtime, kind)))
 
     def _note(
-        self, kind: str, outcome: RaceOutcome, why: str, prepare_s: float | None = None, *, from_onnx: bool = False
+        self,
+        kind: str,
+        outcome: RaceOutcome,
+        why: str,
+        prepare_s: float | None = None,
+        *,
+        threads: int = 0,
+        from_onnx: bool = False,
     ) -> None:
-        """Say why a way takes no part; an error if the user chose it."""
-        if self.options.asks_for(kind):
+        """Say why a way takes no part, with so many threads or all; an error if the user chose it."""
+        if self.options.asks_for(kind) and not threads:
             raise HiosError(f"way {kind}: {why}")
-        threads = len(self.everything)
+        threads = threads or len(self.everything)
         label = "schedules" if kind == SCHEDULE else in_runtime(kind, threads, from_onnx=from_onnx).label
         self.absent.append(WayReport(label, kind, outcome, why, prepare_s=prepare_s))
 
@@ -235,7 +243,7 @@ class Preparation:
         return self.reserve_s if self.options.is_auto else -float("inf")
 
     @property
-    def _concurrent(self) -> int:
+    def concurrent(self) -> int:
         """How many conversions run in separate processes."""
         return sum(conversion.runs for conversion in self._conversions.values())
 
@@ -243,7 +251,7 @@ class Preparation:
         """Start conversions in separate processes, which run while other candidates are prepared."""
         program = self.folder / "program.pt2"
         for kind in kinds:
-            if why := self.budget.too_short_for(kind, keep_s=self._kept_s, concurrent=1 + self._concurrent):
+            if why := self.budget.too_short_for(kind, keep_s=self._kept_s, concurrent=1 + self.concurrent):
                 self._note(kind, "not started", why)
                 continue
             if not program.exists() and (why := self._write(program)):
@@ -290,12 +298,12 @@ class Preparation:
         if why:
             self._note(kind, "refused", why, took)
             return 0.0
-        self.budget.took(kind, took, 1 + self._concurrent)
+        self.budget.took(kind, took, 1 + self.concurrent)
         self._attempt(kind, functools.partial(self._load, kind, self._export_s + took))
         return took
 
     def _in_process(self, kind: str) -> None:
-        concurrent = self._concurrent
+        concurrent = self.concurrent
         if why := self.budget.too_short_for(kind, keep_s=self._kept_s, concurrent=concurrent):
             self._note(kind, "not started", why)
             return
@@ -310,7 +318,7 @@ class Preparation:
 
     def _load_onnx(self, took: float) -> None:
         """Have OpenVINO read the file for ONNX Runtime, which took so long, as the two conversions differ in speed."""
-        if why := self.budget.too_short_for("openvino", keep_s=self._kept_s, concurrent=self._concurrent):
+        if why := self.budget.too_short_for("openvino", keep_s=self._kept_s, concurrent=self.concurrent):
             self._note("openvino", "not started", why, from_onnx=True)
             return
         took += self._export_s
@@ -320,8 +328,16 @@ class Preparation:
         """Load the runtimes that are quick to load with one thread too."""
         for ready in self.quick[1:]:
             if ready.threads > 1 and not ready.from_onnx:
-                took = self.ready[ready.label].prepare_s
-                self._attempt(ready.kind, functools.partial(self._load, ready.kind, took, 1))
+                self._attempt(ready.kind, functools.partial(self._load_with_one, self.ready[ready.label]), threads=1)
+
+    def _load_with_one(self, ready: ReadyCandidate) -> None:
+        """Load what is ready with all threads with one thread too."""
+        kind, concurrent = ready.candidate.kind, self.concurrent
+        if why := self.budget.too_short_for("load", keep_s=self._kept_s, concurrent=concurrent):
+            self._note(kind, "not started", why, threads=1)
+            return
+        with self.budget.step("load", f"loading {in_runtime(kind, 1).label}", concurrent):
+            self._load(kind, ready.prepare_s - ready.load_s, 1)
 
     def _load(self, kind: str, took: float, threads: int = 0, *, from_onnx: bool = False) -> None:
         """Load what was converted in so many seconds, export included, with so many threads or all."""
@@ -330,13 +346,15 @@ class Preparation:
         path = runtimes.file(candidate.converted_for, self.folder, candidate.threads)
         run = runtimes.load(kind, path, candidate.threads, [tensor.stride() for tensor in tensors])
         run(tensors)  # allocates what it needs
-        memory_mb = max(0, private_bytes(os.getpid()) - before) / 1e6
-        self._add(candidate, run, took + time.monotonic() - began, memory_mb)
+        memory_mb, load_s = max(0, private_bytes(os.getpid()) - before) / 1e6, time.monotonic() - began
+        self._add(candidate, run, took + load_s, memory_mb, load_s)
 
-    def _add(self, candidate: Candidate, run: runtimes.Run, prepare_s: float, memory_mb: float) -> None:
-        self.ready[candidate.label] = ReadyCandidate(candidate, run, prepare_s, self.budget.spent_s, memory_mb)
+    def _add(
+        self, candidate: Candidate, run: runtimes.Run, prepare_s: float, memory_mb: float, load_s: float = 0.0
+    ) -> None:
+        self.ready[candidate.label] = ReadyCandidate(candidate, run, prepare_s, self.budget.spent_s, memory_mb, load_s)
 
-    def _attempt(self, kind: str, action: Callable[[], object], *, from_onnx: bool = False) -> None:
+    def _attempt(self, kind: str, action: Callable[[], object], *, threads: int = 0, from_onnx: bool = False) -> None:
         """Run a step of a candidate that may fail; the report then says why."""
         began = time.monotonic()
         try:
@@ -344,12 +362,12 @@ class Preparation:
         except Exception as error:  # runtimes and importers raise many types
             missing = missing_extra("it", error) if isinstance(error, ModuleNotFoundError) else None
             why = str(missing or error) if missing or isinstance(error, HiosError) else first_line(error)
-            self._note(kind, "refused", why, time.monotonic() - began, from_onnx=from_onnx)
+            self._note(kind, "refused", why, time.monotonic() - began, threads=threads, from_onnx=from_onnx)
             if kind == SCHEDULE:
                 warn(f"{self.subject.name} is not scheduled: {why}")
 
     def _extract(self) -> None:
-        concurrent = self._concurrent
+        concurrent = self.concurrent
         if why := self.budget.too_short_for("extract", "costs", "engine", keep_s=self._kept_s, concurrent=concurrent):
             self._note(SCHEDULE, "not started", why)
             return

@@ -11,8 +11,9 @@ from torch import nn
 
 import hios
 from hios import HiosError, HiosWarning
-from hios.optimizing import preparation
+from hios.optimizing import preparation, runtimes
 from hios.optimizing import report as module
+from hios.optimizing.candidates import itself
 from hios.optimizing.options import Options
 from hios.optimizing.preparation import Preparation, Subject
 from hios.optimizing.report import Budget
@@ -182,3 +183,25 @@ def test_a_conversion_that_is_stopped_leaves_time_for_schedules(
     with pytest.warns(HiosWarning, match="schedules are proposed"):
         recorded.prepare()
     assert _Conversion.events == ["begin compile", "finish compile"]
+
+
+@pytest.mark.parametrize(("left_s", "prepared"), [(30.0, {1: 7.0, 2: 8.0}), (0.1, {2: 8.0})])
+def test_a_runtime_is_loaded_with_one_thread_too_if_there_is_time(
+    left_s: float, prepared: dict[int, float], recorded: Preparation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it takes is its own loading after the conversion, not that with all threads; other rows stay as they are."""
+
+    def load(kind: str, path: Path, threads: int, strides: object) -> runtimes.Run:
+        _Conversion.now_s += 1.0 + threads
+        return lambda tensors: tensors
+
+    monkeypatch.setattr(runtimes, "load", load)
+    recorded.everything = [0, 1]
+    recorded._add(itself(2), lambda tensors: tensors, 0.0, 0.0)
+    recorded._load("openvino", 5.0)
+    _Conversion.now_s = recorded.budget.deadline - recorded.reserve_s - left_s
+    recorded._load_alone()
+    ready = {own.candidate.threads: own.prepare_s for own in recorded.ready.values() if own.candidate.kind != "eager"}
+    assert ready == prepared
+    rows = [(way.label, way.outcome) for way in recorded.absent]
+    assert rows == ([] if 1 in prepared else [("OpenVINO, 1 thread", "not started")])
