@@ -130,11 +130,12 @@ class Background:
             self._process.kill()
 
     def discard(self) -> None:
-        """Delete the folder."""
+        """Delete the folder, and do nothing more at the end of the process."""
         shutil.rmtree(self.folder, ignore_errors=True)
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+        atexit.unregister(self._leave)
 
     def _leave(self, process: int) -> None:
         """At the end of a process; forks leave what belongs to the first.

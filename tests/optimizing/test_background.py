@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
 import signal
 import stat
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -293,6 +295,20 @@ def test_an_early_choice_that_cannot_be_taken_is_left_out(tmp_path: Path, monkey
     with pytest.warns(HiosWarning, match="^Net: an early choice, quick, is left out: no memory$"):
         assert _watched(background, found) == []
     assert seen == ["best"]
+
+
+def test_nothing_is_left_of_a_search_that_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it was begun or not, Python calls nothing of it at the end of the process, and keeps nothing for that."""
+    monkeypatch.setattr(backgrounds, "_WORK", "")
+    begun, never = Background(tmp_path), Background(tmp_path)
+    _watched(begun, lambda what: None)
+    assert begun._thread is not None
+    begun._thread.join()
+    never.discard()
+    left = [weakref.ref(begun), weakref.ref(never)]
+    del begun, never
+    gc.collect()
+    assert [own() for own in left] == [None, None]
 
 
 def test_a_process_that_ends_without_a_final_choice_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
