@@ -77,7 +77,7 @@ def varied(example: Sequence[Tensor], model: _Model, sizes: Collection[int] = ()
         if own.is_integer:
             own.limits = own.found_limits(computed, sizes)
     together = [own.at_ends() if own.limits else own.drawn() for own in inputs]
-    if not _computed(model, together):  # such as an index that is a sum of two
+    if any(own.limits for own in inputs) and not _computed(model, together):  # such as an index that is a sum of two
         for own in inputs:
             own.limits = own.limits and own.in_example
     return inputs

@@ -77,6 +77,18 @@ def test_the_whole_numbers_that_a_model_takes_are_found() -> None:
     assert _limits(lambda a, b: looked(a + b), ids, ids, sizes=(700,)) == [(0, 8), (0, 8)]  # not both at their largest
 
 
+def test_limits_are_looked_for_only_where_there_are_whole_numbers() -> None:
+    """Each run of the model is time until something is chosen."""
+    ran: list[Tensor] = []
+
+    def recorded(tensors: list[Tensor]) -> list[Tensor]:
+        ran.extend(tensors)
+        return tensors
+
+    assert all(own.limits is None for own in varied([IMAGE, IMAGE > 0], recorded))
+    assert ran == []
+
+
 def test_numbers_outside_of_the_limits_are_named() -> None:
     """Inputs with limits are compared with these, empty ones have no numbers."""
     ids = torch.tensor([3, 8])
