@@ -162,9 +162,12 @@ class Autotune:
         with self._store.workspace() as workspace:
             preparation = Preparation(self.subject, budget, workspace, min(least_s, _RACE_SHARE * budget.seconds))
             rounding = functools.partial(self._rounding, preparation)
-            if self.options.told and len(self.subject.everything) <= _FEW_CORES:
-                threads = 1
-            comparison = self.comparison(self.options.tolerance, threads, rounding)
+            few = len(self.subject.everything) <= _FEW_CORES
+
+            def model(tensors: list[Tensor]) -> list[Tensor]:
+                return self.subject.run_model(1 if few and preparation.concurrent else threads, tensors)
+
+            comparison = self.comparison(self.options.tolerance, model, rounding)
             race = functools.partial(self._race, preparation, expected, comparison)
 
             before: Race | None = None
@@ -215,6 +218,14 @@ class Autotune:
                 "they are idle"
             )
         others = OtherWork(subject.everything)
+
+        def elsewhere(candidate: Candidate) -> Difference | None:
+            began = time.monotonic()
+            differs = _elsewhere(comparison, preparation, candidate)
+            if coming:  # comparing takes none of the little time for rounds
+                race.deadline = min(budget.deadline, race.deadline + time.monotonic() - began)
+            return differs
+
         race = Race(
             preparation.quick if coming else [entry.candidate for entry in ready.values()],
             lambda candidate: ready[candidate.label].run(subject.tensors),
@@ -225,7 +236,7 @@ class Autotune:
             (busy > BUSY or len(coming) > 0) and self.options.is_auto,
             budget.show,
             functools.cache(functools.partial(self._rounding, preparation, subject.tensors, expected)),
-            functools.partial(_elsewhere, comparison, preparation),
+            elsewhere,
             len(coming) > 0,
             before,
         )
@@ -251,12 +262,12 @@ class Autotune:
         )
         return Tuned(report, candidate, ready[candidate.label].run, preparation.close, preparation, race)
 
-    def comparison(self, tolerance: float, threads: int, rounding: Rounding = lambda *_: 0.0) -> InputsComparison:
-        """What compares ways with the model, run with so many threads, on other inputs than the example."""
-        subject = self.subject
-        run = functools.partial(subject.run_model, threads)
-        sizes = {size for value in subject.model.state_dict().values() for size in getattr(value, "shape", ())}
-        return InputsComparison(subject.tensors, run, tolerance, rounding, self.options.strict, sizes)
+    def comparison(
+        self, tolerance: float, model: runtimes.Run, rounding: Rounding = lambda *_: 0.0
+    ) -> InputsComparison:
+        """What compares ways with the model, run by a function, on other inputs than the example."""
+        sizes = {size for value in self.subject.model.state_dict().values() for size in getattr(value, "shape", ())}
+        return InputsComparison(self.subject.tensors, model, tolerance, rounding, self.options.strict, sizes)
 
     def _rounding(self, preparation: Preparation, tensors: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
         """The largest difference from the model's outputs that rounding to float32 explains; 0 if it is not known.

@@ -369,7 +369,8 @@ class _Optimizer:
         outputs, tolerance = tuned.run(self.subject.tensors), max(self.options.tolerance, tuned.report.rounding)
         if difference(outputs, expected, tolerance) is not None:
             return False
-        elsewhere = self.autotune.comparison(tolerance, self.subject.threads)
+        model = functools.partial(self.subject.run_model, self.subject.threads)
+        elsewhere = self.autotune.comparison(tolerance, model)
         try:
             return not tuned.is_new or elsewhere.difference("", tuned.run) is None
         except HiosError:  # it fails on other inputs

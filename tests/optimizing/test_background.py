@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import os
 import signal
@@ -27,12 +28,14 @@ import hios
 from hios import HiosError, HiosWarning
 from hios.optimizing import autotune, optimize
 from hios.optimizing import background as backgrounds
-from hios.optimizing.autotune import Tuned
+from hios.optimizing.autotune import Autotune, Tuned
 from hios.optimizing.background import Background, Found
-from hios.optimizing.module import OptimizedModule
+from hios.optimizing.candidates import in_runtime, itself
+from hios.optimizing.module import OptimizedModule, torch_threads
 from hios.optimizing.optimize import _Optimizer
 from hios.optimizing.options import Options
-from hios.optimizing.preparation import Preparation
+from hios.optimizing.other_inputs import InputsComparison
+from hios.optimizing.preparation import Preparation, Subject
 from hios.optimizing.race import Race
 from hios.optimizing.report import Report
 from tests.optimizing.optimized_models import as_optimized, image
@@ -130,6 +133,49 @@ def test_what_is_quick_is_used_until_the_fastest_is_found(monkeypatch: pytest.Mo
     fast.close()
 
 
+def _searched(monkeypatch: pytest.MonkeyPatch) -> list[Report]:
+    """What is told early of a search in this process, for which one runtime is prepared, which runs the model."""
+    run, told = Subject.run_model, list[Report]()
+
+    def prepare(preparation: Preparation) -> None:
+        runs = functools.partial(run, preparation.subject, preparation.subject.threads)
+        for candidate in (itself(preparation.subject.threads), in_runtime("openvino", len(preparation.everything))):
+            preparation._add(candidate, runs, 0.0, 0.0)
+        preparation.early(["compile"])
+
+    monkeypatch.setattr(Preparation, "prepare", prepare)
+    monkeypatch.setattr(_Optimizer, "_require_pure", lambda _: None)
+    monkeypatch.setattr(Race, "_first", lambda self, way: (self.call(way), 1.0))
+    monkeypatch.setattr(Race, "_timed", lambda _, way: {"eager": 3.0, "openvino": 1.0}[way.kind])
+    options = Options(devices=1, least_ms=0.0, budget_s=3600.0, cache=False, told=told.append)
+    optimize.accelerated(Branches().eval(), (image(0),), {}, options).close()
+    return told
+
+
+@pytest.mark.parametrize(("converting", "expected"), [(1, 1), (0, 2)])
+def test_the_model_has_one_thread_only_beside_a_conversion(
+    converting: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there are few cores; once nothing is converted any more, outputs are compared by all threads."""
+    used, run = set[int](), Subject.run_model
+
+    def recorded(subject: Subject, threads: int, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        used.add(threads)
+        return run(subject, threads, tensors)
+
+    def comparison(tuning: Autotune, tolerance: float, model: Any, *more: Any) -> InputsComparison:
+        monkeypatch.setattr(Subject, "run_model", recorded)  # which the comparison calls, and the race no more
+        return compared(tuning, tolerance, model, *more)
+
+    compared = Autotune.comparison
+    monkeypatch.setattr(Autotune, "comparison", comparison)
+    monkeypatch.setattr(Preparation, "concurrent", converting)
+    monkeypatch.setattr(autotune, "_FEW_CORES", sys.maxsize)
+    with torch_threads(2):
+        _searched(monkeypatch)
+    assert used == {expected}
+
+
 def test_a_budget_that_is_spent_keeps_what_was_taken_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """The final choice needs no time of its own, and the report has the rounds of the early one."""
     pytest.importorskip("openvino")
@@ -152,6 +198,20 @@ def test_a_budget_that_is_spent_keeps_what_was_taken_early(monkeypatch: pytest.M
     assert (row.outcome, row.speedup) == ("raced", 3.0)
     assert row.runs > 0
     fast.close()
+
+
+def test_comparing_outputs_takes_no_time_of_an_early_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that only comparing moves, by more than an early race has, and less than the budget."""
+    now_s, difference = [time.monotonic()], InputsComparison.difference
+
+    def slowly(*given: Any, **options: Any) -> Any:
+        now_s[0] += 100.0
+        return difference(*given, **options)
+
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(InputsComparison, "difference", slowly)
+    (early,) = _searched(monkeypatch)
+    assert early.chosen.startswith("OpenVINO")
 
 
 @pytest.mark.usefixtures("go")
