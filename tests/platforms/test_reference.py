@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,6 +11,8 @@ from typing import Any, cast
 import pytest
 import torch
 from torch import fx, nn
+from torch._inductor import config
+from torch._inductor.utils import run_and_get_code
 
 from hios.frontends.extraction_check import rounding_errors
 from hios.frontends.program import export
@@ -61,9 +64,16 @@ class _Recording(reference.Place):
         return graph
 
 
-def test_torch_compile_leaves_recurrent_layers_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def settings() -> Iterator[None]:
+    """Settings that a baseline changes are as before after a test."""
+    with torch.compiler.config.patch(force_disable_caches=True), config.patch(compile_threads=1):
+        yield
+
+
+@pytest.mark.usefixtures("settings")
+def test_torch_compile_leaves_recurrent_layers_whole() -> None:
     """Of an exported program only what is around them is compiled, as of a module; every step would take minutes."""
-    monkeypatch.setattr(torch.compiler.config, "force_disable_caches", True)
     model, place, x = (
         Model(lambda model, x: 2 * model.gru(x)[0], gru=nn.GRU(5, 4)).eval(),
         _Recording(),
@@ -73,3 +83,17 @@ def test_torch_compile_leaves_recurrent_layers_whole(monkeypatch: pytest.MonkeyP
     torch.testing.assert_close(compute(x), model(x))
     called = {str(node.target) for graph in place.graphs for node in graph.graph.nodes}
     assert "hios.gru.default" in called
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs g++")
+@pytest.mark.usefixtures("settings")
+@pytest.mark.parametrize("layer", [nn.GRU, nn.LSTM])
+def test_compiled_code_calls_recurrent_layers(layer: type[nn.RNNBase]) -> None:
+    """What Inductor makes of an exported program has one call of the layer, and its outputs are those of PyTorch."""
+    model, x = Model(lambda model, x: 2 * model.layer(x)[0], layer=layer(5, 4)).eval(), torch.randn(3, 2, 5)
+    module = flat_module(export(model, (x,)))
+    with torch.inference_mode():  # as in a worker
+        (compute, _), code = run_and_get_code(reference._compiled, "net", module, [x], "compile", reference.Place())
+        torch.testing.assert_close(compute(x), model(x))
+    assert "".join(code).count(f"torch.ops.hios.{layer.__name__.lower()}.default(") == 1
