@@ -149,6 +149,8 @@ class Platform(Record, frozen=True):
     """Link between two of these GPUs: name or file."""
     contention: OrAbsent[Text] = None
     """How operators slow each other, if it was asked for: resources; else as in `contention` of costs."""
+    launches: OrAbsent[Text] = None
+    """How kernels are launched in predictions, if not in one CUDA graph: streams."""
     virtual: OrAbsent[bool] = None
     """Whether devices or ranks shared cores or GPUs; their times then mean little. Absent if they did not."""
     allocation: OrAbsent[Allocation] = None

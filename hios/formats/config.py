@@ -357,6 +357,9 @@ class Config(Record, frozen=True, kw_only=True):
     contention: OrAbsent[Literal["blend", "resources"]] = None
     """How operators slow each other: by the share of the device that they keep busy, or as they share room on it,
     arithmetic and memory bandwidth, with overheads (docs/gpus.md, docs/cores.md). blend if left out."""
+    launches: OrAbsent[Literal["graph", "streams"]] = None
+    """How kernels are launched, which decides the pause before each: replayed in one CUDA graph, or by the host one
+    after another (docs/gpus.md). graph if left out. Platform model only."""
     virtual: bool = False
     """Whether several devices may share a core or GPU if there are too few. Times then mean little."""
     cores_per_device: OrAbsent[Positive] = None

@@ -124,6 +124,11 @@ PLATFORMS = {
                 "the first link of the description if left out.",
             ),
             _CONTENTION,
+            Option(
+                "launches",
+                "how kernels are launched, which decides the pause before each: graph, replayed in one CUDA graph; or "
+                "streams, by the host one after another; graph if left out.",
+            ),
         ),
     ),
 }

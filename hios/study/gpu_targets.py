@@ -11,39 +11,43 @@ class Target:
     """The hardware of a paper's figures.
 
     ``gpu`` is the name of a description in hios/platforms/model/gpus, ``link`` a word of that description, the first
-    that it lists if None. Algorithms for several devices are scheduled for all of them.
+    that it lists if None. Algorithms for several devices are scheduled for all of them. ``launches`` is how the paper's
+    engine launches kernels: on streams, or in one CUDA graph.
     """
 
     gpu: str
     link: str | None
     devices: int
     algorithms: tuple[str, ...]
+    launches: str
 
     @property
     def options(self) -> dict[str, str]:
         """Options of the platform model; operators share resources, so that streams and launch orders tell apart."""
-        return {"gpu": self.gpu, **({"link": self.link} if self.link else {}), "contention": "resources"}
+        link = {"link": self.link} if self.link else {}
+        return {"gpu": self.gpu, **link, "contention": "resources", "launches": self.launches}
 
 
 #: LIOS, and what random choices in its place lead to (figure 8 of its paper).
 LIOS_VARIANTS = ("lios", "lios-rand1", "lios-rand2", "lios-rand")
+_HIOS = ("sequential", "ios", "hios-mr-inter", "hios-mr", "hios-lp-inter", "hios-lp")
 _OPARA = ("sequential", "nimble", "opara")
 #: By paper; Opara measured its networks on two GPUs.
 TARGETS: Mapping[str, Target] = {
-    "hios": Target("a40", "nvlink", 2, ("sequential", "ios", "hios-mr-inter", "hios-mr", "hios-lp-inter", "hios-lp")),
-    "ios": Target("v100-sxm2", None, 1, ("sequential", "greedy", "ios")),
-    "lios": Target("rtx3080", None, 1, ("sequential", "greedy", "nimble", "ios", *LIOS_VARIANTS)),
-    "opara-a100": Target("a100-pcie-40gb", None, 1, _OPARA),
-    "opara-rtx2080s": Target("rtx2080-super", None, 1, _OPARA),
+    "hios": Target("a40", "nvlink", 2, _HIOS, "streams"),
+    "ios": Target("v100-sxm2", None, 1, ("sequential", "greedy", "ios"), "streams"),
+    "lios": Target("rtx3080", None, 1, ("sequential", "greedy", "nimble", "ios", *LIOS_VARIANTS), "streams"),
+    "opara-a100": Target("a100-pcie-40gb", None, 1, _OPARA, "graph"),
+    "opara-rtx2080s": Target("rtx2080-super", None, 1, _OPARA, "graph"),
 }
-#: Networks that Opara measured on the A100, by how the labels of their variants begin.
-_ON_A100 = ("bert", "t5")
+#: Networks that Opara measured on the A100, and on both GPUs (launch orders), by how the labels of variants begin.
+_ON_A100, _ON_BOTH = ("bert", "t5"), ("googlenet",)
 
 
 def targets_of(label: str) -> tuple[str, ...]:
     """The targets of a network by its label in the configuration, or its folder within the results."""
     session, _, name = label.removeprefix("study/").rpartition("/")
-    if session == "batches":
+    if session == "batches" or (session == "transformers" and name.startswith(_ON_BOTH)):
         return ("opara-a100", "opara-rtx2080s")
     if session == "transformers":
         return ("opara-a100",) if name.startswith(_ON_A100) else ("opara-rtx2080s",)

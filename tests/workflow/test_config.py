@@ -189,6 +189,7 @@ def test_default_configuration_shows_the_defaults() -> None:
         "gpu",
         "link",
         "contention",
+        "launches",
         "cores_per_device",
     }  # one platform alone takes these
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+
+from msgspec import structs
 
 from hios.core.costs import (
     DEFAULT_ALPHA,
@@ -21,7 +24,7 @@ from hios.files.base import Platform
 from hios.platforms.model import descriptions
 from hios.platforms.model.descriptions import Gpu, GpuLink
 from hios.platforms.model.kernel_work import kernels
-from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, Efficiency, Prediction, predict
+from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, LAUNCH_US, Efficiency, Prediction, predict
 
 VIRTUAL = False
 GROUPS_CORES = False
@@ -37,11 +40,11 @@ _MOST_DEVICES = 1024
 def describe(devices: int, *, virtual: bool = False, **options: str) -> Platform:
     """The platform as artifacts state it.
 
-    Options are ``gpu``, the GPU that every device is, a name or a .yaml file, and ``link``, the link between each two
-    of them, the first in the GPU's description if absent.
+    Options are ``gpu``, the GPU that every device is, a name or a .yaml file; ``link``, the link between each two of
+    them, the first in the GPU's description if absent; and ``launches``, graph or streams, graph if absent.
 
     Raises:
-        PlatformError: a number of devices that no schedule can have, or no such GPU or link.
+        PlatformError: a number of devices that no schedule can have, or no such GPU, link or way of launching.
         ArtifactError: a description breaks its format.
     """
     if "gpu" not in options:
@@ -49,8 +52,13 @@ def describe(devices: int, *, virtual: bool = False, **options: str) -> Platform
             f"--gpu: missing; required with platform model: one of {', '.join(descriptions.gpu_names())}, or a "
             ".yaml file"
         )
+    default, *_ = LAUNCH_US
+    launches = options.get("launches", default)
+    if launches not in LAUNCH_US:
+        raise PlatformError(f"--launches: found {launches}; allowed: {', '.join(LAUNCH_US)}")
     gpu = descriptions.gpu(options["gpu"])
-    return described(gpu, descriptions.link(options.get("link"), gpu), devices)
+    platform = described(gpu, descriptions.link(options.get("link"), gpu), devices)
+    return platform if launches == default else structs.replace(platform, launches=launches)
 
 
 def described(gpu: Gpu, link: GpuLink, devices: int) -> Platform:
@@ -81,7 +89,8 @@ def costs(graph: Graph, description: Platform) -> CostsFile:
     """Predicted costs on the GPUs of a description (`hios.platforms.model.devices.describe`)."""
     gpu = descriptions.gpu(description.gpu or "")
     link, shared = descriptions.link(description.link, gpu), description.contention == "resources"
-    return predicted_costs(graph, gpu, link, description.devices or 1, shared=shared)
+    launched = replace(DEFAULT_EFFICIENCY, launch_us=LAUNCH_US[description.launches or "graph"])
+    return predicted_costs(graph, gpu, link, description.devices or 1, launched, shared=shared)
 
 
 def files(**options: str) -> list[Path]:

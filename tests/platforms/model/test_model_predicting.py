@@ -13,6 +13,7 @@ import hios
 from hios import Costs, Edge, Graph, Operator, Problem, schedule
 from hios.errors import PlatformError, UnsupportedError
 from hios.platforms.model.descriptions import gpu, link
+from hios.platforms.model.devices import costs as costs_of
 from hios.platforms.model.devices import predicted_costs
 from hios.platforms.model.kernel_work import VIEWS, kernels
 from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, predict
@@ -160,6 +161,29 @@ def test_resources_on_request() -> None:
     streams = schedule(Problem(graph, shared), "lios")
     assert hios.violations(Problem(graph, shared), streams) == []
     assert streams.latency_ms < sequential[1]
+
+
+@pytest.mark.parametrize("contention", ["blend", "resources"])
+def test_launches_on_request(contention: str) -> None:
+    """Launches on streams take longer than those of a CUDA graph, which is the default; costs say so."""
+    graph = Graph("two", tuple(Operator(name, "conv", flops=2_000_000, bytes=100_000) for name in ("u", "v")), ())
+    default, captured, streams = (
+        hios.profile(graph, platform="model", options={"gpu": "v100-sxm2", "contention": contention, **launches})
+        for launches in ({}, {"launches": "graph"}, {"launches": "streams"})
+    )
+    assert default == captured
+    assert [costs.platform and costs.platform.launches for costs in (captured, streams)] == [None, "streams"]
+    latency = [schedule(Problem(graph, costs), "sequential").latency_ms for costs in (captured, streams)]
+    assert latency[1] - latency[0] == pytest.approx(2 * (0.9 - 0.5) / 1e3)
+    # As costs.json tells them, they are predicted again.
+    assert streams.platform is not None
+    assert costs_of(graph, streams.platform).operators == streams.operators
+
+
+def test_unknown_launches() -> None:
+    """The ways that there are, are named."""
+    with pytest.raises(PlatformError, match=r"^--launches: found host; allowed: graph, streams$"):
+        hios.profile(convolution(64, 8), platform="model", options={"gpu": "a40", "launches": "host"})
 
 
 def test_unknown_contention() -> None:
