@@ -92,7 +92,7 @@ def _beside(figure: Figure, *, made: _Maker, drawn: _Chart, words: Callable[[Row
 
     def explain(rows: Rows) -> str:
         own = _measured(rows)
-        return " ".join(filter(None, [figure.why(own) if own else "", *_validations(rows, targets)]))
+        return " ".join(filter(None, [figure.why(own) if own else figure.reason, *_validations(rows, targets)]))
 
     return msgspec.structs.replace(
         figure,
@@ -100,6 +100,7 @@ def _beside(figure: Figure, *, made: _Maker, drawn: _Chart, words: Callable[[Row
         chart=all_charts,
         compare=lambda rows: [*figure.compare(_measured(rows)), *_compared(figure, _on_gpus(rows))],
         finding=finding,
+        reason="",  # part of what explains
         explain=explain,
     )
 

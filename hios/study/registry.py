@@ -63,7 +63,8 @@ class FigureEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         also: statements of other figures that it is compared with, by key.
         missing: why hios does not draw it, in words; empty where it does.
         command: what would produce its data, where hios does not.
-        reason: one sentence on why numbers differ, where it has no numbers from the table.
+        reason: why numbers differ, or why there is nothing to compare them with, where that needs no numbers from the
+            table.
     """
 
     title: str
@@ -103,7 +104,7 @@ class Figure(FigureEntry, frozen=True, kw_only=True):
         compare: sets numbers of the table beside the published ones; of an empty table it names the statements that
             it compares.
         finding: makes one sentence on the result here, where the comparisons do not state it.
-        explain: makes the sentence on why numbers differ from the table, in place of ``reason``.
+        explain: makes the sentence on why numbers differ from the table, behind ``reason``.
     """
 
     id: str
@@ -140,8 +141,8 @@ class Figure(FigureEntry, frozen=True, kw_only=True):
         return "not drawn" if self.missing else "drawn"
 
     def why(self, rows: Rows) -> str:
-        """One sentence on why numbers differ; empty if there is nothing to explain."""
-        return self.reason if self.explain is None else self.explain(rows)
+        """Why numbers differ; empty if there is nothing to explain."""
+        return " ".join(filter(None, [self.reason, self.explain(rows) if self.explain else ""]))
 
 
 #: The figures that are loaded, by id.

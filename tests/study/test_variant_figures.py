@@ -211,3 +211,4 @@ def test_speedup_and_peak_memory(files: dict[str, list[Path]], tmp_path: Path) -
     assert values["t5_over_nimble"] == f"{100 * (gain - 1):.4g}"
     assert values["sm_efficiency_over_graph"] == ""
     assert "what torch allocates" in record.reason
+    assert "performance counters" in record.reason

