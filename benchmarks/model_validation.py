@@ -175,7 +175,7 @@ def held_out(predictor: Predictor, rows: Sequence[Row], key: Callable[[Row], str
 
 
 def extracted(networks: Iterable[str], folder: Path) -> None:
-    """Export and extract networks that a folder lacks, each into a folder of its own."""
+    """Export and extract networks, or NETWORK-PIXELS, that a folder lacks, each into a folder of its own."""
     for network in networks:
         place = folder / network
         if (place / "graph.json").is_file():
@@ -184,8 +184,10 @@ def extracted(networks: Iterable[str], folder: Path) -> None:
         place.mkdir(parents=True, exist_ok=True)
         program, weights = place / "program.pt2", place / "weights.safetensors"
         hios = [sys.executable, "-m", "hios"]
+        name, _, pixels = network.partition("-")
+        size = ["--image-size", pixels] if pixels else []
         for command in (
-            [*hios, "export", network, "--output", str(program)],
+            [*hios, "export", name, *size, "--output", str(program)],
             [*hios, "extract", str(program), "--output", str(place / "graph.json"), "--weights", str(weights)],
         ):
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

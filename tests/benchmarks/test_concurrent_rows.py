@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,7 @@ _OVER = Row("HIOS", "a40", "nasnet_large", 1, 0.9, "hios-lp", 1.1, most=1.2, ove
 def test_the_rows_of_the_documents() -> None:
     """As many as docs/gpus.md says, each once, and every fitted GPU is that of one paper."""
     every = rows()
-    assert (len(every), sum(row.fitted for row in every)) == (66, 34)
+    assert (len(every), sum(row.fitted for row in every)) == (83, 34)
     assert max(Counter((row.paper, row.gpu, row.network, row.batch, row.name) for row in every).values()) == 1
     assert len({row.gpu for row in every if row.fitted}) == len({(row.gpu, row.paper) for row in every if row.fitted})
     sample = {row.algorithm: row.published for row in every if row.network == "ios_sample"}
@@ -30,3 +31,15 @@ def test_ranges() -> None:
     assert "right side of 1 1/1" in summary([_RANGE, _OVER], [1.01, 0.9])
     assert "pairs in order 0/1" in summary([_RANGE, _OVER], [1.01, 0.9])
     assert "pairs in order 1/1" in summary([_RANGE, _OVER], [1.01, 1.3])
+    both = replace(_RANGE, published=0.9, most=1.1)  # tells nothing of sides
+    assert "right side of 1 1/1" in summary([_RANGE, both, _OVER], [1.01, 0.95, 1.3])
+
+
+def test_hios_by_image_size() -> None:
+    """What follows from the printed cuts: HIOS-MR over sequential, and at 331 px HIOS-LP behind IOS."""
+    own = {(row.network, row.name): row for row in rows() if row.paper == "HIOS"}
+    assert own["inception_v3", "hios-mr"].published == pytest.approx((1 - 0.168) / (1 - 0.061))
+    assert own["inception_v3", "hios-mr"].most == pytest.approx((1 - 0.109) / (1 - 0.197))
+    assert own["nasnet_large", "hios-lp over ios"].published == pytest.approx(1 / 1.054)
+    assert own["inception_v3-1024", "hios-lp-inter"].most == pytest.approx(1 / (1 - 0.982 * 0.197))
+    assert own["inception_v3-1024", "ios"].most == pytest.approx(1 / (1 - 0.197 / 9.9))
