@@ -179,6 +179,8 @@ def _imported(path: Path) -> set[str]:
     return imported
 
 
+#: Packages in the longest chain of imports.
+_MOST_LEVELS = 13
 _PLACE = _places()
 _MODULES = _modules()
 
@@ -203,6 +205,18 @@ def test_nothing_imports_in_a_circle() -> None:
         for name in free:
             del left[name]
     assert left == {}
+
+
+def test_chains_of_packages_are_short() -> None:
+    """What has to be known to follow an import to its end: a chain of a few packages."""
+    needed: dict[str, set[str]] = {}
+    for name, path in _MODULES.items():
+        package = name.partition(".")[0]
+        needed.setdefault(package, set()).update(other.partition(".")[0] for other in _imported(path))
+    length: dict[str, int] = {}
+    for package in sorted(needed, key=_PLACE.__getitem__):
+        length[package] = 1 + max((length[other] for other in needed[package] - {package}), default=0)
+    assert max(length.values()) <= _MOST_LEVELS
 
 
 def test_imports_are_found() -> None:
