@@ -68,6 +68,19 @@ def pytest_handlecrashitem(report: pytest.TestReport) -> None:
     report.longrepr = f"{report.longrepr}: {ending(report.node, Path(os.environ['HIOS_TESTS_SHARED']))}"
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run in several processes that ended before all tests had fails; whether it did is noted for `.ci/run`."""
+    processes = session.config.pluginmanager.getplugin("dsession")
+    if processes is None:
+        return
+    scheduler, ended = processes.sched, session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    is_complete = ended and scheduler is not None and bool(scheduler.collection) and not scheduler.has_pending
+    session.config.cache.set("hios/complete", is_complete)
+    if session.exitstatus == pytest.ExitCode.OK and not is_complete:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 #: Files that take longest, the longest first: begun last, one of them would keep a process at work while others wait.
 LONGEST = (
     "workflow/test_slurm.py",
