@@ -43,6 +43,9 @@ def _kept_registry() -> Iterator[None]:
     registry = _registration.ONNXRegistry
     levels = {log: log.level for log in map(logging.getLogger, ("torch.onnx", "onnxscript.optimizer"))}
     parsed, kept = vars(registry)["from_torchlib"], _kept_table()
+    if parsed.__func__ is kept:  # another thread exports, and puts back what was there before
+        yield
+        return
     for log in levels:
         log.setLevel(logging.ERROR)
     setattr(registry, "from_torchlib", staticmethod(kept))  # noqa: B010 - a class method of torch

@@ -247,20 +247,21 @@ def _beside(
 ) -> dict[tuple[int, int], list[float]]:
     """Times of the runs of two models that never stop beside each other, by model and the one beside it."""
     ready, stop = threading.Barrier(3), threading.Event()
-    errors: list[HiosError] = []
+    errors: list[Exception] = []
 
     def loop(number: int) -> None:
         label = server.scenario.models[number].label
-        with contextlib.suppress(threading.BrokenBarrierError):  # the other one failed
-            try:
+        try:
+            server.infer(label, tasks[number])
+            ready.wait()
+            while not stop.is_set():
                 server.infer(label, tasks[number])
-                ready.wait()
-                while not stop.is_set():
-                    server.infer(label, tasks[number])
-            except HiosError as error:
-                errors.append(error)
-                ready.abort()
-                stop.set()
+        except threading.BrokenBarrierError:  # the other one failed
+            return
+        except Exception as error:  # whatever it is, the other one must not go on for ever
+            errors.append(error)
+            ready.abort()
+            stop.set()
 
     threads = [threading.Thread(target=loop, args=(number,)) for number in pair]
     for thread in threads:

@@ -23,7 +23,7 @@ from hios.formats.run import ScheduleResult
 from hios.formats.study import ConvolutionSize
 from hios.platforms.model.descriptions import Gpu, GpuLink
 from hios.platforms.model.kernel_work import MatrixProduct
-from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, predict
+from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, STREAM_LAUNCH_US, predict
 from hios.study import run_rows as runs
 from hios.study.figure_data import ExecutedNetwork, FigureData
 from hios.study.published import Comparison, published
@@ -237,7 +237,10 @@ class PredictedConvolution:
 
 
 def predicted_convolution(pixels: int, channels: int, gpu: Gpu, link: GpuLink) -> PredictedConvolution:
-    """A convolution 5x5 of stride 1 in float32 on a GPU, with as many channels before and after it, and a link."""
+    """A convolution 5x5 of stride 1 in float32 on a GPU, with as many channels before and after it, and a link.
+
+    The host launches it on a stream, as HIOS does.
+    """
     size = _BYTES * channels * pixels**2
     terms = channels * _KERNEL**2
     kernels = predict(
@@ -245,6 +248,4 @@ def predicted_convolution(pixels: int, channels: int, gpu: Gpu, link: GpuLink) -
         gpu,
         DEFAULT_EFFICIENCY,
     )
-    return PredictedConvolution(
-        (kernels.us + DEFAULT_EFFICIENCY.launch_us) / 1e3, link.time_ms(size), size, kernels.utilization
-    )
+    return PredictedConvolution((kernels.us + STREAM_LAUNCH_US) / 1e3, link.time_ms(size), size, kernels.utilization)

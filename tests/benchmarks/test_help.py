@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ def test_help_ends_before_anything_is_measured(
     """`--help` prints how to call a script, and ends it."""
     monkeypatch.syspath_prepend(str(_FOLDER))
     monkeypatch.setattr(sys, "argv", [str(path), "--help"])
+    monkeypatch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))  # some set it, for good otherwise
     with pytest.raises(SystemExit) as end:
         runpy.run_path(str(path), run_name="__main__")
     assert not end.value.code

@@ -189,7 +189,7 @@ def test_deadlines_begin_with_the_load(tmp_path: Path, monkeypatch: pytest.Monke
     trace = tmp_path / "trace.json"
     total = artifacts.plain(load(given, "top", virtual=True, trace=trace).result)["total"]
     assert (total["offered"], total["failed"]) == (40, 0)
-    assert total["expired"] > total["completed"] == 40 - total["expired"]
+    assert total["expired"] > total["completed"] == 40 - total["expired"] > 0
     events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["name"] == "blocks expired"]
     spans = defaultdict(list)
     for event in events:

@@ -12,6 +12,7 @@ def facts(description: Platform) -> dict[str, str]:
     gpu = (description.gpus or (_UNKNOWN,))[0]
     return {
         "GPUs": f"{description.devices or _UNKNOWN} x {gpu} ({description.gpu or _UNKNOWN})",
+        **({"Launches of kernels": description.launches} if description.launches else {}),
         "Link between GPUs": description.link or _UNKNOWN,
         "Convolutions of float32": "in TF32" if description.tf32 else "in float32",
     }
