@@ -70,7 +70,7 @@ class HttpServer:
         }
         models = ("/v2/models/{model}", "/v2/models/{model}/versions/{version}")
         for path in models:
-            routes |= {path: self._metadata, f"{path}/ready": self._ready}
+            routes |= {path: self._metadata, f"{path}/config": self._config, f"{path}/ready": self._ready}
         application = Starlette(
             routes=[
                 *(Route(path, answer, methods=["GET"]) for path, answer in routes.items()),
@@ -129,7 +129,8 @@ class HttpServer:
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     async def _about(self, _: Request) -> Response:
-        return JSONResponse({"name": "hios", "version": __version__, "extensions": ["binary_tensor_data"]})
+        extensions = ["binary_tensor_data", "model_configuration"]
+        return JSONResponse({"name": "hios", "version": __version__, "extensions": extensions})
 
     async def _live(self, _: Request) -> Response:
         live = not self._server.lost  # else only a new process helps
@@ -142,6 +143,9 @@ class HttpServer:
 
     async def _metadata(self, request: Request) -> Response:
         return JSONResponse(self._model(request).metadata)
+
+    async def _config(self, request: Request) -> Response:
+        return JSONResponse(self._model(request).configuration)
 
     def _model(self, request: Request) -> ModelInterface:
         label = request.path_params["model"]

@@ -171,6 +171,15 @@ class ModelInterface:
         described = {key: [entry.metadata for entry in own.values()] for key, own in tensors.items()}
         return {"name": self.label, "versions": [VERSION], "platform": "hios", **described}
 
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """What GET /v2/models/NAME/config answers to Triton's tools; shapes are whole, so it has no batches."""
+        described = {
+            key: [{"name": own.name, "data_type": f"TYPE_{own.datatype}", "dims": list(own.shape)} for own in tensors]
+            for key, tensors in (("input", self.inputs.values()), ("output", self.outputs.values()))
+        }
+        return {"name": self.label, "platform": "hios", "max_batch_size": 0, **described}
+
     def decode(self, body: bytes | bytearray, header_length: int | None = None) -> InferRequest:
         """The request of a body, whose JSON is as long as Inference-Header-Content-Length says, or all of it.
 
@@ -304,6 +313,7 @@ def api_description(models: Mapping[str, ModelInterface], version: str) -> dict[
     for label, model in models.items():
         for where in (f"/v2/models/{label}", f"/v2/models/{label}/versions/{VERSION}"):
             paths[where] = {"get": _operation(f"Inputs and outputs of {label}")}
+            paths[f"{where}/config"] = {"get": _operation(f"The same of {label} in the words of Triton")}
             paths[f"{where}/ready"] = {"get": _operation(f"Whether {label} can be run", 503)}
             paths[f"{where}/infer"] = {"post": _inference(model)}
     info = {"title": f"hios: {', '.join(models)}", "version": version}

@@ -153,7 +153,7 @@ def test_triton_clients_get_what_the_model_computes(front: Front, binary_in: boo
         assert client.is_server_live()
         assert client.is_server_ready()
         assert client.is_model_ready("words")
-        assert client.get_server_metadata()["extensions"] == ["binary_tensor_data"]
+        assert client.get_server_metadata()["extensions"] == ["binary_tensor_data", "model_configuration"]
         metadata = client.get_model_metadata("words")
         assert [entry["datatype"] for entry in metadata["inputs"]] == ["INT64", "FP32"]
         assert [entry["shape"] for entry in metadata["outputs"]] == [[4, 5], [4]]
@@ -181,6 +181,19 @@ def test_the_version_of_a_model(front: Front) -> None:
     with triton.InferenceServerClient(front.address.removeprefix("http://")) as client:
         (version,) = client.get_model_metadata("words")["versions"]
         assert client.get_model_metadata("words", version) == client.get_model_metadata("words")
+        assert client.get_model_config("words", version) == {
+            "name": "words",
+            "platform": "hios",
+            "max_batch_size": 0,
+            "input": [
+                {"name": "words", "data_type": "TYPE_INT64", "dims": [4, 3]},
+                {"name": "scale", "data_type": "TYPE_FP32", "dims": [1]},
+            ],
+            "output": [
+                {"name": "output_0", "data_type": "TYPE_FP32", "dims": [4, 5]},
+                {"name": "output_1", "data_type": "TYPE_INT64", "dims": [4]},
+            ],
+        }
         assert client.is_model_ready("words", version)
         assert not client.is_model_ready("words", "2")
         given = [triton.InferInput("words", [4, 3], "INT64"), triton.InferInput("scale", [1], "FP32")]
@@ -506,7 +519,8 @@ def test_the_description_is_valid(front: Front) -> None:
     """It names every path, and its schemas are those of the models."""
     status, _, page = front.ask("/openapi.json")
     assert status == 200
-    assert {"/v2", "/metrics", "/v2/models/words/infer", "/v2/models/blocks/ready"} <= page["paths"].keys()
+    paths = {"/v2", "/metrics", *(f"/v2/models/words/{end}" for end in ("config", "ready", "infer"))}
+    assert paths | {"/v2/models/blocks/ready"} <= page["paths"].keys()
     body = page["paths"]["/v2/models/words/infer"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     given = sorted(_of_words(_words()), key=lambda entry: entry["name"], reverse=True)
     given[0]["data"] = list(itertools.chain.from_iterable(given[0]["data"]))
