@@ -24,7 +24,7 @@ from hios.serving.load import load
 from hios.serving.scenario import Scenario
 from hios.serving.server import Server
 from tests.cli.commands import invoke
-from tests.platforms.cuda.host import HostBackend
+from tests.platforms.cuda.host import HostBackend, PooledBackend
 from tests.serving.served import (
     inputs,
     networks,
@@ -90,17 +90,27 @@ def test_everything_is_captured_before_the_first_request(policy: str, given: Sce
         assert server.streamed == {}
 
 
-@pytest.mark.parametrize("capturing", [True, False])
+@pytest.mark.parametrize(
+    ("backend", "capturing"),
+    [(HostBackend, True), (lambda: HostBackend(capturing=False), False), (PooledBackend, True)],
+    ids=["captured", "launched", "one-pool"],
+)
 @pytest.mark.parametrize("policy", ["top", "ios", "nimble", "pos-relaxed"])
-def test_every_output_is_that_of_the_model_alone(policy: str, capturing: bool, given: Scenario) -> None:
-    """Combined blocks, stages and streams, captured or launched: requests beside each other get their own answers."""
-    backend = HostBackend(capturing=capturing)
-    with Server(given, policy, gpu=on_gpu(backend)) as server:
+def test_every_output_is_that_of_the_model_alone(
+    policy: str, backend: Callable[[], HostBackend], capturing: bool, given: Scenario
+) -> None:
+    """Combined blocks, stages and streams, captured or launched: requests beside each other get their own answers.
+
+    Graphs have places of their own for all that they make, or share a pool, where each overwrites what others left.
+    """
+    gpu = backend()
+    with Server(given, policy, gpu=on_gpu(gpu)) as server:
         for number in range(3):
             ask(server, 6, 10 * number)
         assert sum(counts.completed for counts in server.counts.values()) == 36
         assert server.busy_s > 0
-        assert (backend.captures > 0) == capturing
+        assert (gpu.captures > 0) == capturing
+        assert not isinstance(gpu, PooledBackend) or gpu.taken_again > 0
         assert set(server.streamed.values()) == (
             set() if capturing else {"operation not permitted when stream is capturing"}
         )
