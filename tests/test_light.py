@@ -28,6 +28,9 @@ HEAVY = {
     "safetensors",
     "tqdm",
     "snakemake",
+    "starlette",
+    "uvicorn",
+    "h11",
 }
 
 _REPORT = "; import sys, json; print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
@@ -118,6 +121,7 @@ def test_scheduling_is_light(algorithm: str, problem: Path) -> None:
         ["figures"],
         ["figures", "hios_fig9"],
         ["schedule", "--help"],
+        ["serve", "--help"],
     ],
 )
 def test_looking_is_light(arguments: list[str], problem: Path) -> None:
