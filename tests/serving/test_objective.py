@@ -104,10 +104,11 @@ def _overloaded(seed: int, objective: Objective) -> Scenario:
     return scenario(large, small, lanes=2, duration_s=2.0, seed=seed, launcher="auto", objective=objective)
 
 
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(("objective", "starves"), [("fair", False), ("throughput", True)])
-def test_auto_starves_no_model(objective: Objective, starves: bool) -> None:
+def test_auto_starves_no_model(objective: Objective, starves: bool, seed: int) -> None:
     """Total throughput lets the large model starve, which another policy serves; the default objective does not."""
-    result = simulate(_overloaded(1, objective), "auto")
+    result = simulate(_overloaded(seed, objective), "auto")
     candidates = [entry for entry in result.candidates if entry.left_out is None]
     shares = [{label: own.fair_share for label, own in (entry.models or {}).items()} for entry in candidates]
     assert (shares[0]["large"] < STARVED * max(own["large"] for own in shares)) is starves
