@@ -7,6 +7,7 @@ import functools
 import itertools
 import json
 import os
+import shutil
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -325,6 +326,14 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, st
         ("eager", "threads"),
         ("onnxruntime", "one-per-lane"),
         pytest.param("openvino", "one-per-lane", marks=needs_openvino),
+        pytest.param(
+            "compile",
+            "sequential",
+            marks=[
+                pytest.mark.slow,
+                pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs g++"),
+            ],
+        ),
     ],
 )
 def test_other_runtimes(runtime: str, policy: str, programs: dict[str, dict[str, str | None]], tmp_path: Path) -> None:
