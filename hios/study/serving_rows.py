@@ -119,11 +119,12 @@ def compared_gains(
 def gain_finding(rows: Rows, column: str, over: Sequence[str]) -> str:
     """A sentence on what TOP gains at each load."""
     by_load = gains(rows, column, over)
+    others = [f"{name} (POS-like)" if name in ROUNDS else name for name in over]
     if not by_load:
-        return f"No scenario has top and {' or '.join(over)} at one load."
+        return f"No scenario has top and {' or '.join(others)} at one load."
     what = "predicted for a GPU" if on_gpu(rows) else "predicted on lanes, so not compared with the paper's GPUs"
     texts = [f"{min(values):+.1f} to {max(values):+.1f} % at load {load:g}" for load, values in by_load.items()]
-    return f"top over {' and '.join(over)} in {column}, {what}: {'; '.join(texts)}.{_served(rows, over)}"
+    return f"top over {' and '.join(others)} in {column}, {what}: {'; '.join(texts)}.{_served(rows, over)}"
 
 
 def _served(rows: Rows, over: Sequence[str]) -> str:
@@ -153,7 +154,7 @@ def why(rows: Rows) -> str:
     if waiting:
         least = min(waiting, key=lambda row: float(row["load"]))
         text += (
-            " Strict rounds wait for all models and cannot pass their number times the smallest rate: "
+            " Strict rounds (POS-like) wait for all models and cannot pass their number times the smallest rate: "
             f"{least['tasks per s']:.4g} of {least['offered per s']:.4g} tasks/s at load {least['load']:g}."
         )
     return (

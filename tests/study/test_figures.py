@@ -137,7 +137,7 @@ def test_what_experiments_of_top_say(files: dict[str, list[Path]], tmp_path: Pat
     assert "up to 500 inputs of a batch of mix fit into the memory" in record("top_fig26").finding
     assert "up to 500 inputs of a batch of alone fit into the memory" in record("top_fig27").finding
     assert "mix: batch 1 3.00 stages with 2.00 groups" in record("top_fig25").finding
-    assert "top 15 a second, +25.0 % over pos-strict" in record("top_fig23").finding
+    assert "top 15 a second, +25.0 % over pos-strict (POS-like)" in record("top_fig23").finding
     assert "best on other traces is top with 4" in record("top_fig22").finding
     assert "+300.0 % with 8 copies" in record("top_fig24").finding
 
@@ -158,7 +158,7 @@ def test_serving_on_a_gpu_is_compared_with_the_paper(files: dict[str, list[Path]
     (entry,) = record.comparisons
     assert entry.found == f"{gains[0]:.4g} to {gains[-1]:.4g}"
     assert "predicted for a GPU" in record.finding
-    assert "Strict rounds wait for all models" in record.reason
+    assert "Strict rounds (POS-like) wait for all models" in record.reason
 
 
 def _with_queues(results: Sequence[ResultFile], queue: int | None, variance: float) -> tuple[ResultFile, ...]:

@@ -125,7 +125,7 @@ _WORK_DONE = "work done %"
 
 
 def fig16_comparisons(rows: Rows) -> list[Comparison]:
-    """What top gains over IOS with one model, and over POS with several."""
+    """What top gains over IOS with one model, and over POS-like rounds with several."""
     return [
         comparison
         for several, over, key in ((False, ("ios",), "over_ios"), (True, serving.ROUNDS, "over_pos"))
@@ -419,8 +419,8 @@ def fig23_finding(rows: Rows) -> str:
     for scenario, own in grouped(rows, "scenario").items():
         values = {row["system"]: row[_SYNCHRONOUS] for row in own}
         others = [
-            f"{100 * (values[serving.TOP] / values[system] - 1):+.1f} % over {system}"
-            for system in ("pos-strict", "ios", "sequential")
+            f"{100 * (values[serving.TOP] / values[system] - 1):+.1f} % over {words}"
+            for system, words in (("pos-strict", "pos-strict (POS-like)"), ("ios", "ios"), ("sequential", "sequential"))
             if values.get(system)
         ]
         parts.append(f"{scenario}: top {values[serving.TOP]:.4g} a second, {', '.join(others)}")
