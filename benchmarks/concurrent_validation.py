@@ -7,7 +7,7 @@ never fitted, nor are those that came after the fit. The rows of every paper, an
 with parameters fitted without them; a GPU is that of one paper in all fitted rows. Speedups are compared, so
 that errors of the sequential latencies do not count. Two schedules of a network form a pair if their published
 latencies differ by more than 2 %. Of a published range any number is right, and errors are those from its nearer end.
-After the name of a network stands the size of its images where that is not its own.
+NETWORK-PIXELS is a network with images of another size than its own.
 """
 
 from __future__ import annotations

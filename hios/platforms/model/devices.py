@@ -35,6 +35,8 @@ OPTIMIZES = False
 
 #: Maximum number of devices, as in schedules.
 _MOST_DEVICES = 1024
+#: How kernels are launched where nothing is said, as in files of earlier versions.
+_LAUNCHES = "graph"
 
 
 def describe(devices: int, *, virtual: bool = False, **options: str) -> Platform:
@@ -52,13 +54,12 @@ def describe(devices: int, *, virtual: bool = False, **options: str) -> Platform
             f"--gpu: missing; required with platform model: one of {', '.join(descriptions.gpu_names())}, or a "
             ".yaml file"
         )
-    default, *_ = LAUNCH_US
-    launches = options.get("launches", default)
+    launches = options.get("launches", _LAUNCHES)
     if launches not in LAUNCH_US:
         raise PlatformError(f"--launches: found {launches}; allowed: {', '.join(LAUNCH_US)}")
     gpu = descriptions.gpu(options["gpu"])
     platform = described(gpu, descriptions.link(options.get("link"), gpu), devices)
-    return platform if launches == default else structs.replace(platform, launches=launches)
+    return platform if launches == _LAUNCHES else structs.replace(platform, launches=launches)
 
 
 def described(gpu: Gpu, link: GpuLink, devices: int) -> Platform:
@@ -89,7 +90,7 @@ def costs(graph: Graph, description: Platform) -> CostsFile:
     """Predicted costs on the GPUs of a description (`hios.platforms.model.devices.describe`)."""
     gpu = descriptions.gpu(description.gpu or "")
     link, shared = descriptions.link(description.link, gpu), description.contention == "resources"
-    launched = replace(DEFAULT_EFFICIENCY, launch_us=LAUNCH_US[description.launches or "graph"])
+    launched = replace(DEFAULT_EFFICIENCY, launch_us=LAUNCH_US[description.launches or _LAUNCHES])
     return predicted_costs(graph, gpu, link, description.devices or 1, launched, shared=shared)
 
 

@@ -72,7 +72,7 @@ TENSOR_PIPELINE = PipelineShape(32, 3)
 #: Microseconds between kernels of a CUDA graph, and of a stream: what 3.4 and 3.8 us a kernel leave of a kernel of
 #: 2.9 us (NVIDIA technical blog, "Getting Started with CUDA Graphs", 2019, V100).
 GRAPH_LAUNCH_US, STREAM_LAUNCH_US = 0.5, 0.9
-#: By the option ``launches``; the first is the default.
+#: By the option ``launches``.
 LAUNCH_US = {"graph": GRAPH_LAUNCH_US, "streams": STREAM_LAUNCH_US}
 
 
