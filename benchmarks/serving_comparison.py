@@ -9,14 +9,14 @@ is there is used again; --anew measures costs and calibration again, as on anoth
 first run needs the package index and some four minutes more.
 
 The others have sessions of ONNX Runtime, as two replicas of one thread that hold all models (for pytriton two instances
-of each model), and as one replica with two threads; at every load the better of the two stands for the server
-(--setups 1: replicas alone). All have queues of the same size and give up what waits for longer than the longest
-deadline, as far as they can. hios has `--policy auto --launcher auto`, is told the rates and each model's deadline, and
-is calibrated; hios-onnxruntime is `hios serve --runtime onnxruntime --policy one-per-lane --launcher deadline`, with
-sessions as the others have. Tensors are binary everywhere: the Open Inference Protocol for hios and pytriton, plain
-bytes for Ray Serve, a form with a file for LitServe. The client is this process. It sends every task when it is due
-(open loop), and latencies count from then. An SLO is SLO_SCALE times the time of a model alone by the costs, a deadline
-DEADLINE times that.
+of each model), and as one replica with two threads; at every load the better of the two stands for the server (--setups
+1: replicas alone). All have queues of the same size and give up what waits for longer than the longest deadline, as far
+as they can. hios has `engine: segments`, `--policy auto --launcher auto`, is told the rates and each model's deadline,
+and is calibrated; hios-onnxruntime is `hios serve --runtime onnxruntime --policy one-per-lane --launcher deadline`,
+with sessions as the others have. Tensors are binary everywhere: the Open Inference Protocol for hios and pytriton,
+plain bytes for Ray Serve, a form with a file for LitServe. The client is this process. It sends every task when it is
+due (open loop), and latencies count from then. An SLO is SLO_SCALE times the time of a model alone by the costs, a
+deadline DEADLINE times that.
 
 A load of 1 is what `hios serve --policy one-per-lane` completes in a closed loop with eight requests under way; what
 the others complete so is printed, too. Printed for every load and server: the share of the worst-served model (its
@@ -63,7 +63,7 @@ PINS = {
     "ray": ("ray[serve]==2.60.0", "onnxruntime==1.31.1", "numpy==2.4.6"),
     "pytriton": ("nvidia-pytriton==0.7.0", "onnxruntime==1.31.1", "numpy==1.26.4"),
 }
-#: hios with its own operators, and with sessions of ONNX Runtime as the others have.
+#: hios by segments, and with sessions of ONNX Runtime as the others have.
 OURS = ("hios", "hios-onnxruntime")
 #: Replicas and threads of each that the others have.
 SETUPS = ((2, 1), (1, 2))
@@ -111,22 +111,22 @@ class Setting:
                 onnx.write_bytes(to_onnx(programs.load(exported)))
             files = {"graph": graph, "costs": costs, "weights": weights, "program": exported}
             entries[model] = {**{key: str(path.resolve()) for key, path in files.items()}, "rate": share}
-        self._file = folder / "scenario.yaml"
-        file = {"models": entries}
-        self._write(file)
+        self._file, self._sessions = folder / "scenario.yaml", folder / "sessions.yaml"
+        self._write(entries)
         for served in Scenario.read(self._file).models:
             slo = round(SLO_SCALE * sum(served.problem.time), 1)
             entries[served.label] |= {"slo_ms": slo, "deadline_ms": round(DEADLINE * slo, 1), "queue": QUEUE}
-        self._write(file)
+        self._write(entries)
         if not self.calibration.exists():
             hios("load", self._file, "--calibrate", "--output", self.calibration)
         self.entry = {m.label: m.problem.graph.inputs[0] for m in self.at(1.0, 1.0).models}
         self.image = np.random.default_rng(0).standard_normal((1, 3, 224, 224)).astype(np.float32)
         self.deadline_s = max(own["deadline_ms"] for own in entries.values()) / 1e3
 
-    def _write(self, file: Mapping[str, Any]) -> None:
-        settings = {"lanes": 2, "arrivals": "poisson", "launcher": "auto"}
-        self._file.write_text(yaml.safe_dump({**settings, **file}, sort_keys=False), encoding="utf-8")
+    def _write(self, entries: Mapping[str, Any]) -> None:
+        file = {"lanes": 2, "arrivals": "poisson", "launcher": "auto", "models": entries}
+        self._sessions.write_text(yaml.safe_dump(file, sort_keys=False), encoding="utf-8")
+        self._file.write_text(yaml.safe_dump({"engine": "segments", **file}, sort_keys=False), encoding="utf-8")
 
     def at(self, rate: float, seconds: float, seed: int = 0) -> Scenario:
         """The scenario at so many tasks a second in all."""
@@ -138,7 +138,8 @@ class Setting:
     def command(self, server: str, port: int, setup: tuple[int, int], rate: float | None) -> list[str]:
         """How a server is started."""
         if server in OURS:
-            command = [sys.executable, "-m", "hios", "serve", str(self._file), "--port", str(port)]
+            file = self._file if server == "hios" else self._sessions
+            command = [sys.executable, "-m", "hios", "serve", str(file), "--port", str(port)]
             if server != "hios":
                 return [*command, "--runtime", "onnxruntime", "--policy", "one-per-lane", "--launcher", "deadline"]
             if rate is None:
