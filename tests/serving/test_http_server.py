@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import http.client
@@ -357,6 +358,21 @@ def test_slow_and_broken_clients_hold_nothing_up(front: Front, monkeypatch: pyte
                 assert client.recv(4096) == b""
     counts = front.server.counts["words"]
     assert (counts.waiting, counts.in_flight, counts.unaccounted) == (0, 0, 0)
+
+
+def test_answers_do_not_wait_for_acknowledgements(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Head and body are written apart; with Nagle's algorithm the body waits for 40 ms."""
+    without_delay: list[int] = []
+    begins = http_server._Connection.connection_made
+
+    def look(self: http_server._Connection, transport: asyncio.Transport) -> None:
+        begins(self, transport)
+        own = transport.get_extra_info("socket")
+        without_delay.append(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    monkeypatch.setattr(http_server._Connection, "connection_made", look)
+    assert front.ask("/v2")[0] == 200
+    assert without_delay == [1]
 
 
 def test_connections_beyond_the_limit_are_cut(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
