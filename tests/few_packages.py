@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from tests.scripts import ROOT
 
 _NAME = re.compile(r"[\w.-]+")
 
 
-def with_only(distributions: Iterable[str], folder: Path) -> dict[str, str]:
+def with_only(distributions: Iterable[str], folder: Path) -> dict[str, Any]:
     """Variables for Python processes, and all that they start, that find only some distributions and what these need.
 
     All others are as if they were not installed, hios excepted. ``folder`` is where what hides them is written to.

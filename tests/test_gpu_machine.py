@@ -6,6 +6,7 @@ import ast
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ _PRETEND = "import torch\ntorch.cuda.device_count = lambda: 2\n"
 
 
 @pytest.fixture(scope="module")
-def few(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def few(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Variables of processes that find `PACKAGES` alone."""
     folder = tmp_path_factory.mktemp("few")
     (folder / "pretended_gpu.py").write_text(_PRETEND, encoding="utf-8")
@@ -41,14 +42,14 @@ def _gpu_tests() -> set[str]:
     return marked
 
 
-def test_packages_are_hidden(few: dict[str, str]) -> None:
+def test_packages_are_hidden(few: dict[str, Any]) -> None:
     """What the other tests here rest on: they are as if they were not installed, in processes of processes too."""
     code = f"import importlib.util, torch, hios; print([name for name in {HIDDEN} if importlib.util.find_spec(name)])"
     nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}], check=True)"
     assert printed("-c", nested, **few) == "[]\n"
 
 
-def test_all_tests_of_gpus_are_collected(few: dict[str, str]) -> None:
+def test_all_tests_of_gpus_are_collected(few: dict[str, Any]) -> None:
     """`python -m pytest -m gpu` imports no file that needs what is not there, and leaves out no test."""
     done = python("-m", "pytest", "-m", "gpu", "--collect-only", "-q", "-p", "no:cacheprovider", **few)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -58,7 +59,7 @@ def test_all_tests_of_gpus_are_collected(few: dict[str, str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, which runs them")
-def test_tests_of_gpus_need_nothing_but_the_gpu(few: dict[str, str], tmp_path: Path) -> None:
+def test_tests_of_gpus_need_nothing_but_the_gpu(few: dict[str, Any], tmp_path: Path) -> None:
     """Where torch only says that there are GPUs, all fail for that reason, and none before as it misses a package."""
     results = tmp_path / "results.xml"
     options = ["-m", "gpu", "-p", "no:cacheprovider", "-p", "pretended_gpu", f"--junit-xml={results}"]
