@@ -20,6 +20,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections import defaultdict
@@ -33,6 +34,7 @@ from weight_recipes import recipe_of, weights_of
 
 import hios
 from hios.core.evaluate import evaluate, latency_ms
+from hios.files import artifacts
 from hios.formats.run import Latency, Run
 from hios.platforms.cuda.devices import RUNTIMES
 from hios.profiling.contention import fit
@@ -134,10 +136,12 @@ class Steps:
     def machine(self, _: str) -> None:
         """Versions, settings of the GPU, and how its clock rate rises from idle."""
         from hios import platforms
+        from hios.files.versions import checkout
         from hios.platforms.cuda import environment
 
         described = platforms.describe("cuda", 1)
-        self._facts.add("machine", torch=torch.__version__, settings=environment.settings(described))
+        software = {"hios": hios.__version__, "commit": checkout(), "torch": torch.__version__}
+        self._facts.add("machine", **software, settings=environment.settings(described))
         value, times = torch.randn(4096, 4096, device="cuda"), list[float]()
         for _number in range(200):
             began = time.perf_counter()
@@ -183,7 +187,8 @@ class Steps:
         self._execute("compiled", network, [self._best(network)], ["eager", "compile", "compile-reduce-overhead"])
 
     def autotuned(self, network: str) -> None:
-        """The same beside torch.compile with max-autotune, which compiles for minutes."""
+        """The same beside torch.compile with max-autotune, which compiles for minutes; a later try continues."""
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir(), "hios-inductor")))
         self._execute("autotuned", network, [self._best(network)], ["eager", AUTOTUNED])
 
     def serving(self, _: str) -> None:
@@ -191,7 +196,6 @@ class Steps:
         import yaml
         from safetensors.torch import save_file
 
-        from hios.files import artifacts
         from hios.serving.gpu_lane import first_gpu
         from hios.serving.load import load
         from hios.serving.scenario import Scenario
@@ -227,7 +231,7 @@ class Steps:
 
     def _execute(self, step: str, network: str, algorithms: Sequence[str], baselines: Sequence[str]) -> None:
         graph, weights, program = loaded(network, self._prepared)
-        problem = self._problem(step, network, algorithms)
+        problem = self._problem(step, network, graph, algorithms)
         schedules = {name: hios.schedule(problem, name) for name in algorithms}
         allowed = [name for name in baselines if self._platform == "cuda" and name in RUNTIMES]
         run = hios.execute(
@@ -245,11 +249,9 @@ class Steps:
         for row in rows_of(run):
             self._facts.add(step, **{**row, "network": network})
 
-    def _problem(self, step: str, network: str, algorithms: Sequence[str]) -> hios.Problem:
+    def _problem(self, step: str, network: str, graph: hios.Graph, algorithms: Sequence[str]) -> hios.Problem:
         """Measured costs for a race, which later steps read."""
-        from hios.cli.files import profile
-
-        prepared, path = self._prepared / network / "graph.json", self._facts.folder / f"{network}.costs.json"
+        path = self._facts.folder / f"{network}.costs.json"
         if step == "race":
             options: dict[str, Any] = {
                 "stages_of": [name for name in algorithms if name in {"greedy", "ios"}],
@@ -257,12 +259,13 @@ class Steps:
                 "options": {"contention": "resources"},
             }
             began = time.monotonic()
-            profile(prepared, path, devices=1, repeats=7, budget_s=30.0, platform=self._platform, **options)
+            costs = hios.profile(graph, devices=1, repeats=7, budget_s=30.0, platform=self._platform, **options)
+            artifacts.write(path, "costs", costs)
             seconds, sum_ms = time.monotonic() - began, sum(hios.Costs.read(path).time_ms.values())
             self._facts.add(step, network=network, profile_s=round(seconds, 1), sum_of_operators_ms=sum_ms)
         if not path.exists():
             sys.exit(f"{path}: missing; required: the costs that the step race writes for {network}")
-        return hios.Problem.read(prepared, path)
+        return hios.Problem(graph, hios.Costs.read(path))
 
 
 #: Steps of one process each with their limits in seconds, those without networks first.

@@ -116,7 +116,8 @@ class ReferenceResult(Record, frozen=True):
     """Runtime: the engine's sequential schedule on one device of several cores, eager PyTorch, torch.compile, ONNX
     Runtime, OpenVINO; on GPUs also PyTorch in a CUDA graph, torch.compile in other modes, or TensorRT."""
     compile_time_s: OrAbsent[NonNegative] = None
-    """Seconds that torch.compile took without its caches, including the first inference."""
+    """Seconds that torch.compile took, including the first inference; without its caches, unless
+    TORCHINDUCTOR_CACHE_DIR named a folder for them."""
     precision: OrAbsent[Text] = None
     """Precision that was requested from a runtime that would otherwise choose one itself, such as f32; OpenVINO uses
     bfloat16 on processors that support it. Absent if the runtime uses the model's precision."""

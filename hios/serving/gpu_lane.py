@@ -71,6 +71,7 @@ def first_gpu() -> GpuLane:
         return int(torch.cuda.mem_get_info(0)[0])
 
     platform = describe(1)
+    torch.backends.cudnn.benchmark = True  # as costs were measured
     return GpuLane(Gpu(CudaBackend([0]), torch.device("cuda", 0), free_bytes, platform))
 
 

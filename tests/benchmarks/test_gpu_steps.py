@@ -15,8 +15,12 @@ import torch
 
 import benchmarks.networks
 from hios.cli.files import extract
+from hios.files import versions
+from hios.files.base import Platform
 from hios.frontends.export import build_model
 from hios.frontends.program import export
+from hios.platforms.cuda import environment
+from tests.few_packages import with_only
 from tests.scripts import ROOT, printed, python
 
 NETWORK = "squeezenet"
@@ -57,23 +61,45 @@ def test_recipes_make_the_weights(gpu: ModuleType) -> None:
 
 
 @pytest.mark.slow
-def test_steps_run_without_tvm(gpu: ModuleType, prepared: Path, tmp_path: Path) -> None:
+def test_steps_run_with_few_packages(
+    gpu: ModuleType, prepared: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Prepared networks are profiled, scheduled and executed, here on cores; later steps use the costs of the race."""
+    few = with_only(["torch", "numpy", "safetensors", "msgspec", "tqdm"], tmp_path_factory.mktemp("few"))
     code = (
-        "import sys; sys.modules.update(dict.fromkeys(('tvm', 'altair', 'jsonschema', 'ortools')))\n"
+        f"import sys; sys.path.insert(0, {str(Path(str(gpu.__file__)).parent)!r})\n"
         "from pathlib import Path; import gpu\n"
         f"steps = gpu.Steps(gpu.Facts(Path({str(tmp_path)!r})), 'cpu', Path({str(prepared)!r}))\n"
         f"steps.race({NETWORK!r}); steps.compiled({NETWORK!r})\n"
     )
-    script = Path(str(gpu.__file__))
-    folders = [str(script.parent), str(script.parents[1])]
-    printed("-c", f"import sys; sys.path[:0] = {folders!r}\n{code}")
+    printed("-c", code, **few)
     facts = gpu.Facts(tmp_path).all()
     raced = {fact["name"] for fact in facts if fact["step"] == "race" and fact.get("kind") == "schedule"}
     assert raced == set(gpu.ALGORITHMS)
     (compiled,) = [fact for fact in facts if fact["step"] == "compiled" and fact.get("kind") == "schedule"]
     assert compiled["name"] in raced
     assert any(fact.get("sum_of_operators_ms", 0) > 0 for fact in facts)
+
+
+def test_facts_of_the_machine_name_hios(gpu: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its version and commit, as hios need not be installed there, and what could not be asked of the GPU."""
+    import hios
+
+    monkeypatch.setattr(hios.platforms, "describe", lambda *_: Platform("cuda", 1))
+    monkeypatch.setattr(versions, "checkout", lambda: "commit 1")
+    monkeypatch.setattr(environment, "_nvidia_smi", lambda: ("Default\n", ["compute_mode"]))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("no GPU")
+
+    monkeypatch.setattr(torch, "randn", refuse)
+    facts = gpu.Facts(tmp_path)
+    with pytest.raises(RuntimeError, match="no GPU"):
+        gpu.Steps(facts).machine("")
+    (fact,) = facts.all()
+    assert (fact["hios"], fact["commit"], fact["torch"]) == (hios.__version__, "commit 1", torch.__version__)
+    (clocks,) = fact["settings"]["clocks"]
+    assert (clocks["compute_mode"], clocks["power.limit"]) == ("Default", "unknown")
 
 
 def test_steps_that_fail_cost_themselves(gpu: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

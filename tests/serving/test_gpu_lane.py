@@ -15,6 +15,7 @@ from hios.core.costs import CostsFile
 from hios.errors import HiosError, HiosWarning
 from hios.files import artifacts
 from hios.files.base import Platform
+from hios.platforms.cuda import devices
 from hios.platforms.model import descriptions
 from hios.platforms.model.devices import predicted_costs
 from hios.serving import gpu_lane
@@ -75,6 +76,14 @@ def ask(server: Server, count: int, first: int = 0) -> None:
     answers = [server.submit(label, own) for label, own in asked]
     for (label, own), answer in zip(asked, answers, strict=True):
         require_right(label, own, answer.result(60))
+
+
+def test_cudnn_tries_its_algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU that serves convolves as one whose operators `hios profile` measures."""
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
+    monkeypatch.setattr(devices, "describe", lambda _: _PLATFORM)
+    gpu_lane.first_gpu()
+    assert torch.backends.cudnn.benchmark
 
 
 @pytest.mark.parametrize("policy", ["top", "nimble"])

@@ -15,7 +15,7 @@ from hios.frontends.tolerances import TF32
 from hios.kernels import CompiledOperator
 from hios.platforms import reference
 from hios.platforms.cpu import worker as cpu_worker
-from hios.platforms.cuda import cuda_reference, devices
+from hios.platforms.cuda import cuda_reference, devices, environment
 from hios.platforms.cuda.compiled_network import Network
 from hios.platforms.cuda.precision import exactly, uses_tf32
 from hios.platforms.program import Buffer, Row
@@ -33,7 +33,10 @@ def device(local_rank: int) -> DistributedGpu:
     Raises:
         PlatformError: there is no GPU.
     """
-    return DistributedGpu(devices.gpu_indices(local_rank + 1, virtual=True)[local_rank])
+    gpus = devices.gpu_indices(local_rank + 1, virtual=True)
+    if gpus[local_rank] < local_rank:
+        environment.warn_if_exclusive()
+    return DistributedGpu(gpus[local_rank])
 
 
 def joined(ranks: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[list[int]]]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from importlib import metadata
 
 import torch
 
+from hios.errors import warn
 from hios.files.base import Platform
 from hios.platforms.code_hash import code_hash
 
@@ -36,6 +39,8 @@ _CLOCKS = (
     "mig.mode.current",
     "compute_mode",
 )
+#: What nvidia-smi prints instead of values where it does not have a field, as of an older or newer driver.
+_NO_FIELD = re.compile(r'Field "([^"]+)" is not a valid field')
 #: Seconds that nvidia-smi may take.
 _ANSWER_S = 30.0
 #: The code that runs operators and stages, transfers values and times the probe.
@@ -49,7 +54,7 @@ def settings(description: Platform) -> dict[str, object]:
         "driver": description.driver,
         "cuda": description.cuda,
         "cudnn": description.cudnn,
-        "clocks": clocks(_nvidia_smi()),
+        "clocks": clocks(*_nvidia_smi()),
         "precision": _precision(),
         "environment": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)},
         "python": platform.python_version(),
@@ -58,27 +63,45 @@ def settings(description: Platform) -> dict[str, object]:
     }
 
 
-def clocks(text: str) -> list[dict[str, str]]:
+def warn_if_exclusive() -> None:
+    """Warn, before several processes are started on one GPU, if its compute mode does not allow that."""
+    modes = {row["compute_mode"] for row in clocks(*_nvidia_smi())}
+    if exclusive := [mode for mode in modes if mode.lower().startswith("exclusive")]:
+        warn(
+            f"platform cuda: nvidia-smi reports compute mode {exclusive[0]}: only one process at a time can use such a "
+            "GPU, and hios starts several, so all but the first will fail; `nvidia-smi --compute-mode=0`, as root, "
+            "allows more"
+        )
+
+
+def clocks(text: str, fields: Sequence[str] = _CLOCKS) -> list[dict[str, str]]:
     """Clock-related settings of all GPUs, each combination once.
 
-    ``text`` is the output of ``nvidia-smi --query-gpu=FIELDS --format=csv,noheader`` for `_CLOCKS`, one line per GPU;
-    missing values are ``[N/A]``. Lines with other numbers of values are ignored.
+    ``text`` is the output of ``nvidia-smi --query-gpu=FIELDS --format=csv,noheader``, one line per GPU; missing values
+    are ``[N/A]``, those of `_CLOCKS` that are not among the fields ``unknown``. Lines with other numbers of values are
+    ignored.
     """
     rows = {tuple(value.strip() for value in line.split(",")) for line in text.splitlines()}
-    return [dict(zip(_CLOCKS, row, strict=True)) for row in sorted(rows) if len(row) == len(_CLOCKS)]
+    unknown = dict.fromkeys(_CLOCKS, "unknown")
+    return [{**unknown, **dict(zip(fields, row, strict=True))} for row in sorted(rows) if len(row) == len(fields)]
 
 
-def _nvidia_smi() -> str:
-    """The output of nvidia-smi for all GPUs; empty if it is missing or fails."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return ""
-    command = [program, f"--query-gpu={','.join(_CLOCKS)}", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER_S, check=False)  # noqa: S603
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
+def _nvidia_smi() -> tuple[str, list[str]]:
+    """The output of nvidia-smi for all GPUs, and the fields that it has; no text if it is missing or fails."""
+    program, fields = shutil.which("nvidia-smi"), list(_CLOCKS)
+    while program is not None and fields:
+        command = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER_S, check=False)  # noqa: S603
+        except (OSError, subprocess.TimeoutExpired):
+            break
+        if done.returncode == 0:
+            return done.stdout, fields
+        refused = _NO_FIELD.search(done.stdout)
+        if refused is None or refused[1] not in fields:
+            break
+        fields.remove(refused[1])
+    return "", fields
 
 
 def _precision() -> dict[str, object]:

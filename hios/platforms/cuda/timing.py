@@ -9,7 +9,7 @@ import json
 import math
 import statistics
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain, cycle, islice
 from pathlib import Path
@@ -323,7 +323,8 @@ def resources_of(trace: Mapping[str, Any]) -> dict[str, BlockResources]:
     """Resources of every annotated operator, as costs.json states them.
 
     If an operator launches several kernels, the one counts whose blocks take the largest share of what a block can have
-    (``BlockResources.share``); ties go to the first. An operator that launches no kernel, such as a view, needs none.
+    (``BlockResources.share``); ties go to the first. Kernels by which cuDNN changes the order of channels around a
+    convolution do not count beside it. An operator that launches no kernel, such as a view, needs none.
 
     Args:
         trace: what ``torch.profiler.profile.export_chrome_trace`` writes. An operator is an annotation
@@ -336,7 +337,7 @@ def resources_of(trace: Mapping[str, Any]) -> dict[str, BlockResources]:
         Nothing if no kernel was recorded at all, because CUPTI, NVIDIA's tracing library, may not be used.
     """
     events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
-    kernels = {_correlation(event): event["args"] for event in events if event.get("cat") == "kernel"}
+    kernels = {_correlation(event): event for event in events if event.get("cat") == "kernel"}
     if not kernels:
         return {}
     calls = [event for event in events if event.get("cat") in {"cuda_runtime", "cuda_driver"}]
@@ -345,7 +346,7 @@ def resources_of(trace: Mapping[str, Any]) -> dict[str, BlockResources]:
         if event.get("cat") == "user_annotation" and event["name"].startswith(ANNOTATION):
             own = [_correlation(call) for call in calls if _is_within(call, event)]
             name = event["name"].removeprefix(ANNOTATION)
-            demands[name] = _most_demanding(kernels[number] for number in own if number in kernels)
+            demands[name] = _most_demanding([kernels[number] for number in own if number in kernels])
     return demands
 
 
@@ -357,9 +358,15 @@ def _is_within(call: Mapping[str, Any], annotation: Mapping[str, Any]) -> bool:
     return bool(annotation["ts"] <= call["ts"] <= annotation["ts"] + annotation["dur"])
 
 
-def _most_demanding(kernels: Iterable[Mapping[str, Any]]) -> BlockResources:
+#: In the names of the kernels by which cuDNN changes the order of channels.
+_REORDERING = ("nchwToNhwc", "nhwcToNchw")
+
+
+def _most_demanding(kernels: Sequence[Mapping[str, Any]]) -> BlockResources:
     """What the kernel with the highest demand asks for."""
-    return max(map(_asked, kernels), key=lambda asked: asked.share, default=BlockResources(0, 0, 1))
+    computing = [event for event in kernels if not any(word in event["name"] for word in _REORDERING)]
+    asked = [_asked(event["args"]) for event in computing or kernels]
+    return max(asked, key=lambda own: own.share, default=BlockResources(0, 0, 1))
 
 
 def _asked(kernel: Mapping[str, Any]) -> BlockResources:

@@ -15,6 +15,8 @@ from hios.errors import HiosError
 START_MS = 0.007
 #: Milliseconds that launching takes the host: a graph, and each of its nodes more.
 LAUNCH_MS, NODE_MS = 0.005, 0.0003
+#: How long an operator takes whose weights and inputs are in the cache, over the time that it takes otherwise.
+CACHED = 0.4
 #: Floating-point operations that a convolution does in a millisecond.
 FLOPS_PER_MS = 1e10
 #: What torch says of a GPU, as for one with compute capability 9.0.
@@ -53,7 +55,8 @@ class Machine:
         refused: what cannot be captured.
         broken: what cannot run.
         slower: how many times as long convolutions take as usual.
-        cache_bytes: what the cache of a GPU holds.
+        cache_bytes: what the cache of a GPU holds: what was read last, whole copies of operators.
+        free_bytes: how much memory of a GPU is free.
         sync_ms: how long after a stream another one that waits for it goes on.
         recording: pools that captures record to; of one that fails it stays so, as in torch up to 2.12.
     """
@@ -67,17 +70,27 @@ class Machine:
     broken: set[str] = field(default_factory=set)
     slower: float = 1.0
     cache_bytes: int = 0
+    free_bytes: int = 1 << 20
     sync_ms: float = 0.0
     recording: set[object] = field(default_factory=set)
+    _cached: dict[object, int] = field(default_factory=dict)
 
-    def launch(self, what: str, cost_ms: float) -> None:
-        """Have the current stream busy."""
+    def launch(self, what: str, cost_ms: float, read: object = None, nbytes: int = 0) -> None:
+        """Have the current stream busy, with something that reads so many bytes of its own."""
         own = id(self.stream)
         if what in self.broken:
             raise RuntimeError("no kernel image is available\nfor execution")
         if self.recorded is not None and what in self.refused:
             raise RuntimeError(f"operation not permitted when stream is capturing\nin {what}")
-        self._do((lambda: self._advance(own, cost_ms)) if cost_ms else _nothing)
+        self._do((lambda: self._advance(own, self._factor(read, nbytes) * cost_ms)) if cost_ms else _nothing)
+
+    def _factor(self, read: object, nbytes: int) -> float:
+        """How much faster it is to read something now; from now on it is in the cache."""
+        held = self._cached.pop(read, None)
+        self._cached[read] = nbytes
+        while sum(self._cached.values()) > self.cache_bytes:
+            del self._cached[next(iter(self._cached))]
+        return 1.0 if held is None or not nbytes else CACHED
 
     def wait(self, stream: Any, other: Any) -> None:
         """Have a stream wait for what was launched on another."""
@@ -172,7 +185,7 @@ class Machine:
             graph=self.capture,
             MemPool=lambda: SimpleNamespace(id=object()),
             device=lambda device: nullcontext(),
-            mem_get_info=lambda index: (1 << 20, 1 << 21),
+            mem_get_info=lambda index: (self.free_bytes, 2 * self.free_bytes),
             get_device_properties=lambda index: SimpleNamespace(
                 uuid=f"GPU {index}", L2_cache_size=self.cache_bytes, **PROPERTIES
             ),
@@ -241,25 +254,23 @@ def workload(machine: Machine, costs_ms: Mapping[str, float], nbytes: int) -> Ca
             self.operator, self.nbytes = operator.id, nbytes
 
         def run(self) -> None:
-            machine.launch(self.operator, costs_ms[self.operator])
+            machine.launch(self.operator, costs_ms[self.operator], self, nbytes)
 
     return Workload
 
 
-def merged(machine: Machine, costs_ms: Mapping[str, float]) -> type:
-    """Merges that take as long as their longest operator."""
+def merged(machine: Machine, costs_ms: Mapping[str, float], bytes_each: int) -> type:
+    """Merges that take as long as their longest operator; each operator has weights of its own."""
 
     class Merged:
-        nbytes = 1
-
         def __init__(self, graph: Any, operators: Any, generator: Any) -> None:
-            self.operators = operators
+            self.operators, self.nbytes = operators, bytes_each * len(operators)
 
         def run_together(self) -> None:
-            machine.launch("merge", max(map(costs_ms.__getitem__, self.operators)))
+            machine.launch("merge", max(map(costs_ms.__getitem__, self.operators)), self, self.nbytes)
 
         def run_apart(self) -> None:
             for operator in self.operators:
-                machine.launch(operator, costs_ms[operator])
+                machine.launch(operator, costs_ms[operator], (self, operator), bytes_each)
 
     return Merged

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import torch
 
+from hios import HiosWarning
 from hios.files.base import Platform
-from hios.platforms.cuda import environment
+from hios.platforms.cuda import devices, distributing, environment, executing
 
 #: As nvidia-smi prints them: a GPU a line, in the order of the fields.
 _TWO = (
@@ -41,6 +45,69 @@ def test_no_clocks(text: str) -> None:
     assert environment.clocks(text) == []
 
 
+#: An nvidia-smi that has not all fields that it is asked for: it names the first that it lacks.
+_PROGRAM = """#!/bin/sh
+for field in MISSING; do
+    case "$1" in *"$field"*) echo "Field \\"$field\\" is not a valid field to query."; exit 2;; esac
+done
+case "$1" in --query-gpu=*) echo "$1" | sed 's/--query-gpu=//; s/[a-z._]\\+/value of &/g'; exit STATUS;; esac
+"""
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Puts an nvidia-smi on the path, which lacks some fields."""
+
+    def put(*missing: str, status: int = 0, program: str = _PROGRAM) -> None:
+        file = tmp_path / "nvidia-smi"
+        file.write_text(program.replace("MISSING", " ".join(missing)).replace("STATUS", str(status)), encoding="utf-8")
+        file.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    return put
+
+
+@pytest.mark.parametrize(
+    "missing", [(), ("clocks.applications.graphics", "clocks.applications.memory"), ("power.limit",)]
+)
+def test_fields_that_a_driver_lacks_are_unknown(nvidia_smi: Callable[..., None], missing: tuple[str, ...]) -> None:
+    """One such field makes nvidia-smi refuse all: the others are asked for again, and the key says what is unknown."""
+    nvidia_smi(*missing)
+    values = {name: "unknown" if name in missing else f"value of {name}" for name in environment._CLOCKS}
+    assert environment.clocks(*environment._nvidia_smi()) == [values]
+
+
+def test_an_nvidia_smi_that_fails_says_nothing(nvidia_smi: Callable[..., None]) -> None:
+    """Nor one that refuses a field that was not asked for, which would be asked for ever."""
+    nvidia_smi(status=9)
+    assert environment.clocks(*environment._nvidia_smi()) == []
+    nvidia_smi(program="#!/bin/sh\necho 'Field \"other\" is not a valid field to query.'; exit 2\n")
+    assert environment.clocks(*environment._nvidia_smi()) == []
+
+
+@pytest.mark.parametrize(("mode", "warns"), [("Default", False), ("Exclusive_Process", True), ("[N/A]", False)])
+def test_gpus_for_one_process_alone(monkeypatch: pytest.MonkeyPatch, mode: str, warns: bool) -> None:
+    """Before baselines start in processes of their own, and in ranks that share a GPU, a warning says what to do."""
+    text = _TWO.splitlines()[0].replace("Default", mode)
+    monkeypatch.setattr(environment, "_nvidia_smi", lambda: (text, list(environment._CLOCKS)))
+    monkeypatch.setattr(devices, "gpu_indices", lambda count, virtual: [number % 2 for number in range(count)])
+    monkeypatch.setattr(distributing, "DistributedGpu", lambda index: index)
+    shared: list[Callable[[], object]] = [
+        lambda: executing.references(Platform("cuda"), "eager", ["cudagraph"]),
+        lambda: distributing.device(3),
+    ]
+    for start in shared:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", HiosWarning)
+            start()
+        message = "platform cuda: nvidia-smi reports compute mode Exclusive_Process: only one process at a time can use"
+        assert [str(warning.message).startswith(message) for warning in told] == [True] * warns
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HiosWarning)
+        assert distributing.device(1) == 1
+        executing.references(Platform("cuda"), "onnxruntime", [])  # on cores
+
+
 def _description(**changes: Any) -> Platform:
     return msgspec.convert(
         {
@@ -60,7 +127,7 @@ def _description(**changes: Any) -> Platform:
 
 def test_keys_tell_gpus_and_software_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """What measurements depend on changes the key; how many devices there are, and which, does not."""
-    monkeypatch.setattr(environment, "_nvidia_smi", lambda: _TWO)
+    monkeypatch.setattr(environment, "_nvidia_smi", lambda: (_TWO, list(environment._CLOCKS)))
 
     def key(**changes: Any) -> str:
         return json.dumps(environment.settings(_description(**changes)), sort_keys=True)
@@ -77,7 +144,7 @@ def test_keys_tell_gpus_and_software_apart(monkeypatch: pytest.MonkeyPatch) -> N
     for name in ("CUDA_VISIBLE_DEVICES", "TORCH_HOME"):
         monkeypatch.setenv(name, "1")
     assert key() == same
-    monkeypatch.setattr(environment, "_nvidia_smi", lambda: "")
+    monkeypatch.setattr(environment, "_nvidia_smi", lambda: ("", list(environment._CLOCKS)))
     assert key() != same
 
 

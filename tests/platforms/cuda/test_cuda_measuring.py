@@ -56,7 +56,7 @@ def machine(costs_ms: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> Mach
     simulated = Machine()
     for module in (graphs, cuda):
         monkeypatch.setattr(module, "torch", simulated.torch())
-        monkeypatch.setattr(module, "Merged", merged(simulated, costs_ms))
+        monkeypatch.setattr(module, "Merged", merged(simulated, costs_ms, 1 << 8))
     for other in (gpu_probe, graph_pool):
         monkeypatch.setattr(other, "torch", simulated.torch())
     monkeypatch.setattr(graphs, "Workload", workload(simulated, costs_ms, 1 << 8))

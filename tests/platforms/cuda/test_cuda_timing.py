@@ -54,7 +54,7 @@ def _open(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     for module in (graphs, graph_pool, cuda):
         monkeypatch.setattr(module, "torch", machine.torch())
     monkeypatch.setattr(graphs, "Workload", workload(machine, COSTS, _BYTES))
-    monkeypatch.setattr(graphs, "Merged", merged(machine, COSTS))
+    monkeypatch.setattr(graphs, "Merged", merged(machine, COSTS, _BYTES))
     monkeypatch.setattr(cuda, "Merged", graphs.Merged)  # type: ignore[attr-defined] # what the module imported
     edges = (Edge("a", "b"), Edge("a", "c"), Edge("a", "view"))
     Graph("four", tuple(Operator(name, "conv") for name in COSTS), edges).write(tmp_path / "graph.json")
@@ -89,6 +89,20 @@ def test_chains_exceed_the_cache(machine: Machine, monkeypatch: pytest.MonkeyPat
     cuda.time_rounds(opened, 0, ["a"], rounds=1, warmup=0)
     assert machine.log[-1] * _BYTES > 2 * machine.cache_bytes
     assert machine.log[-1] == 2 * machine.log[-2]
+
+
+def test_times_are_those_of_weights_in_memory(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What the cache still holds is read faster: of operators, stages and merges in chains nothing is there."""
+    runs = round(TARGET_MS / COSTS["a"])
+    machine.cache_bytes, machine.free_bytes = 8 * runs * _BYTES, 1 << 30
+    opened = _open(machine, monkeypatch, tmp_path)
+    a, b = COSTS["a"], COSTS["b"]
+    cuda.load_merges(opened, [["a", "b"]])
+    times = cuda.time_rounds(opened, 0, ["a", (("a",), ("b",)), 0], rounds=2, warmup=1)
+    expected = [(a,), (b, a + b), (b, a + b)]
+    assert times == [[tuple(map(pytest.approx, own))] * 2 for own in expected]
 
 
 def test_views_have_chains_of_bounded_length(worker: Any, machine: Machine) -> None:
@@ -285,6 +299,18 @@ def test_the_most_demanding_kernel_counts(first: Any, second: Any, threads: int)
         launched = [_launch(number, 110.0 + number) for number in (1, 2)]
         ran = [_kernel(number, *kernel) for number, kernel in enumerate(kernels, 1)]
         assert resources_of(_trace(_annotation("a", 100.0, 50.0), *launched, *ran))["a"].threads == threads
+
+
+def test_changes_of_layout_do_not_count_beside_a_convolution() -> None:
+    """Kernels of cuDNN stand around one that is not channels last, and may take more of an SM than it does."""
+    launched = [_launch(number, 110.0 + number) for number in (1, 2, 3)]
+    reordering = {**_kernel(1, 40, 8448, [512]), "name": "void cudnn::ops::nchwToNhwcKernel<float, float, float>(...)"}
+    back = {**_kernel(3, 40, 8448, [512]), "name": "void cudnn::engines_precompiled::nhwcToNchwKernel<float>(...)"}
+    convolution = _kernel(2, 96, 8192, [128], grid=[49, 1, 1])
+    found = resources_of(_trace(_annotation("a", 100.0, 50.0), *launched, reordering, convolution, back))
+    assert found == {"a": BlockResources(8192, 96 * 128, 128, blocks=49)}
+    alone = resources_of(_trace(_annotation("a", 100.0, 50.0), launched[0], reordering))
+    assert alone["a"].threads == 512  # an operator that does nothing else
 
 
 def test_an_operator_without_kernels_asks_for_nothing() -> None:

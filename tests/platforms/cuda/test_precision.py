@@ -37,6 +37,15 @@ def test_who_uses_tf32(majors: list[int], expected: bool) -> None:
         assert not uses_tf32(majors)
 
 
+@pytest.mark.parametrize(("value", "expected"), [("0", False), ("1", True)])
+def test_the_driver_may_be_told_to_leave_tf32_alone(
+    monkeypatch: pytest.MonkeyPatch, value: str, expected: bool
+) -> None:
+    """NVIDIA's libraries read that from a variable, which torch does not know of."""
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", value)
+    assert uses_tf32([9]) == expected
+
+
 @pytest.mark.parametrize(
     ("value", "within"),
     [(100.0, True), (99.0, True), (95.0, False), (math.nan, False), (math.inf, False)],
