@@ -20,7 +20,7 @@ from hios.core.sums import add_up
 #: Shares of a device's slots, arithmetic and memory bandwidth.
 DemandShares = tuple[float, float, float]
 #: What is left of an operator's time, relative to it, below which it is rounding in floating point.
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 
 
 def rates(demands: Sequence[DemandShares]) -> list[float]:
@@ -127,7 +127,7 @@ class SharedDevice:
     def start(self, operator: int, now: float, time: float) -> None:
         """An operator that takes ``time`` alone begins."""
         self._advance(now)
-        self._left[operator], self._least[operator] = time, _ROUNDING * time
+        self._left[operator], self._least[operator] = time, ROUNDING * time
         insort(self._running, (now, self._rank[operator], operator))
         self._rates = ()
 

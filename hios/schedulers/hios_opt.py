@@ -34,7 +34,7 @@ _SOLVER = 0.9
     paper="hios; simulated annealing, heads and tails, CP-SAT (no paper)",
     summary="searches from the best of all others until the time is up or the gap to a proven bound is closed",
     several_devices=True,
-    demand="the largest of slots, arithmetic and bandwidth in the search; all three in what it compares",
+    demand="slots, arithmetic and bandwidth, in t(S)",
     parameters=(
         Parameter("seed", 0, "seed of the random numbers", minimum=0),
         Parameter("time_limit", 10.0, "seconds of search; it ends earlier when the gap is closed", minimum=0),
@@ -72,9 +72,6 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
     weighs the path against the area; nothing is rounded up and CP-SAT is not asked. Where merges make the plan of
     ``hios-wide`` the best, one of these chains starts from it and keeps its merges, each of which it moves as a single
     operator; the other one has none. See `hios.schedulers.opt.annealing`.
-
-    If operators share resources, chains estimate stages from each operator's largest share
-    (`hios.schedulers.opt.annealing.StagedChain`); what they find is evaluated like every other plan.
 
     It ends early when the gap between latency and the bound for staged schedules is closed. With ``time_limit`` the
     machine's speed decides how many moves are made; with ``moves`` a seed gives the same schedule everywhere, as

@@ -67,7 +67,7 @@ def _beside(figure: Figure, *, made: _Maker, drawn: _Chart, words: Callable[[Row
 
     def all_rows(data: FigureData) -> Rows:
         return figure.rows(data) + [
-            {**row, "hardware": hardware(prediction)}
+            {**row, "hardware": hardware(prediction), "launches": TARGETS[prediction.target].launches}
             for session in sessions
             for label, network in data.predictions.get(session, {}).items()
             for prediction in network.file.predictions

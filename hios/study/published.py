@@ -125,13 +125,15 @@ class Comparison:
     """A published statement and the result of this machine.
 
     ``found`` is one number or several, None where this machine has none; ``by`` names what computed it, such as hios or
-    the released program; ``comparable`` says whether hios has a comparison, on this machine or on another.
+    the released program; ``comparable`` says whether hios has a comparison, on this machine or on another; ``lacking``
+    says why a published case has nothing to be compared with.
     """
 
     published: Published
     found: Found | None = None
     by: str = "hios"
     comparable: bool = True
+    lacking: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -143,8 +145,8 @@ class Comparison:
     @property
     def absent(self) -> tuple[str, ...]:
         """The published cases that the result lacks, on which there is no verdict."""
-        found = self.found if isinstance(self.found, Mapping) else {}
-        return tuple(case for case in self.published.cases if found and case not in found)
+        found, why = self.found if isinstance(self.found, Mapping) else {}, f" ({self.lacking})" if self.lacking else ""
+        return tuple(f"{case}{why}" for case in self.published.cases if found and case not in found)
 
     @property
     def found_text(self) -> str:

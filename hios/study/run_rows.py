@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 from hios.charts import marks
@@ -117,16 +118,16 @@ def latencies(rows: Rows, algorithm: str, column: str = "ms") -> dict[str, float
     return {network: min(timed, key=lambda row: float(row["ms"]))[column] for network, timed in own.items()}
 
 
-#: The networks that IOS takes geometric means over.
-_BENCHMARK = frozenset({"inception_v3", "nasnet_large", "squeezenet", "randwire"})
+#: The networks of IOS's benchmark, which LIOS uses too.
+BENCHMARK = frozenset({"inception_v3", "nasnet_large", "squeezenet", "randwire"})
 
 
 def geometric_means(numbers: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """Of the numbers by network of each schedule that has all four of the benchmark."""
     return {
-        name: statistics.geometric_mean(own[network] for network in _BENCHMARK)
+        name: statistics.geometric_mean(own[network] for network in BENCHMARK)
         for name, own in numbers.items()
-        if own.keys() >= _BENCHMARK
+        if own.keys() >= BENCHMARK
     }
 
 
@@ -171,15 +172,13 @@ def measured_comparisons(figure: str, rows: Rows, numbers: Mapping[str, Mapping[
     return comparisons(figure, numbers if on_gpu(rows) else dict.fromkeys(numbers))
 
 
-def columns_compared(figure: str, rows: Rows) -> list[Comparison]:
-    """Published statements beside the columns of their names, by network; cells without a number are left out."""
-    return comparisons(
-        figure,
-        {
-            name: {row["network"]: float(row[name]) for row in rows if row[name] is not None}
-            for name in published(figure)
-        },
-    )
+def columns_compared(figure: str, rows: Rows, wired: Collection[str] = ()) -> list[Comparison]:
+    """Published statements beside the columns of their names, by network; ``wired`` ones without RandWire."""
+    found = {
+        name: {row["network"]: float(row[name]) for row in rows if name not in wired or row["network"] != "randwire"}
+        for name in published(figure)
+    }
+    return [replace(entry, lacking="its wiring here is our own") for entry in comparisons(figure, found)]
 
 
 def bar_chart(what: str, column: str = "ms", title: str = "latency, ms") -> Callable[[Rows], alt.TopLevelMixin]:

@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hios import ALGORITHMS, Costs, Edge, Graph, Operator, Problem, Schedule, evaluate, schedule, violations
+from hios.core.costs import Demand
 from hios.core.evaluate import latency_ms, staged_times
 from hios.core.problem import Stage, positions
 from hios.core.schedule import StagedPlan
@@ -34,7 +35,7 @@ from hios.schedulers.opt.lower_bounds import interval_bound_ms, proven_bound_ms,
 from hios.schedulers.opt.moves import SOURCES, Search
 from hios.schedulers.opt.staged_kernel import MOST_MEMBERS, SPARE
 from hios.verify.consistency import bound_problems
-from tests.problems import in_sequence, problem, problems, wide_problems
+from tests.problems import in_sequence, problem, problems, sharing_problems, wide_problems
 from tests.wide_plans import least_latency
 
 #: Progress of annealing, and beyond its beginning: there every move is kept.
@@ -52,8 +53,11 @@ def _members(problem: Problem, rng: random.Random) -> Stage:
 
 @st.composite
 def measured(draw: st.DrawFn, largest: int = 10) -> Problem:
-    """Problems with measured stages: faster and slower than the model, and of orders that cannot run."""
-    instance = draw(problems(largest))
+    """Problems with measured stages: faster and slower than the model, and of orders that cannot run.
+
+    Operators blend or share resources, with overheads.
+    """
+    instance = draw(st.one_of(problems(largest), sharing_problems(largest)))
     rng = random.Random(draw(st.integers(0, 1000)))
     for _ in range(draw(st.integers(0, 8))):
         stage = _members(instance, rng)
@@ -265,6 +269,7 @@ def judged(interpreted: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Judge:
 )
 def test_indices_and_limits(judged: Judge, instance: Problem, devices: int, temperature: float, seed: int) -> None:
     """No index leaves its array; a move is given up exactly if its latency is beyond the limit, else timed right."""
+    instance = instance.on(devices)
     chain = StagedChain(instance, devices, in_sequence(instance, devices), seed)
     for moves in (1, 15, 15):
         judged.run(instance, chain, temperature, moves)
@@ -317,9 +322,10 @@ def test_single_moves(judged: Judge, case: str) -> None:
         judged.run(instance, chain, 0.0 if seed % 2 else 1.0, 1)
 
 
-def test_compiled_and_interpreted_do_the_same(interpreted: ModuleType) -> None:
+@pytest.mark.parametrize("contention", ["blend", "resources"])
+def test_compiled_and_interpreted_do_the_same(interpreted: ModuleType, contention: str) -> None:
     """The kernel makes the same moves with and without numba."""
-    instance = _fan(12)
+    instance = _fan(12, contention)
     one = StagedChain(instance, 3, in_sequence(instance, 3), 5)
     one.run(0.0, 200)
     with pytest.MonkeyPatch.context() as patch:
@@ -330,11 +336,24 @@ def test_compiled_and_interpreted_do_the_same(interpreted: ModuleType) -> None:
     assert (one._search.lists == other._search.lists).all()
 
 
-def _fan(count: int) -> Problem:
+def _fan(count: int, contention: str = "blend") -> Problem:
     """One operator feeds all others; stages gain much."""
     times = {f"v{number}": 1.0 + number % 3 for number in range(count)}
     edges = {("v0", f"v{number}"): 0.5 for number in range(1, count)}
-    return problem(times, edges, utilization=dict.fromkeys(times, 0.1), alpha=0.1)
+    kinds = (Demand(slots=0.3, compute=0.2, memory=0.9), Demand(slots=0.4, compute=0.8, memory=0.1))
+    demand = {name: kinds[number % 2] for number, name in enumerate(times)}
+    return problem(times, edges, utilization=dict.fromkeys(times, 0.1), alpha=0.1, contention=contention, demand=demand)
+
+
+def test_the_search_pairs_what_needs_different_resources() -> None:
+    """Of four equal operators on one device, those for memory run beside those for arithmetic, at no loss."""
+    memory, arithmetic = Demand(slots=0.3, compute=0.1, memory=0.9), Demand(slots=0.3, compute=0.9, memory=0.1)
+    demand = {"a": memory, "b": memory, "c": arithmetic, "d": arithmetic}
+    instance = problem(dict.fromkeys("abcd", 1.0), {}, contention="resources", demand=demand)
+    chain = StagedChain(instance, 1, in_sequence(instance, 1), 0)
+    chain.run(0.0, 2000)
+    assert instance.stage_ms(((0,), (1,))) == pytest.approx(1.8)
+    assert chain.latency_ms == pytest.approx(2.0)
 
 
 def test_stages_have_a_largest_size(interpreted: ModuleType) -> None:
@@ -409,6 +428,7 @@ def test_state_is_a_fresh_evaluation(
     """After moves kept and taken back, times, places, spare stages and paths are those of the candidate's plan."""
     if not ALGORITHMS[algorithm].several_devices:
         devices = 1
+    instance = instance.on(devices)
     chain = StagedChain(instance, devices, _start(instance, devices, algorithm), seed)
     _check(instance, chain)
     for moves in slices:

@@ -148,6 +148,7 @@ def test_absent_cases_are_named(tmp_path: Path) -> None:
     one = Comparison(entry, {"b": 1.6})
     assert (one.verdict, one.absent) == (Verdict.AGREES, ("a", "c"))
     assert Comparison(entry, {"a": 2.0, "b": 1.6, "c": 1.2}).absent == Comparison(entry).absent == ()
+    assert Comparison(entry, {"a": 2.0, "b": 1.6}, lacking="it is another").absent == ("c (it is another)",)
 
 
 def test_what_figures_compare_does_not_depend_on_data() -> None:

@@ -130,11 +130,7 @@ def _ends(rows: Sequence[Sequence[Any]]) -> Any:
 
 
 class StagedChain(Chain):
-    """A chain over stages that starts from a plan; `fits` says whether the stages of one can be represented.
-
-    If operators share resources, latencies inside the chain are estimates: t(S) is the longest group, or the sum of
-    each operator's time and largest share. The plan that it ends with must be evaluated.
-    """
+    """A chain over stages that starts from a plan; `fits` says whether the stages of one can be represented."""
 
     def __init__(self, problem: Problem, devices: int, plan: StagedPlan, seed: int) -> None:
         n = len(problem)
@@ -149,7 +145,8 @@ class StagedChain(Chain):
             measured=_measured(self._as_measured),
             saved=np.zeros(2, STAGE),
             lists=np.zeros((SAVED_ORDER + 1, n + 1), np.int64),
-            room=np.zeros((3, MOST_MEMBERS), np.int64),
+            room=np.zeros((4, MOST_MEMBERS), np.int64),
+            progress=np.zeros((5, MOST_MEMBERS)),
         )
         self._state["alpha"] = -1.0 if problem.alpha is None else problem.alpha
         self._state["barrier"] = problem.barrier_ms
@@ -229,9 +226,8 @@ def fits(problem: Problem, plan: StagedPlan) -> bool:
 def _operators(problem: Problem) -> Any:
     records = np.zeros(len(problem) + 1, OPERATOR)
     records["time"][:-1] = problem.time
-    # If operators share resources, those that need the most of any are the ones that a stage waits for.
-    shares = [max(demand) for demand in problem.demand] or problem.utilization
-    records["work"][:-1] = records["time"][:-1] * shares
+    records["work"][:-1] = records["time"][:-1] * problem.utilization
+    records["demand"][:-1] = problem.demand or 0.0
     records["place"][:-1] = problem.place
     if not problem.measured:  # a measured stage may be shorter than its operators, so there is no bound
         tail = records["tail"]

@@ -149,7 +149,8 @@ class Search(NamedTuple):
     measured: Array = None  # over stages: (k,) MEASURED, ascending keys
     saved: Array = None  # over stages: (2,) STAGE, copies of the stage that an operator leaves and of the one it joins
     lists: Array = None  # over stages: (SAVED_ORDER + 1, n+1) int
-    room: Array = None  # over stages: (3, MOST_MEMBERS) int, while the groups of a stage are worked out
+    room: Array = None  # over stages: (4, MOST_MEMBERS) int, while the groups of a stage are worked out
+    progress: Array = None  # over stages: (5, MOST_MEMBERS) float, while operators share resources
 
 
 #: Largest number of stages or operators that move to another device together.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hios.core.sharing import ROUNDING
 from hios.schedulers.opt.moves import (
     MOST_TOGETHER,
     TASK,
@@ -35,8 +36,8 @@ from hios.schedulers.opt.moves import (
 #: Largest number of operators in a stage of a candidate.
 MOST_MEMBERS = 16
 
-#: An operator: also t(v), t(v)*u(v), its place in topological order.
-OPERATOR = np.dtype([*TASK, ("time", np.float64), ("work", np.float64), ("place", np.int64)])
+#: An operator: also t(v), t(v)*u(v), its place in topological order, its demand if operators share resources.
+OPERATOR = np.dtype([*TASK, ("time", float), ("work", float), ("place", np.int64), ("demand", float, (3,))])
 #: A measured stage, see `stage_key`.
 MEASURED = np.dtype([("key", np.uint64), ("time", np.float64)])
 STAGE = np.dtype(item_fields(MOST_MEMBERS))
@@ -90,19 +91,24 @@ def stage_key(group: Array, operator: Array, size: int) -> np.uint64:
 
 
 @compiled
-def measured_ms(search: Search, stage: int, group: Array) -> float:
-    """The measured t(S) of a stage, -1 where there is none."""
-    measured = search.measured
-    size = search.items[stage].size
+def arrange(search: Search, stage: int, group: Array) -> None:
+    """Put the operators of a stage, by place in topological order, and their groups into rows 1 and 2 of ``room``."""
     in_order, group_in_order = search.room[1], search.room[2]
-    for i in range(size):  # insertion sort by place in topological order
+    for i in range(search.items[stage].size):  # insertion sort
         v = search.items[stage].members[i]
         j = i
         while j > 0 and search.operators[in_order[j - 1]].place > search.operators[v].place:
             in_order[j], group_in_order[j] = in_order[j - 1], group_in_order[j - 1]
             j -= 1
         in_order[j], group_in_order[j] = v, group[i]
-    key = stage_key(group_in_order, in_order, size)
+
+
+@compiled
+def measured_ms(search: Search, stage: int, group: Array) -> float:
+    """The measured t(S) of a stage, -1 where there is none."""
+    measured = search.measured
+    arrange(search, stage, group)
+    key = stage_key(search.room[2], search.room[1], search.items[stage].size)
     low, high = 0, measured.shape[0]
     while low < high:
         middle = (low + high) // 2
@@ -116,8 +122,87 @@ def measured_ms(search: Search, stage: int, group: Array) -> float:
 
 
 @compiled
+def fair_share(asked: Array, count: int) -> float:
+    """The most that anyone gets of a resource for which the shares asked for add up to more than 1."""
+    level = 1.0 / count
+    for _ in range(count):  # each time the level stays, or rises above what somebody asks for
+        left, above = 1.0, 0
+        for k in range(count):
+            above += asked[k] > level
+            left -= asked[k] if asked[k] <= level else 0.0
+        if above > 0:
+            level = left / above
+    return level
+
+
+@compiled
+def set_rates(search: Search, count: int) -> None:
+    """Work the rates of the operators that run out, in launch order, as `hios.core.sharing.rates` has them."""
+    rate, granted, asked = search.progress[0], search.progress[1], search.progress[2]
+    free = 1.0
+    for k in range(count):
+        slots = search.operators[search.room[1, search.room[3, k]]].demand[0]
+        granted[k] = rate[k] = min(slots, free) / slots
+        free -= min(slots, free)
+    for resource in range(1, 3):
+        total = 0.0
+        for k in range(count):
+            asked[k] = granted[k] * search.operators[search.room[1, search.room[3, k]]].demand[resource]
+            total += asked[k]
+        level = fair_share(asked, count) if total > 1.0 else 1.0
+        for k in range(count):
+            if asked[k] > level:
+                rate[k] = min(rate[k], granted[k] * level / asked[k])
+
+
+@compiled
+def launch(search: Search, group: int, members: Any, now: float, count: int) -> int:
+    """Let the first of some members of a stage that is in a group run behind earlier ones; how many run then."""
+    running, left, started = search.room[3], search.progress[3], search.progress[4]
+    for member in members:
+        if search.room[2, member] == group:
+            left[member], started[member] = search.operators[search.room[1, member]].time, now
+            k = count
+            while k > 0 and started[running[k - 1]] == now and running[k - 1] > member:
+                running[k] = running[k - 1]
+                k -= 1
+            running[k] = member
+            return count + 1
+    return count
+
+
+@compiled
+def shared_ms(search: Search, stage: int, group: Array) -> float:
+    """How long the groups of a stage take beside each other, as `hios.core.sharing.together_ms` has it."""
+    arrange(search, stage, group)
+    size, running = search.items[stage].size, search.room[3]
+    rate, left = search.progress[0], search.progress[3]
+    count, now = 0, 0.0
+    for g in range(size):
+        count = launch(search, g, range(size), now, count)
+    while count > 0:
+        set_rates(search, count)
+        ended, step = 0, np.inf
+        for k in range(count):
+            rest = left[running[k]]
+            if rest == 0.0 or (rate[k] > 0.0 and rest < step * rate[k]):
+                ended, step = k, 0.0 if rest == 0.0 else rest / rate[k]
+        now += step
+        for k in range(count):
+            i = running[k]
+            rest = left[i] - step * rate[k]
+            left[i] = rest if rest > ROUNDING * search.operators[search.room[1, i]].time else 0.0
+        member = running[ended]
+        count -= 1
+        for k in range(ended, count):
+            running[k] = running[k + 1]
+        count = launch(search, search.room[2, member], range(member + 1, size), now, count)
+    return now
+
+
+@compiled
 def set_duration(search: Search, stage: int, alpha: float) -> None:
-    """Work t(S) of a stage out, as `Problem.stage_ms` has it; by work alone if operators share resources."""
+    """Work t(S) of a stage out, as `Problem.stage_ms` has it."""
     operators, stages = search.operators, search.items
     size = stages[stage].size
     members = stages[stage].members
@@ -126,31 +211,31 @@ def set_duration(search: Search, stage: int, alpha: float) -> None:
         return
     group = search.room[0]
     number_groups(search, stage, group)
-    several = False
-    barriers = 0
+    number = 0
     total, work, longest = 0.0, 0.0, 0.0
     for g in range(size):
         length = 0.0
-        barriers += group[g] == g  # a group has the number of one of its operators
+        number += group[g] == g  # a group has the number of one of its operators
         for i in range(size):
             if group[i] == g:
                 length += operators[members[i]].time
                 work += operators[members[i]].work
-        several |= group[g] != group[0]
         total += length
         longest = max(longest, length)
-    if several and search.measured.shape[0] > 0:
+    barriers = search.states[0].barrier * (number - 1)
+    if number > 1 and search.measured.shape[0] > 0:
         duration = measured_ms(search, stage, group)
         if duration >= 0:
             stages[stage].duration = duration
             return
-    if not several:
+    if number == 1:
         stages[stage].duration = total
+    elif operators[members[0]].demand[0] > 0:
+        stages[stage].duration = shared_ms(search, stage, group) + barriers
     elif alpha < 0:
-        stages[stage].duration = longest + search.states[0].barrier * (barriers - 1)
+        stages[stage].duration = longest + barriers
     else:
-        blend = alpha * total + (1 - alpha) * max(work, longest)
-        stages[stage].duration = blend + search.states[0].barrier * (barriers - 1)
+        stages[stage].duration = alpha * total + (1 - alpha) * max(work, longest) + barriers
 
 
 #: Kinds of moves: an operator becomes a stage of its own, or joins one; 0: stages go to other devices.

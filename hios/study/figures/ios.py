@@ -39,8 +39,7 @@ def fig1_rows(data: FigureData) -> Rows:
         mean = sum(flops for flops, _ in holding) / max(count, 1) / _MEGA
         if mean:
             size = runs.image_size(network)
-            row = {"network": label, "image size": size, "convolutions": count, "MFLOP a convolution": mean}
-            rows.append(row)
+            rows.append({"network": label, "image size": size, "convolutions": count, "MFLOP a convolution": mean})
     return rows
 
 
@@ -467,14 +466,11 @@ def width(graph: Graph, block: tuple[str, ...]) -> int:
     return len(block) - sum(partner >= 0 for partner in matched)
 
 
-def tab1_comparisons(rows: Rows) -> list[Comparison]:
-    """All columns; of RandWire the operators alone, as all else depends on its wiring, which is our own."""
-    wired = dict.fromkeys(("width", "bound", "transitions", "schedules"))
-    own = [{**row, **wired} if row["network"] == "randwire" else row for row in rows]
-    return runs.columns_compared("ios_tab1", own)
-
-
-register("ios_tab1", rows=lambda data: list(map(_largest_block, benchmark())), compare=tab1_comparisons)
+register(
+    "ios_tab1",
+    rows=lambda data: list(map(_largest_block, benchmark())),
+    compare=lambda rows: runs.columns_compared("ios_tab1", rows, ("width", "bound", "transitions", "schedules")),
+)
 
 
 # Table 2: the networks.
