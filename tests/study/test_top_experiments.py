@@ -210,6 +210,16 @@ def test_synchronous_tasks_of_a_server_are_its_capacity() -> None:
     assert list(found.done_by_model.values()) == pytest.approx([rate, rate], rel=0.02)
 
 
+def test_synchronous_tasks_of_the_systems(given: dict[str, Path]) -> None:
+    """Beside the frequency of every system stands that each model gets about as many tasks."""
+    study = _run("together", given)
+    assert [point.system for point in study.points] == ["sequential", "ios", "pos-strict", "top", "top, both off"]
+    for point in study.points:
+        rates = [point.values[f"{OF_MODEL}{label}"] for label in networks()]
+        assert rates == pytest.approx([point.values["synchronous tasks per s"]] * 2, rel=0.05)
+        assert point.values[JAIN] > 0.99
+
+
 def test_batches(given: dict[str, Path]) -> None:
     """Larger batches complete more inputs a second, and never fill more than 100 % of the GPU."""
     result = _run("batches", given)
