@@ -207,6 +207,12 @@ class ResultFile(Record, frozen=True, kw_only=True):
         return self.total.completed / (self.duration_s * self.repeats)
 
     @property
+    def done_by_model(self) -> dict[str, float]:
+        """The same of each model."""
+        time = self.duration_s * self.repeats
+        return {label: own.completed / time for label, own in self.models.items()}
+
+    @property
     def goodput_per_s(self) -> float:
         """Completed tasks within their SLO per second."""
         return self.total.goodput / (self.duration_s * self.repeats)

@@ -188,6 +188,9 @@ GPG_STEP, LAUNCHER_STEP = "a step of training GPG", "a step of training the laun
 RANDOM_SEARCH = "random search"
 #: GPG without a policy: a random search of as many passes, and the rule of always taking the last ending.
 NOT_LEARNED, LAST_ENDING = "GPG, not learned", "last ending, not learned"
+#: Names of the values that stand beside every gain: completed tasks a second of a model, whose label follows, and how
+#: evenly the models are served.
+OF_MODEL, JAIN, VARIANCE = "tasks per s of ", "Jain's index", "queue variance"
 #: Name of the value that says how long training took.
 TRAINED = "training s"
 #: Names of values that say what the memory of the GPU has room for.

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hios.formats.scenario import Objective
 from hios.formats.serving_result import Candidate, ModelOfCandidate, ResultFile
@@ -53,16 +53,24 @@ def worst_share(candidate: Candidate) -> float:
     return min((own.fair_share for own in (candidate.models or {}).values()), default=1.0)
 
 
+def by_model(rates: Mapping[str, float]) -> str:
+    """Tasks per second of each model, in words."""
+    return ", ".join(f"{label} {rate:.4g}" for label, rate in rates.items())
+
+
+def evenness(jain: float | None, variance: float | None) -> str:
+    """How evenly the models are served, in words; with `by_model` it stands beside every gain."""
+    return f"Jain's index {jain:.3f}, variance {variance:.3g}"
+
+
 def brief(candidate: Candidate) -> str:
     """How a candidate serves the models, in words: goodput of all and of each, the worst share, Jain's index."""
     goodput = f"{candidate.goodput_per_s:.4g} tasks/s"
     if not candidate.models:
         return goodput
-    own = ", ".join(f"{label} {model.goodput_per_s:.4g}" for label, model in candidate.models.items())
-    return (
-        f"{goodput} ({own}), worst-served model {worst_share(candidate):.1%}, Jain's index {candidate.jain:.3f}, "
-        f"variance {candidate.queue_variance:.3g}"
-    )
+    own = by_model({label: model.goodput_per_s for label, model in candidate.models.items()})
+    even = evenness(candidate.jain, candidate.queue_variance)
+    return f"{goodput} ({own}), worst-served model {worst_share(candidate):.1%}, {even}"
 
 
 def order(candidates: Sequence[Candidate], objective: Objective | None) -> list[int]:

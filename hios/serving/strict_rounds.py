@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hios.formats.serving_result import ResultFile
+from hios.serving.objective import by_model, evenness
 
 _STRICT = "pos-strict"
 
@@ -24,18 +25,20 @@ def rounds_notes(results: Mapping[str, ResultFile]) -> list[str]:
 
     A policy that completes c tasks per second is c / s - 1 above rounds that complete s. Rounds on an infinitely fast
     device would complete b, the number of models times the smallest rate; c / b - 1 of the margin needs no scheduling.
-    Results are of the same tasks, by what the notes call them; no notes without pos-strict with several models.
+    Results are of the same tasks, by what the notes call them; no notes without pos-strict with several models. Beside
+    the margin stands what either gives the models.
     """
-    strict = [result for result in results.values() if result.policy == _STRICT]
-    if not strict or len(strict[0].models) == 1:
+    strict = {name: result for name, result in results.items() if result.policy == _STRICT}
+    rounds = max(strict, key=lambda name: strict[name].done_per_s, default="")
+    if not rounds or len(strict[rounds].models) == 1:
         return []
-    time = strict[0].duration_s * strict[0].repeats
-    rates = [served.offered / time for served in strict[0].models.values()]
+    time = strict[rounds].duration_s * strict[rounds].repeats
+    rates = [served.offered / time for served in strict[rounds].models.values()]
     bound = strict_rounds_per_s(rates)
     notes = [
         f"strict rounds cannot pass {bound:.4g} of {sum(rates):.4g} tasks/s: {len(rates)} models x the smallest rate"
     ]
-    completed = max(result.done_per_s for result in strict)
+    completed = strict[rounds].done_per_s
     others = {name: result.done_per_s for name, result in results.items() if result.policy != _STRICT}
     if not others or not completed or not bound:
         return notes
@@ -45,4 +48,6 @@ def rounds_notes(results: Mapping[str, ResultFile]) -> list[str]:
         f"{name} completes {most:.4g} tasks/s, {margin:+.1f} % over {_STRICT}; that limit alone makes "
         f"{max(alone, 0.0):+.1f} %"
     )
+    for label, own in ((name, results[name]), (rounds, strict[rounds])):
+        notes.append(f"{label}: {by_model(own.done_by_model)} tasks/s, {evenness(own.jain, own.queue_variance)}")
     return notes

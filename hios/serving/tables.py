@@ -25,19 +25,10 @@ _HEADING = (
     "failed",
     "left",
 )
+#: Of a grid; the models with their tasks a second stand in between.
 _GRID_HEADING = (
-    "policy",
-    "launcher",
-    "done/s",
-    "goodput/s",
-    "worst-served",
-    "p50 ms",
-    "p99 ms",
-    "lost",
-    "left",
-    "work done",
-    "Jain",
-    "variance",
+    ("policy", "launcher", "done/s"),
+    ("goodput/s", "worst-served", "p50 ms", "p99 ms", "lost", "left", "work done", "Jain", "variance"),
 )
 #: A worst-served model is named below this share.
 _SERVED = 0.99
@@ -56,7 +47,9 @@ def result_table(result: ResultFile) -> str:
 def grid_table(grid: PolicyGrid) -> str:
     """A line for each policy and launcher, then what no policy can pass and what could not run."""
     any_result = next(iter(grid.results.values()))
-    rows = [_GRID_HEADING, *(_grid_row(*chosen, result) for chosen, result in grid.results.items())]
+    first, last = _GRID_HEADING
+    heading = (*first, *(f"{label}/s" for label in any_result.models), *last)
+    rows = [heading, *(_grid_row(*chosen, result) for chosen, result in grid.results.items())]
     notes = [
         f"load {any_result.load:g}, {any_result.lanes} lane(s), {any_result.repeats} x {any_result.duration_s:g} s, "
         f"simulated, so predicted; no policy can do more than {any_result.bound_per_s:.4g} tasks/s"
@@ -94,6 +87,7 @@ def _grid_row(name: str, launcher: str, result: ResultFile) -> tuple[str, ...]:
         name if result.chosen is None else f"{name} ({result.chosen})",
         launcher,
         f"{result.done_per_s:.4g}",
+        *(f"{rate:.4g}" for rate in result.done_by_model.values()),
         f"{result.goodput_per_s:.4g}",
         f"{worst_share(candidate_of(result)):.1%}",
         _milliseconds(total.p50_ms),

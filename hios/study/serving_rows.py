@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from hios.charts import marks
 from hios.formats.serving_result import ResultFile
+from hios.formats.study import JAIN, OF_MODEL, VARIANCE, Experiment
 from hios.formats.study import TOP as TOP
-from hios.formats.study import Experiment
+from hios.serving.objective import by_model, evenness
 from hios.study.figure_data import FigureData
 from hios.study.published import Comparison, comparisons
 from hios.study.rows import Row, Rows, predicted
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 
 #: What one task at a time is served by, and synchronous rounds: the paper's baselines.
 SINGLE, ROUNDS = ("sequential", "ios"), ("pos-strict", "pos-relaxed")
-#: A column.
-JAIN = "Jain's index"
+#: A column: of each model what its values OF_MODEL say.
+_BY_MODEL = "tasks per s by model"
+#: What stands beside every gain.
+BESIDE = (_BY_MODEL, JAIN, VARIANCE)
 #: Share of the best throughput from which on it counts as saturated.
 SATURATED = 0.95
 #: The same of a learning curve: as far above or below the best value.
@@ -48,21 +51,10 @@ def policy_rows(data: FigureData, *, several: bool) -> Rows:
 
 def _top_rows(data: FigureData) -> Rows:
     """Rows of TOP and its ablations as those of policies."""
-    begin = "tasks per s of "
-    return [
-        {
-            **{"policy": row["system"], "p99 ms": None},
-            **{name: value for name, value in row.items() if not name.startswith(begin)},
-            "tasks per s by model": ", ".join(
-                f"{name.removeprefix(begin)} {value:.4g}" for name, value in row.items() if name.startswith(begin)
-            ),
-        }
-        for row in point_rows(data, "systems", "load")
-    ]
+    return [{"policy": row["system"], "p99 ms": None, **row} for row in point_rows(data, "systems", "load")]
 
 
 def _row(scenario: str, result: ResultFile) -> Row:
-    done = result.total.completed / (result.duration_s * result.repeats)
     return {
         "scenario": scenario,
         "models": len(result.models),
@@ -71,15 +63,12 @@ def _row(scenario: str, result: ResultFile) -> Row:
         "device": result.device or "lanes",
         "mark": marks.PREDICTED.name if result.simulated else marks.MEASURED.name,
         "offered per s": result.total.offered / (result.duration_s * result.repeats),
-        "tasks per s": done,
-        "tasks per s by model": ", ".join(
-            f"{label} {served.completed / (result.duration_s * result.repeats):.4g}"
-            for label, served in result.models.items()
-        ),
+        "tasks per s": result.done_per_s,
+        _BY_MODEL: by_model(result.done_by_model),
         "bound per s": result.bound_per_s,
         "work done %": 100 * result.work_share,
         "device busy %": 100 * result.utilisation,
-        "queue variance": result.queue_variance,
+        VARIANCE: result.queue_variance,
         "queue limit": max(served.queue or 0 for served in result.models.values()) or None,
         "p99 ms": result.total.p99_ms,
         JAIN: result.jain,
@@ -124,16 +113,15 @@ def gain_finding(rows: Rows, column: str, over: Sequence[str]) -> str:
         return f"No scenario has top and {' or '.join(others)} at one load."
     what = "predicted for a GPU" if on_gpu(rows) else "predicted on lanes, so not compared with the paper's GPUs"
     texts = [f"{min(values):+.1f} to {max(values):+.1f} % at load {load:g}" for load, values in by_load.items()]
-    return f"top over {' and '.join(others)} in {column}, {what}: {'; '.join(texts)}.{_served(rows, over)}"
+    behind = [row for row in predicted(rows) if row["models"] > 1 and row["policy"] in (TOP, *over)]
+    served = beside_gains(behind, lambda row: f"{row['scenario']}, load {row['load']:g}, {row['policy']}")
+    return f"top over {' and '.join(others)} in {column}, {what}: {'; '.join(texts)}.{served}"
 
 
-def _served(rows: Rows, over: Sequence[str]) -> str:
-    """What the models of several get behind a gain, with Jain's index and the variance of the queues."""
+def beside_gains(rows: Iterable[Row], place: Callable[[Row], str]) -> str:
+    """What the models get in the rows behind a gain, and how evenly; nothing of rows of older files, which lack it."""
     shown = [
-        f"{row['scenario']}, load {row['load']:g}, {row['policy']}: {row['tasks per s by model']} tasks/s, {JAIN} "
-        f"{row[JAIN]:.3f}, variance {row['queue variance']:.3g}"
-        for row in predicted(rows)
-        if row["models"] > 1 and row["policy"] in (TOP, *over)
+        f"{place(row)}: {row[_BY_MODEL]} tasks/s, {evenness(row[JAIN], row[VARIANCE])}" for row in rows if JAIN in row
     ]
     return f" By model: {'; '.join(shown)}." if shown else ""
 
@@ -187,10 +175,17 @@ def point_rows(data: FigureData, experiment: Experiment, x: str) -> Rows:
             "gpu": study.gpu or "",
             x: int(point.x) if point.x.is_integer() else point.x,
             "mark": marks.PREDICTED.name,
-            **point.values,
+            **{name: value for name, value in point.values.items() if not name.startswith(OF_MODEL)},
+            **_models_of(point.values),
         }
         for point in study.points
     ]
+
+
+def _models_of(values: Mapping[str, float]) -> Row:
+    """The column of what the models get; none where that is not known."""
+    rates = {name.removeprefix(OF_MODEL): rate for name, rate in values.items() if name.startswith(OF_MODEL)}
+    return {_BY_MODEL: by_model(rates)} if rates else {}
 
 
 def by_scenario(rows: Rows, system: str, x: str, column: str) -> dict[str, dict[float, float]]:

@@ -25,7 +25,19 @@ from hios.formats.config import TopStudy
 from hios.formats.scenario import ModelOfScenario, ScenarioFile
 from hios.formats.serving_result import ResultFile
 from hios.formats.settings import TrainingSettings
-from hios.formats.study import BATCH_THAT_FITS, COPIES_THAT_FIT, NEITHER, NO_GPG, NO_LAUNCHER, TOP, TRAINED, TopPoint
+from hios.formats.study import (
+    BATCH_THAT_FITS,
+    COPIES_THAT_FIT,
+    JAIN,
+    NEITHER,
+    NO_GPG,
+    NO_LAUNCHER,
+    OF_MODEL,
+    TOP,
+    TRAINED,
+    VARIANCE,
+    TopPoint,
+)
 from hios.platforms.model import descriptions
 from hios.platforms.model.descriptions import Gpu
 from hios.platforms.model.devices import predicted_costs
@@ -70,18 +82,13 @@ def systems(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Ite
             for load in study.loads:
                 given = loaded(scenario, load)
                 for system, found in itself.results(given).items():
-                    time = found.duration_s * found.repeats
-                    by_model = {f"tasks per s of {name}": own.completed / time for name, own in found.models.items()}
                     values = {
-                        "offered per s": found.total.offered / time,
+                        "offered per s": found.total.offered / (found.duration_s * found.repeats),
                         **_served(found),
                         "bound per s": found.bound_per_s,
                         "device busy %": 100 * found.utilisation,
-                        "queue variance": found.queue_variance,
                         "queue limit": float(max(own.queue or 0 for own in found.models.values())),
-                        "Jain's index": found.jain,
                         **({} if found.total.p99_ms is None else {"p99 ms": found.total.p99_ms}),
-                        **by_model,
                     }
                     yield _point(label, given, system, load, values)
 
@@ -122,10 +129,11 @@ def together(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> It
         with TopItself(study) as itself:
             learned = itself.combined(overloaded(scenario)).file.top
             given = {TOP: scenario.with_top(**msgspec.structs.asdict(learned)), NEITHER: scenario}
-            frequencies = {system: synchronous_per_s(scenario, system) for system in (*SINGLE, "pos-strict")}
-            frequencies |= {system: synchronous_per_s(own, TOP) for system, own in given.items()}
-        for system, frequency in frequencies.items():
-            yield _point(label, scenario, system, len(scenario.models), {"synchronous tasks per s": frequency})
+            found = {system: synchronous_per_s(scenario, system) for system in (*SINGLE, "pos-strict")}
+            found |= {system: synchronous_per_s(own, TOP) for system, own in given.items()}
+        for system, (frequency, kept) in found.items():
+            values = {"synchronous tasks per s": frequency, **(_beside_gain(kept) if kept else {})}
+            yield _point(label, scenario, system, len(scenario.models), values)
 
 
 def batches(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
@@ -155,9 +163,10 @@ def batches(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Ite
                 chosen = _stages_of(itself, given)
             for system, found in results.items():
                 served = _served(found)
+                inputs_per_s = size * served.pop("tasks per s")
                 values = {
-                    "inputs per s": size * served["tasks per s"],
-                    "work done %": served["work done %"],
+                    "inputs per s": inputs_per_s,
+                    **served,
                     "filled %": 100 * _filled(given, found),
                     **(chosen if system == TOP else {}),
                     **room,
@@ -252,10 +261,11 @@ def copied(scenario: Scenario, count: int) -> Scenario:
     return dataclasses.replace(scenario, file=file, models=models)
 
 
-def synchronous_per_s(scenario: Scenario, system: str) -> float:
-    """The highest frequency of tasks for all models at once at which no queue grows."""
+def synchronous_per_s(scenario: Scenario, system: str) -> tuple[float, ResultFile | None]:
+    """The highest frequency of tasks for all models at once at which no queue grows, with its result; 0 with none."""
     work = add_up(least_work_s(model, gpu=scenario.gpu) for model in scenario.models)
     low, high = 0.0, 1.2 * scenario.lanes / work
+    kept = None
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         given = at_rates(
@@ -266,10 +276,10 @@ def synchronous_per_s(scenario: Scenario, system: str) -> float:
         )
         result = simulate(given, system)
         if all(own.waiting <= _LEFT and not own.dropped for own in result.models.values()):
-            low = middle
+            low, kept = middle, result
         else:
             high = middle
-    return low
+    return low, kept
 
 
 def batched(graph: Graph, count: int) -> Graph:
@@ -345,10 +355,13 @@ def _on_gpus(scenarios: Mapping[str, Scenario], experiment: str) -> dict[str, Sc
 
 
 def _served(result: ResultFile) -> dict[str, float]:
-    return {
-        "tasks per s": result.total.completed / (result.duration_s * result.repeats),
-        "work done %": 100 * result.work_share,
-    }
+    return {"tasks per s": result.done_per_s, "work done %": 100 * result.work_share, **_beside_gain(result)}
+
+
+def _beside_gain(result: ResultFile) -> dict[str, float]:
+    """What each model gets, and how evenly they are served."""
+    by_model = {f"{OF_MODEL}{label}": rate for label, rate in result.done_by_model.items()}
+    return {**by_model, JAIN: result.jain, VARIANCE: result.queue_variance}
 
 
 def _filled(scenario: Scenario, result: ResultFile) -> float:

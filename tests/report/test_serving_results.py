@@ -138,7 +138,9 @@ def test_what_limits_strict_rounds_is_said(tmp_path: Path) -> None:
     both = (ServedPolicy("pos-strict", 1.0, strict, None), ServedPolicy("sequential", 1.0, sequential, None))
     (said,) = (sentence for sentence in findings(ServedScenario("mix", both)) if "strict rounds" in sentence)
     assert said.startswith("At load 1, strict rounds cannot pass 80 of 120 tasks/s: 2 models x the smallest rate; seq")
-    assert said.endswith(" %.")
+    assert " %; sequential: " in said
+    assert "; pos-strict: " in said
+    assert said.count(" tasks/s, Jain's index ") == 2
     assert not any("strict rounds" in sentence for sentence in findings(ServedScenario("mix", both[1:])))
 
 

@@ -31,6 +31,7 @@ pytest.importorskip("starlette")
 from hios.errors import HiosError
 from hios.serving import http_server, lane_worker
 from hios.serving.http_server import HttpServer
+from hios.serving.open_inference import InferRequest, ModelInterface
 from hios.serving.scenario import Scenario
 from hios.serving.server import Server
 from tests.serving import lane_faults
@@ -125,18 +126,21 @@ def _under_way(server: Server) -> int:
 
 
 @contextlib.contextmanager
-def _lane_stopped(server: Server) -> Iterator[None]:
-    """The lane stands still with a task of ``words``, another one is to be next, and more have to wait in the queue."""
+def _lane_stopped(server: Server, taken: int = 2) -> Iterator[None]:
+    """The lane stands still with a task of ``words``, another one is to be next, and more have to wait in the queue.
+
+    Under launchers that let only one out of the queue, it is ``taken`` alone.
+    """
     assert eventually(lambda: server.lanes_up == 1 and not _under_way(server))  # whatever was asked before
     lane = server.process_ids[0]
     os.kill(lane, signal.SIGSTOP)
     try:
-        taken = [server.submit("words", _words(seed)) for seed in range(2)]
-        assert eventually(lambda: server.counts["words"].in_flight == 2)
+        answers = [server.submit("words", _words(seed)) for seed in range(taken)]
+        assert eventually(lambda: server.counts["words"].in_flight == taken)
         yield
     finally:
         os.kill(lane, signal.SIGCONT)
-    for seed, answer in enumerate(taken):
+    for seed, answer in enumerate(answers):
         torch.testing.assert_close(answer.result(60), _expected(_words(seed)))
 
 
@@ -439,6 +443,32 @@ def test_a_full_queue_refuses(front: Front) -> None:
             assert status == 200
             numbers = torch.tensor(answer["outputs"][0]["data"]).reshape(4, 5)
             torch.testing.assert_close(numbers, _expected(_words(seed))[0])
+
+
+def test_requests_are_answered_in_the_order_of_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits while the lane stands still: first what is due first, then what was asked first."""
+    answered: list[str] = []
+    encode = ModelInterface.encode
+
+    def noted(model: ModelInterface, request: InferRequest, outputs: list[Tensor]) -> Any:
+        answered.append(request.id)
+        return encode(model, request, outputs)
+
+    monkeypatch.setattr(ModelInterface, "encode", noted)
+    models: dict[str, dict[str, Any]] = {"words": {"slo_ms": 600_000.0}, "blocks": {"slo_ms": 1000.0}}
+    given = Scenario.read(open_scenario(tmp_path, models, launcher="deadline"))
+    with Server(given, "one-per-lane", virtual=True) as server, _running(server) as address:
+        front = Front(server, address)
+        with ThreadPoolExecutor(4) as pool:
+            asked = []
+            with _lane_stopped(server, taken=1):
+                for number in range(4):
+                    label = "words" if number < 2 else "blocks"
+                    own = _of_words(_words()) if number < 2 else _of_blocks(inputs("blocks", number)[0])
+                    asked.append(pool.submit(front.infer, label, inputs=own, id=str(number)))
+                    assert eventually(lambda: _under_way(server) == 1 + len(asked))
+            assert [answer.result(60)[0] for answer in asked] == [200] * 4
+    assert answered == ["2", "3", "0", "1"]
 
 
 def test_the_end_comes_before_the_answer(

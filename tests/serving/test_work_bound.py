@@ -69,7 +69,7 @@ def test_what_the_limit_of_strict_rounds_explains() -> None:
     models = [served(name, [[0.01]], rate) for name, rate in (("a", 30.0), ("b", 60.0), ("c", 120.0))]
     given = scenario(*models, lanes=2, duration_s=10.0, arrivals="periodic")
     results = {name: simulate(given, name, compiled=False) for name in ("pos-strict", "sequential")}
-    limit, margin = rounds_notes(results)
+    limit, margin, *beside = rounds_notes(results)
     assert limit == "strict rounds cannot pass 90 of 210 tasks/s: 3 models x the smallest rate"
     # At the end of the trace a round or two are still unanswered.
     served_per_s = results["pos-strict"].done_per_s
@@ -79,6 +79,9 @@ def test_what_the_limit_of_strict_rounds_explains() -> None:
         f"sequential completes {most:.4g} tasks/s, {100 * (most / served_per_s - 1):+.1f} % over pos-strict; that "
         f"limit alone makes {100 * (most / 90 - 1):+.1f} %"
     )
+    assert beside[0].startswith("sequential: a 30, b 60, c 120 tasks/s, Jain's index 1.000, variance ")
+    assert beside[1].startswith("pos-strict: a ")
+    assert len(beside) == 2
     assert rounds_notes({"pos-strict": results["pos-strict"]}) == [limit]
     assert rounds_notes({"sequential": results["sequential"]}) == []
     alone = scenario(models[0], duration_s=1.0)

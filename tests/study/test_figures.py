@@ -142,6 +142,28 @@ def test_what_experiments_of_top_say(files: dict[str, list[Path]], tmp_path: Pat
     assert "+300.0 % with 8 copies" in record("top_fig24").finding
 
 
+@pytest.mark.parametrize(
+    ("name", "behind"),
+    [
+        ("top_fig18", {"alone, sub-blocks 1, top": 10, "mix, sub-blocks 4, top": 40}),
+        ("top_fig23", {"mix, models at once 2, top": 15, "mix, models at once 2, ios": 11}),
+        ("top_fig24", {"alone, copies 1, sequential": 10, "alone, copies 8, top": 81}),
+        ("top_fig26", {"mix, batch 1, top": 12, "mix, batch 256, top": 2562}),
+        ("top_fig27", {"alone, batch 256, ios": 2561, "alone, batch 256, top": 2562}),
+    ],
+)
+def test_what_models_get_stands_beside_every_gain(
+    files: dict[str, list[Path]], tmp_path: Path, name: str, behind: dict[str, int]
+) -> None:
+    """Throughput of each model, Jain's index and the variance of the queues, in the sentence and in the table."""
+    figure = registry.figure(name)
+    record = write_figure(figure, FigureData.read(p for session in figure.sessions for p in files[session]), tmp_path)
+    for place, rate in behind.items():
+        said = f"{place}: a {rate:.4g}, b {2 * rate:.4g} tasks/s, Jain's index 0.900, variance {rate:.3g}"
+        assert said in record.finding
+    assert {"tasks per s by model", "Jain's index", "queue variance"} <= set(record.columns)
+
+
 def test_serving_on_a_gpu_is_compared_with_the_paper(files: dict[str, list[Path]], tmp_path: Path) -> None:
     """Simulations with costs of a GPU have verdicts, those on lanes have none; the finding has the numbers of both."""
     data = FigureData.read(files["serving"])

@@ -28,13 +28,16 @@ from hios.formats.study import (
     GPG,
     GPG_ONE_PASS,
     GPG_STEP,
+    JAIN,
     LAST_ENDING,
     LAUNCHER_STEP,
     NO_LAUNCHER,
     NOT_LEARNED,
+    OF_MODEL,
     RANDOM_SEARCH,
     TOP,
     TRAINED,
+    VARIANCE,
     TopStudyFile,
 )
 from hios.platforms.model import descriptions
@@ -127,7 +130,9 @@ def test_sizes_and_copies(given: dict[str, Path]) -> None:
     assert {(point.scenario, point.x) for point in sizes.points} == {(name, x) for name in given for x in (1.0, 2.0)}
     assert sizes.device == "gpu"
     assert {point.system for point in sizes.points if point.values.get(TRAINED, 0.0) > 0} == {"top", "top, GPG off"}
+    assert all({f"{OF_MODEL}blocks", JAIN, VARIANCE} <= point.values.keys() for point in sizes.points)
     copies = _run("copies", given)
+    assert all(f"{OF_MODEL}blocks-{int(point.x) - 1}" in point.values for point in copies.points)
     assert {point.scenario for point in copies.points} == {"blocks"}
     by_count = {point.x: point.values["tasks per s"] for point in copies.points if point.system == "top"}
     assert by_count[2.0] > 0.9 * by_count[1.0] > 0
@@ -199,8 +204,20 @@ def test_no_system_keeps_up_with_an_overload() -> None:
 def test_synchronous_tasks_of_a_server_are_its_capacity() -> None:
     """One operator after another keeps up with one task of both models every 5 ms."""
     models = served("one", [[1.0]], 10.0), served("two", [[4.0]], 30.0)
-    rate = synchronous_per_s(scenario(*models, lanes=1, duration_s=60.0), "sequential")
+    rate, found = synchronous_per_s(scenario(*models, lanes=1, duration_s=60.0), "sequential")
     assert rate == pytest.approx(200.0, rel=0.03)
+    assert found is not None
+    assert list(found.done_by_model.values()) == pytest.approx([rate, rate], rel=0.02)
+
+
+def test_synchronous_tasks_of_the_systems(given: dict[str, Path]) -> None:
+    """Beside the frequency of every system stands that each model gets about as many tasks."""
+    study = _run("together", given)
+    assert [point.system for point in study.points] == ["sequential", "ios", "pos-strict", "top", "top, both off"]
+    for point in study.points:
+        rates = [point.values[f"{OF_MODEL}{label}"] for label in networks()]
+        assert rates == pytest.approx([point.values["synchronous tasks per s"]] * 2, rel=0.05)
+        assert point.values[JAIN] > 0.99
 
 
 def test_batches(given: dict[str, Path]) -> None:

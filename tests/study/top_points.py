@@ -15,9 +15,12 @@ from hios.formats.study import (
     GPG,
     GPG_ONE_PASS,
     GPG_STEP,
+    JAIN,
     LAST_ENDING,
     LAUNCHER_STEP,
+    OF_MODEL,
     TRAINED,
+    VARIANCE,
     Experiment,
     TopPoint,
     TopStudyFile,
@@ -29,11 +32,21 @@ def _throughput(
 ) -> list[TopPoint]:
     """Throughput that grows with what is varied and saturates, of a model and of two."""
     return [
-        TopPoint(scenario, models, system, float(x), {column: 100.0 * min(x, saturates) * (1 + place), **(more or {})})
+        TopPoint(
+            scenario,
+            models,
+            system,
+            float(x),
+            {column: 100.0 * min(x, saturates) * (1 + place), **(more or {}), **_of_models(10.0 * x + place)},
+        )
         for scenario, models in (("alone", 1), ("mix", 2))
         for place, system in enumerate(systems)
         for x in (1, 2, 4, 8, *(() if saturates < 8 else (saturates, 2 * saturates, 4 * saturates)))
     ]
+
+
+def _of_models(rate: float) -> dict[str, float]:
+    return {f"{OF_MODEL}a": rate, f"{OF_MODEL}b": 2 * rate, JAIN: 0.9, VARIANCE: rate}
 
 
 def _curve(column: str, values: tuple[float, ...]) -> list[TopPoint]:
@@ -62,7 +75,7 @@ def points() -> dict[Experiment, list[TopPoint]]:
             if point.models == 1
         ],
         "together": [
-            TopPoint("mix", 2, system, 2.0, {"synchronous tasks per s": value})
+            TopPoint("mix", 2, system, 2.0, {"synchronous tasks per s": value, **_of_models(value)})
             for system, value in (("sequential", 10.0), ("ios", 11.0), ("pos-strict", 12.0), ("top", 15.0))
         ],
         "batches": _throughput(

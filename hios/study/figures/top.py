@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -220,9 +220,22 @@ def saturation(rows: Rows, x: str, column: str, stated: float) -> float | None:
     return max(places) if places and serving.on_gpu(rows, "A100") else None
 
 
+def _beside(rows: Iterable[Row], x: str) -> str:
+    """What the models get at points behind a gain."""
+    return serving.beside_gains(rows, lambda row: f"{row['scenario']}, {x} {row[x]:g}, {row['system']}")
+
+
+def _ends(rows: Rows, x: str, *systems: str) -> str:
+    """The same where gains are those between the least and the most of what is varied, or there."""
+    curves = grouped([row for row in rows if row["system"] in systems], _scenario_and_system).values()
+    ordered = [sorted(own, key=lambda row: float(row[x])) for own in curves]
+    return _beside([row for own in ordered for row in own[:: max(1, len(own) - 1)]], x)
+
+
 def fig18_rows(data: FigureData) -> Rows:
     """Systems by the size of combined blocks: rows of measured times of training, and of predicted throughput."""
-    return times_apart(serving.point_rows(data, "sizes", _SUB_BLOCKS), (TRAINED,), (_TASKS, _WORK_DONE))
+    computed = (_TASKS, _WORK_DONE, *serving.BESIDE)
+    return times_apart(serving.point_rows(data, "sizes", _SUB_BLOCKS), (TRAINED,), computed)
 
 
 def fig18_comparisons(rows: Rows) -> list[Comparison]:
@@ -253,7 +266,12 @@ def fig18_finding(rows: Rows) -> str:
         for scenario, over in _training(rows).items()
     ]
     times = f" Training, processor time of this machine: {'; '.join(trained)}." if trained else ""
-    return f"Predicted, overloaded: {'; '.join(parts)}.{times}"
+    simulated = [row for row in rows if _TASKS in row]
+    behind = [row for row in simulated if row["system"] == serving.TOP and row[_SUB_BLOCKS] == 1]
+    behind += [
+        max(own, key=lambda row: float(row[_TASKS])) for own in grouped(simulated, _scenario_and_system).values()
+    ]
+    return f"Predicted, overloaded: {'; '.join(parts)}.{times}{_beside(behind, _SUB_BLOCKS)}"
 
 
 def _scenario(row: Row) -> str:
@@ -410,7 +428,7 @@ register(
 )
 
 # Figure 23: several models on the same input.
-_SYNCHRONOUS = "synchronous tasks per s"
+_SYNCHRONOUS, _AT_ONCE = "synchronous tasks per s", "models at once"
 
 
 def fig23_finding(rows: Rows) -> str:
@@ -424,12 +442,12 @@ def fig23_finding(rows: Rows) -> str:
             if values.get(system)
         ]
         parts.append(f"{scenario}: top {values[serving.TOP]:.4g} a second, {', '.join(others)}")
-    return f"Predicted: {'; '.join(parts)}."
+    return f"Predicted: {'; '.join(parts)}.{_beside(rows, _AT_ONCE)}"
 
 
 register(
     "top_fig23",
-    rows=lambda data: serving.point_rows(data, "together", "models at once"),
+    rows=lambda data: serving.point_rows(data, "together", _AT_ONCE),
     chart=serving.point_bars(_scenario_and_system, _SYNCHRONOUS, "synchronous tasks per second"),
     finding=fig23_finding,
 )
@@ -446,7 +464,7 @@ def fig24_finding(rows: Rows) -> str:
             gain = 100 * (over[max(over)] / over[min(over)] - 1)
             parts.append(f"{scenario} under {system} {gain:+.1f} % with {max(over):g} copies")
     parts += serving.fitting(rows, COPIES_THAT_FIT, "copies")
-    return f"Predicted, overloaded: {'; '.join(parts)}."
+    return f"Predicted, overloaded: {'; '.join(parts)}.{_ends(rows, _COPIES, 'sequential', serving.TOP)}"
 
 
 register(
@@ -493,7 +511,7 @@ def fig26_finding(rows: Rows) -> str:
         ]
         parts.append(f"{scenario}: {', '.join(ends)}")
     parts += serving.fitting(rows, BATCH_THAT_FITS, "inputs of a batch")
-    return f"Predicted, overloaded: {'; '.join(parts)}."
+    return f"Predicted, overloaded: {'; '.join(parts)}.{_ends(rows, _BATCH, serving.TOP)}"
 
 
 register(
@@ -520,7 +538,7 @@ def fig27_finding(rows: Rows) -> str:
         ]
         parts.append(f"{scenario} {', '.join(ends)}, saturates at {serving.saturation(over):g}")
     parts += serving.fitting(rows, BATCH_THAT_FITS, "inputs of a batch")
-    return f"top over ios, predicted, overloaded: {'; '.join(parts)}."
+    return f"top over ios, predicted, overloaded: {'; '.join(parts)}.{_ends(rows, _BATCH, serving.TOP, 'ios')}"
 
 
 register(
