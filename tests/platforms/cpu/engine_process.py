@@ -43,7 +43,7 @@ def _be_interrupted() -> None:
             late.set()
         return gather(pool, *arguments)
 
-    WorkerPool._gather = kept  # type: ignore[method-assign]
+    WorkerPool._gather = kept  # type: ignore[method-assign, assignment]
     _say("starts")
     try:
         small_engine()
