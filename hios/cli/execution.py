@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import select
 import signal
 import time
 from pathlib import Path
@@ -46,6 +47,10 @@ if TYPE_CHECKING:
 
 #: How long the end of a failed rank is hidden from mpirun: longer than rank 0 takes to print the reason.
 _HOLD_S = 1.0
+#: Processes of Open MPI 5 that start ranks: mpirun is the first, on other hosts there is the second.
+_OPEN_MPI = ("prterun", "prted")
+#: Seconds in which they end after a rank failed, unless a host is out of reach, and between attempts to end them.
+_WAIT_S, _AGAIN_S = 20.0, 2.0
 
 
 def guard() -> None:
@@ -71,8 +76,36 @@ def guard() -> None:
     killed = status is not None and status.si_code != os.CLD_EXITED
     code = 1 if status is None else 128 + status.si_status if killed else status.si_status
     if code:
+        _end_launcher()
         time.sleep(_HOLD_S)
     os._exit(code)
+
+
+def _end_launcher() -> None:
+    """Have mpirun of Open MPI end where it has not some time after a rank failed, from a process that it leaves alone.
+
+    It would wait for hosts that are out of reach, also when it is told to end. Told again, it ends at once.
+    """
+    parent = os.getppid()
+    try:
+        launcher = os.pidfd_open(parent)
+        name = Path(f"/proc/{parent}/comm").read_text(encoding="utf-8").strip()
+    except (AttributeError, OSError):  # some builds of Python lack it; or the launcher has ended
+        return
+    if name not in _OPEN_MPI or os.fork() != 0:
+        return
+    os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):  # it waits until what it gave to ranks is closed
+        os.dup2(nowhere, stream)
+    ended = select.poll()
+    ended.register(launcher, select.POLLIN)
+    for wait_s, number in ((_WAIT_S, signal.SIGTERM), *[(_AGAIN_S, signal.SIGTERM)] * 2, (_AGAIN_S, signal.SIGKILL)):
+        if ended.poll(1000 * wait_s):
+            break
+        signal.pidfd_send_signal(launcher, number)
+    os._exit(0)
 
 
 @click.command("execute")

@@ -146,7 +146,7 @@ def read_json(path: str | Path, report: Callable[[str], None] | None = None) -> 
     """
     path = Path(path)
     try:
-        text = read_limits.read_json_text(path)
+        text = read_limits.read_text(path)
         data = json.loads(text, object_pairs_hook=functools.partial(_object, report or _refuse))
         if "\\ud" in text.lower():  # an escaped lone surrogate, which could not be written again
             json.dumps(data, ensure_ascii=False).encode()

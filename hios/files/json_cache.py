@@ -51,7 +51,7 @@ class JsonCache:
         """
         key = _as_read(key)
         try:
-            entry = json.loads(read_limits.read_json_text(self._file(key)))
+            entry = json.loads(read_limits.read_text(self._file(key)))
             return convert(entry) if entry["key"] == key else None
         except (OSError, ValueError, TypeError, KeyError, RecursionError, HiosError, msgspec.MsgspecError):
             return None

@@ -90,19 +90,17 @@ def require_memory(source: str | Path, what: str, needed: int) -> None:
         )
 
 
-def read_json_text(path: Path) -> str:
-    """The text of a JSON file whose contents fit into memory; errors as `read_text`."""
-    return read_text(path, memory_bytes() // JSON_GROWTH)
-
-
-def read_text(path: Path, most: int) -> str:
+def read_text(path: Path, most: int | None = None) -> str:
     """The text of a file of at most so many bytes, which may be no regular file, such as a pipe or device.
+
+    If ``most`` is None, it may have as many as JSON whose contents fit into memory.
 
     Raises:
         ArtifactError: it has more.
         OSError: it cannot be read.
         UnicodeDecodeError: it is not UTF-8.
     """
+    most = memory_bytes() // JSON_GROWTH if most is None else most
     data = bytearray()
     with path.open("rb") as stream:
         while part := stream.read(_READ_AT_ONCE):

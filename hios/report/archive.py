@@ -17,7 +17,7 @@ import msgspec
 
 from hios import __version__
 from hios.errors import ArtifactError
-from hios.files import artifacts
+from hios.files import artifacts, read_limits
 from hios.files.artifacts import replacing, require_writable
 from hios.files.versions import checkout
 from hios.formats.archive import (
@@ -140,7 +140,7 @@ def read_origin(page: Path) -> PageOrigin:
         ArtifactError: it cannot be read, or does not say so.
     """
     try:
-        text = page.read_text(encoding="utf-8")
+        text = read_limits.read_text(page)
     except (OSError, UnicodeDecodeError) as error:
         raise ArtifactError(f"{page}: cannot be read: {getattr(error, 'strerror', 'it is not UTF-8')}") from None
     parser = _Origin()

@@ -20,7 +20,7 @@ from hios.core.graph import Graph
 from hios.core.problem import Problem
 from hios.core.schedule import Schedule
 from hios.errors import ArtifactError, shown
-from hios.files import artifacts
+from hios.files import artifacts, read_limits
 from hios.files.base import Platform
 from hios.files.versions import checkout
 from hios.formats.run import Run
@@ -249,10 +249,10 @@ def read_configuration(path: Path) -> str:
     """The text of a configuration.
 
     Raises:
-        ArtifactError: it cannot be read.
+        ArtifactError: it cannot be read, or is too long.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return read_limits.read_text(path, read_limits.MOST_BYTES_OF_YAML)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

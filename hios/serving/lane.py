@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -80,7 +79,7 @@ class LaneProcess:
         self._programs: Mapping[int, LaneProgram] = {}
         self._unknown = 0
         self._cleared = threading.Event()
-        self._stopping = False
+        self._stopping = threading.Event()
         #: Process number of the worker; 0 while there is none.
         self.pid = 0
         self._thread: threading.Thread | None = None
@@ -154,7 +153,7 @@ class LaneProcess:
 
     def stop(self) -> None:
         """Stop the worker after its current run, without a restart."""
-        self._stopping = True
+        self._stopping.set()
         self._cleared.set()
         if self.pid:
             with contextlib.suppress(HiosError):  # its ring is full: it is killed in a while
@@ -186,16 +185,18 @@ class LaneProcess:
 
     def _keep_started(self) -> None:
         failures, begun = 0, False
-        while not self._stopping:
+        while not self._stopping.is_set():
             ready = False
             try:
                 with self._started() as pool:
                     (self.pid,) = pool.process_ids
+                    if self._stopping.is_set():  # before there was a worker that could be told
+                        return
                     known = self._prepare(pool)
                     begun, ready, failures = True, True, 0
                     self._event(LaneEvent(self.number, "ready"))
                     while (
-                        not self._stopping
+                        not self._stopping.is_set()
                         and pool.call_each(lane_worker.serve, {0: {"limit_s": _SERVE_S}}, 2 * _SERVE_S)[0]
                     ):
                         known = self._prepare_more(pool, known)
@@ -209,10 +210,10 @@ class LaneProcess:
                 self._event(LaneEvent(self.number, "lost" if lost else "down", why))
                 if lost:
                     return
-                if not self._stopping:
+                if not self._stopping.is_set():
                     self._cleared.wait()
                 if not ready:
-                    time.sleep(_PAUSE_S)
+                    self._stopping.wait(_PAUSE_S)
 
     def _started(self) -> WorkerPool:
         # Not for another runtime, whose threads would inherit the one core to which the main thread is pinned.

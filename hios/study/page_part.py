@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 from hios.errors import ArtifactError
-from hios.files import artifacts
+from hios.files import artifacts, read_limits
 from hios.formats.study import ComparedNumber, FigureFile
 from hios.study import registry
 from hios.study.figure_data import located
@@ -64,9 +64,10 @@ def _read(folder: Path, name: str, place: Path, root: Path | None) -> Drawn:
     record = artifacts.load(folder / f"{name}.json", FigureFile)
     drawing = folder / f"{name}.svg"
     try:
-        svg = drawing.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ArtifactError(f"{drawing}: cannot be read: {error.strerror}; draw the figure again") from None
+        svg = read_limits.read_text(drawing)
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", "it is not UTF-8")
+        raise ArtifactError(f"{drawing}: cannot be read: {why}; draw the figure again") from None
     files = {_NAMES[ending]: _address(folder / f"{name}.{ending}", place) for ending in ENDINGS}
     data = [Path(file) if root is None else located(file, root) for file in record.data]
     return Drawn(record, svg, files, [_address(file, place) for file in data])

@@ -225,6 +225,8 @@ def test_folders_without_figures_are_refused(results: Path, tmp_path: Path) -> N
         papers_part(tmp_path, tmp_path / "report.html")
     shutil.copy(results / "figures" / "ios_tab2.json", tmp_path)
     arguments = ["report", str(results / "squeezenet"), "--output", str(tmp_path / "page.html")]
-    message = refused(*arguments, "--tables", tmp_path / "t", "--figures", tmp_path)
-    assert message == f"{tmp_path}/ios_tab2.svg: cannot be read: No such file or directory; draw the figure again"
+    for why in ("No such file or directory", "it is not UTF-8"):
+        message = refused(*arguments, "--tables", tmp_path / "t", "--figures", tmp_path)
+        assert message == f"{tmp_path}/ios_tab2.svg: cannot be read: {why}; draw the figure again"
+        (tmp_path / "ios_tab2.svg").write_bytes(b"\xff")
     assert not (tmp_path / "page.html").exists()

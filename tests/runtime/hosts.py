@@ -1,4 +1,4 @@
-"""Hosts on one machine: each with a network, an address, a host name and a boot id of its own.
+"""Hosts on one machine: each with a network, an address, a host name, a boot id and a clock of its own.
 
 Needs root and iproute2. Nothing has a name outside the namespaces that are made here, and the system removes hosts,
 networks and processes when the process that made them ends, however that ends. ``python -m tests.runtime.hosts 3
@@ -15,12 +15,14 @@ import subprocess
 import sys
 import tempfile
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 _ROOT = Path(__file__).resolve().parents[2]
 _RELAY = Path(__file__).with_name("relay.py")
+CLOCKS_APART_S = 1000
 #: Makes the hosts, in a process and mount namespace of their own, which end when the standard input is closed.
 _MAKE = """
 mount -t tmpfs tmpfs /run
@@ -57,7 +59,7 @@ sys.stdin.read()
 _ON = """#!/bin/sh
 host=$1
 shift
-exec ip netns exec $host unshare --uts --mount sh -ec '
+exec ip netns exec $host unshare --uts --mount --time --monotonic $(cat FOLDER/clock-$host) sh -ec '
 hostname "$0"
 mount --bind FOLDER/hosts /etc/hosts
 mount --bind FOLDER/boot-$0 /proc/sys/kernel/random/boot_id
@@ -86,7 +88,8 @@ class Hosts:
 
     Args:
         number: how many.
-        one_boot: whether they have one boot id, as containers of one machine have.
+        one_boot: whether they have one boot id and one clock, as containers of one machine have; otherwise the
+            monotonic clock of each is `CLOCKS_APART_S` ahead of the one before.
         delay_s: seconds that a packet takes to another host, each of which then sends at ``bits_per_s``; if None, what
             the kernel takes.
     """
@@ -105,6 +108,8 @@ class Hosts:
         for host, name in enumerate(self.names):
             boot = one if self.one_boot else uuid.uuid4()
             (self._folder / f"boot-{name}").write_text(f"{boot}\n", encoding="utf-8")
+            ahead = 0 if self.one_boot else host * CLOCKS_APART_S
+            (self._folder / f"clock-{name}").write_text(f"{ahead}\n", encoding="utf-8")
             (self._folder / f"tmp-{name}").mkdir()
             (self._folder / f"cores-{name}").write_text(f"{cores[host % len(cores)]}\n", encoding="utf-8")
         self.agent = self._folder / "on"
@@ -166,8 +171,8 @@ class Hosts:
         """A command that runs another one on a host."""
         return self._inside(self.agent, host, shlex.join(map(str, words)))
 
-    def launch(self, transport: str, *words: object) -> list[subprocess.Popen[str]]:
-        """Start a Python program with a rank on every host: torchrun on each, or one mpirun on the first."""
+    def launch(self, transport: str, *words: object, options: Sequence[str] = ()) -> list[subprocess.Popen[str]]:
+        """Start a Python program with a rank on every host: torchrun on each, or mpirun with options on the first."""
         variables = ["env", f"PYTHONPATH={_ROOT}", "OMP_NUM_THREADS=1", "GLOO_SOCKET_IFNAME=eth0"]
         size = len(self.names)
         if transport == "gloo":
@@ -177,9 +182,9 @@ class Hosts:
                 for number, name in enumerate(self.names)
             ]
         else:
-            options = ["--allow-run-as-root", "--prtemca", "plm_ssh_agent", self.agent, "-x", "PYTHONPATH", "-n", size]
-            options += ["--host", ",".join(f"{name}:1" for name in self.names), "--mca", "btl_tcp_if_include", "eth0"]
-            starts = [("host0", ["mpirun", *options, sys.executable, *words])]
+            given = ["--allow-run-as-root", "--prtemca", "plm_ssh_agent", self.agent, "-x", "PYTHONPATH", "-n", size]
+            given += ["--host", ",".join(f"{name}:1" for name in self.names), "--mca", "btl_tcp_if_include", "eth0"]
+            starts = [("host0", ["mpirun", *options, *given, sys.executable, *words])]
         return [
             subprocess.Popen(
                 self.command(name, *variables, *command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

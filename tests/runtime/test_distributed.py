@@ -35,7 +35,7 @@ from hios.runtime.distributed.rank_runner import Peers, Tags
 from tests.frontends.small_networks import Files, Model, write_files
 from tests.gpu_marker import needs_two_gpus, requires_gpu
 from tests.runtime.schedules import random_plan, random_streams, random_wide, schedule_of, write_schedules
-from tests.scripts import ROOT
+from tests.scripts import ROOT, python
 from tests.workers.processes import eventually, running
 
 RANKS = ROOT / "tests" / "runtime" / "ranks.py"
@@ -411,6 +411,38 @@ def test_without_a_launcher(files: Files, alternating: Path, transport: str) -> 
     made = [path for path in set(shared.iterdir()) - before if path.name.startswith("sm_segment")]
     # Those of MPI programs that other tests run now go with these.
     assert eventually(lambda: not any(path.exists() for path in made))
+
+
+#: A launcher of some name, which may not listen, and ends when all that it started have ended.
+_LAUNCHER = """
+import os, signal, subprocess, sys
+name, listens, rank = sys.argv[1:]
+with open("/proc/self/comm", "w") as file:
+    file.write(name)
+if not listens:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+reading, writing = os.pipe()
+subprocess.run([sys.executable, "-c", rank], pass_fds=[writing])
+os.close(writing)
+os.read(reading, 1)
+"""
+#: A rank that fails under it.
+_FAILING_RANK = """
+import sys
+from hios.cli import execution
+execution._WAIT_S = execution._AGAIN_S = execution._HOLD_S = 0.0
+execution.guard()
+sys.exit(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "listens", "code"),
+    [("prterun", "yes", -signal.SIGTERM), ("prted", "", -signal.SIGKILL), ("slurmstepd", "yes", 0)],
+)
+def test_a_launcher_that_goes_on_without_its_ranks(name: str, listens: str, code: int) -> None:
+    """Those of Open MPI, which wait for hosts that are out of reach, are ended; others are left alone."""
+    assert python("-c", _LAUNCHER, name, listens, _FAILING_RANK).returncode == code
 
 
 @dataclass

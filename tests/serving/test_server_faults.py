@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -9,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +19,9 @@ import torch
 from hios.errors import HiosError
 from hios.serving import lane, lane_worker
 from hios.serving.admission import LiveTask, TaskFailedError
+from hios.serving.lane import LaneEvent, LaneProcess
 from hios.serving.server import Server
+from hios.workers.arena import Layout
 from hios.workers.pool import WorkerPool
 from tests.serving import lane_faults
 from tests.serving.served import inputs, require_nothing_held, require_right, scenario
@@ -199,6 +203,21 @@ def test_a_lane_that_cannot_start_ends_the_server(tmp_path: Path, monkeypatch: p
     with pytest.raises(HiosError, match=r"^lane \d: no such kernel$"):
         Server(scenario(tmp_path), "one-per-lane", virtual=True)
     assert set(children()) <= before
+
+
+def test_a_lane_that_is_stopped_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its worker is given nothing to load, which may take minutes: nobody could tell it to end before it was there."""
+    own, events = LaneProcess(0, [0], Layout(), 1, 8), list[LaneEvent]()
+
+    @contextlib.contextmanager
+    def started() -> Iterator[SimpleNamespace]:
+        own.stop()
+        yield SimpleNamespace(process_ids=[0])  # what is asked of it fails, which would be told
+
+    monkeypatch.setattr(own, "_started", started)
+    own.start(events.append)
+    own.join()
+    assert events == []
 
 
 def test_a_lane_without_files_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,10 @@ def _text(contents: str) -> Callable[[Path], object]:
     return lambda path: path.write_text(contents, encoding="utf-8")
 
 
+def _endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
 def _zip(entries: dict[str, list[bytes]], method: int = zipfile.ZIP_DEFLATED) -> Callable[[Path], object]:
     """A zip file of entries in pieces."""
 
@@ -116,8 +120,8 @@ LIGHT = {
     ),
     "merges": Bomb(_text(_merges(8)), read_yaml, _NESTED),
     "long YAML": Bomb(_text("[" + "x," * 30_000_000 + "]"), read_yaml, r"more than 1 MB of text"),
-    "endless YAML": Bomb(lambda path: path.symlink_to("/dev/zero"), read_yaml, r"more than 1 MB of text"),
-    "endless JSON": Bomb(lambda path: path.symlink_to("/dev/zero"), Graph.read, r"more than \d+ MB of text"),
+    "endless YAML": Bomb(_endless, read_yaml, r"more than 1 MB of text"),
+    "endless JSON": Bomb(_endless, Graph.read, r"more than \d+ MB of text"),
     "endless cache": Bomb(_text(""), _cached, ""),
     "long JSON": Bomb(_text('[{"":0}' + ',{"":0}' * 20_000_000 + "]"), Graph.read, r"more than \d+ MB of text"),
     "many errors": Bomb(
@@ -143,13 +147,16 @@ LIGHT = {
 
 
 def programs() -> dict[str, Bomb]:
-    """Of programs, which need torch and onnx to be read."""
+    """Of programs, pages and policies, which need more packages to be read."""
     import onnx
     import torch
     from onnx import TensorProto, helper
 
     from hios.frontends import onnx_file
     from hios.frontends import program as programs
+    from hios.report.archive import read_origin
+    from hios.report.results import read_configuration
+    from hios.schedulers.policy.network import read_policy
 
     stream = io.BytesIO()
     torch.export.save(torch.export.export(torch.nn.Linear(4, 4).eval(), (torch.ones(1, 4),)), stream)
@@ -197,7 +204,10 @@ def programs() -> dict[str, Bomb]:
         "constant in ONNX": Bomb(
             filled, onnx_file.load, r"takes more than 0\.\d GB; the memory here is \d\.\d GB", 700
         ),
-        "endless ONNX": Bomb(lambda path: path.symlink_to("/dev/zero"), onnx_file.load, r"no regular file"),
+        "endless ONNX": Bomb(_endless, onnx_file.load, r"no regular file"),
+        "endless page": Bomb(_endless, read_origin, r"more than \d+ MB of text"),
+        "endless configuration of a page": Bomb(_endless, read_configuration, r"more than 1 MB of text"),
+        "endless policy": Bomb(_endless, read_policy, r"damaged or not a safetensors file"),
     }
 
 

@@ -404,10 +404,10 @@ def read_policy(path: str | Path) -> Weights:
         ArtifactError: missing, damaged, or not the weights of a policy.
     """
     from safetensors import SafetensorError
-    from safetensors.numpy import load
+    from safetensors.numpy import load_file
 
     try:
-        weights: Weights = load(Path(path).read_bytes())
+        weights: Weights = load_file(path)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror or 'no such file'}") from error
     except SafetensorError as error:
