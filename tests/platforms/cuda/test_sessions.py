@@ -23,7 +23,7 @@ from hios.platforms.cuda import cuda_reference, executing, gpu_probe
 from hios.platforms.cuda import devices as cuda
 from hios.platforms.cuda import worker as device
 from hios.platforms.reference import Reference
-from hios.runtime.competitors import BASELINE, require
+from hios.runtime.competitors import BASELINE, require, use_engine
 from hios.runtime.run_table import latency_table
 from hios.runtime.session import LEAST_RUNS
 from tests.frontends.small_networks import Files, write_files
@@ -38,7 +38,7 @@ from tests.runtime.schedules import (
     schedule_of,
     write_schedules,
 )
-from tests.runtime.small import Branches
+from tests.runtime.small import Branches, branches
 from tests.workers.processes import children
 
 RUNS = LEAST_RUNS
@@ -209,6 +209,12 @@ def test_runtimes_of_gpus_are_refused_on_cores(name: str) -> None:
     message = rf"^--baselines: found {name}, which is for platform cuda; {allowed}$"
     with pytest.raises(PlatformError, match=message):
         require([name], "eager", "cpu")
+
+
+def test_segments_are_refused_on_gpus() -> None:
+    """One line says what runs there."""
+    with pytest.raises(PlatformError, match=r"^--engine: found segments; allowed on platform cuda: operators$"):
+        use_engine("segments", "cuda", branches().graph, ())
 
 
 def test_runtimes_that_gpus_lack(monkeypatch: pytest.MonkeyPatch) -> None:
