@@ -66,9 +66,7 @@ def _require_one_node(content: bytes, name: str) -> None:
     for part in _parts(model):
         if isinstance(part, onnx.NodeProto):
             if not is_known(part):
-                raise UnsupportedError(
-                    f"its model has an operator of {shown(part.domain)}; allowed: those of ONNX itself"
-                )
+                raise UnsupportedError(f"found an operator of {shown(part.domain)}; allowed: those of ONNX itself")
             if is_random(part):
                 raise UnsupportedError(f"{part.op_type} draws random numbers; allowed: the same outputs in every run")
         elif isinstance(part, onnx.TensorProto) and (part.data_location or part.external_data):
