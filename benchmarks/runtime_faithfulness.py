@@ -2,6 +2,7 @@
 
     python benchmarks/runtime_faithfulness.py           writes hios/frontends/known_differences.json
     python benchmarks/runtime_faithfulness.py --check   fails if the file says something else
+    python benchmarks/runtime_faithfulness.py --through openvino   or onnxruntime: what of it hios.optimize lets through
 
 Operators run on values on which runtimes are known to stumble, in five groups; each one that differs in the first runs
 again by itself, as do those of the last:
@@ -14,11 +15,16 @@ special  NaN, infinities, real numbers at the limits of their dtype, and values 
 outside  indices outside of what they index, for which PyTorch raises: a runtime that answers, or crashes, differs
 
 `python docs/generate_reference.py` puts the result into docs/how-it-decides.md.
+
+``--through`` has `hios.optimize` take a runtime for each function whose operator the file names, with ordinary values
+as the example, and calls the module that it makes with all values. Runs that the file names only for special values
+take ``strict=True``.
 """
 
 from __future__ import annotations
 
 import argparse
+import collections
 import contextlib
 import itertools
 import math
@@ -35,6 +41,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+import hios
 from hios.errors import HiosError
 from hios.files.versions import versions
 from hios.frontends import known_differences
@@ -414,11 +421,74 @@ def _differing(
             yield function, differs
 
 
+KEPT_OUT, RIGHT = "kept out", "right"
+
+
+def through(runtime: str) -> bool:
+    """Print what `hios.optimize` makes of the runs that the file names; whether it lets a difference through."""
+    table = known_differences.read()["differences"][runtime]
+    counts: dict[bool, collections.Counter[str]] = {strict: collections.Counter() for strict in (False, True)}
+    for family, dtype in [(own, dtype) for own in FAMILIES for dtype in own.dtypes]:
+        inputs = [(kind, made) for kind in KINDS[:-1] if (made := family.inputs(dtype, kind)) is not None]
+        for function in [*family.functions, *(_LOOKUPS if family.inputs is places else ())]:
+            operator, dtypes = key(function, inputs[0][1]) or ("", "")
+            kinds = {kind for kind in KINDS if dtypes in table[kind].get(operator, ())}
+            if not kinds or (kinds == {"outside"} and function not in _LOOKUPS):
+                continue
+            what = _made_of(runtime, function, inputs, strict=kinds == {"special"})
+            counts[kinds == {"special"}][what] += 1
+            if what not in (KEPT_OUT, RIGHT):
+                print(f"{operator} ({dtypes}): {what}", flush=True)
+    differ = {strict: own.total() - own[KEPT_OUT] - own[RIGHT] for strict, own in counts.items()}
+    for strict, own in counts.items():
+        which = "on special values only, with strict=True" if strict else "on others than special values"
+        print(
+            f"{runtime}: of {own.total()} runs that differ {which} {own[KEPT_OUT]} keep it out, {own[RIGHT]} are right "
+            f"in what hios.optimize makes, and {differ[strict]} are wrong"
+        )
+    return any(differ.values())
+
+
+def _made_of(
+    runtime: str, function: Function, inputs: Sequence[tuple[str, tuple[Tensor, ...]]], *, strict: bool
+) -> str:
+    """Whether a function keeps a runtime out, or its module is right; otherwise the values that it is wrong for."""
+    kind, example = inputs[0]
+    if kind == "masked":
+        example = tuple(torch.ones_like(own) if own.dtype is torch.bool else own for own in example)
+    firsts = _OUTSIDE if function in _LOOKUPS else ()
+    groups = [*inputs, *(("outside", (example[0], torch.tensor(first), example[2])) for first in firsts)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of calls that run the model itself, too
+        fast = hios.optimize(
+            Single(function), example, way=runtime, least_ms=0.0, cache=False, budget_s=600.0, strict=strict
+        )
+        with contextlib.closing(fast):
+            if fast.report.chosen == "the model itself":
+                return KEPT_OUT
+            wrong = set()
+            for kind, own in groups:
+                ours, right = _answers_of(fast, own), _answers_of(function, own)
+                wrong |= {*differing(ours, right, kind)} if len(ours) == len(right) else {kind}
+    return ", ".join(sorted(wrong if strict else wrong - {"special"})) or RIGHT
+
+
+def _answers_of(function: Function, inputs: tuple[Tensor, ...]) -> list[Tensor]:
+    """Outputs of a function; none if it raises."""
+    with torch.no_grad(), contextlib.suppress(IndexError, RuntimeError):
+        return [leaf.clone() for leaf in pytree.tree_leaves(function(*inputs))]
+    return []
+
+
 def main() -> None:
     """Write the table, or compare it."""
     parser = argparse.ArgumentParser(description="Where other runtimes answer differently from PyTorch.")
     parser.add_argument("--check", action="store_true", help="compare with the file instead of writing it")
-    check = parser.parse_args().check
+    parser.add_argument("--through", choices=RUNTIMES, help="what of the file hios.optimize lets through")
+    given = parser.parse_args()
+    if given.through is not None:
+        sys.exit(through(given.through))
+    check = given.check
     own = versions()
     table = {
         "versions": {name: own.get(name) for name in ("torch", "openvino", "onnxruntime", "onnxscript")},

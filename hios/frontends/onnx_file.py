@@ -21,10 +21,10 @@ from hios.files import read_limits
 from hios.formats.onnx_session import OnnxSession
 from hios.frontends.onnx_rewriting import Shapes, fix_shapes, fix_values, folded
 from hios.frontends.program_interface import TensorType, dtype_name, type_text
+from hios.kernels.table import onnx_node
 
 #: Largest protobuf message, and so the largest ONNX file that holds its weights.
 _LARGEST_BYTES = 2**31 - 1
-_STANDARD = ("", "ai.onnx")
 #: Activations whose results are bounded.
 _SATURATING = ("Sigmoid", "HardSigmoid", "Softmax", "Tanh")
 #: What hands on their results, reshaped or averaged.
@@ -87,10 +87,10 @@ def _checked(model: ModelProto, path: Path, batch_size: int | None, shapes: Shap
     if model.functions:
         model = inliner.inline_local_functions(model)
     for node in nodes(model.graph):
-        if node.domain not in _STANDARD:
+        if not onnx_node.is_known(node):
             raise UnsupportedError(
                 f"{path}: node {node.name or node.output[0]}: found the operator {node.domain}.{node.op_type}; "
-                "allowed: operators of ONNX itself; export the model without operators of other domains"
+                "allowed: operators of ONNX itself and of ONNX Runtime's quantization; export the model without others"
             )
     _forget_defaults(model.graph)
     model.ir_version = max(model.ir_version, 4)  # earlier versions list weights among the inputs

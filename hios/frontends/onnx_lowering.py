@@ -165,7 +165,7 @@ def _require_no_branches(graph: GraphProto) -> None:
 
 def _imported(importer: _OnnxImporter, model: ModelProto) -> Lowered:
     """The model in Relax; errors name the node being imported."""
-    opset = next(entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"})
+    opset = next(entry.version for entry in model.opset_import if entry.domain in onnx_node.STANDARD)
     try:
         # The importer warns about every renaming, and prints the node it fails on.
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
@@ -322,7 +322,8 @@ def _has_fixed_trips(node: NodeProto, constants: Container[str]) -> bool:
 def _known_as_wrong(node: NodeProto) -> str | None:
     """Why Relax would import a node wrongly; None if nothing is known."""
     chosen = {attribute.name for attribute in node.attribute if attribute.i}
-    if node.op_type == "Hardmax" or (node.op_type == "Resize" and chosen & {"antialias", "exclude_outside"}):
+    resizes_otherwise = node.op_type == "Resize" and chosen & {"antialias", "exclude_outside"}
+    if node.domain not in onnx_node.STANDARD or node.op_type == "Hardmax" or resizes_otherwise:
         return "Relax would import it wrongly"
     return None
 

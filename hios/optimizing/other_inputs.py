@@ -37,6 +37,8 @@ from hios.frontends.tolerances import beyond
 _FACTOR = 1000.0
 #: The largest number compared where the example shows nothing but 1: sums of some thousands of such fit 32 bits.
 _MODEST = 2**15 - 1
+#: A number that is negative in 32 bits.
+_BEYOND = 2**31 + 5
 #: One of so many numbers is NaN or infinite, where some are.
 _ONE_OF = 64
 
@@ -263,8 +265,8 @@ class InputVariations:
 
     @property
     def all_numbers(self) -> tuple[int, int]:
-        """The limits of the dtype."""
-        return torch.iinfo(self._value.dtype).min, torch.iinfo(self._value.dtype).max
+        """The limits of the dtype, but for the least number: PyTorch ends the process where it is divided by -1."""
+        return torch.iinfo(self._value.dtype).min + 1, torch.iinfo(self._value.dtype).max
 
     def found_limits(self, computed: Callable[[Tensor], list[Tensor]], sizes: Collection[int]) -> Limits:
         """None if the model takes all; otherwise those of the example, and larger ones up to a size or a power of 2.
@@ -335,7 +337,10 @@ class InputVariations:
     def at_ends(self) -> Tensor:
         """Numbers at both ends of what the model takes."""
         least, most = self.limits or self.all_numbers
-        return self._chosen(least, most, (least + most) // 2, *((least + 1, most - 1) if most > least else ()))
+        within = (least + 1, most - 1) if most > least else ()
+        # Squares of these are the same small numbers in 32 bits as in 64, that of a third is not; the last number is as
+        # the largest in 32 bits.
+        return self._chosen(least, most, *within, most // 3, min(most, _BEYOND), max(least, most - 2**32))
 
     def with_some(self, *values: float) -> Tensor:
         """Random numbers, some of which, the first one included, are replaced by the given ones."""

@@ -353,6 +353,10 @@ def test_copy_fixes_the_batch(tmp_path: Path) -> None:
             "node n: found the operator my.domain.Own; allowed: operators of ONNX itself",
         ),
         (
+            _model([helper.make_node("Gelu", ["x"], ["y"], domain="com.microsoft")], [1], domains=("com.microsoft",)),
+            "node y: found the operator com.microsoft.Gelu; allowed: operators of ONNX itself",
+        ),
+        (
             _model([helper.make_node("NoSuch", ["x"], ["y"])], [1]),
             "not a valid ONNX model: No Op registered for NoSuch",
         ),

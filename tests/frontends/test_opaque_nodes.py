@@ -52,7 +52,8 @@ def _model(
     given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
     held = [numpy_helper.from_array(np.asarray(value), name) for name, value in (weights or {}).items()]
     graph = helper.make_graph(nodes, "graph", given, [ValueInfoProto(name=name) for name in outputs], held)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     made = OnnxSession("model", model.SerializeToString())(*map(torch.zeros, inputs.values()))
     for output, value in zip(model.graph.output, made, strict=True):
         kind = helper.np_dtype_to_tensor_dtype(value.numpy().dtype)
@@ -221,6 +222,18 @@ _MODELS: dict[str, tuple[ModelProto, set[str]]] = {
             {**_SCALES, "w": _whole(8, 4)},
         ),
         {"QLinearMatMul"},
+    ),
+    "quantized by ONNX Runtime": (
+        _model(
+            [
+                _QUANTIZE,
+                node("QLinearAdd", ["q", "s", "z", "q", "s", "z", "s", "z"], ["c"], domain="com.microsoft"),
+                _DEQUANTIZE,
+            ],
+            {"x": [5, 8]},
+            _SCALES,
+        ),
+        {"QLinearAdd"},
     ),
     "dynamic quantization": (
         _model(

@@ -47,6 +47,8 @@ def _attention(x: Tensor, mask: Tensor) -> Tensor:
         ("openvino", lambda x: x + 7, BYTES, "known to give other outputs: add.Tensor of uint8"),
         ("openvino", lambda x: x % 7, WHOLE, LIMITS),
         ("openvino", lambda x: x.sum(1), WHOLE, LIMITS),
+        ("openvino", torch.square, WHOLE, LIMITS),
+        ("onnxruntime", torch.sign, WHOLE, LIMITS),
         ("openvino", lambda x: x > 5, WHOLE, LIMITS),
         ("openvino", lambda x: x.clamp(0, 2**40), WHOLE, LIMITS),
         ("openvino", lambda x: torch.where(x != 3, x, 2), WHOLE, LIMITS),

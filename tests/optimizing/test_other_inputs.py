@@ -52,7 +52,14 @@ def test_indices_stay_within_their_range() -> None:
     numbers = _made(example.repeat(1, 50))
     assert numbers["the other sign"][0].min() < 0
     limits = torch.iinfo(torch.int64)
-    assert {limits.min, limits.max} <= set(numbers["whole numbers at their limits"][0].flatten().tolist())
+    assert {limits.min + 1, limits.max} <= set(numbers["whole numbers at their limits"][0].flatten().tolist())
+
+
+def test_the_least_number_is_not_divided() -> None:
+    """PyTorch ends the process where it is divided by -1."""
+    example = (torch.arange(1, 5), torch.full((4,), -1))
+    inputs = varied(example, lambda tensors: [torch.div(*tensors, rounding_mode="trunc")])
+    assert [own.limits for own in inputs] == [None, None]
 
 
 def _limits(model: Callable[..., Tensor], *example: Tensor, sizes: tuple[int, ...] = ()) -> list[Limits]:

@@ -1,14 +1,15 @@
 """Nodes of ONNX files that Relax cannot import: ONNX Runtime runs each as a model of one node, on the CPU.
 
 A call in graph.json names the operator as ``onnx.NAME``; its attribute ``model`` is that model, in base64, with the
-types of its tensors and with small constants. The file may come from strangers: the model has one node, of ONNX's own
-operators, draws no random numbers and has no data in other files.
+types of its tensors and with small constants. The file may come from strangers: the model has one node, of operators
+that `is_known` allows, draws no random numbers and has no data in other files.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,10 @@ from hios.errors import UnsupportedError, shown
 
 #: What the names of such operators start with in graph.json.
 PREFIX = "onnx."
+#: The names of ONNX's own domain.
+STANDARD = ("", "ai.onnx")
+#: Operators of ONNX Runtime's own that its quantization to 8 bits writes into files.
+_QUANTIZED = re.compile(r"com\.microsoft\.(DynamicQuantize(LSTM|MatMul)|MatMulIntegerToFloat|QGemm|QLinear\w+)")
 
 
 def attributes_of(model: Any) -> dict[str, Any]:
@@ -60,14 +65,17 @@ def _require_one_node(content: bytes, name: str) -> None:
         raise UnsupportedError(f"its model has the nodes {shown(found)}; allowed: one {name}")
     for part in _parts(model):
         if isinstance(part, onnx.NodeProto):
-            if part.domain not in ("", "ai.onnx"):
-                raise UnsupportedError(
-                    f"its model has an operator of {shown(part.domain)}; allowed: those of ONNX itself"
-                )
+            if not is_known(part):
+                raise UnsupportedError(f"found an operator of {shown(part.domain)}; allowed: those of ONNX itself")
             if is_random(part):
                 raise UnsupportedError(f"{part.op_type} draws random numbers; allowed: the same outputs in every run")
         elif isinstance(part, onnx.TensorProto) and (part.data_location or part.external_data):
             raise UnsupportedError("its model has data in other files; allowed: in the model")
+
+
+def is_known(node: Any) -> bool:
+    """Whether a node (``onnx.NodeProto``) is of ONNX's own operators, or of what ONNX Runtime quantizes them to."""
+    return node.domain in STANDARD or _QUANTIZED.fullmatch(f"{node.domain}.{node.op_type}") is not None
 
 
 def is_random(node: Any) -> bool:
