@@ -25,7 +25,7 @@ from hios import platforms
 from hios.core.graph import Graph
 from hios.core.schedule import Placement, Schedule, merged_rows
 from hios.errors import HiosError, PlatformError, warn
-from hios.files.artifacts import replacing
+from hios.files.artifacts import write_whole
 from hios.files.versions import versions
 from hios.formats.run import Chosen, Run, RunPlatform
 from hios.formats.settings import Settings
@@ -507,5 +507,4 @@ def write_trace(path: str | Path, title: str, graph: Graph, placements: Sequence
         for device in row.held_devices
     ]
     document = {"displayTimeUnit": "ms", "otherData": {"title": title}, "traceEvents": events}
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(document) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(document) + "\n")
