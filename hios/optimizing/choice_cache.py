@@ -1,14 +1,9 @@
 """The cache on disk: which candidate was the fastest for a model here, and its files, ready to be loaded.
 
-The key of a choice covers the model's code, attributes and shapes, and the measurement environment
-(`hios.optimizing.choice_cache`); models with other weights share it. The key of what runs it - graph and weights, or
-the files of another runtime - also covers the contents of the weights: a model never gets what was made for other
-weights.
-
-Cache keys of choices and of prepared models, computed without exporting the model.
-
-The key of a choice covers the model's structure, code and attributes, the types of its inputs, and torch's settings.
-The key of a prepared model also covers the contents of its state: all parameters, buffers and other tensors of modules.
+The key of a choice covers the model's structure, code, attributes and shapes, the types of its inputs, torch's settings
+and the measurement environment; models with other weights share it. The key of what runs it - graph and weights, or the
+files of another runtime - also covers the contents of its state, all parameters, buffers and other tensors of modules:
+a model never gets what was made for other weights. Both are computed without exporting the model.
 """
 
 from __future__ import annotations
