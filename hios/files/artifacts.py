@@ -214,11 +214,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def require_writable(path: str | Path) -> None:
-    """Refuse an output that could not be written, before the work for it begins.
-
-    Raises:
-        ArtifactError: its folder cannot be created or written, or the path is not a file.
-    """
+    """Refuse an output whose folder cannot be made or written, or that is no file, before the work for it begins."""
     path = Path(path).resolve()
     if path.exists() and not path.is_file():
         raise ArtifactError(f"{path}: cannot be written: it exists and is not a regular file")

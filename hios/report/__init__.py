@@ -115,11 +115,7 @@ def write_report(
 
 
 def write_papers(report: Path, papers: View) -> Path:
-    """Write the page of the papers beside that of a report, and return its path.
-
-    Raises:
-        ArtifactError: it cannot be written.
-    """
+    """Write the page of the papers beside that of a report, and return its path."""
     from hios.report.page import render_papers
 
     page = papers_page(report)

@@ -122,11 +122,7 @@ def drawn(setting: Setting) -> Json:
 
 
 def solved(problem: Problem, name: str, devices: int, **parameters: float) -> Schedule:
-    """The schedule of an algorithm, checked independently; on one device where it can use no more.
-
-    Raises:
-        ScheduleError: the schedule breaks a rule.
-    """
+    """The schedule of an algorithm, on one device where it uses no more; a `ScheduleError` if it is not valid."""
     made = schedule(problem, name, devices if find(name).several_devices else 1, parameters)
     if wrong := violations(problem, made):
         raise ScheduleError(f"{name}: invalid schedule: {wrong[0]}")
