@@ -46,9 +46,10 @@ def closure_matching(
 ) -> list[int]:
     """`maximum_matching` for graphs too dense to list: neighbors of a vertex may also be a bit set.
 
-    Hopcroft and Karp, SIAM J. Comput. 2(4), 1973. Of 50,000 operators in layers the transitive closure has 10^9 edges; as sets of bits it takes 300 MB. O(|V|^2 / 64)
-    a phase, of which there are at most O(sqrt(|V|)). Of the ``right`` right vertices, each left vertex may be matched
-    to those ``listed``, tried first and in this order, and to the set bits of ``sets``, in ascending order.
+    Hopcroft and Karp, SIAM J. Comput. 2(4), 1973. Of 50,000 operators in layers the transitive closure has 10^9 edges;
+    as sets of bits it takes 300 MB. O(|V|^2 / 64) a phase, of which there are at most O(sqrt(|V|)). Of the ``right``
+    right vertices, each left vertex may be matched to those ``listed``, tried first and in this order, and to the set
+    bits of ``sets``, in ascending order.
     """
     matched = list(start)
     owner = [-1] * right
