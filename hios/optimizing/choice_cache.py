@@ -54,11 +54,7 @@ class ChoiceCache:
         return None if self._entries is None else self._entries.get(self._key, _choice)
 
     def put(self, report: Report, candidate: Candidate) -> None:
-        """Store a choice.
-
-        Raises:
-            ArtifactError: the folder cannot be written.
-        """
+        """Store a choice; an `ArtifactError` if the folder cannot be written."""
         if self._entries is not None:
             members = {"report": msgspec.to_builtins(report), "way": candidate.to_json()}
             self._entries.put(self._key, members)
@@ -78,11 +74,7 @@ def write_graph(folder: Path, graph: Graph, weights: Mapping[str, Tensor]) -> No
 
 
 def read_graph(folder: Path) -> tuple[Graph, dict[str, Tensor]]:
-    """Read what `write_graph` wrote.
-
-    Raises:
-        HiosError: it is damaged.
-    """
+    """Read what `write_graph` wrote; a `HiosError` if it is damaged."""
     try:
         return Graph.read(folder / _GRAPH), load_file(folder / _WEIGHTS)
     except HiosError:

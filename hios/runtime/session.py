@@ -258,11 +258,7 @@ def _paths(
     weights: str | Path | Mapping[str, Tensor],
     program: str | Path | Program | None,
 ) -> tuple[str, str, str | None]:
-    """Where workers read graph, weights and program: existing files, otherwise files in memory.
-
-    Raises:
-        ArtifactError: the weights are not those of the graph.
-    """
+    """Where workers read graph, weights, which are checked, and program: existing files, otherwise files in memory."""
     if isinstance(weights, Mapping):
         require_weights(weights, graph, "weights")
         weights = files.enter_context(memory_file(save(dict(weights))))
@@ -337,11 +333,7 @@ class PoolRunner:
                 shown.update()
 
     def _leave_out(self, entry: Reference, why: str) -> None:
-        """Go on without a reference, unless it is the one with the expected outputs.
-
-        Raises:
-            PlatformError: it is.
-        """
+        """Go on without a reference; a `PlatformError` if it is the one with the expected outputs."""
         if entry is self.references[0]:
             raise PlatformError(why)
         warn(f"{why}; {entry.name} is left out")
