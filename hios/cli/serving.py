@@ -28,7 +28,7 @@ from hios.errors import HiosError, warn
 from hios.files.artifacts import require_writable, write
 from hios.formats.serving_result import ServingRuntime
 from hios.formats.settings import Measuring, Settings, TrainingSettings
-from hios.schedulers.policy import deviations
+from hios.schedulers.gpg import TRAINING
 from hios.serving.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -337,7 +337,7 @@ def _tell(text: str) -> None:
     click.echo(text, err=True)
 
 
-@click.command("train", epilog="Deviations from TOP:\n\n" + "\n\n".join(deviations.TRAINING))
+@click.command("train", epilog="Deviations from TOP:\n\n" + "\n\n".join(TRAINING))
 @click.argument("files", metavar="SCENARIO | GRAPH COSTS [GRAPH COSTS]...", type=PATH, nargs=-1, required=True)
 @output_option("policy.safetensors")
 @click.option(
