@@ -27,7 +27,7 @@ from hios.core.problem import Problem
 from hios.errors import HiosError, warn
 from hios.files.artifacts import require_writable, write
 from hios.formats.serving_result import ServingRuntime
-from hios.formats.settings import Measuring, Settings, TrainingSettings
+from hios.formats.settings import Measuring, Settings, TrainingSettings, TrainingSize
 from hios.schedulers.gpg import TRAINING
 from hios.serving.scenario import Scenario
 
@@ -352,7 +352,7 @@ def _tell(text: str) -> None:
 )
 @click.option(
     "--size",
-    type=click.Choice(["small", "default", "paper"]),
+    type=click.Choice(get_args(TrainingSize)),
     default="default",
     show_default=True,
     help="Amount of training of a launcher.",
