@@ -18,6 +18,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from tests.scripts import printed
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 LOCKED = {
@@ -124,9 +126,7 @@ def _installed(name: str) -> str | None:
 
 def test_minimum_versions() -> None:
     """Constraints for the oldest supported versions name every dependency of users, at the lower bound of its range."""
-    output = subprocess.run(
-        [sys.executable, REPOSITORY / ".ci" / "minimum_versions.py"], capture_output=True, text=True, check=True
-    ).stdout
+    output = printed(REPOSITORY / ".ci" / "minimum_versions.py")
     oldest = dict(line.split("==") for line in output.splitlines())
     users = _requirements(*(extra for extra in PROJECT["optional-dependencies"] if extra not in NOT_IN_ALL))
     assert set(oldest) == {requirement.name for requirement in users}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hios.core.graph import Graph
 from hios.errors import ArtifactError, HiosError
 from hios.files import artifacts
-from hios.files.artifacts import replacing, require_writable, write
+from hios.files.artifacts import replacing, require_writable, write, write_whole
 from hios.formats.config import ModelOptions
 from hios.formats.serving_result import CalibrationFile
 from hios.serving.scenario import Scenario
@@ -55,8 +55,7 @@ def export(
         if not isinstance(batch_size, int | None):
             raise HiosError(f"{text}: batch_size: found {batch_size}; allowed: a whole number")
         network = onnx_file.load(text, batch_size, inputs)
-        with replacing(output) as temporary:
-            temporary.write_bytes(network.SerializeToString(deterministic=True))
+        write_whole(output, network.SerializeToString(deterministic=True))
         return f"{text}, {onnx_file.described(network)}"
     program = run(text, options, inputs=inputs, seed=seed, trusted=trusted)
     program.write(output)

@@ -17,6 +17,7 @@ from hios.errors import HiosError
 from hios.files.artifacts import load
 from hios.files.base import Record, meanings
 from hios.formats.partition import PartitionFile
+from hios.formats.scenario import LauncherKind
 from hios.formats.settings import Measuring, Profile, Settings
 from hios.platforms import PLATFORMS, executable, with_option
 
@@ -209,7 +210,6 @@ def partitioned(context: click.Context, partition: Path | None, graph: Path) -> 
     return division.devices, division.cores_per_device
 
 
-_LAUNCHERS = ("open", "deadline", "fixed", "water-filling", "auto")
 _SERVING = (
     click.option(
         "--load",
@@ -264,7 +264,7 @@ def serving_options(*more_launchers: str) -> _Decorator:
     """How a scenario is served, simulated or for real; ``--launcher`` may take more values than the launchers."""
     launcher = click.option(
         "--launcher",
-        type=click.Choice([*_LAUNCHERS, *more_launchers]),
+        type=click.Choice([*get_args(LauncherKind), *more_launchers]),
         help="When tasks leave the queues; auto: the best one in the simulator on other traces. Default: as the "
         "scenario states.",
     )

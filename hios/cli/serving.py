@@ -27,8 +27,8 @@ from hios.core.problem import Problem
 from hios.errors import HiosError, warn
 from hios.files.artifacts import require_writable, write
 from hios.formats.serving_result import ServingRuntime
-from hios.formats.settings import Measuring, Settings, TrainingSettings
-from hios.schedulers.policy import deviations
+from hios.formats.settings import Measuring, Settings, TrainingSettings, TrainingSize
+from hios.schedulers.gpg import TRAINING
 from hios.serving.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -337,7 +337,7 @@ def _tell(text: str) -> None:
     click.echo(text, err=True)
 
 
-@click.command("train", epilog="Deviations from TOP:\n\n" + "\n\n".join(deviations.TRAINING))
+@click.command("train", epilog="Deviations from TOP:\n\n" + "\n\n".join(TRAINING))
 @click.argument("files", metavar="SCENARIO | GRAPH COSTS [GRAPH COSTS]...", type=PATH, nargs=-1, required=True)
 @output_option("policy.safetensors")
 @click.option(
@@ -352,7 +352,7 @@ def _tell(text: str) -> None:
 )
 @click.option(
     "--size",
-    type=click.Choice(["small", "default", "paper"]),
+    type=click.Choice(get_args(TrainingSize)),
     default="default",
     show_default=True,
     help="Amount of training of a launcher.",

@@ -187,8 +187,13 @@ def write(path: str | Path, kind: str, data: Mapping[str, Any] | Record) -> None
     path = Path(path)
     document = {"format_version": FORMAT_VERSION, **(plain(data) if isinstance(data, Record) else data)}
     validate(document, kind, str(path))
+    write_whole(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+
+def write_whole(path: str | Path, contents: str | bytes | memoryview) -> None:
+    """Write a file that appears whole, by rename; an `ArtifactError` if it cannot be written."""
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        temporary.write_bytes(contents.encode() if isinstance(contents, str) else contents)
 
 
 @contextlib.contextmanager
@@ -209,11 +214,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def require_writable(path: str | Path) -> None:
-    """Refuse an output that could not be written, before the work for it begins.
-
-    Raises:
-        ArtifactError: its folder cannot be created or written, or the path is not a file.
-    """
+    """Refuse an output whose folder cannot be made or written, or that is no file, before the work for it begins."""
     path = Path(path).resolve()
     if path.exists() and not path.is_file():
         raise ArtifactError(f"{path}: cannot be written: it exists and is not a regular file")

@@ -62,8 +62,7 @@ class JsonCache:
         file = self._file(key)
         text = json.dumps({"key": key, **members})
         try:
-            with artifacts.replacing(file) as temporary:
-                temporary.write_text(text + "\n", encoding="utf-8")
+            artifacts.write_whole(file, text + "\n")
         except ArtifactError as error:
             raise ArtifactError(f"{error}; {self._advice}") from error
 

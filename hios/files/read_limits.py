@@ -79,11 +79,7 @@ def limited(source: Path) -> Iterator[int]:
 
 
 def require_memory(source: str | Path, what: str, needed: int) -> None:
-    """Refuse what does not fit into memory.
-
-    Raises:
-        ArtifactError: it does not.
-    """
+    """Refuse what does not fit into memory, by an `ArtifactError`."""
     if needed > (most := memory_bytes()):
         raise ArtifactError(
             f"{source}: {what}: found {needed / 1e9:,.1f} GB; allowed: at most {most / 1e9:.1f} GB, the memory here"

@@ -7,7 +7,7 @@ import platform
 import shutil
 from pathlib import Path
 
-from hios.files.artifacts import replacing
+from hios.files.artifacts import write_whole
 
 #: What measurements and results depend on, where it is installed.
 _PACKAGES = (
@@ -40,8 +40,7 @@ def versions() -> dict[str, str]:
 
 def write(path: str | Path) -> None:
     """Write the versions as JSON."""
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(versions(), indent=1) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(versions(), indent=1) + "\n")
 
 
 def checkout() -> str | None:

@@ -25,7 +25,7 @@ from hios.files.base import (
     Text,
     doc,
 )
-from hios.formats.settings import Execute, Profile, Scalar, Seed
+from hios.formats.settings import Execute, Profile, Scalar, Seed, TrainingSize
 
 #: A label becomes part of file names.
 Label = Annotated[
@@ -221,7 +221,7 @@ class TopStudy(Record, frozen=True):
     """Training steps of the launcher (the paper: 8000)."""
     loads: Several[Annotated[AboveZero, doc("Factor for the rates of a scenario.")]] = (1.0, 4.0, 8.0)
     """Loads of TOP (figures 14 to 17), those of the policies under `serving:` that it is compared with."""
-    launcher_size: Literal["small", "default", "paper"] = "small"
+    launcher_size: TrainingSize = "small"
     """Amount of training of the launcher of TOP in all figures, as hios train --size takes it."""
     launcher_seeds: Positive = 1
     """Trainings of the launcher, each with another seed (figure 22)."""
@@ -321,7 +321,7 @@ class Serving(Record, frozen=True):
     measure: bool = False
     """Whether scenarios also run for real on the cores of this machine, one policy after another. The simulations of
     each scenario are then calibrated by about a minute of real runs. Platform cpu only."""
-    training: Literal["small", "default", "paper"] = "default"
+    training: TrainingSize = "default"
     """Amount of training of a launcher, as hios train --size takes it."""
     scenarios: dict[
         Label,

@@ -22,6 +22,7 @@ from hios.files.base import (
     Versions,
     doc,
 )
+from hios.formats.settings import EngineKind, Runtime
 
 _End = Annotated[AboveZero, doc("One end.")]
 Interval = Annotated[
@@ -49,19 +50,7 @@ _PeakMemory = Annotated[
 #: The runtimes that outputs are compared with.
 Checked = Literal["eager", "onnxruntime", "sequential"]
 #: The runtimes of references.
-ReferenceKind = Literal[
-    "engine",
-    "eager",
-    "compile",
-    "onnxruntime",
-    "openvino",
-    "cudagraph",
-    "compile-reduce-overhead",
-    "compile-max-autotune",
-    "tensorrt",
-]
-
-
+ReferenceKind = Literal["engine", Runtime]
 #: What runs a segment.
 SegmentRuntime = Literal["packed", "onnxruntime", "openvino"]
 
@@ -272,7 +261,7 @@ class Run(Record, frozen=True):
     """Source of the reference outputs: eager PyTorch, ONNX Runtime, or the engine's sequential schedule if no program
     was given."""
     probe: OrAbsent[RunProbe] = None
-    engine: OrAbsent[Literal["operators", "segments"]] = None
+    engine: OrAbsent[EngineKind] = None
     """How devices ran the schedules: operator by operator, or in segments; operator by operator where absent."""
     profiled_on: OrAbsent[Text] = None
     """Hardware that the costs of the schedules were measured on, if it differs from the hardware of this run (allowed

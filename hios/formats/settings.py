@@ -139,6 +139,10 @@ class PartitionSettings(_OnDevices, frozen=True, kw_only=True):
     """Folder of measurements; None measures everything."""
 
 
+#: Amounts of training of a launcher.
+TrainingSize = Literal["small", "default", "paper"]
+
+
 class TrainingSettings(Record, frozen=True):
     """How a policy of GPG is trained (TOP section VI-B)."""
 

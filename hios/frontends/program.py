@@ -25,7 +25,7 @@ from torch.utils import _pytree as pytree
 
 from hios.errors import ArtifactError, HiosError, UnsupportedError, first_line, place
 from hios.files import read_limits
-from hios.files.artifacts import replacing
+from hios.files.artifacts import write_whole
 from hios.formats.aten_operators import is_harmless
 from hios.frontends.example_inputs import inputs_like
 from hios.frontends.model_declarations import Declarations
@@ -110,8 +110,7 @@ def save(program: ExportedProgram, path: str | Path, declared: Declarations | No
     # Its writer ends the process where a stream has no room.
     stream = io.BytesIO()
     _write(program, stream, declared or Declarations())
-    with replacing(path) as temporary:
-        temporary.write_bytes(stream.getbuffer())
+    write_whole(path, stream.getbuffer())
 
 
 def _write(program: ExportedProgram, stream: IO[bytes], declared: Declarations) -> None:

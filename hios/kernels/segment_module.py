@@ -49,11 +49,7 @@ def exported(
     outputs: Sequence[External],
     weights: Mapping[str, Tensor],
 ) -> ExportedProgram:
-    """Operators as a program of torch.export; inputs are examples.
-
-    Raises:
-        UnsupportedError: torch.export cannot trace them.
-    """
+    """Operators as a program of torch.export; an `UnsupportedError` if it cannot trace them. Inputs are examples."""
     import torch.export  # loads much of torch
 
     with torch.inference_mode(False), torch.no_grad():

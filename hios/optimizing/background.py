@@ -22,7 +22,7 @@ import msgspec
 import torch
 
 from hios.errors import HiosError, first_line, warn
-from hios.files.artifacts import replacing
+from hios.files.artifacts import write_whole
 from hios.optimizing.report import Report
 from hios.workers.pool import import_folders
 from hios.workers.process_settings import end_with_parent
@@ -187,5 +187,4 @@ def received(folder: Path) -> tuple[Any, ...]:
 
 def report(folder: Path, found: Found) -> None:
     """Say what was found, in place of what was found before and not seen."""
-    with replacing(folder / _FOUND) as temporary:
-        temporary.write_bytes(msgspec.json.encode(found))
+    write_whole(folder / _FOUND, msgspec.json.encode(found))

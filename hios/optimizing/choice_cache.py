@@ -1,14 +1,9 @@
 """The cache on disk: which candidate was the fastest for a model here, and its files, ready to be loaded.
 
-The key of a choice covers the model's code, attributes and shapes, and the measurement environment
-(`hios.optimizing.choice_cache`); models with other weights share it. The key of what runs it - graph and weights, or
-the files of another runtime - also covers the contents of the weights: a model never gets what was made for other
-weights.
-
-Cache keys of choices and of prepared models, computed without exporting the model.
-
-The key of a choice covers the model's structure, code and attributes, the types of its inputs, and torch's settings.
-The key of a prepared model also covers the contents of its state: all parameters, buffers and other tensors of modules.
+The key of a choice covers the model's structure, code, attributes and shapes, the types of its inputs, torch's settings
+and the measurement environment; models with other weights share it. The key of what runs it - graph and weights, or the
+files of another runtime - also covers the contents of its state, all parameters, buffers and other tensors of modules:
+a model never gets what was made for other weights. Both are computed without exporting the model.
 """
 
 from __future__ import annotations
@@ -59,11 +54,7 @@ class ChoiceCache:
         return None if self._entries is None else self._entries.get(self._key, _choice)
 
     def put(self, report: Report, candidate: Candidate) -> None:
-        """Store a choice.
-
-        Raises:
-            ArtifactError: the folder cannot be written.
-        """
+        """Store a choice; an `ArtifactError` if the folder cannot be written."""
         if self._entries is not None:
             members = {"report": msgspec.to_builtins(report), "way": candidate.to_json()}
             self._entries.put(self._key, members)
@@ -83,11 +74,7 @@ def write_graph(folder: Path, graph: Graph, weights: Mapping[str, Tensor]) -> No
 
 
 def read_graph(folder: Path) -> tuple[Graph, dict[str, Tensor]]:
-    """Read what `write_graph` wrote.
-
-    Raises:
-        HiosError: it is damaged.
-    """
+    """Read what `write_graph` wrote; a `HiosError` if it is damaged."""
     try:
         return Graph.read(folder / _GRAPH), load_file(folder / _WEIGHTS)
     except HiosError:

@@ -172,11 +172,7 @@ def _at_once(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], o
 
 
 def _improving(own: _Optimizer) -> OptimizedModule:
-    """The model itself, until another process has found the fastest way.
-
-    Raises:
-        HiosError: it cannot look for it.
-    """
+    """The model itself, until another process has found the fastest way; a `HiosError` if that cannot be looked for."""
     model, name, options = own.subject.model, own.subject.name, own.options
     cache = options.folder()
     background = Background(cache)
@@ -285,11 +281,7 @@ class _Optimizer:
         self.others = OtherWork(subject.everything)
 
     def optimized(self) -> OptimizedModule:
-        """The optimized module.
-
-        Raises:
-            HiosError: the model cannot be taken, or something failed.
-        """
+        """The optimized module; a `HiosError` if the model cannot be taken, or something failed."""
         kept = self.autotune.choices.get()
         # Once a model is known to have no side effects, it may run as often as needed; a cached choice implies it
         # was checked.

@@ -30,11 +30,7 @@ _DEVICES = 8
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of ``optimize``; see its arguments.
-
-    Raises:
-        HiosError: one of them is not allowed.
-    """
+    """The options of ``optimize``; see its arguments. A `HiosError` refuses those that are not allowed."""
 
     devices: int | None = None
     algorithm: str = "auto"

@@ -220,11 +220,7 @@ class Preparation:
         self.absent.append(WayReport(label, kind, outcome, why, prepare_s=prepare_s))
 
     def _export(self, kinds: Sequence[str]) -> bool:
-        """Export the model; returns whether the budget allowed it.
-
-        Raises:
-            HiosError: it cannot be exported.
-        """
+        """Export the model; returns whether the budget allowed it, a `HiosError` if it cannot be exported."""
         if why := self.budget.too_short_for("export", keep_s=self._kept_s):
             for kind in kinds:
                 self._note(kind, "not started", why)

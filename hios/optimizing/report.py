@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from hios.errors import ArtifactError
-from hios.files.artifacts import replacing
+from hios.files.artifacts import write_whole
 from hios.files.text_tables import aligned
 from hios.machine.description import BUSY, usable_cores
 from hios.machine.terminal import bar
@@ -346,8 +346,8 @@ class Budget:
 
     def _save(self) -> None:
         if self._file is not None:
-            with contextlib.suppress(OSError, ArtifactError), replacing(self._file) as temporary:
-                temporary.write_text(json.dumps(self._ratios) + "\n", encoding="utf-8")
+            with contextlib.suppress(OSError, ArtifactError):
+                write_whole(self._file, json.dumps(self._ratios) + "\n")
 
 
 def _read(file: Path | None) -> dict[str, list[float]]:

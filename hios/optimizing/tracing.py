@@ -103,11 +103,7 @@ class ModelInputs:
         return ""
 
     def required(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
-        """The tensors of a call in order.
-
-        Raises:
-            UnsupportedError: these inputs do not fit.
-        """
+        """The tensors of a call in order; an `UnsupportedError` if these inputs do not fit."""
         tensors = self.tensors(args, kwargs)
         if isinstance(tensors, str):
             raise UnsupportedError(f"inputs: {tensors}")

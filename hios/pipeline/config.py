@@ -125,11 +125,7 @@ def platform_options(settings: Config) -> dict[str, str]:
 
 
 def description_files(settings: Config, source: str) -> list[Path]:
-    """The files that predicted costs depend on; none where costs are measured.
-
-    Raises:
-        HiosError: an option of the platform is not what it may be, or a file breaks its format.
-    """
+    """The files that predicted costs depend on; none where they are measured, a `HiosError` for unknown options."""
     if not predicts(settings):
         return []
     try:

@@ -140,11 +140,7 @@ def with_option(name: str) -> list[str]:
 
 
 def entry(name: str) -> KnownPlatform:
-    """What is known of a platform without importing it.
-
-    Raises:
-        PlatformError: there is no platform of that name.
-    """
+    """What is known of a platform without importing it; a `PlatformError` if there is none of that name."""
     if name not in PLATFORMS:
         raise PlatformError(f"unknown platform {name}{suggestion(name, PLATFORMS)}; allowed: {', '.join(PLATFORMS)}")
     return PLATFORMS[name]
@@ -156,11 +152,7 @@ def executable() -> list[str]:
 
 
 def find(name: str) -> PlatformPart:
-    """The module of a platform that describes its devices.
-
-    Raises:
-        PlatformError: there is no platform of that name.
-    """
+    """The module of a platform that describes its devices; a `PlatformError` if there is none of that name."""
     return cast("PlatformPart", _module(name, "platform"))
 
 
@@ -231,11 +223,7 @@ def predicting(name: str) -> PredictingPart:
 
 
 def executing(name: str) -> ExecutingPart:
-    """The module of a platform that runs schedules.
-
-    Raises:
-        PlatformError: there is no platform of that name, or no schedule runs on it.
-    """
+    """The module of a platform that runs schedules; a `PlatformError` if none run there, or there is no such one."""
     if not entry(name).executes:
         raise PlatformError(
             f"platform {name}: found a schedule to run; allowed: predicting costs, as nothing runs there; schedules "

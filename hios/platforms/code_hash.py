@@ -283,8 +283,7 @@ class CodeCache:
         # A folder that is not writable is not an error: parsing again is only slower.
         with contextlib.suppress(OSError, ArtifactError):
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            with artifacts.replacing(self.file) as temporary:
-                temporary.write_text(json.dumps(self._kept), encoding="utf-8")
+            artifacts.write_whole(self.file, json.dumps(self._kept))
 
     def _read(self) -> dict[str, Code]:
         try:

@@ -332,11 +332,7 @@ def _text(types: list[TensorType]) -> str:
 
 
 def require_runtime(name: str) -> None:
-    """Check for a C++ compiler for torch.compile, and for the packages of ONNX Runtime and OpenVINO.
-
-    Raises:
-        PlatformError: something is missing.
-    """
+    """Check for torch.compile's C++ compiler, or the packages of ONNX Runtime or OpenVINO, by a `PlatformError`."""
     if name == "compile":
         require_compiler(name)
     if name == "onnxruntime":
@@ -346,11 +342,7 @@ def require_runtime(name: str) -> None:
 
 
 def require_compiler(name: str) -> None:
-    """Check that torch.compile has a C++ compiler.
-
-    Raises:
-        PlatformError: there is none.
-    """
+    """Check that torch.compile has a C++ compiler, by a `PlatformError`."""
     if shutil.which(compiler := os.environ.get("CXX", "g++")) is None:
         raise PlatformError(
             f"baseline {name}: torch.compile needs a C++ compiler, and there is no {compiler}; install g++, "
@@ -359,11 +351,7 @@ def require_compiler(name: str) -> None:
 
 
 def require_onnx() -> None:
-    """Check that ONNX Runtime can run a program of torch.export.
-
-    Raises:
-        PlatformError: a package is missing.
-    """
+    """Check that the packages are there by which ONNX Runtime runs a program, by a `PlatformError`."""
     for package in _ONNX_PACKAGES:
         if importlib.util.find_spec(package) is None:
             raise PlatformError(

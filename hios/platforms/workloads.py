@@ -102,11 +102,7 @@ def _random(shape: Sequence[int], dtype: str, generator: torch.Generator, below:
 
 
 def load_weights(path: str | Path, graph: Graph) -> dict[str, Tensor]:
-    """Tensors by name.
-
-    Raises:
-        ArtifactError: missing, damaged, or not the weights of the graph.
-    """
+    """Tensors by name; an `ArtifactError` if they are missing, damaged, or not the weights of the graph."""
     try:
         tensors = load_file(path)
     except OSError as error:
@@ -142,11 +138,7 @@ def arena_tensor(arena: Arena, buffer: Buffer) -> Tensor:
 
 
 def deliver(value: Tensor, buffer: Tensor) -> None:
-    """Copy a value into its buffer, refusing shapes or dtypes that ``copy_`` would broadcast or convert.
-
-    Raises:
-        PlatformError: shape or dtype are not those that the graph states.
-    """
+    """Copy a value into its buffer, refusing shapes or dtypes that ``copy_`` would broadcast or convert."""
     if value.shape != buffer.shape or value.dtype != buffer.dtype:
         raise PlatformError(
             f"found a value of shape {tuple(value.shape)} and {value.dtype}; the graph states "

@@ -75,11 +75,7 @@ class Cache:
         return None if self._entries is None else self._entries.get(self._key(kind, what), _measured)
 
     def put(self, kind: str, what: Any, measured: Measured) -> None:
-        """Store an entry, replacing an older one.
-
-        Raises:
-            ArtifactError: it cannot be written.
-        """
+        """Store an entry, replacing an older one; an `ArtifactError` if it cannot be written."""
         if self._entries is None or not self._keep or measured.cached:
             return
         members: dict[str, object] = {"measured_at": measured.measured_at, "samples": list(measured.samples)}

@@ -12,11 +12,7 @@ from hios.core.graph import Graph
 
 
 def predict(graph: Graph, platform: str, devices: int, options: Mapping[str, str]) -> CostsFile:
-    """Predict the costs of a graph; returns the contents of costs.json.
-
-    Raises:
-        HiosError: an unknown platform, or options that it does not have.
-    """
+    """Predict the costs of a graph; a `HiosError` for an unknown platform, or options that it does not have."""
     described = platforms.describe(platform, devices, options=options)
     return msgspec.structs.replace(
         platforms.predicting(platform).costs(graph, described),

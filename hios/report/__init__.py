@@ -111,20 +111,16 @@ def write_report(
         write_papers(output, papers)
     made.write(output)
     for name, text in made.files().items():
-        _write(places[name], text)
+        artifacts.write_whole(places[name], text)
 
 
 def write_papers(report: Path, papers: View) -> Path:
-    """Write the page of the papers beside that of a report, and return its path.
-
-    Raises:
-        ArtifactError: it cannot be written.
-    """
+    """Write the page of the papers beside that of a report, and return its path."""
     from hios.report.page import render_papers
 
     page = papers_page(report)
     artifacts.require_writable(page)
-    _write(page, render_papers(papers, Path(report).name))
+    artifacts.write_whole(page, render_papers(papers, Path(report).name))
     return page
 
 
@@ -153,7 +149,7 @@ class Report:
         Raises:
             ArtifactError: it cannot be written.
         """
-        _write(path, self.html)
+        artifacts.write_whole(path, self.html)
 
 
 def _read(
@@ -215,11 +211,6 @@ def _operators(models: Sequence[ModelResults | ModelPredictions]) -> pd.DataFram
     return table(OPERATOR_COLUMNS, rows)
 
 
-def _write(path: str | Path, text: str) -> None:
-    with artifacts.replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="")
-
-
 def write_schedule(schedule: Schedule, output: Path, types: Mapping[str, str]) -> None:
     """Write a page with the Gantt chart of one schedule, self-contained like the report, in colors of ``types`` if any.
 
@@ -229,7 +220,7 @@ def write_schedule(schedule: Schedule, output: Path, types: Mapping[str, str]) -
     artifacts.require_writable(output)
     from hios.report.page import render_schedule
 
-    _write(output, render_schedule(schedule, types))
+    artifacts.write_whole(output, render_schedule(schedule, types))
 
 
 def write_picture(graph: Graph, output: Path) -> str:
@@ -261,5 +252,5 @@ def write_picture(graph: Graph, output: Path) -> str:
         view = {**words(picture), "svg": svg(picture)}
         legend = type_counts(operator.type for operator in graph.operators)
         text = filled("graph.html.j2", name=graph.name, picture=view, legend=legend)
-    _write(output, text)
+    artifacts.write_whole(output, text)
     return f"{size(picture)}; {picture.plan.width:.0f} x {picture.plan.height:.0f} pixels"

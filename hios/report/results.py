@@ -88,22 +88,14 @@ def path_ends(directories: Sequence[Path]) -> list[str]:
 
 
 def read_results(directories: Sequence[Path]) -> list[ModelResults]:
-    """Read the results folders of a report, in the order given.
-
-    Raises:
-        ArtifactError: no folder is given, or a file is missing, damaged or does not fit the others.
-    """
+    """Read the results folders of a report, at least one, in the order given; errors as of `read_model`."""
     if not directories:
         raise ArtifactError("report: no results folder is given; required: at least one")
     return told_apart([read_model(directory) for directory in directories], path_ends(directories))
 
 
 def read_model(directory: Path) -> ModelResults:
-    """Read the results folder of one network.
-
-    Raises:
-        ArtifactError: a file is missing, damaged or does not fit the others.
-    """
+    """Read the folder of one network; an `ArtifactError` if files are missing, damaged or do not fit each other."""
     run = artifacts.load(directory / "run.json", Run)
     graph = Graph.read(directory / "graph.json")
     costs = artifacts.load(directory / "costs.json", CostsFile)
@@ -113,11 +105,7 @@ def read_model(directory: Path) -> ModelResults:
 def model_results(
     graph: Graph, costs: CostsFile, run: Run, costs_source: str = "costs", run_source: str = "run"
 ) -> ModelResults:
-    """The results of one network; the sources are files, for messages.
-
-    Raises:
-        ArtifactError: they are not of the same graph.
-    """
+    """The results of one network; an `ArtifactError` unless they are of one graph. Sources are files, for messages."""
     require_costs(graph, costs, costs_source)
     for position, result in enumerate(run.results):
         for kind, placements in (("predicted", result.predicted), ("measured", result.measured)):
@@ -131,11 +119,7 @@ def model_results(
 
 
 def require_costs(graph: Graph, costs: CostsFile, source: str) -> None:
-    """Refuse costs of another graph.
-
-    Raises:
-        ArtifactError: an operator has no entry.
-    """
+    """Refuse costs of another graph, which lack an operator, by an `ArtifactError`."""
     for operator in graph.index:
         if operator not in costs.operators:
             raise ArtifactError(

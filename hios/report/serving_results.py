@@ -49,11 +49,7 @@ class ServedScenario:
 
 
 def read_serving(folder: Path) -> list[ServedScenario]:
-    """The scenarios of a folder, as the pipeline writes them: LABEL/simulated/*.json and LABEL/measured/*.json.
-
-    Raises:
-        ArtifactError: the folder holds no result, or one is damaged.
-    """
+    """The scenarios LABEL/simulated/*.json and LABEL/measured/*.json; an `ArtifactError` for none, or a damaged one."""
     scenarios = [_scenario(own) for own in sorted(folder.iterdir()) if own.is_dir()] if folder.is_dir() else []
     scenarios = [scenario for scenario in scenarios if scenario.policies]
     if not scenarios:

@@ -56,11 +56,7 @@ def summary(schedule: Schedule) -> list[tuple[str, str]]:
 
 
 def operator_types(schedule: Schedule, graph: Graph) -> dict[str, str]:
-    """Type of every operator of a schedule.
-
-    Raises:
-        ArtifactError: the schedule is of another graph.
-    """
+    """Type of every operator of a schedule; an `ArtifactError` if it is of another graph."""
     for position, row in enumerate(schedule.placements):
         if row.operator not in graph.index:
             raise ArtifactError(

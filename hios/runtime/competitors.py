@@ -182,11 +182,7 @@ def competitors(
 
 
 def use_engine(engine: str, platform: str, graph: Graph, taking_part: Iterable[Competitor]) -> None:
-    """Have the devices of all competitors run operators, or segments, as the engine says.
-
-    Raises:
-        PlatformError: the platform runs no segments.
-    """
+    """Have all devices run operators, or segments, as the engine says; a `PlatformError` if the platform runs none."""
     engines = ("operators", "segments") if platforms.find(platform).GROUPS_CORES else ("operators",)
     if engine not in engines:
         raise PlatformError(f"--engine: found {engine}; allowed on platform {platform}: {', '.join(engines)}")

@@ -44,11 +44,7 @@ class CompetitorRunner(Protocol):
     """Runs the competitors of a session."""
 
     def run(self, name: str) -> TurnOutcome | None:
-        """Run a competitor once and check its outputs; None if another process records the result.
-
-        Raises:
-            HiosError: it failed, or an output is wrong.
-        """
+        """Run a competitor once and check its outputs, by a `HiosError`; None if another process records the result."""
 
     def run_reference(self, reference: Reference) -> TurnOutcome | None:
         """Run the model itself once and check its outputs, as `run` does."""

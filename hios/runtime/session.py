@@ -25,7 +25,7 @@ from hios import platforms
 from hios.core.graph import Graph
 from hios.core.schedule import Placement, Schedule, merged_rows
 from hios.errors import HiosError, PlatformError, warn
-from hios.files.artifacts import replacing
+from hios.files.artifacts import write_whole
 from hios.files.versions import versions
 from hios.formats.run import Chosen, Run, RunPlatform
 from hios.formats.settings import Settings
@@ -258,11 +258,7 @@ def _paths(
     weights: str | Path | Mapping[str, Tensor],
     program: str | Path | Program | None,
 ) -> tuple[str, str, str | None]:
-    """Where workers read graph, weights and program: existing files, otherwise files in memory.
-
-    Raises:
-        ArtifactError: the weights are not those of the graph.
-    """
+    """Where workers read graph, weights, which are checked, and program: existing files, otherwise files in memory."""
     if isinstance(weights, Mapping):
         require_weights(weights, graph, "weights")
         weights = files.enter_context(memory_file(save(dict(weights))))
@@ -337,11 +333,7 @@ class PoolRunner:
                 shown.update()
 
     def _leave_out(self, entry: Reference, why: str) -> None:
-        """Go on without a reference, unless it is the one with the expected outputs.
-
-        Raises:
-            PlatformError: it is.
-        """
+        """Go on without a reference; a `PlatformError` if it is the one with the expected outputs."""
         if entry is self.references[0]:
             raise PlatformError(why)
         warn(f"{why}; {entry.name} is left out")
@@ -507,5 +499,4 @@ def write_trace(path: str | Path, title: str, graph: Graph, placements: Sequence
         for device in row.held_devices
     ]
     document = {"displayTimeUnit": "ms", "otherData": {"title": title}, "traceEvents": events}
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(document) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(document) + "\n")

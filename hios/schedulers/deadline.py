@@ -28,10 +28,6 @@ def until(moment: float) -> Iterator[None]:
 
 
 def check_deadline() -> None:
-    """Give up if the deadline has passed.
-
-    Raises:
-        OutOfTimeError: it has.
-    """
+    """Give up, by an `OutOfTimeError`, if the deadline has passed."""
     if time.perf_counter() > _deadline.get():
         raise OutOfTimeError("no time is left")

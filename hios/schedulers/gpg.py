@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random
-import textwrap
 
 from hios.core.problem import Problem, Stage
 from hios.core.schedule import StagedPlan
 from hios.core.sums import add_up
-from hios.schedulers.policy import deviations
 from hios.schedulers.policy.endings import (
     Action,
     CombinedState,
@@ -20,6 +18,22 @@ from hios.schedulers.policy.endings import (
     sub_blocks,
 )
 from hios.schedulers.registry import Parameter, register
+
+#: Where training deviates from TOP, that of stages (GPG, Algorithm 2) and that of the launcher (MADDPG, Algorithm 1):
+#: said by ``hios algorithms gpg`` and ``hios train --help`` alike.
+TRAINING = (
+    "Replay: transitions are drawn uniformly; the paper cites prioritized replay. GPG keeps 20000 steps, the launcher "
+    "as many as it needs to begin learning (the paper: 2000).",
+    "Targets: target networks follow by a hundredth a step; the paper does not say how they follow. The launcher's "
+    "critics learn by the TD error, which (3) lacks.",
+    "Optimizer: Adam, for the paper's plain steps; actors learn at a rate of 0.0001 (the paper: 0.001, at which "
+    "actions run into an end of their range) and are kept from the ends.",
+    "Warm-up: critics learn alone for 200 steps. Random decisions fill the launcher's replay buffer, and its agents "
+    "begin with the best of them; the paper explores by its policy alone.",
+    "Reward: of GPG, minus the latency over the sequential one, undiscounted (--reward paper: exp(-l)), as a sum of "
+    "exp(-l) grows with the number of stages; of the launcher, (2) with z-scores that are frozen after the warm-up and "
+    "count as 3 at most. What is kept is the best by the scenario's objective.",
+)
 
 
 @register(
@@ -77,7 +91,7 @@ def gpg(
     return StagedPlan((tuple(stages),))
 
 
-gpg.__doc__ = (gpg.__doc__ or "").replace("[training]", textwrap.indent(deviations.listed(), "    ").strip())
+gpg.__doc__ = (gpg.__doc__ or "").replace("[training]", "\n    ".join(f"- {text}" for text in TRAINING))
 
 
 def chooser(problem: Problem, r: int, s: int, weights: str) -> tuple[list[CombinedState], Action]:

@@ -139,24 +139,16 @@ def _pays_to_compile(parts: Sequence[SearchedBlock]) -> bool:
     return sum(len(part.states()) for part in parts) >= COMPILED_FROM
 
 
-def search_space(
-    graph: Graph,
-    block: int | None = None,
-    *,
-    r: int | None = None,
-    s: int | None = None,
-    states: int = STATES,
-) -> SearchSpace:
+def search_space(graph: Graph, block: int | None = None, *, r: int | None = None, s: int | None = None) -> SearchSpace:
     """Number of states, transitions (S, S') and schedules of a block or a network (IOS table 1).
 
     ``block`` is a number in the order in which blocks run; None: the network, whose blocks' states and transitions add
-    up and whose blocks' schedules multiply. Limits are those of the algorithm, None for any; ``states`` is the largest
-    number of states of a part, where the graph states no blocks.
+    up and whose blocks' schedules multiply. Limits are those of the algorithm, None for any.
 
     Raises:
         ArtifactError: the blocks cannot run one after another.
     """
-    parts = blocks(graph, states)
+    parts = blocks(graph, STATES)
     return network_space(parts if block is None else [parts[block]], r, s)
 
 

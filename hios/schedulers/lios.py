@@ -123,17 +123,11 @@ def steps(
                 waiting.append(successor)
 
 
-def _plan(
-    problem: Problem,
-    streams: int,
-    *,
-    operator_draw: random.Random | None = None,
-    stream_draw: random.Random | None = None,
-) -> StreamPlan:
+def _plan(problem: Problem, streams: int, **draws: random.Random) -> StreamPlan:
     """The plan of Algorithm 1; operators are launched in the order in which they were selected."""
     rows: list[list[int]] = [[] for _ in range(min(streams, len(problem)))]
     launch = []
-    for step in steps(problem, streams, operator_draw=operator_draw, stream_draw=stream_draw):
+    for step in steps(problem, streams, **draws):
         rows[step.stream].append(step.operator)
         launch.append(step.operator)
     return StreamPlan((tuple(tuple(row) for row in rows if row),), tuple(launch))

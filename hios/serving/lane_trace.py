@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hios.files.artifacts import replacing
+from hios.files.artifacts import write_whole
 from hios.serving.instances import LiveRun
 from hios.serving.lane import Answer
 from hios.serving.scenario import Scenario
@@ -113,8 +113,7 @@ class LaneTrace:
             "otherData": {"title": title, **({"left out": self.cut} if self.cut else {})},
             "traceEvents": [*names, *self._events, *slices, *self._unserved],
         }
-        with replacing(path) as temporary:
-            temporary.write_text(json.dumps(document) + "\n", encoding="utf-8")
+        write_whole(path, json.dumps(document) + "\n")
 
     def _slices(self, number: int, request: _TracedRequest) -> Iterator[dict[str, Any]]:
         """A request from its arrival to the end of its last block; within it the wait before the first, and each."""

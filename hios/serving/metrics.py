@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from hios.files.artifacts import replacing
+from hios.files.artifacts import write_whole
 from hios.serving.admission import Counts
 from hios.serving.load_generator import Progress
 from hios.serving.measures import percentile
@@ -115,9 +115,7 @@ class MetricsFile:
     def write(self) -> None:
         """Write the current values; nothing before the first update."""
         if self._server is not None:
-            with replacing(self._path) as temporary:
-                text = self._metrics.text(self._server, self._sent, self._ended)
-                temporary.write_text(text, encoding="utf-8")
+            write_whole(self._path, self._metrics.text(self._server, self._sent, self._ended))
 
 
 def _head(name: str, kind: str, words: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import product
 from typing import TYPE_CHECKING, get_args
@@ -31,20 +31,14 @@ _WARMUP = 1
 #: Hand-overs in a round.
 _HAND_OVERS = 5
 
-#: What is told after each size: how many of how many are done.
-Progress = Callable[[int, int], None]
 
-
-def measure(
-    sizes: Sequence[int], *, channels: int, repeats: int, report: Progress = lambda done, total: None
-) -> ConvolutionsFile:
+def measure(sizes: Sequence[int], *, channels: int, repeats: int) -> ConvolutionsFile:
     """Measure convolutions and ReLUs on images of several sizes.
 
     Every round measures a size in all ways, right after each other, so that their quotients are free of the machine's
     drift. Inputs are written right before they are read, as an operator before would.
 
-    ``sizes`` are height and width of images in pixels, ``channels`` those of images and outputs; ``report`` is told
-    after each size.
+    ``sizes`` are height and width of images in pixels, ``channels`` those of images and outputs.
 
     Raises:
         PlatformError: fewer than two cores can be used.
@@ -56,12 +50,11 @@ def measure(
     with memory_file(graph.to_bytes()) as path:
         timer: CpuTimer = platforms.measuring("cpu").timer(graph, path, description, (_CORES,))  # type: ignore[assignment]
         with timer:
-            for done, size in enumerate(sizes, 1):
+            for size in sizes:
                 timer.load(dict.fromkeys((_name("conv", size), _name("relu", size)), 1))
                 rows.append(_of_size(timer, size, channels, repeats))
                 if size == middle(sizes):
                     pairs = _pairs(timer, size, repeats)
-                report(done, len(sizes))
     return ConvolutionsFile(
         platform=description,
         versions=versions(),

@@ -57,10 +57,10 @@ def write_figure(figure: Figure, data: FigureData, folder: Path) -> FigureFile:
     for path in places.values():
         artifacts.require_writable(path)
     svg = rendering.to_svg(described(chart, record), f"{figure.id}-chart")
-    _write(places["csv"], table_text(rows).encode())
-    _write(places["tex"], latex(record).encode())
-    _write(places["svg"], svg.encode())
-    _write(places["pdf"], rendering.svg_to_pdf(svg))
+    artifacts.write_whole(places["csv"], table_text(rows))
+    artifacts.write_whole(places["tex"], latex(record))
+    artifacts.write_whole(places["svg"], svg)
+    artifacts.write_whole(places["pdf"], rendering.svg_to_pdf(svg))
     origin = FigureOrigin(time.perf_counter() - began, data.seconds, checkout())
     record = msgspec.structs.replace(record, origin=origin)
     artifacts.write(places["json"], "figure", record)
@@ -182,8 +182,3 @@ def _table(rows: Sequence[Row]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame([{key: value for key, value in row.items() if key not in HIDDEN} for row in rows])
-
-
-def _write(path: Path, contents: bytes) -> None:
-    with artifacts.replacing(path) as temporary:
-        temporary.write_bytes(contents)

@@ -38,11 +38,7 @@ def predict_targets(graph: Graph, targets: Iterable[str]) -> PredictionFile:
 
 
 def predicted_problem(graph: Graph, name: str) -> Problem:
-    """A graph with the costs that the platform model predicts for a target.
-
-    Raises:
-        UnsupportedError: the work of an operator is not known, or an edge states no bytes.
-    """
+    """A graph with the costs predicted for a target; an `UnsupportedError` if its work or bytes are not known."""
     target = TARGETS[name]
     costs = predict(graph, "model", target.devices, target.options)
     return Problem(graph, Costs.of(costs, f"costs predicted for {target.gpu}"))

@@ -199,11 +199,7 @@ def ids() -> list[str]:
 
 
 def figure(name: str) -> Figure:
-    """The figure of an id.
-
-    Raises:
-        HiosError: there is none.
-    """
+    """The figure of an id; a `HiosError` if there is none."""
     if name not in _entries():
         raise HiosError(f"figure: found {name}{suggestion(name, ids())}; allowed: {', '.join(ids())}")
     importlib.import_module(module_of(name))

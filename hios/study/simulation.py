@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -29,53 +29,38 @@ _ONE_DEVICE = ("sequential", "ios")
 #: Longer than any search by moves takes, so that results do not depend on a clock.
 _NO_LIMIT = 1e6
 
-#: What is told after each instance: how many of how many are done.
-Progress = Callable[[int, int], None]
-
 
 def simulate(
-    settings: Sequence[Setting],
-    seeds: Iterable[int],
-    *,
-    window: int,
-    alpha: float,
-    moves: int,
-    algorithms: Iterable[str] = ALGORITHMS,
-    report: Progress = lambda done, total: None,
+    settings: Sequence[Setting], seeds: Iterable[int], *, window: int, alpha: float, moves: int
 ) -> list[SimulationFile]:
     """Every algorithm on the random graphs of settings, in their order; the same everywhere but for the time it took.
 
     IOS looks at neither transfers nor devices: it searches the graphs of settings that differ in these alone once.
 
     Every seed is an instance of a setting. ``moves`` are those of each chain of hios-opt, whose result then does not
-    depend on the machine's speed; hios-opt is among the algorithms, as it proves the bound. ``report`` is told after
-    each instance.
+    depend on the machine's speed, and which proves the bound.
 
     Raises:
         ScheduleError: an algorithm's schedule breaks a rule.
     """
-    chosen = list(seeds)
     rows: list[list[Instance]] = [[] for _ in settings]
     spent_s = [0.0] * len(settings)
-    for seed in chosen:
+    for seed in seeds:
         with searching_once():
             for place, setting in enumerate(settings):
                 began = time.process_time()
-                rows[place].append(_instance(setting, seed, window, alpha, moves, algorithms))
+                rows[place].append(_instance(setting, seed, window, alpha, moves))
                 spent_s[place] += time.process_time() - began
-                report(sum(map(len, rows)), len(settings) * len(chosen))
     return [
         SimulationFile(setting, window, alpha, moves, tuple(instances), spent)
         for setting, instances, spent in zip(settings, rows, spent_s, strict=True)
     ]
 
 
-def _instance(
-    setting: Setting, seed: int, window: int, alpha: float, moves: int, algorithms: Iterable[str]
-) -> Instance:
+def _instance(setting: Setting, seed: int, window: int, alpha: float, moves: int) -> Instance:
     problem = random_layers(**drawn(setting), alpha=alpha, seed=seed).problem()
     schedules = {
-        name: solved(problem, name, setting.devices, **_parameters(name, window, moves)) for name in algorithms
+        name: solved(problem, name, setting.devices, **_parameters(name, window, moves)) for name in ALGORITHMS
     }
     even = even_layers(**drawn(setting), alpha=alpha, seed=seed)
     of_one = {name: solved(even.problem(), name, setting.devices).latency_ms for name in _ONE_DEVICE}
@@ -122,11 +107,7 @@ def drawn(setting: Setting) -> Json:
 
 
 def solved(problem: Problem, name: str, devices: int, **parameters: float) -> Schedule:
-    """The schedule of an algorithm, checked independently; on one device where it can use no more.
-
-    Raises:
-        ScheduleError: the schedule breaks a rule.
-    """
+    """The schedule of an algorithm, on one device where it uses no more; a `ScheduleError` if it is not valid."""
     made = schedule(problem, name, devices if find(name).several_devices else 1, parameters)
     if wrong := violations(problem, made):
         raise ScheduleError(f"{name}: invalid schedule: {wrong[0]}")

@@ -14,7 +14,7 @@ from hios import Schedule
 from hios.files import artifacts
 from hios.formats.scenario import Overheads
 from hios.formats.serving_result import CalibrationFile
-from hios.schedulers.policy.deviations import TRAINING
+from hios.schedulers.gpg import TRAINING
 from tests.cli.commands import invoke, succeed
 from tests.problems import problem
 

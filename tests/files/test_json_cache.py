@@ -52,11 +52,11 @@ def test_a_folder_that_cannot_be_is_refused(tmp_path: Path) -> None:
 def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where an entry cannot be written, the message has the file, the reason and what to do, and nothing is left."""
 
-    def write_text(*_: Any, **__: Any) -> None:
+    def write_bytes(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
     cache = JsonCache(tmp_path, "choose another folder")
-    monkeypatch.setattr(Path, "write_text", write_text)
+    monkeypatch.setattr(Path, "write_bytes", write_bytes)
     with pytest.raises(HiosError, match=r"\.json: cannot be written: No space left on device; choose another folder"):
         cache.put(KEY, {"value": 3})
     assert list(tmp_path.rglob("*.json")) == []

@@ -8,7 +8,6 @@ import gc
 import os
 import signal
 import stat
-import subprocess
 import sys
 import time
 import warnings
@@ -40,6 +39,7 @@ from hios.optimizing.race import Race
 from hios.optimizing.report import Report
 from tests.optimizing.optimized_models import as_optimized, image
 from tests.runtime.small import Branches
+from tests.scripts import python
 from tests.workers.processes import children
 
 _KEYWORDS: dict[str, Any] = {"way": "openvino", "least_ms": 0.0, "wait": False}
@@ -274,8 +274,7 @@ def test_folders_of_processes_that_ended_are_deleted(tmp_path: Path) -> None:
     """Whether they were killed or exited; those of living ones stay, which only their user can read."""
     given = "import os, pathlib, sys; from hios.optimizing.background import Background\n"
     given += "own = Background(pathlib.Path(sys.argv[1])); (own.folder / 'request.pt').touch(); "
-    left = [sys.executable, "-c", f"{given} os.kill(os.getpid(), 9)", str(tmp_path)]
-    assert subprocess.run(left, check=False).returncode == -signal.SIGKILL
+    assert python("-c", f"{given} os.kill(os.getpid(), 9)", tmp_path).returncode == -signal.SIGKILL
     assert len(list(tmp_path.iterdir())) == 1
     first = Background(tmp_path)
     assert list(tmp_path.iterdir()) == [first.folder]
@@ -283,7 +282,7 @@ def test_folders_of_processes_that_ended_are_deleted(tmp_path: Path) -> None:
     second = Background(tmp_path)
     assert set(tmp_path.iterdir()) == {first.folder, second.folder}
     second.discard()
-    subprocess.run([sys.executable, "-c", given, str(tmp_path)], check=True)
+    assert python("-c", given, tmp_path).returncode == 0
     assert list(tmp_path.iterdir()) == [first.folder]
     first.discard()
 
@@ -426,8 +425,7 @@ def test_a_program_or_a_fork_ends_during_the_search(program: str, printed: str, 
 
     A fork leaves the search to the process that began it.
     """
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program, str(tmp_path), _REPORTING]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    ended = python("-W", "ignore::DeprecationWarning", "-c", program, tmp_path, _REPORTING)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, printed, "")
     assert list(tmp_path.iterdir()) == []
 

@@ -7,6 +7,7 @@ import sys
 import sysconfig
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -48,46 +49,6 @@ def _other_data(model: Tagged) -> None:
     model.stem.weight.data = model.stem.weight.data * 2
 
 
-def _transposed(model: Tagged) -> None:
-    model.square.data = model.square.data.t()
-
-
-def _transposed_of_six(model: Tagged) -> None:
-    model.six.data = model.six.data.transpose(0, 1)
-
-
-def _read_as_another_dtype(model: Tagged) -> None:
-    model.square.data = model.square.data.view(torch.int32)
-
-
-def _negated(model: Tagged) -> None:
-    model.square.data = torch._neg_view(model.get_buffer("square").data)
-
-
-def _narrowed(model: Tagged) -> None:
-    model.square.data = model.square.data[:1]
-
-
-def _swapped(model: Tagged) -> None:
-    torch.utils.swap_tensors(model.stem.weight, nn.Parameter(model.stem.weight.detach() * 2))
-
-
-def _view_in_place(model: Tagged) -> None:
-    model.stem.weight.detach()[0].zero_()
-
-
-def _loaded(model: Tagged) -> None:
-    model.load_state_dict(Tagged().state_dict())
-
-
-def _other_buffer(model: Tagged) -> None:
-    model.left[1].running_mean.add_(1)
-
-
-def _plain_in_place(model: Tagged) -> None:
-    model.plain.add_(1)
-
-
 def _other_parameter(model: Tagged) -> None:
     model.stem.weight = nn.Parameter(model.stem.weight.detach() * 2)
 
@@ -96,119 +57,90 @@ def _other_module(model: Tagged) -> None:
     model.right = nn.Conv2d(8, 8, 5, padding=2)
 
 
-def _same_value(model: Tagged) -> None:
-    model.one = torch.ones(1)
-
-
-def _buffer_filled(model: Tagged) -> None:
-    model.absent = torch.ones(1)
-
-
-def _appended(model: Tagged) -> None:
-    model.left.append(nn.Sigmoid())
-
-
-def _removed(model: Tagged) -> None:
-    del model.left[2]
-
-
 def _reordered(model: Tagged) -> None:
     first = model.left._modules.pop("0")
     model.left._modules["0"] = first
-
-
-def _parameter_added(model: Tagged) -> None:
-    model.left[2].register_parameter("slope", nn.Parameter(torch.ones(1)))
-
-
-def _adapter_added(model: Tagged) -> None:
-    model.adapter = nn.Conv2d(3, 8, 1)
-
-
-def _module_added(model: Tagged) -> None:
-    model.stem.extra = nn.ReLU()
-
-
-def _number(model: Tagged) -> None:
-    model.scale = 5.0
-
-
-def _stride(model: Tagged) -> None:
-    model.right.stride = (2, 2)
-
-
-def _array(model: Tagged) -> None:
-    model.array = np.zeros(3)
-
-
-def _other_plain(model: Tagged) -> None:
-    model.plain = torch.ones(1)
-
-
-def _new_attribute(model: Tagged) -> None:
-    model.fresh = True
-
-
-def _forward(model: Tagged) -> None:
-    model.forward = lambda x: x
-
-
-def _forward_of_a_part(model: Tagged) -> None:
-    model.stem.forward = lambda x: x
-
-
-def _hook(model: Tagged) -> None:
-    model.stem.register_forward_hook(lambda module, inputs, output: output * 2)
-
-
-def _pre_hook(model: Tagged) -> None:
-    model.register_forward_pre_hook(lambda module, inputs: (inputs[0] * 2,))
 
 
 def _class(model: Tagged) -> None:
     model.left[2].__class__ = nn.Sigmoid
 
 
-def _parametrized(model: Tagged) -> None:
-    parametrizations.weight_norm(model.stem)
-
-
-#: Changes, and what the guards say about each.
-_CHANGES: list[tuple[Callable[[Tagged], None], str]] = [
-    (_in_place, "its parameter stem.weight was changed"),
-    (_other_data, "its parameter stem.weight was changed"),
-    (_transposed, "its buffer square was changed"),
-    (_narrowed, "its buffer square was changed"),
-    (_transposed_of_six, "its buffer six was changed"),
-    (_read_as_another_dtype, "its buffer square was changed"),
-    (_negated, "its buffer square was changed"),
-    (_swapped, "its parameter stem.weight was changed"),
-    (_view_in_place, "its parameter stem.weight was changed"),
-    (_loaded, "its buffer one was changed"),
-    (_other_buffer, "its buffer left.1.running_mean was changed"),
-    (_plain_in_place, "its attribute plain was changed"),
-    (_other_parameter, "its parameter stem.weight was set or replaced"),
-    (_other_module, "its submodule right was set or replaced"),
-    (_same_value, "its buffer one was set or replaced"),
-    (_buffer_filled, "its buffer absent was set or replaced"),
-    (_appended, "its submodule left.3 was set or replaced"),
-    (_removed, "its submodule left.2 was set or replaced"),
-    (_reordered, "its parameters, buffers or submodules were reordered"),
-    (_parameter_added, "its parameter left.2.slope was set or replaced"),
-    (_adapter_added, "its attribute adapter was set or replaced"),
-    (_module_added, "its submodule stem.extra was set or replaced"),
-    (_parametrized, "its parameter stem.weight was set or replaced"),
-    (_number, "its attribute scale was set or replaced"),
-    (_stride, "its attribute right.stride was set or replaced"),
-    (_array, "its attribute array was set or replaced"),
-    (_other_plain, "its attribute plain was set or replaced"),
-    (_new_attribute, "its attribute fresh was set or replaced"),
-    (_forward, "its attribute forward was set or replaced"),
-    (_forward_of_a_part, "its attribute stem.forward was set or replaced"),
-    (_hook, "hooks of stem were added"),
-    (_pre_hook, "hooks of the model were added"),
-    (_class, "the class of left.2, or its forward, was set or replaced"),
-]
+#: Changes by name, and what the guards say about each.
+_CHANGES: dict[str, tuple[Callable[[Any], object], str]] = {
+    "in place": (_in_place, "its parameter stem.weight was changed"),
+    "other data": (_other_data, "its parameter stem.weight was changed"),
+    "transposed": (
+        lambda model: setattr(model.square, "data", model.square.data.t()),
+        "its buffer square was changed",
+    ),
+    "narrowed": (lambda model: setattr(model.square, "data", model.square.data[:1]), "its buffer square was changed"),
+    "transposed, of six dimensions": (
+        lambda model: setattr(model.six, "data", model.six.data.transpose(0, 1)),
+        "its buffer six was changed",
+    ),
+    "read as another dtype": (
+        lambda model: setattr(model.square, "data", model.square.data.view(torch.int32)),
+        "its buffer square was changed",
+    ),
+    "negated": (
+        lambda model: setattr(model.square, "data", torch._neg_view(model.square.data)),
+        "its buffer square was changed",
+    ),
+    "swapped": (
+        lambda model: torch.utils.swap_tensors(model.stem.weight, nn.Parameter(model.stem.weight.detach() * 2)),
+        "its parameter stem.weight was changed",
+    ),
+    "view in place": (lambda model: model.stem.weight.detach()[0].zero_(), "its parameter stem.weight was changed"),
+    "loaded": (lambda model: model.load_state_dict(Tagged().state_dict()), "its buffer one was changed"),
+    "other buffer": (
+        lambda model: model.left[1].running_mean.add_(1),
+        "its buffer left.1.running_mean was changed",
+    ),
+    "plain in place": (lambda model: model.plain.add_(1), "its attribute plain was changed"),
+    "other parameter": (_other_parameter, "its parameter stem.weight was set or replaced"),
+    "other module": (_other_module, "its submodule right was set or replaced"),
+    "same value": (lambda model: setattr(model, "one", torch.ones(1)), "its buffer one was set or replaced"),
+    "buffer filled": (lambda model: setattr(model, "absent", torch.ones(1)), "its buffer absent was set or replaced"),
+    "appended": (lambda model: model.left.append(nn.Sigmoid()), "its submodule left.3 was set or replaced"),
+    "removed": (lambda model: model.left.pop(2), "its submodule left.2 was set or replaced"),
+    "reordered": (_reordered, "its parameters, buffers or submodules were reordered"),
+    "parameter added": (
+        lambda model: model.left[2].register_parameter("slope", nn.Parameter(torch.ones(1))),
+        "its parameter left.2.slope was set or replaced",
+    ),
+    "adapter added": (
+        lambda model: setattr(model, "adapter", nn.Conv2d(3, 8, 1)),
+        "its attribute adapter was set or replaced",
+    ),
+    "module added": (
+        lambda model: setattr(model.stem, "extra", nn.ReLU()),
+        "its submodule stem.extra was set or replaced",
+    ),
+    "parametrized": (
+        lambda model: parametrizations.weight_norm(model.stem),
+        "its parameter stem.weight was set or replaced",
+    ),
+    "number": (lambda model: setattr(model, "scale", 5.0), "its attribute scale was set or replaced"),
+    "stride": (lambda model: setattr(model.right, "stride", (2, 2)), "its attribute right.stride was set or replaced"),
+    "array": (lambda model: setattr(model, "array", np.zeros(3)), "its attribute array was set or replaced"),
+    "other plain": (lambda model: setattr(model, "plain", torch.ones(1)), "its attribute plain was set or replaced"),
+    "new attribute": (lambda model: setattr(model, "fresh", True), "its attribute fresh was set or replaced"),
+    "forward": (lambda model: setattr(model, "forward", lambda x: x), "its attribute forward was set or replaced"),
+    "forward of a part": (
+        lambda model: setattr(model.stem, "forward", lambda x: x),
+        "its attribute stem.forward was set or replaced",
+    ),
+    "hook": (
+        lambda model: model.stem.register_forward_hook(lambda module, inputs, output: output * 2),
+        "hooks of stem were added",
+    ),
+    "hook before": (
+        lambda model: model.register_forward_pre_hook(lambda module, inputs: (inputs[0] * 2,)),
+        "hooks of the model were added",
+    ),
+    "class": (_class, "the class of left.2, or its forward, was set or replaced"),
+}
 
 
 def _image() -> Tensor:
@@ -216,8 +148,10 @@ def _image() -> Tensor:
 
 
 @pytest.mark.parametrize("way", ["natively", "asked", "compared"])
-@pytest.mark.parametrize(("change", "words"), _CHANGES)
-def test_changes_are_seen(change: Callable[[Any], None], words: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("change", "words"), _CHANGES.values(), ids=_CHANGES)
+def test_changes_are_seen(
+    change: Callable[[Any], object], words: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However a model is changed, the guards see it, also where they ask, and where nobody counts all writes.
 
     Running and evaluating are no changes.
@@ -316,18 +250,10 @@ def test_hooks_of_the_models_library_are_its_own(monkeypatch: pytest.MonkeyPatch
     assert guards.changed() == "hooks of stem were changed"
 
 
-def _compiled(model: Tagged) -> None:
-    torch.compile(model, backend="eager")(_image())
-
-
 def _compiled_in_place(model: Tagged) -> None:
     model.compile(backend="eager")
     model.left.compile(backend="eager")
     model(_image())
-
-
-def _exported(model: Tagged) -> None:
-    torch.export.export(model, (_image(),))
 
 
 def _scripted(model: Tagged) -> None:
@@ -335,30 +261,9 @@ def _scripted(model: Tagged) -> None:
     torch.jit.trace(model, _image())
 
 
-def _profiled(model: Tagged) -> None:
-    with torch.profiler.profile(with_modules=True, with_stack=True):
+def _within(context: AbstractContextManager[Any], model: Tagged) -> None:
+    with context:
         model(_image())
-
-
-def _counted(model: Tagged) -> None:
-    with FlopCounterMode(display=False):
-        model(_image())
-
-
-def _hooks_of_others(model: Tagged) -> None:
-    nn.Sequential(nn.ReLU(), Branches()).register_forward_hook(lambda module, inputs, output: output * 2)
-
-
-def _hooks_of_gradients(model: Tagged) -> None:
-    model.register_full_backward_hook(lambda module, given, output: None)
-
-
-def _copied(model: Tagged) -> None:
-    copy.deepcopy(model)(_image())
-
-
-def _moved_nowhere(model: Tagged) -> None:
-    model.to("cpu").float().requires_grad_(False).eval()
 
 
 def _set_to_what_it_is(model: Tagged) -> None:
@@ -367,23 +272,25 @@ def _set_to_what_it_is(model: Tagged) -> None:
     model.left[2] = model.left[2]
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        _compiled,
-        _compiled_in_place,
-        _exported,
-        _scripted,
-        _profiled,
-        _counted,
-        _hooks_of_others,
-        _hooks_of_gradients,
-        _copied,
-        _moved_nowhere,
-        _set_to_what_it_is,
-    ],
-)
-def test_tools_are_no_changes(use: Callable[[Tagged], None]) -> None:
+_USES: dict[str, Callable[[Any], object]] = {
+    "compiled": lambda model: torch.compile(model, backend="eager")(_image()),
+    "compiled in place": _compiled_in_place,
+    "exported": lambda model: torch.export.export(model, (_image(),)),
+    "scripted": _scripted,
+    "profiled": lambda model: _within(torch.profiler.profile(with_modules=True, with_stack=True), model),
+    "counted": lambda model: _within(FlopCounterMode(display=False), model),
+    "hooks of others": lambda model: nn.Sequential(nn.ReLU(), Branches()).register_forward_hook(
+        lambda module, inputs, output: output * 2
+    ),
+    "hooks of gradients": lambda model: model.register_full_backward_hook(lambda module, given, output: None),
+    "copied": lambda model: copy.deepcopy(model)(_image()),
+    "moved nowhere": lambda model: model.to("cpu").float().requires_grad_(False).eval(),
+    "set to what it is": _set_to_what_it_is,
+}
+
+
+@pytest.mark.parametrize("use", _USES.values(), ids=_USES)
+def test_tools_are_no_changes(use: Callable[[Any], object]) -> None:
     """What tools of torch set on the model and what sets values that it has does not count; later changes do."""
     torch._dynamo.reset()
     model = Tagged().eval()

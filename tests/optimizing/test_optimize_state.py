@@ -23,24 +23,8 @@ from tests.optimizing.optimized_models import Acting
 _OUTSIDE = torch.zeros(2)
 
 
-def _input(model: Acting, x: Tensor) -> None:
-    x.mul_(2)
-
-
-def _data_of_input(model: Acting, x: Tensor) -> None:
-    x.data.view(-1).add_(1)
-
-
 def _item_of_input(model: Acting, x: Tensor) -> None:
     x[0] = 3
-
-
-def _inplace_function(model: Acting, x: Tensor) -> None:
-    nn.functional.relu_(x)
-
-
-def _buffer(model: Acting, x: Tensor) -> None:
-    model.position.add_(1)
 
 
 def _new_buffer(model: Acting, x: Tensor) -> None:
@@ -52,50 +36,27 @@ def _cache(model: Acting, x: Tensor) -> None:
     model.position.add_(1)
 
 
-def _statistics(model: Acting, x: Tensor) -> None:
-    nn.functional.batch_norm(x, model.kept[:3], model.kept[3:], training=True)
-
-
-def _parameter(model: Acting, x: Tensor) -> None:
-    model.body.stem.weight.data.mul_(1.5)
-
-
-def _plain_tensor(model: Acting, x: Tensor) -> None:
-    model.plain.add_(1)
-
-
 def _number(model: Acting, x: Tensor) -> None:
     model.calls += 1
 
 
-def _list(model: Acting, x: Tensor) -> None:
-    model.seen.append(1)
-
-
-def _nested_list(model: Acting, x: Tensor) -> None:
-    model.held["a"].append(1)
-
-
-def _outside(model: Acting, x: Tensor) -> None:
-    _OUTSIDE.add_(1)
-
-
-_ACTIONS = [
-    _input,
-    _data_of_input,
-    _item_of_input,
-    _inplace_function,
-    _buffer,
-    _new_buffer,
-    _cache,
-    _statistics,
-    _parameter,
-    _plain_tensor,
-    _number,
-    _list,
-    _nested_list,
-    _outside,
-]
+#: What a model does with itself and its input, by what it changes.
+_ACTIONS: dict[str, Callable[[Any, Tensor], object]] = {
+    "input": lambda model, x: x.mul_(2),
+    "data of input": lambda model, x: x.data.view(-1).add_(1),
+    "item of input": _item_of_input,
+    "inplace function": lambda model, x: nn.functional.relu_(x),
+    "buffer": lambda model, x: model.position.add_(1),
+    "new buffer": _new_buffer,
+    "cache": _cache,
+    "statistics": lambda model, x: nn.functional.batch_norm(x, model.kept[:3], model.kept[3:], training=True),
+    "parameter": lambda model, x: model.body.stem.weight.data.mul_(1.5),
+    "plain tensor": lambda model, x: model.plain.add_(1),
+    "number": _number,
+    "list": lambda model, x: model.seen.append(1),
+    "nested list": lambda model, x: model.held["a"].append(1),
+    "outside": lambda model, x: _OUTSIDE.add_(1),
+}
 
 
 def _flag(model: Acting, x: Tensor) -> None:
@@ -193,8 +154,8 @@ def _example() -> Tensor:
     return torch.linspace(-1, 1, 3 * 8 * 8).reshape(1, 3, 8, 8)
 
 
-@pytest.mark.parametrize("action", _ACTIONS)
-def test_optimizing_changes_nothing(action: Callable[[Any, Tensor], None]) -> None:
+@pytest.mark.parametrize("action", _ACTIONS.values(), ids=_ACTIONS)
+def test_optimizing_changes_nothing(action: Callable[[Any, Tensor], object]) -> None:
     """A model that changes something is left as it is with a warning, and neither it nor the example is changed."""
     model, x = Acting(action).eval(), _example()
     before = _state(model)
@@ -206,9 +167,9 @@ def test_optimizing_changes_nothing(action: Callable[[Any, Tensor], None]) -> No
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("action", _ACTIONS)
+@pytest.mark.parametrize("action", _ACTIONS.values(), ids=_ACTIONS)
 @pytest.mark.parametrize("way", ["optimize", "compile"])
-def test_state_is_that_of_the_users_calls(way: str, action: Callable[[Any, Tensor], None]) -> None:
+def test_state_is_that_of_the_users_calls(way: str, action: Callable[[Any, Tensor], object]) -> None:
     """After one, two and three calls state, input and output are those that the model itself leaves behind."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HiosWarning)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
+
+from tests.scripts import printed
 
 # A convolution and what follows it on the sizes of SqueezeNet's first operators; the second round counts. Then malloc's
 # account of its arenas after four streams made tensors, one <heap> for each arena.
@@ -46,8 +45,8 @@ libc.fclose(file)
 
 def _pages_and_arenas(mode: str) -> tuple[int, int]:
     """Pages that the second round needed, and arenas of malloc."""
-    done = subprocess.run([sys.executable, "-c", _CODE, mode], check=True, capture_output=True, text=True)
-    return int(done.stdout.splitlines()[0]), done.stdout.count("<heap ")
+    text = printed("-c", _CODE, mode)
+    return int(text.splitlines()[0]), text.count("<heap ")
 
 
 @pytest.mark.slow

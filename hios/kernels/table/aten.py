@@ -158,11 +158,7 @@ def _constant(value: Any) -> _Filler:
 
 
 def _filler(value: Any) -> _Filler:
-    """The value behind a plain one.
-
-    Raises:
-        UnsupportedError: it is not one that `described` writes.
-    """
+    """The value behind a plain one; an `UnsupportedError` if `described` does not write it."""
     if isinstance(value, list):
         parts = [_filler(item) for item in value]
         if any(isinstance(item, list | dict) for item in value):

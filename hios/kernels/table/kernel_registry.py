@@ -89,11 +89,7 @@ def refuse(name: str, value: Any, allowed: str) -> UnsupportedError:
 
 
 def only(attributes: Attributes, name: str, allowed: Any) -> None:
-    """Refuse all but one value of an attribute; it may also be missing or unset.
-
-    Raises:
-        UnsupportedError: it has another value.
-    """
+    """Refuse all but one value of an attribute, by an `UnsupportedError`; it may also be missing or unset."""
     value = attributes.get(name, allowed)
     if value != allowed and value not in _UNSET:
         raise refuse(name, value, str(allowed))
@@ -108,11 +104,7 @@ def axes_of(attributes: Attributes, name: str = "axis") -> tuple[int, ...] | Non
 
 
 def dtype_of(attributes: Attributes, name: str = "dtype") -> torch.dtype | None:
-    """Torch's dtype of an attribute; None if unset.
-
-    Raises:
-        UnsupportedError: torch has no such dtype.
-    """
+    """Torch's dtype of an attribute; None if unset, an `UnsupportedError` if torch has none of that name."""
     value = attributes.get(name)
     if value in _UNSET:
         return None
@@ -153,11 +145,7 @@ def sizes(attributes: Attributes, name: str, count: int, least: int = 1) -> tupl
 
 
 def count(attributes: Attributes, name: str) -> int:
-    """An integer of at least 1, such as groups.
-
-    Raises:
-        UnsupportedError: it is another value.
-    """
+    """An integer of at least 1, such as groups; an `UnsupportedError` if it is another value."""
     value = attributes[name]
     if type(value) is not int or value < 1:
         raise refuse(name, shown(value), "whole numbers of at least 1")

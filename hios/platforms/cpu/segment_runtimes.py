@@ -326,11 +326,7 @@ class Converter:
         return compute
 
     def _session(self, kind: str, segment: Segment, content: str) -> _Session:
-        """The segment in a runtime.
-
-        Raises:
-            UnsupportedError: it cannot be converted, or is known to differ.
-        """
+        """The segment in a runtime; an `UnsupportedError` if it cannot be converted, or is known to differ."""
         if (kind, content) not in self._sessions:
             for package in _PACKAGES[kind]:
                 if importlib.util.find_spec(package) is None:

@@ -49,11 +49,7 @@ class ReferenceGpu(Place):
         return [tensor.to(self._device) for tensor in tensors]
 
     def module(self, kind: str, module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[..., Any]:
-        """The module, in a CUDA graph if requested.
-
-        Raises:
-            PlatformError: it cannot be captured.
-        """
+        """The module, in a CUDA graph if requested; a `PlatformError` if it cannot be captured."""
         if kind != "cudagraph":
             return module
         try:

@@ -285,11 +285,7 @@ def _placed(plan: Plan) -> Iterator[tuple[int, int]]:
 
 
 def _runnable(successors: Sequence[Iterable[int]], preference: Iterable[int] | None = None) -> list[int]:
-    """Nodes in topological order, as by ``topological_order``.
-
-    Raises:
-        ScheduleError: some of them wait for each other.
-    """
+    """Nodes in topological order; a `ScheduleError` if some of them wait for each other."""
     order = topological_order(successors, preference)
     if len(order) < len(successors):
         raise ScheduleError("the schedule deadlocks: some of its launches wait for each other")

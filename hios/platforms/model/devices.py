@@ -63,11 +63,7 @@ def describe(devices: int, *, virtual: bool = False, **options: str) -> Platform
 
 
 def described(gpu: Gpu, link: GpuLink, devices: int) -> Platform:
-    """The platform of a number of GPUs and the link between them.
-
-    Raises:
-        PlatformError: a number of devices that no schedule can have.
-    """
+    """The platform of a number of GPUs and their link; a `PlatformError` if no schedule can have so many."""
     if not 1 <= devices <= _MOST_DEVICES:
         raise PlatformError(f"platform model: devices: found {devices}; allowed: 1 to {_MOST_DEVICES}")
     return Platform(

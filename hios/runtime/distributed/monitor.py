@@ -68,11 +68,7 @@ class RankMonitor:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def collect(self, step: int, ranks: Collection[int], state: ProgressState, deadline: float) -> dict[int, Any]:
-        """The reports of ranks on a step.
-
-        Raises:
-            TimeoutError: not all reports arrived before the deadline.
-        """
+        """The reports of ranks on a step; a `TimeoutError` if some have not arrived before the deadline."""
         reports: dict[int, Any] = {}
         while missing := [rank for rank in ranks if rank not in reports]:
             with state.wait(f"rank {missing[0]} to report", missing[0]):

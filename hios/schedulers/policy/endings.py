@@ -378,11 +378,7 @@ class CombinedState:
         return [state.block.operators[place] for state in self.states for place in members(state.leaves)]
 
     def ending(self, index: int) -> Ending:
-        """The ending with a number from 0 to ``count`` - 1.
-
-        Raises:
-            IndexError: there is none of this number.
-        """
+        """The ending with a number from 0 to ``count`` - 1; an IndexError if there is none of it."""
         if not 0 <= index < self.count:
             raise IndexError(f"ending {index}: found {self.count} endings")
         number, left = index + 1, self._most  # number 0 is that of no group at all

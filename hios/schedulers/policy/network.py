@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from hios.core.graph import Call, Graph, Operator
 from hios.errors import ArtifactError
-from hios.files.artifacts import Json, replacing
+from hios.files.artifacts import Json, write_whole
 
 Array = npt.NDArray[np.floating[Any]]
 #: Weights or gradients by name.
@@ -378,40 +378,39 @@ def _sigmoid(x: Array) -> Array:
     return values
 
 
-#: The one key of the metadata: several would be written in any order, and equal policies give equal files.
-_KEY = "hios-gpg"
+def write_weights(path: str | Path, weights: Weights, key: str, facts: Json) -> None:
+    """Write weights, and facts as JSON; equal ones give equal bytes.
 
-
-def write_policy(path: str | Path, weights: Weights, training: Json) -> None:
-    """Write a policy; equal weights give equal bytes.
-
-    Weights are named as by `initial_weights`; ``training`` is saved with them as JSON.
+    The key is the only one of the file's metadata: several would be written in any order.
     """
     from safetensors.numpy import save
 
-    data = save(
-        {name: np.ascontiguousarray(value, dtype=np.float32) for name, value in sorted(weights.items())},
-        metadata={_KEY: json.dumps(training, sort_keys=True)},
-    )
-    with replacing(path) as part:
-        part.write_bytes(data)
+    tensors = {name: np.ascontiguousarray(value, dtype=np.float32) for name, value in sorted(weights.items())}
+    write_whole(path, save(tensors, metadata={key: json.dumps(facts, sort_keys=True)}))
+
+
+def read_weights(path: str | Path) -> tuple[Weights, dict[str, str]]:
+    """Weights of a file, and its metadata; an `ArtifactError` if it is missing or damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "numpy") as stored:
+            return {name: stored.get_tensor(name) for name in stored.keys()}, stored.metadata() or {}  # noqa: SIM118
+    except OSError as error:
+        why = "no such file" if isinstance(error, FileNotFoundError) else error
+        raise ArtifactError(f"{path}: cannot be read: {why}") from error
+    except SafetensorError as error:
+        raise ArtifactError(f"{path}: damaged or not a safetensors file ({error}); train it again") from error
+
+
+def write_policy(path: str | Path, weights: Weights, training: Json) -> None:
+    """Write a policy, whose weights are named as by `initial_weights`; ``training`` is saved with them."""
+    write_weights(path, weights, "hios-gpg", training)
 
 
 def read_policy(path: str | Path) -> Weights:
-    """The weights of a policy.
-
-    Raises:
-        ArtifactError: missing, damaged, or not the weights of a policy.
-    """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        weights: Weights = load_file(path)
-    except OSError as error:
-        raise ArtifactError(f"{path}: cannot be read: {error.strerror or 'no such file'}") from error
-    except SafetensorError as error:
-        raise ArtifactError(f"{path}: damaged or not a safetensors file ({error}); train it again") from error
+    """The weights of a policy; an `ArtifactError` if the file is missing, damaged, or not one of a policy."""
+    weights, _ = read_weights(path)
     for name, expected in initial_weights(0).items():
         shape = list(weights[name].shape) if name in weights else None
         if shape != list(expected.shape):

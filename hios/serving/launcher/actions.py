@@ -19,8 +19,8 @@ import msgspec
 import numpy as np
 
 from hios.errors import ArtifactError, HiosError
-from hios.files.artifacts import Json, replacing
-from hios.schedulers.policy.network import Array, Perceptron, Weights
+from hios.files.artifacts import Json
+from hios.schedulers.policy.network import Array, Perceptron, Weights, read_weights, write_weights
 from hios.serving.launcher.launcher_settings import LauncherSettings
 from hios.serving.pipeline import Pipeline, QueueRules, SubBlock
 from hios.serving.scenario import Scenario
@@ -256,26 +256,13 @@ class Launcher:
 
     def write(self, path: str | Path) -> None:
         """Write the launcher; equal ones give equal bytes."""
-        from safetensors.numpy import save
-
         facts = {name: value for name, value in asdict(self).items() if name != "actors"}
-        tensors = {name: np.ascontiguousarray(value, np.float32) for name, value in sorted(self.actors.items())}
-        with replacing(path) as part:
-            part.write_bytes(save(tensors, metadata={_KEY: json.dumps(facts, sort_keys=True)}))
+        write_weights(path, self.actors, _KEY, facts)
 
     @classmethod
     def read(cls, path: str | Path) -> Launcher:
         """A launcher from its file; ArtifactError if that is missing, damaged, or not a launcher."""
-        from safetensors import SafetensorError, safe_open
-
-        try:
-            with safe_open(path, "numpy") as stored:
-                metadata = stored.metadata() or {}
-                actors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118, no mapping
-        except OSError as error:
-            raise ArtifactError(f"{path}: cannot be read: {error.strerror or 'no such file'}") from error
-        except SafetensorError as error:
-            raise ArtifactError(f"{path}: damaged or not a safetensors file ({error}); train it again") from error
+        actors, metadata = read_weights(path)
         if _KEY not in metadata:
             raise ArtifactError(
                 f"{path}: found no launcher; required: a file that hios train --learn launcher wrote, which is not one "
