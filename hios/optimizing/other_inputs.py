@@ -78,7 +78,10 @@ def varied(example: Sequence[Tensor], model: _Model, sizes: Collection[int] = ()
 
         if own.is_integer:
             own.limits = own.found_limits(computed, sizes)
-    together = [own.at_ends() if own.limits else own.drawn() for own in inputs]
+    together = [
+        torch.full_like(value, own.limits[1]) if own.limits else own.drawn()
+        for value, own in zip(example, inputs, strict=True)
+    ]
     if any(own.limits for own in inputs) and not _computed(model, together):  # such as an index that is a sum of two
         for own in inputs:
             own.limits = own.limits and own.in_example
