@@ -268,8 +268,9 @@ class InputVariations:
 
     @property
     def all_numbers(self) -> tuple[int, int]:
-        """The limits of the dtype, but for the least number: PyTorch ends the process where it is divided by -1."""
-        return torch.iinfo(self._value.dtype).min + 1, torch.iinfo(self._value.dtype).max
+        """The limits of the dtype; not the least of signed ones, as PyTorch ends the process if it is divided by -1."""
+        found = torch.iinfo(self._value.dtype)
+        return found.min + self._value.dtype.is_signed, found.max
 
     def found_limits(self, computed: Callable[[Tensor], list[Tensor]], sizes: Collection[int]) -> Limits:
         """None if the model takes all; otherwise those of the example, and larger ones up to a size or a power of 2.
@@ -312,15 +313,11 @@ class InputVariations:
             numbers = torch.randn(shape, generator=self._generator, dtype=self._value.dtype)
             return (mean + numbers * (deviation if deviation > 0 else 1.0)) * factor
         if self.is_mask:
-            return self._chosen(self._least, self._most)
+            places = torch.randint(0, 2, shape, generator=self._generator)
+            return torch.tensor((self._least, self._most), dtype=self._value.dtype)[places]
         least, end = int(self._least), int(self._most) + 1
         drawn = torch.randint(least, end, shape, generator=self._generator).to(self._value.dtype)
         return -drawn if factor < 0 and self.is_free and drawn.dtype.is_signed else drawn
-
-    def _chosen(self, *values: float) -> Tensor:
-        """Some of these values, at random."""
-        places = torch.randint(0, len(values), self._value.shape, generator=self._generator)
-        return torch.tensor(values, dtype=self._value.dtype)[places]
 
     def zeros(self) -> Tensor:
         """Nothing but zeros."""
@@ -338,12 +335,15 @@ class InputVariations:
         return self.at_ends() if self.is_whole else self.drawn()
 
     def at_ends(self) -> Tensor:
-        """Numbers at both ends of what the model takes."""
+        """Numbers at both ends of what the model takes, each about as often as the others, in random order."""
         least, most = self.limits or self.all_numbers
         within = (least + 1, most - 1) if most > least else ()
-        # Squares of these are the same small numbers in 32 bits as in 64, that of a third is not; the last number is as
-        # the largest in 32 bits.
-        return self._chosen(least, most, *within, most // 3, min(most, _BEYOND), max(least, most - 2**32))
+        # In 32 bits, these are 0, negative, and the same as the largest; squares of the others but the third are the
+        # same small numbers there.
+        cut_off = (max(least, -(2**32)), min(most, _BEYOND), max(least, most - 2**32))
+        values = torch.tensor((most, least, most // 3, *cut_off, *within), dtype=self._value.dtype)
+        places = torch.randperm(self._value.numel(), generator=self._generator) % len(values)
+        return values[places].reshape(self._value.shape)
 
     def with_some(self, *values: float) -> Tensor:
         """Random numbers, some of which, the first one included, are replaced by the given ones."""
