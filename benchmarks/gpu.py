@@ -20,7 +20,6 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections import defaultdict
@@ -188,7 +187,8 @@ class Steps:
 
     def autotuned(self, network: str) -> None:
         """The same beside torch.compile with max-autotune, which compiles for minutes; a later try continues."""
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir(), "hios-inductor")))
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(self._facts.folder.resolve() / "inductor")
+        os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "0"  # as hios switches them off
         self._execute("autotuned", network, [self._best(network)], ["eager", AUTOTUNED])
 
     def serving(self, _: str) -> None:

@@ -26,7 +26,9 @@ def with_only(distributions: Iterable[str], folder: Path) -> dict[str, Any]:
             kept.add(name)
             asked += _required(name)
     hidden = sorted(
-        module for module, owners in metadata.packages_distributions().items() if kept.isdisjoint(map(_plain, owners))
+        module
+        for module, owners in metadata.packages_distributions().items()
+        if kept.isdisjoint(map(_plain, owners)) and not (ROOT / module).exists()
     )
     code = f"import sys\nfor name in {hidden}:\n    sys.modules.setdefault(name, None)\n"
     (folder / "sitecustomize.py").write_text(code, encoding="utf-8")

@@ -92,10 +92,13 @@ def _end_launcher() -> None:
         name = Path(f"/proc/{parent}/comm").read_text(encoding="utf-8").strip()
     except (AttributeError, OSError):  # some builds of Python lack it; or the launcher has ended
         return
-    if name not in _OPEN_MPI or os.fork() != 0:
+    # Daemons of PRRTE that stay for other jobs have the same name, but name the jobs that they start otherwise.
+    own = name in _OPEN_MPI and os.environ.get("PMIX_NAMESPACE", "").startswith("prterun-")
+    if not own or os.getppid() != parent or os.fork() != 0:
         return
     os.setsid()
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):  # it waits until what it gave to ranks is closed
         os.dup2(nowhere, stream)
@@ -104,7 +107,8 @@ def _end_launcher() -> None:
     for wait_s, number in ((_WAIT_S, signal.SIGTERM), *[(_AGAIN_S, signal.SIGTERM)] * 2, (_AGAIN_S, signal.SIGKILL)):
         if ended.poll(1000 * wait_s):
             break
-        signal.pidfd_send_signal(launcher, number)
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(launcher, number)
     os._exit(0)
 
 

@@ -106,7 +106,7 @@ class ReferenceResult(Record, frozen=True):
     Runtime, OpenVINO; on GPUs also PyTorch in a CUDA graph, torch.compile in other modes, or TensorRT."""
     compile_time_s: OrAbsent[NonNegative] = None
     """Seconds that torch.compile took, including the first inference; without its caches, unless
-    TORCHINDUCTOR_CACHE_DIR named a folder for them."""
+    TORCHINDUCTOR_FORCE_DISABLE_CACHES=0 allowed them."""
     precision: OrAbsent[Text] = None
     """Precision that was requested from a runtime that would otherwise choose one itself, such as f32; OpenVINO uses
     bfloat16 on processors that support it. Absent if the runtime uses the model's precision."""

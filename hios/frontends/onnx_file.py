@@ -92,6 +92,8 @@ def _checked(model: ModelProto, path: Path, batch_size: int | None, shapes: Shap
                 f"{path}: node {node.name or node.output[0]}: found the operator {node.domain}.{node.op_type}; "
                 "allowed: operators of ONNX itself and of ONNX Runtime's quantization; export the model without others"
             )
+        # Raises where one is not UTF-8; ONNX's check does so without a word with some versions of Python.
+        _ = (node.op_type, node.name, *node.input, *node.output)
     _forget_defaults(model.graph)
     model.ir_version = max(model.ir_version, 4)  # earlier versions list weights among the inputs
     left = fix_values(model, shapes or {})

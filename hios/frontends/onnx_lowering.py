@@ -165,7 +165,8 @@ def _require_no_branches(graph: GraphProto) -> None:
 
 def _imported(importer: _OnnxImporter, model: ModelProto) -> Lowered:
     """The model in Relax; errors name the node being imported."""
-    opset = next(entry.version for entry in model.opset_import if entry.domain in onnx_node.STANDARD)
+    versions = (entry.version for entry in model.opset_import if entry.domain in onnx_node.STANDARD)
+    opset = next(versions, 1)  # where all operators are of other domains, nothing depends on it
     try:
         # The importer warns about every renaming, and prints the node it fails on.
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):

@@ -268,9 +268,9 @@ class InputVariations:
 
     @property
     def all_numbers(self) -> tuple[int, int]:
-        """The limits of the dtype; not the least of signed ones, as PyTorch ends the process if it is divided by -1."""
+        """The limits of the dtype; of 32 and 64 bits without the least, whose division by -1 ends the process."""
         found = torch.iinfo(self._value.dtype)
-        return found.min + self._value.dtype.is_signed, found.max
+        return found.min + (self._value.dtype.is_signed and found.bits >= 32), found.max
 
     def found_limits(self, computed: Callable[[Tensor], list[Tensor]], sizes: Collection[int]) -> Limits:
         """None if the model takes all; otherwise those of the example, and larger ones up to a size or a power of 2.

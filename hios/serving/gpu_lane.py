@@ -57,7 +57,7 @@ class Gpu:
 
 
 def first_gpu() -> GpuLane:
-    """A lane that is the first GPU that torch finds.
+    """A lane that is the first GPU that torch finds; from then on cuDNN tries its algorithms, in the whole process.
 
     Raises:
         PlatformError: there is none, or torch is built without CUDA.

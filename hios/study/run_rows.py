@@ -178,7 +178,8 @@ def columns_compared(figure: str, rows: Rows, wired: Collection[str] = ()) -> li
         name: {row["network"]: float(row[name]) for row in rows if name not in wired or row["network"] != "randwire"}
         for name in published(figure)
     }
-    return [replace(entry, lacking="its wiring here is our own") for entry in comparisons(figure, found)]
+    lacking = "its wiring here is our own" if wired else ""
+    return [replace(entry, lacking=lacking) for entry in comparisons(figure, found)]
 
 
 def bar_chart(what: str, column: str = "ms", title: str = "latency, ms") -> Callable[[Rows], alt.TopLevelMixin]:

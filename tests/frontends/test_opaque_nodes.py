@@ -45,14 +45,15 @@ def _model(
     inputs: dict[str, list[int]],
     weights: dict[str, Any] | None = None,
     *,
-    opset: int = 20,
+    opset: int | None = 20,
     outputs: tuple[str, ...] = ("y",),
 ) -> ModelProto:
-    """A model of these nodes; the types of its outputs are those of a run."""
+    """A model of these nodes; the types of its outputs are those of a run. Without opset, no node is of ONNX itself."""
     given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
     held = [numpy_helper.from_array(np.asarray(value), name) for name, value in (weights or {}).items()]
     graph = helper.make_graph(nodes, "graph", given, [ValueInfoProto(name=name) for name in outputs], held)
-    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    own = [] if opset is None else [helper.make_opsetid("", opset)]
+    opsets = [*own, helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     made = OnnxSession("model", model.SerializeToString())(*map(torch.zeros, inputs.values()))
     for output, value in zip(model.graph.output, made, strict=True):
@@ -235,6 +236,15 @@ _MODELS: dict[str, tuple[ModelProto, set[str]]] = {
         ),
         {"QLinearAdd"},
     ),
+    "nothing of ONNX itself": (
+        _model(
+            [node("DynamicQuantizeMatMul", ["x", "w", "ws"], ["y"], domain="com.microsoft")],
+            {"x": [5, 8]},
+            {**_SCALES, "w": _whole(8, 4)},
+            opset=None,
+        ),
+        {"DynamicQuantizeMatMul"},
+    ),
     "dynamic quantization": (
         _model(
             [
@@ -360,7 +370,7 @@ def _foreign() -> ModelProto:
         ("onnx.Celu", {"model": base64.b64encode(b"nonsense").decode()}, "its model is damaged"),
         ("onnx.Celu", _coded(_two()), 'its model has the nodes ["Celu", "Celu"]; allowed: one Celu'),
         ("onnx.Relu", _coded(_MODELS["Det"][0]), 'its model has the nodes ["Det"]; allowed: one Relu'),
-        ("onnx.Det", _coded(_foreign()), 'an operator of "com.example"; allowed: those of ONNX itself'),
+        ("onnx.Det", _coded(_foreign()), 'its model has "com.example.Det"; allowed: operators of ONNX itself'),
         ("onnx.PRelu", _coded(_elsewhere()), "its model has data in other files; allowed: in the model"),
         ("onnx.If", _coded(_in_a_branch()), "its model has data in other files; allowed: in the model"),
         ("onnx.PRelu", _coded(_sparse()), "its model has data in other files; allowed: in the model"),

@@ -50,8 +50,8 @@ def test_a_short_budget_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     fast = hios.optimize(Branches(), torch.randn(1, 3, 16, 16), cache=tmp_path, least_ms=0.0, budget_s=1.0)
     assert {way.kind for way in fast.report.candidates} <= {"eager"}
     idle = {way.kind: way.why for way in fast.report.ways if way.outcome == "not started"}
-    assert set(idle) >= {"schedule", "openvino", "onnxruntime"}
-    assert all("budget_s" in why or "not installed" in why for why in idle.values())
+    for kind in ("schedule", "openvino", "onnxruntime"):
+        assert "budget_s" in idle[kind] or "not installed" in idle[kind]
 
 
 def test_predictions_know_what_slows_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ openvino.save(openvino.converted(program, "the model"), Path(sys.argv[1]))
 sessions = [openvino.OpenVinoSession(openvino.load(Path(sys.argv[1])), threads=1) for _ in range(2)]
 while sessions:
     sessions.pop(0)
-signal.signal(signal.SIGUSR1, lambda *_: print("handled"))
+signal.signal(signal.SIGUSR1, lambda *_: print("handled", flush=True))
 signal.raise_signal(signal.SIGUSR1)
 if (child := os.fork()) == 0:
     signal.alarm(300)

@@ -86,17 +86,6 @@ def test_torch_compile_leaves_recurrent_layers_whole() -> None:
     assert "hios.gru.default" in called
 
 
-@pytest.mark.usefixtures("settings")
-@pytest.mark.parametrize("folder", [None, "kept"])
-def test_torch_compile_uses_caches_that_were_named(folder: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compilations are timed without, but one that takes longer than there is time can continue."""
-    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
-    if folder is not None:
-        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", folder)
-    reference._compiled("net", Model(lambda _, x: 2 * x), [torch.ones(1)], "compile", _Recording())
-    assert torch.compiler.config.force_disable_caches == (folder is None)
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs g++")
 @pytest.mark.usefixtures("settings")

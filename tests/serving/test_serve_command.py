@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -44,6 +45,7 @@ def serving(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
             process.kill()
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="what the docs tell to type calls curl")
 def test_the_docs_and_the_end(serving: tuple[subprocess.Popen[str], str], tmp_path: Path) -> None:
     """What docs/serving.md tells to type is answered; after SIGTERM, so is a request that waits; exit status 0."""
     process, address = serving

@@ -66,7 +66,10 @@ def _require_one_node(content: bytes, name: str) -> None:
     for part in _parts(model):
         if isinstance(part, onnx.NodeProto):
             if not is_known(part):
-                raise UnsupportedError(f"found an operator of {shown(part.domain)}; allowed: those of ONNX itself")
+                raise UnsupportedError(
+                    f"its model has {shown(f'{part.domain}.{part.op_type}')}; allowed: operators of ONNX itself, and "
+                    "those that ONNX Runtime's quantization makes of them"
+                )
             if is_random(part):
                 raise UnsupportedError(f"{part.op_type} draws random numbers; allowed: the same outputs in every run")
         elif isinstance(part, onnx.TensorProto) and (part.data_location or part.external_data):

@@ -65,12 +65,12 @@ def settings(description: Platform) -> dict[str, object]:
 
 def warn_if_exclusive() -> None:
     """Warn, before several processes are started on one GPU, if its compute mode does not allow that."""
-    modes = {row["compute_mode"] for row in clocks(*_nvidia_smi())}
+    modes = sorted({row["compute_mode"] for row in clocks(*_nvidia_smi())})
     if exclusive := [mode for mode in modes if mode.lower().startswith("exclusive")]:
         warn(
             f"platform cuda: nvidia-smi reports compute mode {exclusive[0]}: only one process at a time can use such a "
-            "GPU, and hios starts several, so all but the first will fail; `nvidia-smi --compute-mode=0`, as root, "
-            "allows more"
+            "GPU without NVIDIA's MPS, and hios starts several, so all but the first may fail; `nvidia-smi "
+            "--compute-mode=0`, as root, allows more"
         )
 
 

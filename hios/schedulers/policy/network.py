@@ -11,6 +11,7 @@ import graphlib
 import itertools
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ import numpy.typing as npt
 
 from hios.core.graph import Call, Graph, Operator
 from hios.errors import ArtifactError
+from hios.files import read_limits
 from hios.files.artifacts import Json, write_whole
 
 Array = npt.NDArray[np.floating[Any]]
@@ -394,12 +396,13 @@ def read_weights(path: str | Path) -> tuple[Weights, dict[str, str]]:
     from safetensors import SafetensorError, safe_open
 
     try:
+        with Path(path).open("rb") as file:  # says what is wrong, and safe_open does not
+            read_limits.require_memory(path, "weights", os.fstat(file.fileno()).st_size)
         with safe_open(path, "numpy") as stored:
             return {name: stored.get_tensor(name) for name in stored.keys()}, stored.metadata() or {}  # noqa: SIM118
     except OSError as error:
-        why = "no such file" if isinstance(error, FileNotFoundError) else error
-        raise ArtifactError(f"{path}: cannot be read: {why}") from error
-    except SafetensorError as error:
+        raise ArtifactError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (SafetensorError, TypeError, AttributeError) as error:  # these two for types that NumPy has not
         raise ArtifactError(f"{path}: damaged or not a safetensors file ({error}); train it again") from error
 
 

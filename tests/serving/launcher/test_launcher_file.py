@@ -81,7 +81,7 @@ def test_what_is_no_launcher_is_refused(tmp_path: Path) -> None:
     launcher.actors["actor1.1.weight"] = np.zeros((3, 7), np.float32)
     launcher.write(tmp_path / "shapes")
     for name, message in (
-        ("none", "cannot be read: no such file"),
+        ("none", "cannot be read: No such file or directory"),
         ("cut", "damaged or not a safetensors file"),
         ("policy", "found no launcher; required: a file that hios train --learn launcher wrote"),
         ("shapes", r"written by another version of hios \(actor1.1.weight has shape \[3, 7\], not \[3, 2\]\)"),
