@@ -271,7 +271,8 @@ def test_what_does_not_fit_is_left_out(given: dict[str, Path], tmp_path: Path) -
     with pytest.warns(HiosWarning, match=r"found batches of 8, left out: they do not fit into .* GB; allowed: at most"):
         batches = run("batches", {"blocks": alone}, _SMALL, str(tiny))
     assert {point.x for point in batches.points} == {1.0}
-    assert run("copies", {"blocks": alone}, _SMALL).points[0].values.keys() == {"tasks per s", "work done %"}
+    named = {"tasks per s", "work done %", "tasks per s of blocks-0", "Jain's index", "queue variance"}
+    assert run("copies", {"blocks": alone}, _SMALL).points[0].values.keys() == named
 
 
 def test_a_graph_of_a_batch_does_the_work_of_its_inputs() -> None:
