@@ -92,8 +92,10 @@ def _checked(model: ModelProto, path: Path, batch_size: int | None, shapes: Shap
                 f"{path}: node {node.name or node.output[0]}: found the operator {node.domain}.{node.op_type}; "
                 "allowed: operators of ONNX itself and of ONNX Runtime's quantization; export the model without others"
             )
-        # Raises where one is not UTF-8; ONNX's check does so without a word with some versions of Python.
-        _ = (node.op_type, node.name, *node.input, *node.output)
+        texts: tuple[object, ...] = (node.op_type, node.name, *node.input, *node.output)
+        for text in texts:
+            if isinstance(text, bytes):  # as protobuf has what is not UTF-8
+                text.decode()  # raises; ONNX's own check does not say why with every version of Python
     _forget_defaults(model.graph)
     model.ir_version = max(model.ir_version, 4)  # earlier versions list weights among the inputs
     left = fix_values(model, shapes or {})
