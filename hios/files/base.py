@@ -57,6 +57,19 @@ def _own_meanings(cls: type) -> dict[str, str]:
 #: End of a pattern that no line break may follow; ``$`` alone allows one in Python, though not in ECMAScript.
 END = r"$(?!\n)"
 
+#: Runtimes that run a whole model.
+Runtime = Literal[
+    "eager",
+    "compile",
+    "onnxruntime",
+    "openvino",
+    "cudagraph",
+    "compile-reduce-overhead",
+    "compile-max-autotune",
+    "tensorrt",
+]
+#: How devices run schedules.
+EngineKind = Literal["operators", "segments"]
 #: Sub-blocks of a combined block at most: each set of them has times of its own.
 MOST_SUB_BLOCKS = 10
 

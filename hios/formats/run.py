@@ -10,6 +10,7 @@ from hios.files.base import (
     AboveZero,
     Count,
     DeviceCount,
+    EngineKind,
     FormatVersion,
     NonNegative,
     OperatorId,
@@ -17,12 +18,12 @@ from hios.files.base import (
     Platform,
     Positive,
     Record,
+    Runtime,
     Text,
     Timestamp,
     Versions,
     doc,
 )
-from hios.formats.settings import EngineKind, Runtime
 
 _End = Annotated[AboveZero, doc("One end.")]
 Interval = Annotated[

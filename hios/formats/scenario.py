@@ -14,6 +14,7 @@ from hios.files.base import (
     AboveZero,
     Count,
     DeviceCount,
+    EngineKind,
     NonNegative,
     OrAbsent,
     Positive,
@@ -24,7 +25,6 @@ from hios.files.base import (
     doc,
 )
 from hios.formats.config import Label
-from hios.formats.settings import EngineKind
 
 #: What happens to a task that meets a full queue.
 Overflow = Literal["reject", "drop-oldest"]

@@ -14,22 +14,24 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from hios.files import option_defaults
-from hios.files.base import AboveZero, Amount, Count, Distinct, Positive, Record, Several, Text, doc
+from hios.files.base import (
+    AboveZero,
+    Amount,
+    Count,
+    Distinct,
+    EngineKind,
+    Positive,
+    Record,
+    Runtime,
+    Several,
+    Text,
+    doc,
+)
 
 #: Value of a parameter of an algorithm, or of another argument by name.
 Scalar = bool | int | float | str
 #: A seed that random generators take.
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Runtime = Literal[
-    "eager",
-    "compile",
-    "onnxruntime",
-    "openvino",
-    "cudagraph",
-    "compile-reduce-overhead",
-    "compile-max-autotune",
-    "tensorrt",
-]
 
 
 class Profile(Record, frozen=True):
@@ -47,10 +49,6 @@ class Profile(Record, frozen=True):
     the largest of `devices`, without duplicates. Platform cpu only."""
     cache: bool | Text = True
     """Whether to reuse and save measurements across runs and networks; or the folder to cache them in."""
-
-
-#: How devices run schedules.
-EngineKind = Literal["operators", "segments"]
 
 
 class _Competing(Record, frozen=True):

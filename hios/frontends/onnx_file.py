@@ -18,10 +18,10 @@ from onnx.external_data_helper import load_external_data_for_model, uses_externa
 
 from hios.errors import ArtifactError, UnsupportedError, first_line
 from hios.files import read_limits
+from hios.formats.onnx_operators import is_known
 from hios.formats.onnx_session import OnnxSession
 from hios.frontends.onnx_rewriting import Shapes, fix_shapes, fix_values, folded
 from hios.frontends.program_interface import TensorType, dtype_name, type_text
-from hios.kernels.table import onnx_node
 
 #: Largest protobuf message, and so the largest ONNX file that holds its weights.
 _LARGEST_BYTES = 2**31 - 1
@@ -87,7 +87,7 @@ def _checked(model: ModelProto, path: Path, batch_size: int | None, shapes: Shap
     if model.functions:
         model = inliner.inline_local_functions(model)
     for node in nodes(model.graph):
-        if not onnx_node.is_known(node):
+        if not is_known(node):
             raise UnsupportedError(
                 f"{path}: node {node.name or node.output[0]}: found the operator {node.domain}.{node.op_type}; "
                 "allowed: operators of ONNX itself and of ONNX Runtime's quantization; export the model without others"

@@ -23,6 +23,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from hios.errors import HiosError, UnsupportedError, first_line
+from hios.formats.onnx_operators import STANDARD
 from hios.formats.onnx_session import OnnxSession
 from hios.frontends.onnx_file import DTYPES, tensor_type
 from hios.frontends.onnx_rewriting import rewritten
@@ -165,7 +166,7 @@ def _require_no_branches(graph: GraphProto) -> None:
 
 def _imported(importer: _OnnxImporter, model: ModelProto) -> Lowered:
     """The model in Relax; errors name the node being imported."""
-    versions = (entry.version for entry in model.opset_import if entry.domain in onnx_node.STANDARD)
+    versions = (entry.version for entry in model.opset_import if entry.domain in STANDARD)
     opset = next(versions, 1)  # where all operators are of other domains, nothing depends on it
     try:
         # The importer warns about every renaming, and prints the node it fails on.
@@ -324,7 +325,7 @@ def _known_as_wrong(node: NodeProto) -> str | None:
     """Why Relax would import a node wrongly; None if nothing is known."""
     chosen = {attribute.name for attribute in node.attribute if attribute.i}
     resizes_otherwise = node.op_type == "Resize" and chosen & {"antialias", "exclude_outside"}
-    if node.domain not in onnx_node.STANDARD or node.op_type == "Hardmax" or resizes_otherwise:
+    if node.domain not in STANDARD or node.op_type == "Hardmax" or resizes_otherwise:
         return "Relax would import it wrongly"
     return None
 

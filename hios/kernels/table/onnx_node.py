@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from torch import Tensor
 
 from hios.errors import UnsupportedError, shown
+from hios.formats.onnx_operators import is_known
 
 #: What the names of such operators start with in graph.json.
 PREFIX = "onnx."
-#: The names of ONNX's own domain.
-STANDARD = ("", "ai.onnx")
-#: Operators of ONNX Runtime's own that its quantization to 8 bits writes into files.
-_QUANTIZED = re.compile(r"com\.microsoft\.(DynamicQuantize(LSTM|MatMul)|MatMulIntegerToFloat|QGemm|QLinear\w+)")
 
 
 def attributes_of(model: Any) -> dict[str, Any]:
@@ -74,11 +70,6 @@ def _require_one_node(content: bytes, name: str) -> None:
                 raise UnsupportedError(f"{part.op_type} draws random numbers; allowed: the same outputs in every run")
         elif isinstance(part, onnx.TensorProto) and (part.data_location or part.external_data):
             raise UnsupportedError("its model has data in other files; allowed: in the model")
-
-
-def is_known(node: Any) -> bool:
-    """Whether a node (``onnx.NodeProto``) is of ONNX's own operators, or of what ONNX Runtime quantizes them to."""
-    return node.domain in STANDARD or _QUANTIZED.fullmatch(f"{node.domain}.{node.op_type}") is not None
 
 
 def is_random(node: Any) -> bool:
