@@ -5,5 +5,5 @@ a class and the text under a field become descriptions in the schema. ``hios.fil
 Those of graph.json, costs.json and schedule.json are in ``hios.core``.
 
 Not formats, but what readers of several of these files share: ``onnx_session`` runs ONNX Runtime, ``aten_operators``
-says which ATen operators a file may name.
+and ``onnx_operators`` say which operators a file may name.
 """

@@ -1,6 +1,7 @@
 """Devices that are GPUs. One worker process drives all of them.
 
 devices           what a device is
+gpu_settings      settings of GPUs, as nvidia-smi reports them
 environment       measurement environment: GPUs, clock rates, software and code versions
 measuring         the worker process that measures on all GPUs
 timing            functions inside it that time operators, stages, merges and transfers; resources of kernels

@@ -15,7 +15,7 @@ from hios.frontends.tolerances import TF32
 from hios.kernels import CompiledOperator
 from hios.platforms import reference
 from hios.platforms.cpu import worker as cpu_worker
-from hios.platforms.cuda import cuda_reference, devices, environment
+from hios.platforms.cuda import cuda_reference, devices, gpu_settings
 from hios.platforms.cuda.compiled_network import Network
 from hios.platforms.cuda.precision import exactly, uses_tf32
 from hios.platforms.program import Buffer, Row
@@ -35,7 +35,7 @@ def device(local_rank: int) -> DistributedGpu:
     """
     gpus = devices.gpu_indices(local_rank + 1, virtual=True)
     if gpus[local_rank] < local_rank:
-        environment.warn_if_exclusive()
+        gpu_settings.warn_if_exclusive()
     return DistributedGpu(gpus[local_rank])
 
 

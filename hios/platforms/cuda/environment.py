@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
-import re
-import shutil
-import subprocess
-from collections.abc import Sequence
 from importlib import metadata
 
 import torch
 
-from hios.errors import warn
 from hios.files.base import Platform
 from hios.platforms.code_hash import code_hash
+from hios.platforms.cuda import gpu_settings
 
 #: Environment variables that affect CUDA's libraries, or torch on GPUs; not those that select visible GPUs.
 _VARIABLES = (
@@ -29,20 +25,6 @@ _VARIABLES = (
     "TORCH_BLAS",
     "TORCH_CUDNN",
 )
-#: Fields to query from nvidia-smi: settings that affect a GPU's clock rates and its usable share.
-_CLOCKS = (
-    "persistence_mode",
-    "power.limit",
-    "clocks.applications.graphics",
-    "clocks.applications.memory",
-    "ecc.mode.current",
-    "mig.mode.current",
-    "compute_mode",
-)
-#: What nvidia-smi prints instead of values where it does not have a field, as of an older or newer driver.
-_NO_FIELD = re.compile(r'Field "([^"]+)" is not a valid field')
-#: Seconds that nvidia-smi may take.
-_ANSWER_S = 30.0
 #: The code that runs operators and stages, transfers values and times the probe.
 _CODE = ("hios.platforms.cuda.timing", "hios.platforms.cuda.gpu_probe", "hios.workers.worker")
 
@@ -54,54 +36,13 @@ def settings(description: Platform) -> dict[str, object]:
         "driver": description.driver,
         "cuda": description.cuda,
         "cudnn": description.cudnn,
-        "clocks": clocks(*_nvidia_smi()),
+        "clocks": gpu_settings.clocks(*gpu_settings.asked()),
         "precision": _precision(),
         "environment": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)},
         "python": platform.python_version(),
         "torch": metadata.version("torch"),
         "code": code_hash(_CODE),
     }
-
-
-def warn_if_exclusive() -> None:
-    """Warn, before several processes are started on one GPU, if its compute mode does not allow that."""
-    modes = sorted({row["compute_mode"] for row in clocks(*_nvidia_smi())})
-    if exclusive := [mode for mode in modes if mode.lower().startswith("exclusive")]:
-        warn(
-            f"platform cuda: nvidia-smi reports compute mode {exclusive[0]}: only one process at a time can use such a "
-            "GPU without NVIDIA's MPS, and hios starts several, so all but the first may fail; `nvidia-smi "
-            "--compute-mode=0`, as root, allows more"
-        )
-
-
-def clocks(text: str, fields: Sequence[str] = _CLOCKS) -> list[dict[str, str]]:
-    """Clock-related settings of all GPUs, each combination once.
-
-    ``text`` is the output of ``nvidia-smi --query-gpu=FIELDS --format=csv,noheader``, one line per GPU; missing values
-    are ``[N/A]``, those of `_CLOCKS` that are not among the fields ``unknown``. Lines with other numbers of values are
-    ignored.
-    """
-    rows = {tuple(value.strip() for value in line.split(",")) for line in text.splitlines()}
-    unknown = dict.fromkeys(_CLOCKS, "unknown")
-    return [{**unknown, **dict(zip(fields, row, strict=True))} for row in sorted(rows) if len(row) == len(fields)]
-
-
-def _nvidia_smi() -> tuple[str, list[str]]:
-    """The output of nvidia-smi for all GPUs, and the fields that it has; no text if it is missing or fails."""
-    program, fields = shutil.which("nvidia-smi"), list(_CLOCKS)
-    while program is not None and fields:
-        command = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER_S, check=False)  # noqa: S603
-        except (OSError, subprocess.TimeoutExpired):
-            break
-        if done.returncode == 0:
-            return done.stdout, fields
-        refused = _NO_FIELD.search(done.stdout)
-        if refused is None or refused[1] not in fields:
-            break
-        fields.remove(refused[1])
-    return "", fields
 
 
 def _precision() -> dict[str, object]:

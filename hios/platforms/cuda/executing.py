@@ -16,7 +16,7 @@ from hios.frontends.tolerances import TF32, ReducedPrecision
 from hios.machine.description import usable_cores
 from hios.machine.terminal import bar
 from hios.platforms.competitor import Competitor
-from hios.platforms.cuda import cuda_reference, environment, gpu_probe, launch, worker
+from hios.platforms.cuda import cuda_reference, gpu_probe, gpu_settings, launch, worker
 from hios.platforms.program import ArenaPlan
 from hios.platforms.reference import Reference, require_compiler
 from hios.workers.arena import Arena
@@ -76,7 +76,7 @@ def references(description: Platform, runtime: str, baselines: Collection[str]) 
     if runtime != "eager":
         return [Reference(f"{RUNTIMES[runtime]}, {len(cores)} threads", 1, cores, len(cores), runtime)]
     kinds = [kind for kind in RUNTIMES if kind == runtime or kind in baselines]
-    environment.warn_if_exclusive()
+    gpu_settings.warn_if_exclusive()
     return [
         Reference(RUNTIMES[kind], 1 + number, cores, 1, kind, cuda_reference.load_network, {"gpu": 0})
         for number, kind in enumerate(kinds)

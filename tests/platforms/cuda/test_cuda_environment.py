@@ -14,7 +14,7 @@ import torch
 
 from hios import HiosWarning
 from hios.files.base import Platform
-from hios.platforms.cuda import devices, distributing, environment, executing
+from hios.platforms.cuda import devices, distributing, environment, executing, gpu_settings
 
 #: As nvidia-smi prints them: a GPU a line, in the order of the fields.
 _TWO = (
@@ -25,24 +25,24 @@ _TWO = (
 
 def test_clocks_of_gpus() -> None:
     """Every GPU's settings are read by name; a value that a GPU does not have stays as it is printed."""
-    lowered, full = environment.clocks(_TWO)
+    lowered, full = gpu_settings.clocks(_TWO)
     assert full["power.limit"] == "700.00 W"
     assert full["clocks.applications.graphics"] == "1980 MHz"
     assert full["mig.mode.current"] == "Disabled"
     assert lowered["clocks.applications.graphics"] == "[N/A]"
-    assert set(full) == set(lowered) == set(environment._CLOCKS)
+    assert set(full) == set(lowered) == set(gpu_settings._CLOCKS)
 
 
 def test_equal_gpus_count_once() -> None:
     """Neither the number of equal GPUs nor their order changes the key."""
     first, second = _TWO.splitlines()
-    assert environment.clocks(f"{second}\n{first}\n{second}\n") == environment.clocks(_TWO)
+    assert gpu_settings.clocks(f"{second}\n{first}\n{second}\n") == gpu_settings.clocks(_TWO)
 
 
 @pytest.mark.parametrize("text", ["", "\n", "NVIDIA-SMI has failed because it couldn't communicate\n"])
 def test_no_clocks(text: str) -> None:
     """Where nvidia-smi is not there or does not answer, clocks are unknown."""
-    assert environment.clocks(text) == []
+    assert gpu_settings.clocks(text) == []
 
 
 #: An nvidia-smi that has not all fields that it is asked for: it names the first that it lacks.
@@ -73,23 +73,23 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 def test_fields_that_a_driver_lacks_are_unknown(nvidia_smi: Callable[..., None], missing: tuple[str, ...]) -> None:
     """One such field makes nvidia-smi refuse all: the others are asked for again, and the key says what is unknown."""
     nvidia_smi(*missing)
-    values = {name: "unknown" if name in missing else f"value of {name}" for name in environment._CLOCKS}
-    assert environment.clocks(*environment._nvidia_smi()) == [values]
+    values = {name: "unknown" if name in missing else f"value of {name}" for name in gpu_settings._CLOCKS}
+    assert gpu_settings.clocks(*gpu_settings.asked()) == [values]
 
 
 def test_an_nvidia_smi_that_fails_says_nothing(nvidia_smi: Callable[..., None]) -> None:
     """Nor one that refuses a field that was not asked for, which would be asked for ever."""
     nvidia_smi(status=9)
-    assert environment.clocks(*environment._nvidia_smi()) == []
+    assert gpu_settings.clocks(*gpu_settings.asked()) == []
     nvidia_smi(program="#!/bin/sh\necho 'Field \"other\" is not a valid field to query.'; exit 2\n")
-    assert environment.clocks(*environment._nvidia_smi()) == []
+    assert gpu_settings.clocks(*gpu_settings.asked()) == []
 
 
 @pytest.mark.parametrize(("mode", "warns"), [("Default", False), ("Exclusive_Process", True), ("[N/A]", False)])
 def test_gpus_for_one_process_alone(monkeypatch: pytest.MonkeyPatch, mode: str, warns: bool) -> None:
     """Before baselines start in processes of their own, and in ranks that share a GPU, a warning says what to do."""
     text = _TWO.splitlines()[0].replace("Default", mode)
-    monkeypatch.setattr(environment, "_nvidia_smi", lambda: (text, list(environment._CLOCKS)))
+    monkeypatch.setattr(gpu_settings, "asked", lambda: (text, list(gpu_settings._CLOCKS)))
     monkeypatch.setattr(devices, "gpu_indices", lambda count, virtual: [number % 2 for number in range(count)])
     monkeypatch.setattr(distributing, "DistributedGpu", lambda index: index)
     shared: list[Callable[[], object]] = [
@@ -127,7 +127,7 @@ def _description(**changes: Any) -> Platform:
 
 def test_keys_tell_gpus_and_software_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """What measurements depend on changes the key; how many devices there are, and which, does not."""
-    monkeypatch.setattr(environment, "_nvidia_smi", lambda: (_TWO, list(environment._CLOCKS)))
+    monkeypatch.setattr(gpu_settings, "asked", lambda: (_TWO, list(gpu_settings._CLOCKS)))
 
     def key(**changes: Any) -> str:
         return json.dumps(environment.settings(_description(**changes)), sort_keys=True)
@@ -144,7 +144,7 @@ def test_keys_tell_gpus_and_software_apart(monkeypatch: pytest.MonkeyPatch) -> N
     for name in ("CUDA_VISIBLE_DEVICES", "TORCH_HOME"):
         monkeypatch.setenv(name, "1")
     assert key() == same
-    monkeypatch.setattr(environment, "_nvidia_smi", lambda: ("", list(environment._CLOCKS)))
+    monkeypatch.setattr(gpu_settings, "asked", lambda: ("", list(gpu_settings._CLOCKS)))
     assert key() != same
 
 
