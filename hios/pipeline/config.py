@@ -125,7 +125,7 @@ def platform_options(settings: Config) -> dict[str, str]:
 
 
 def description_files(settings: Config, source: str) -> list[Path]:
-    """The files that predicted costs depend on; none where they are measured, a `HiosError` for unknown options."""
+    """The files that predicted costs depend on, none where measured; a `HiosError` for wrong options or files."""
     if not predicts(settings):
         return []
     try:

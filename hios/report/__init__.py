@@ -115,7 +115,7 @@ def write_report(
 
 
 def write_papers(report: Path, papers: View) -> Path:
-    """Write the page of the papers beside that of a report, and return its path."""
+    """Write the page of the papers beside that of a report; its path, or an `ArtifactError` if it cannot be written."""
     from hios.report.page import render_papers
 
     page = papers_page(report)
