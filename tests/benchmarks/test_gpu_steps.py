@@ -19,7 +19,7 @@ from hios.files import versions
 from hios.files.base import Platform
 from hios.frontends.export import build_model
 from hios.frontends.program import export
-from hios.platforms.cuda import environment
+from hios.platforms.cuda import gpu_settings
 from tests.few_packages import with_only
 from tests.scripts import ROOT, printed, python
 
@@ -87,7 +87,7 @@ def test_facts_of_the_machine_name_hios(gpu: ModuleType, tmp_path: Path, monkeyp
 
     monkeypatch.setattr(hios.platforms, "describe", lambda *_: Platform("cuda", 1))
     monkeypatch.setattr(versions, "checkout", lambda: "commit 1")
-    monkeypatch.setattr(environment, "_nvidia_smi", lambda: ("Default\n", ["compute_mode"]))
+    monkeypatch.setattr(gpu_settings, "asked", lambda: ("Default\n", ["compute_mode"]))
 
     def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("no GPU")
