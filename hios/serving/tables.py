@@ -48,7 +48,7 @@ def grid_table(grid: PolicyGrid) -> str:
     """A line for each policy and launcher, then what no policy can pass and what could not run."""
     any_result = next(iter(grid.results.values()))
     first, last = _GRID_HEADING
-    heading = (*first, *(f"{label}/s" for label in any_result.models), *last)
+    heading = (*first, *(f"{label}/s" for label in _done_of_several(any_result)), *last)
     rows = [heading, *(_grid_row(*chosen, result) for chosen, result in grid.results.items())]
     notes = [
         f"load {any_result.load:g}, {any_result.lanes} lane(s), {any_result.repeats} x {any_result.duration_s:g} s, "
@@ -81,13 +81,18 @@ def _row(label: str, served: ServedResult, time: float) -> tuple[str, ...]:
     return (label, *rates, *latencies, *map(str, (served.dropped, served.expired, served.failed, left)))
 
 
+def _done_of_several(result: ResultFile) -> dict[str, float]:
+    """Completed tasks per second by model; empty for one model, whose tasks are all there are."""
+    return result.done_by_model if len(result.models) > 1 else {}
+
+
 def _grid_row(name: str, launcher: str, result: ResultFile) -> tuple[str, ...]:
     total = result.total
     return (
         name if result.chosen is None else f"{name} ({result.chosen})",
         launcher,
         f"{result.done_per_s:.4g}",
-        *(f"{rate:.4g}" for rate in result.done_by_model.values()),
+        *(f"{rate:.4g}" for rate in _done_of_several(result).values()),
         f"{result.goodput_per_s:.4g}",
         f"{worst_share(candidate_of(result)):.1%}",
         _milliseconds(total.p50_ms),
