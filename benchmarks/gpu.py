@@ -22,13 +22,14 @@ import subprocess
 import sys
 import time
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from weight_recipes import recipe_of, weights_of
 
 import hios
@@ -39,7 +40,11 @@ from hios.platforms.cuda.devices import RUNTIMES
 from hios.profiling.contention import fit
 
 PREPARED = Path(__file__).with_name("gpu_networks")
-NETWORKS = ("googlenet", "inception_v3", "nasnet_large", "squeezenet")
+NETWORKS = ("googlenet", "inception_v3", "nasnet_large", "squeezenet", "bert")
+#: What some are built with.
+OPTIONS: dict[str, dict[str, Any]] = {"bert": {"layers": 4, "sequence_length": 32}}
+#: Weights without a recipe.
+REST = "rest.safetensors"
 #: Algorithms for one device; ios measures the stages it tries, which are too many for NASNet.
 ALGORITHMS = ("sequential", "greedy", "nimble", "lios", "opara", "ios")
 TOO_LARGE = {"nasnet_large": {"ios"}}
@@ -47,6 +52,8 @@ TOO_LARGE = {"nasnet_large": {"ios"}}
 #: torch.compile with max-autotune over it.
 PLAIN, GAIN, COMPILED = 0.97, {"googlenet": 1.4, "inception_v3": 1.4, "nasnet_large": 1.4}, 1.0
 GRAPH, AUTOTUNED = "cudagraph", "compile-max-autotune"
+#: What names of schedules end with whose devices run segments.
+BY_SEGMENTS = ", by segments"
 #: Convolutions of Inception-v3, GoogLeNet and NASNet-large: channels in and out, filter, image, groups.
 LAYOUTS = (
     (3, 64, 7, 224, 1),
@@ -99,17 +106,19 @@ class Facts:
         return facts
 
 
-def prepare(networks: Sequence[str], folder: Path = PREPARED, **options: Any) -> None:
+def prepare(networks: Sequence[str], folder: Path = PREPARED, **changes: Any) -> None:
     """Write the graphs of networks, and the recipes of their weights."""
     from hios.frontends.export import build_model
 
     for name in networks:
-        own = folder / name
+        own, options = folder / name, OPTIONS.get(name, {}) | changes
         own.mkdir(parents=True, exist_ok=True)
         graph, tensors = hios.extract(hios.export(name, options=options), name=name)
         module, _ = build_model(name, options, 0)
         graph.write(own / "graph.json")
         recipe = recipe_of(tensors, module)
+        if rest := {key: tensor for key, tensor in tensors.items() if key not in recipe}:
+            save_file(rest, own / REST)
         (own / "recipe.json").write_text(f"{json.dumps({'options': options, 'weights': recipe})}\n", encoding="utf-8")
         print(f"{own}: {len(graph.operators)} operators, {len(recipe)} weights")
 
@@ -123,7 +132,8 @@ def loaded(name: str, folder: Path = PREPARED) -> tuple[hios.Graph, dict[str, to
     recipe = json.loads((folder / name / "recipe.json").read_text(encoding="utf-8"))
     module, _ = build_model(name, recipe["options"], 0)
     program = hios.export(name, options=recipe["options"])
-    return hios.Graph.read(folder / name / "graph.json"), weights_of(recipe["weights"], module), program
+    rest = load_file(folder / name / REST) if (folder / name / REST).exists() else {}
+    return hios.Graph.read(folder / name / "graph.json"), weights_of(recipe["weights"], module) | rest, program
 
 
 class Steps:
@@ -181,6 +191,12 @@ class Steps:
         names = [name for name in ALGORITHMS if name not in TOO_LARGE.get(network, ())]
         self._execute("race", network, names, ["eager", GRAPH])
 
+    def segments(self, network: str) -> None:
+        """The sequential and the best schedule of the race by operators, then by segments in inductor's kernels too."""
+        names = list(dict.fromkeys(["sequential", self._best(network)]))
+        for engine in ("operators", "segments"):
+            self._execute("segments", network, names, ["eager", GRAPH], engine)
+
     def compiled(self, network: str) -> None:
         """The best schedule of the race beside torch.compile."""
         self._execute("compiled", network, [self._best(network)], ["eager", "compile", "compile-reduce-overhead"])
@@ -194,7 +210,6 @@ class Steps:
     def serving(self, _: str) -> None:
         """Two networks behind one GPU: tasks one at a time, in rounds, and in blocks that are combined."""
         import yaml
-        from safetensors.torch import save_file
 
         from hios.serving.gpu_lane import first_gpu
         from hios.serving.load import load
@@ -229,7 +244,9 @@ class Steps:
             sys.exit(f"{network}: found no race in {self._facts.folder}; required: one that succeeded")
         return min(schedules, key=schedules.__getitem__)
 
-    def _execute(self, step: str, network: str, algorithms: Sequence[str], baselines: Sequence[str]) -> None:
+    def _execute(
+        self, step: str, network: str, algorithms: Sequence[str], baselines: Sequence[str], engine: str = "operators"
+    ) -> None:
         graph, weights, program = loaded(network, self._prepared)
         problem = self._problem(step, network, graph, algorithms)
         schedules = {name: hios.schedule(problem, name) for name in algorithms}
@@ -242,6 +259,7 @@ class Steps:
             platform=self._platform,
             devices=1,
             baselines=allowed,
+            engine=engine,
             tolerance=1e-3,
             timeout_s=600.0,
             runs=21,
@@ -270,7 +288,7 @@ class Steps:
 
 #: Steps of one process each with their limits in seconds, those without networks first.
 MACHINE = (("machine", 60), ("capture", 60), ("overheads", 60), ("layouts", 90))
-NETWORK = (("race", 300), ("compiled", 300), ("autotuned", 590))
+NETWORK = (("race", 300), ("segments", 400), ("compiled", 300), ("autotuned", 590))
 #: The last one, as it takes the costs of races.
 SERVING = ("serving", 120)
 
@@ -323,8 +341,12 @@ def rows_of(run: Run) -> Iterator[dict[str, Any]]:
         "network": run.graph,
     }
     for result in run.results:
-        predicted = {"predicted_ms": round(result.predicted_ms, 5), "launch": result.launch or ""}
-        yield {**told, "kind": "schedule", "name": result.label, **_latency(result.latency_ms), **predicted}
+        more: dict[str, Any] = {"predicted_ms": round(result.predicted_ms, 5), "launch": result.launch or ""}
+        if (segments := result.segments) is not None:
+            more["segments"] = Counter(segment.runtime for segment in segments)
+            more["refused"] = sorted({why for segment in segments for why in (segment.refused or {}).values()})
+        name = result.label + ("" if segments is None else BY_SEGMENTS)
+        yield {**told, "kind": "schedule", "name": name, **_latency(result.latency_ms), **more}
     for reference in run.references:
         yield {**told, "kind": "runtime", "name": reference.kind, **_latency(reference.latency_ms)}
 
@@ -500,7 +522,10 @@ def compared(network: str, medians: Mapping[tuple[str, str], float]) -> Iterator
             if "sequential" in schedules:
                 yield f"{kind} over sequential: {_ratio(other / schedules['sequential'], goal)}"
             yield f"{kind} over {best}: {_ratio(other / schedules[best], COMPILED if kind == AUTOTUNED else None)}"
-    if len(schedules) > 1:
+    for name in schedules:
+        if (other := schedules.get(name + BY_SEGMENTS)) is not None:
+            yield f"{name} over the same by segments: {_ratio(schedules[name] / other, None)}"
+    if len(schedules) > 1 and "sequential" in schedules:
         yield f"sequential over {best}: {_ratio(schedules['sequential'] / schedules[best], GAIN.get(network))}"
 
 
@@ -520,7 +545,7 @@ def main(arguments: Sequence[str]) -> None:
             run(Facts(Path(folder)), (seconds or [600.0])[0], more[len(seconds) :] or NETWORKS)
         case ["step", ("machine" | "capture" | "overheads" | "layouts" | "serving") as step, folder]:
             getattr(Steps(Facts(Path(folder))), step)("")
-        case ["step", ("race" | "compiled" | "autotuned") as step, folder, network]:
+        case ["step", ("race" | "segments" | "compiled" | "autotuned") as step, folder, network]:
             getattr(Steps(Facts(Path(folder))), step)(network)
         case ["show", folder]:
             show(Facts(Path(folder)))

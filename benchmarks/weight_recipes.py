@@ -2,7 +2,8 @@
 
 Every weight is a tensor of the module, a matrix of it transposed, or part of a convolution with one batch norm folded
 into it. A recipe names that batch norm, so that some kilobytes make weights of hundreds of megabytes on a machine
-without TVM, bit by bit as extraction writes them.
+without TVM, bit by bit as extraction writes them. What extraction has computed otherwise, such as embeddings of
+constant positions, has no recipe.
 """
 
 from __future__ import annotations
@@ -16,19 +17,16 @@ from torch import Tensor, nn
 #: For each weight the batch norm that is folded into it, `TRANSPOSED`, or None.
 Recipe = dict[str, str | None]
 #: No module has such a name.
-TRANSPOSED = ".T"
+TRANSPOSED, _NONE = ".T", ""
 #: Filters that are compared before all of them are.
 _FIRST = 4
 
 
 def recipe_of(tensors: Mapping[str, Tensor], module: nn.Module) -> Recipe:
-    """The recipe of weights.
-
-    Raises:
-        ValueError: one is none of these.
-    """
+    """The recipe of weights, without those that are none of these."""
     known = _Module(module)
-    return {key: _source(key, tensor, known) for key, tensor in tensors.items()}
+    found = {key: _source(key, tensor, known) for key, tensor in tensors.items()}
+    return {key: source for key, source in found.items() if source != _NONE}
 
 
 def weights_of(recipe: Recipe, module: nn.Module) -> dict[str, Tensor]:
@@ -38,10 +36,11 @@ def weights_of(recipe: Recipe, module: nn.Module) -> dict[str, Tensor]:
 
 
 def _source(key: str, tensor: Tensor, known: _Module) -> str | None:
+    """What a weight is, or `_NONE`."""
     for norm in known.candidates(key):
         if torch.equal(known.made(key, norm, _FIRST), tensor[:_FIRST]) and torch.equal(known.made(key, norm), tensor):
             return norm
-    raise ValueError(f"{key}: neither a tensor of the module nor a convolution with a batch norm")
+    return _NONE
 
 
 class _Module:

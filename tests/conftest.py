@@ -76,7 +76,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     scheduler, ended = processes.sched, session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     is_complete = ended and scheduler is not None and bool(scheduler.collection) and not scheduler.has_pending
-    session.config.cache.set("hios/complete", is_complete)
+    if session.config.pluginmanager.hasplugin("cacheprovider"):
+        session.config.cache.set("hios/complete", is_complete)
     if session.exitstatus == pytest.ExitCode.OK and not is_complete:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -53,7 +53,7 @@ Checked = Literal["eager", "onnxruntime", "sequential"]
 #: The runtimes of references.
 ReferenceKind = Literal["engine", Runtime]
 #: What runs a segment.
-SegmentRuntime = Literal["packed", "onnxruntime", "openvino"]
+SegmentRuntime = Literal["packed", "onnxruntime", "openvino", "inductor"]
 
 
 class RunPlatform(Platform, frozen=True):
@@ -127,11 +127,11 @@ class SegmentResult(Record, frozen=True):
     operators: tuple[OperatorId, ...]
     """Its operators, in order."""
     runtime: SegmentRuntime
-    """The runtime that ran it, as one call: ONNX Runtime or OpenVINO, or the engine's own packed kernels, operator by
-    operator."""
+    """The runtime that ran it, as one call: ONNX Runtime or OpenVINO on cores, inductor on GPUs, or the engine's own
+    packed kernels, operator by operator."""
     latency_ms: dict[str, NonNegative]
-    """Time of the segment alone in each runtime that was compared, 20th percentile, milliseconds; the shortest was
-    chosen."""
+    """Time of the segment alone in each runtime that was compared, milliseconds: 20th percentile on cores, median of a
+    CUDA graph on GPUs; the shortest was chosen."""
     refused: OrAbsent[dict[str, str]] = None
     """Why a runtime was not compared, such as other outputs or an operator that it lacks."""
 

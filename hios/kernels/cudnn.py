@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -69,6 +69,38 @@ def packed_convolution(
         x = x.contiguous(memory_format=torch.channels_last)
         if activation is None:
             return torch.conv2d(x, filters, bias, stride, padding, dilation)
+        if torch.compiler.is_exporting():
+            return _traced(x, filters, bias, stride, padding, dilation)
         return torch.cudnn_convolution_relu(x, filters, bias, stride, padding, dilation, 1)
 
     return convolution
+
+
+@torch.library.custom_op(
+    "hios::convolution_relu",
+    mutates_args=(),
+    schema="(Tensor x, Tensor filters, Tensor? bias, int[] stride, int[] padding, int[] dilation) -> Tensor",
+)
+def _traced(
+    x: Tensor,
+    filters: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> Tensor:
+    """The fused call where torch.export traces it, which does not know the shape of torch's own."""
+    return torch.cudnn_convolution_relu(x, filters, bias, stride, padding, dilation, 1)
+
+
+@_traced.register_fake
+def _shape(
+    x: Tensor,
+    filters: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> Tensor:
+    made = torch.conv2d(x, filters, bias, stride, padding, dilation)
+    return made.contiguous(memory_format=torch.channels_last)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class SegmentModule(nn.Module):
     """Operators in an order in which they can run, from values made outside them to some of their own.
 
-    Its weights are copies, by which torch.export takes them even from the inference mode.
+    Its weights are copies, by which torch.export takes them even from the inference mode. If ``packed``, operators are
+    compiled so (`compile_operator`).
     """
 
     def __init__(
@@ -27,9 +28,11 @@ class SegmentModule(nn.Module):
         inputs: Sequence[External],
         outputs: Sequence[External],
         weights: Mapping[str, Tensor],
+        *,
+        packed: bool = False,
     ) -> None:
         super().__init__()
-        self._operators, self._inputs, self._outputs = operators, inputs, outputs
+        self._operators, self._inputs, self._outputs, self._packed = operators, inputs, outputs, packed
         self._names = weights_of(operators)
         for number, name in enumerate(self._names):
             self.register_buffer(f"weight_{number}", weights[name].clone())
@@ -39,7 +42,7 @@ class SegmentModule(nn.Module):
         values: dict[External, Any] = dict(zip(self._inputs, tensors, strict=True))
         weights = {name: getattr(self, f"weight_{number}") for number, name in enumerate(self._names)}
         for operator in self._operators:
-            compile_operator(operator, weights).run_on(values)
+            compile_operator(operator, weights, packed=self._packed).run_on(values)
         return tuple(values[value] for value in self._outputs)
 
 
@@ -48,13 +51,19 @@ def exported(
     inputs: Mapping[External, Tensor],
     outputs: Sequence[External],
     weights: Mapping[str, Tensor],
+    *,
+    packed: bool = False,
 ) -> ExportedProgram:
-    """Operators as a program of torch.export; an `UnsupportedError` if it cannot trace them. Inputs are examples."""
+    """Operators as a program of torch.export; an `UnsupportedError` if it cannot trace them.
+
+    Inputs are examples, in the default order of dimensions unless operators are ``packed``.
+    """
     import torch.export  # loads much of torch
 
     with torch.inference_mode(False), torch.no_grad():
-        module = SegmentModule(operators, list(inputs), outputs, weights).eval()
-        examples = tuple(value.clone(memory_format=torch.contiguous_format) for value in inputs.values())
+        module = SegmentModule(operators, list(inputs), outputs, weights, packed=packed).eval()
+        order = torch.preserve_format if packed else torch.contiguous_format
+        examples = tuple(value.clone(memory_format=order) for value in inputs.values())
         try:
             return torch.export.export(module, examples)
         except Exception as error:  # it raises many types

@@ -334,7 +334,7 @@ def _text(types: list[TensorType]) -> str:
 def require_runtime(name: str) -> None:
     """Check for torch.compile's C++ compiler, or the packages of ONNX Runtime or OpenVINO, by a `PlatformError`."""
     if name == "compile":
-        require_compiler(name)
+        require_compiler(f"baseline {name}")
     if name == "onnxruntime":
         require_onnx()
     if name == "openvino" and importlib.util.find_spec("openvino") is None:
@@ -342,11 +342,11 @@ def require_runtime(name: str) -> None:
 
 
 def require_compiler(name: str) -> None:
-    """Check that torch.compile has a C++ compiler, by a `PlatformError`."""
+    """Check that what is named has a C++ compiler for torch.compile, by a `PlatformError`."""
     if shutil.which(compiler := os.environ.get("CXX", "g++")) is None:
         raise PlatformError(
-            f"baseline {name}: torch.compile needs a C++ compiler, and there is no {compiler}; install g++, "
-            "name another one in CXX, or leave the baseline out"
+            f"{name}: torch.compile needs a C++ compiler, and there is no {compiler}; install g++, name another one in "
+            "CXX, or leave it out"
         )
 
 

@@ -62,6 +62,10 @@ class Network:
             self._inputs[place] = values
         return self._inputs[place]
 
+    def weights(self, device: int) -> Mapping[str, Tensor]:
+        """The weights on a device, each copied there on first use."""
+        return self._weights[self.places[device]]
+
     def placed_bytes(self) -> int:
         """Bytes of weights and inputs, on all devices together."""
         weights = (tensor for placed in self._weights.values() for tensor in placed.values())
@@ -97,31 +101,38 @@ class Network:
 
     def _views(self, run: Run) -> dict[Value, Collection[Value]]:
         """For outputs that are views, the arguments or outputs whose memory they share."""
-        values: dict[Value, Tensor] = dict(self.inputs(0))
-        readers = {value: sum(value in reads for reads in self.reads.values()) for value in self._made()}
         views: dict[Value, Collection[Value]] = {}
-        for number in self.graph.order:
-            name = self.graph.operators[number].id
-            function, arguments = self.function(0, (name,))
+
+        def see(name: str, read: Mapping[Value, Tensor], made: Sequence[Tensor]) -> None:
             blocks: dict[int, list[Value]] = {}
-            for value in arguments:
-                blocks.setdefault(_block(values[value]), []).append(value)
-            made = run(name, function, [values[value] for value in arguments])
-            results = as_list(made, len(self.makes[name]))
-            del made
-            for value, result in zip(self.makes[name], results, strict=True):
+            for value, tensor in read.items():
+                blocks.setdefault(_block(tensor), []).append(value)
+            for value, result in zip(self.makes[name], made, strict=True):
                 sharing = blocks.setdefault(_block(result), [])
                 if sharing and result.numel():
                     views[value] = tuple(sharing)
                 else:
                     sharing.append(value)
-                values[value] = result
+
+        self.run_one_by_one(run, see)
+        return views
+
+    def run_one_by_one(self, run: Run, see: Callable[[str, Mapping[Value, Tensor], Sequence[Tensor]], None]) -> None:
+        """Run all operators on the first device, and see what each read and made; values stay as long as they are read."""
+        values: dict[Value, Tensor] = dict(self.inputs(0))
+        readers = {value: sum(value in reads for reads in self.reads.values()) for value in self._made()}
+        for number in self.graph.order:
+            name = self.graph.operators[number].id
+            function, arguments = self.function(0, (name,))
+            made = as_list(run(name, function, [values[value] for value in arguments]), len(self.makes[name]))
+            values.update(zip(self.makes[name], made, strict=True))
+            see(name, {value: values[value] for value in arguments}, made)
+            del made
             for value in arguments:
                 if value in readers:
                     readers[value] -= 1
                     if not readers[value]:
                         del values[value]
-        return views
 
     def _made(self) -> list[Value]:
         return [value for made in self.makes.values() for value in made]

@@ -16,7 +16,7 @@ from hios.frontends.tolerances import TF32, ReducedPrecision
 from hios.machine.description import usable_cores
 from hios.machine.terminal import bar
 from hios.platforms.competitor import Competitor
-from hios.platforms.cuda import cuda_reference, gpu_probe, gpu_settings, launch, worker
+from hios.platforms.cuda import cuda_reference, gpu_probe, gpu_settings, launch, segments, worker
 from hios.platforms.program import ArenaPlan
 from hios.platforms.reference import Reference, require_compiler
 from hios.workers.arena import Arena
@@ -54,7 +54,7 @@ def require_runtime(name: str) -> None:
         PlatformError: something is missing.
     """
     if name.startswith("compile"):
-        require_compiler(name)
+        require_compiler(f"baseline {name}")
         if importlib.util.find_spec("triton") is None:
             raise PlatformError(
                 f"baseline {name}: torch.compile needs triton for GPUs, which is not installed; install it for this "
@@ -114,6 +114,9 @@ class CudaWorkers:
         with bar(len(self._competitors), f"{self._graph.name}: capturing CUDA graphs", "competitors") as progress:
             for name, competitor in self._competitors.items():
                 competitor.no_graph = self._pool.call(_WORKER, worker.prepare, name=name, plans=plans(competitor))
+                if competitor.segments is not None:
+                    made = self._pool.call_each(worker.use_segments, {_WORKER: {"name": name}}, segments.TIMEOUT_S)
+                    competitor.segments, competitor.no_graph = tuple(made[_WORKER][0]), made[_WORKER][1]
                 competitor.launch = "streams" if competitor.no_graph else "graph"
                 progress.update()
 

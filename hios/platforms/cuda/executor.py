@@ -12,9 +12,11 @@ from torch import OutOfMemoryError, Tensor
 
 from hios.core.schedule import Plan
 from hios.errors import PlatformError
+from hios.formats.run import SegmentResult
 from hios.platforms.cuda import launch
 from hios.platforms.cuda.compiled_network import Network
 from hios.platforms.cuda.launch import Backend, Launched, LaunchProgram, LaunchRow
+from hios.platforms.cuda.segments import Chooser
 
 #: Launches before a capture: libraries choose algorithms and allocate workspaces in the first ones.
 _WARM_UP = 2
@@ -26,13 +28,14 @@ _TIMED = 5
 class Prepared:
     """The programs that run under a name.
 
-    There is one program, or independent copies. Without ``replays``, of their CUDA graphs, they are launched on streams
-    every time, and ``why`` says why they could not be captured. ``number`` is that of the name, for marks. ``outputs``
-    are those of the network, of the last program; those of graphs stay where they are.
+    There is one program, or independent copies, for each of the ``plans``. Without ``replays``, of their CUDA graphs,
+    they are launched on streams every time, and ``why`` says why they could not be captured. ``number`` is that of the
+    name, for marks. ``outputs`` are those of the network, of the last program; those of graphs stay where they are.
     """
 
     name: str
     number: int
+    plans: list[Plan]
     programs: list[LaunchProgram]
     replays: list[Callable[[], None]] = field(default_factory=list)
     why: str = ""
@@ -55,6 +58,7 @@ class Executor:
         self._network, self._backend, self._mark = network, backend, mark
         with backend.exactly():
             self._flow = network.flow(self._run_alone)
+        self._chooser = Chooser(network, self._flow, backend)
         self._prepared: dict[str, Prepared] = {}
 
     def prepare(self, name: str, plans: Sequence[Plan]) -> Prepared:
@@ -64,7 +68,31 @@ class Executor:
             HiosError: a device is out of memory, or an operator failed.
         """
         programs = [LaunchProgram(self._network, self._flow, plan, self._mark) for plan in plans]
-        prepared = Prepared(name, len(self._prepared), programs)
+        prepared = self._prepared[name] = Prepared(name, len(self._prepared), list(plans), programs)
+        self._ready(prepared)
+        return prepared
+
+    def use_segments(self, name: str) -> list[SegmentResult]:
+        """Have what was prepared run by segments, each by its operators or in inductor, whichever is faster.
+
+        Returns what became of each segment.
+        """
+        prepared = self._prepared[name]
+        taken_ms = {}
+        if len(prepared.programs) == 1:
+            taken_ms = {operator: finish - start for operator, *_, start, finish in self.rows(name)[0]}
+        runs = [run for program in prepared.programs for run in program.runs.values()]
+        segments, results = self._chooser.chosen(runs, taken_ms)
+        if segments:
+            prepared.programs = [
+                LaunchProgram(self._network, self._flow, plan, self._mark, segments) for plan in prepared.plans
+            ]
+            self._ready(prepared)
+        return results
+
+    def _ready(self, prepared: Prepared) -> None:
+        """Warm up, and capture what can be."""
+        prepared.replays, prepared.why, programs = [], "", prepared.programs
         self._synchronize(prepared)  # wait for weights and inputs, as streams of programs do not wait for others
         for program in programs:  # libraries try their algorithms in first launches: beside others they misjudge them
             program.launch(self._backend, alone=True)
@@ -81,8 +109,10 @@ class Executor:
                 raise cause(error) from None
             prepared.replays.clear()
             prepared.why = self._backend.why(cause(error))
-        self._prepared[name] = prepared
-        return prepared
+
+    def why(self, name: str) -> str:
+        """Why what was prepared is no CUDA graph; empty if it is one."""
+        return self._prepared[name].why
 
     def run(self, name: str) -> int:
         """Run once; returns nanoseconds from before the launch to when all devices had finished."""

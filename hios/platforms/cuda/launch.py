@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
@@ -15,7 +16,7 @@ from torch import Tensor
 from hios.core.graph import Graph
 from hios.core.schedule import Plan
 from hios.errors import PlatformError
-from hios.platforms.cuda.plan import Flow, Lane, Launch, Value, launch_plan
+from hios.platforms.cuda.plan import Flow, Lane, Launch, Value, joined, launch_plan, runs
 
 # Of a 64-bit flag, from the lowest: operator plus one, stage plus one or number of a competitor, stream, device. No
 # operator means that the host waits for a device.
@@ -131,6 +132,27 @@ class Launched:
 
 
 @dataclass(frozen=True, slots=True)
+class Segment:
+    """Operators of one stream as one function.
+
+    Attributes:
+        device: the device.
+        operators: ids, in order.
+        reads: values that it takes.
+        makes: values that it returns: those of its operators that are used outside it.
+        function: of tensors; returns one or a tuple of them.
+        shares: of its time that each operator counts for, of any sum.
+    """
+
+    device: int
+    operators: tuple[str, ...]
+    reads: tuple[Value, ...]
+    makes: tuple[Value, ...]
+    function: Callable[..., Any]
+    shares: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _BoundLaunch:
     launch: Launch
     #: None for a copy.
@@ -138,20 +160,37 @@ class _BoundLaunch:
     arguments: tuple[Value, ...]
     makes: tuple[Value, ...]
     mark: int
+    #: Of every operator, when it begins and ends, as a share of the time.
+    spans: tuple[tuple[float, float], ...]
 
 
 class LaunchProgram:
     """A plan whose operators are compiled for their devices.
 
-    ``mark`` records a number that the controller reads if this process dies or hangs.
+    ``mark`` records a number that the controller reads if this process dies or hangs. Of ``segments``, those that are
+    `runs` of the plan are launched in place of their operators.
     """
 
-    def __init__(self, network: Launchable, flow: Flow, plan: Plan, mark: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        network: Launchable,
+        flow: Flow,
+        plan: Plan,
+        mark: Callable[[int], None],
+        segments: Sequence[Segment] = (),
+    ) -> None:
         planned = launch_plan(network.graph, flow, plan)
+        self._stages = {name: launch.stage for launch in planned.launches for name in launch.operators}
+        #: Device and operators of what can be one launch.
+        self.runs = {run: _of_run(planned.launches, run) for run in runs(planned)}
+        known = {(own.device, own.operators): own for own in segments}
+        planned = joined(planned, [run for run, own in self.runs.items() if own in known])
         self.lanes, self._outputs, self._mark = planned.lanes, planned.outputs, mark
         self.devices = sorted({lane.device for lane in planned.lanes})
         self._inputs = {device: network.inputs(device) for device in self.devices}
-        self._steps = [_bound(network, launch) for launch in planned.launches]
+        self._steps = [
+            _bound(network, launch, known.get((launch.lane.device, launch.operators))) for launch in planned.launches
+        ]
         self._events: dict[int, Any] = {}
 
     def launch(self, backend: Backend, *, timed: bool = False, again: bool = False, alone: bool = False) -> Launched:
@@ -205,24 +244,39 @@ class LaunchProgram:
         """The times of every operator, from the events of a finished timed run."""
         timed: list[LaunchRow] = []
         for place, (start, end) in launched.spans.items():
-            launch = self._steps[place].launch
+            step, launch = self._steps[place], self._steps[place].launch
             began = launched.began[launch.lane.device]
-            times = [max(0.0, backend.elapsed_ms(began, event)) for event in (start, end)]
+            first, last = (max(0.0, backend.elapsed_ms(began, event)) for event in (start, end))
             timed += [
-                (operator, launch.lane.device, stream, launch.stage, times[0], times[1])
-                for operator, stream in zip(launch.operators, launch.streams, strict=True)
+                (
+                    operator,
+                    launch.lane.device,
+                    stream,
+                    self._stages[operator],
+                    first + begin * (last - first),
+                    first + finish * (last - first),
+                )
+                for operator, stream, (begin, finish) in zip(launch.operators, launch.streams, step.spans, strict=True)
             ]
         return sorted(timed, key=lambda row: (row[4], row[1]))
 
 
-def _bound(network: Launchable, launch: Launch) -> _BoundLaunch:
+def _of_run(launches: Sequence[Launch], run: tuple[int, ...]) -> tuple[int, tuple[str, ...]]:
+    return launches[run[0]].lane.device, tuple(launches[place].operators[0] for place in run)
+
+
+def _bound(network: Launchable, launch: Launch, segment: Segment | None) -> _BoundLaunch:
     number = network.graph.index[launch.operators[0]]
     mark = launching(launch.lane.device, number, launch.stage, launch.streams[0])
     if launch.copied is not None:
-        return _BoundLaunch(launch, None, (launch.copied,), (launch.copied,), mark)
+        return _BoundLaunch(launch, None, (launch.copied,), (launch.copied,), mark, ((0.0, 1.0),))
+    if segment is not None:
+        total = sum(segment.shares)
+        spans = tuple(pairwise(share / total for share in accumulate(segment.shares, initial=0.0)))
+        return _BoundLaunch(launch, segment.function, segment.reads, segment.makes, mark, spans)
     function, arguments = network.function(launch.lane.device, launch.operators)
     makes = tuple(value for operator in launch.operators for value in network.makes[operator])
-    return _BoundLaunch(launch, function, arguments, makes, mark)
+    return _BoundLaunch(launch, function, arguments, makes, mark, ((0.0, 1.0),) * len(launch.operators))
 
 
 def _where(launch: Launch) -> str:

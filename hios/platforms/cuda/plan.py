@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 
 from hios.core.graph import Graph, topological_order
@@ -163,6 +163,56 @@ def launch_plan(graph: Graph, flow: Flow, plan: Plan) -> LaunchPlan:
         for place, step in enumerate(draft.steps)
     )
     return LaunchPlan(launches, tuple(dict.fromkeys(step.lane for step in draft.steps)), draft.outputs)
+
+
+def runs(planned: LaunchPlan) -> list[tuple[int, ...]]:
+    """Launches in a row on their stream, by place, of which the first alone waits and the last alone is waited for.
+
+    Every operator is in one of them. Copies, and operators that are merged, are in none.
+    """
+    made: list[list[int]] = []
+    open_runs: dict[Lane, list[int]] = {}
+    for place, launch in enumerate(planned.launches):
+        if launch.copied is not None or len(launch.operators) > 1:
+            open_runs.pop(launch.lane, None)
+            continue
+        if launch.waits or launch.lane not in open_runs:
+            open_runs[launch.lane] = []
+            made.append(open_runs[launch.lane])
+        open_runs[launch.lane].append(place)
+        if launch.awaited:
+            del open_runs[launch.lane]
+    return [tuple(run) for run in made]
+
+
+def joined(planned: LaunchPlan, together: Iterable[tuple[int, ...]]) -> LaunchPlan:
+    """The plan with some of its `runs` as one launch each, at the place of the first.
+
+    All that the others read has been launched by then, as they wait for nothing. What they would let go of is let go of
+    by the next launch on their stream.
+    """
+    run_of = {place: run for run in together for place in run}
+    places: dict[int, int] = {}
+    late: dict[Lane, list[Value]] = defaultdict(list)
+    launches: list[Launch] = []
+    for place, launch in enumerate(planned.launches):
+        if place in places:
+            continue
+        run = run_of.get(place, (place,))
+        places.update(dict.fromkeys(run, len(launches)))
+        own = [planned.launches[other] for other in run]
+        launches.append(
+            replace(
+                launch,
+                operators=tuple(name for each in own for name in each.operators),
+                streams=tuple(stream for each in own for stream in each.streams),
+                waits=tuple(sorted({places[other] for other in launch.waits})),
+                awaited=own[-1].awaited,
+                lets_go=(*late.pop(launch.lane, ()), *launch.lets_go),
+            )
+        )
+        late[launch.lane] += [value for each in own[1:] for value in each.lets_go]
+    return replace(planned, launches=tuple(launches))
 
 
 class _Draft:

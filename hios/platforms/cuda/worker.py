@@ -11,6 +11,7 @@ from torch import Tensor
 from hios.core.graph import Graph
 from hios.core.schedule import Plan
 from hios.errors import PlatformError
+from hios.formats.run import SegmentResult
 from hios.platforms.cuda.backend import CudaBackend, out_of_memory
 from hios.platforms.cuda.compiled_network import Network
 from hios.platforms.cuda.executor import Executor
@@ -43,6 +44,13 @@ def prepare(worker: Worker, name: str, plans: Sequence[Plan]) -> str:
     """Prepare plans to run together under a name; returns why they are not CUDA graphs, or an empty text."""
     with _memory():
         return _executor(worker).prepare(name, plans).why
+
+
+def use_segments(worker: Worker, name: str) -> tuple[list[SegmentResult], str]:
+    """Have plans that are prepared run by segments; returns what became of these, and why there is no CUDA graph."""
+    with _memory():
+        executor = _executor(worker)
+        return executor.use_segments(name), executor.why(name)
 
 
 def run_exactly(worker: Worker, name: str) -> None:

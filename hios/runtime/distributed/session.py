@@ -224,7 +224,8 @@ class RankRunner:
         plan = ArenaPlan(self._graph, transport.size)
         taking_part = competitors(self._graph, plan, self._entries, transport.size, cores_per_device=self._cores_each)
         self._competitors = {name: competitor for name, competitor in taking_part.items() if competitor.worker is None}
-        use_engine(self.settings.engine, self.settings.platform, self._graph, self._competitors.values())
+        refuse_segments(self.settings.engine, self.settings.platform)
+        use_engine(self.settings.engine, self._graph, self._competitors.values())
         boot = self.places[0].boot
         elsewhere = [number for number, place in enumerate(self.places) if place.boot != boot]
         self._turns = Turns(
@@ -380,6 +381,12 @@ class RankRunner:
             **({"clock_uncertainty_ms": self._uncertainty_ns / 1e6} if apart else {}),
         }
         return msgspec.convert(platform, RunPlatform)
+
+
+def refuse_segments(engine: str, platform: str) -> None:
+    """Refuse segments where ranks have GPUs, by a `PlatformError`."""
+    if engine == "segments" and not platforms.find(platform).GROUPS_CORES:
+        raise PlatformError(f"--engine: found segments; allowed where ranks are on platform {platform}: operators")
 
 
 def _processors(ranks: Sequence[Mapping[str, Any]]) -> str:

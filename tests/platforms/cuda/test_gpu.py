@@ -24,12 +24,13 @@ from hios.platforms.cuda.compiled_network import Network as Placed
 from hios.platforms.cuda.executor import Executor
 from hios.platforms.cuda.plan import Lane
 from hios.platforms.cuda.precision import exactly
+from hios.platforms.cuda.segments import INDUCTOR
 from tests.frontends.small_networks import Files, Network, write_network
 from tests.gpu_marker import needs_two_gpus, requires_gpu
 from tests.platforms.cuda import limited
 from tests.platforms.cuda.test_executor import plans, shared, squeezenet
 from tests.problems import briefly
-from tests.runtime.schedules import random_plan, run_schedules, write_schedules
+from tests.runtime.schedules import one_by_one, random_plan, random_streams, run_schedules, write_schedules
 from tests.runtime.small import branches
 
 #: Cycles that a GPU is kept busy ahead of an operator at most.
@@ -81,6 +82,27 @@ def _check_all(network: Network, gpus: list[int]) -> None:
 def test_late_streams_are_waited_for(network: Callable[[], Network]) -> None:
     """On virtual devices of one GPU nothing is read too early, or overwritten while it is read."""
     _check_all(network(), [0, 0, 0])
+
+
+@requires_gpu
+def test_segments_are_part_of_the_graph() -> None:
+    """What inductor makes of segments is captured with the rest, and computes the same."""
+    network = squeezenet()
+    with torch.inference_mode(), exactly():
+        executor = _executor(network, CudaBackend([0]), [0])
+        for name, plan in {
+            "one": one_by_one(network.graph),
+            "two": random_streams(network.graph, 1, 2, seed=0),
+        }.items():
+            executor.prepare(name, [plan])
+            results = executor.use_segments(name)
+            assert executor.why(name) == ""
+            assert any(INDUCTOR in result.latency_ms for result in results), results
+            executor.run(name)
+            for outputs in (executor.outputs(name), executor.run_exactly(name)):
+                for output, own in zip(outputs, network.eager(), strict=True):
+                    torch.testing.assert_close(output.cpu(), own, rtol=1e-4, atol=1e-3)
+            assert sorted(row[0] for row in executor.rows(name)[0]) == sorted(network.graph.index)
 
 
 @requires_gpu

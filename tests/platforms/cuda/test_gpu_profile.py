@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,15 @@ from hios.files import artifacts
 from tests.gpu_marker import GPUS, needs_two_gpus, requires_gpu
 
 pytestmark = pytest.mark.filterwarnings("error::hios.errors.HiosWarning")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _busy() -> Iterator[None]:
+    """A GPU that other processes use too, such as those of other tests, is not warned of."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hios.profiling.measurements.MOST_DRIFT", math.inf)
+        patch.setattr("hios.profiling.profile.BUSY", 1.0)
+        yield
 
 
 def _profile(graph: Path, output: Path, **more: Any) -> dict[str, Any]:
@@ -87,10 +97,8 @@ def test_two_gpus(graph_file: Path, tmp_path: Path) -> None:
 
 
 @requires_gpu
-def test_a_second_run_measures_nothing(graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_run_measures_nothing(graph_file: Path, tmp_path: Path) -> None:
     """What the cache holds is not measured again, where operators take as long as they did."""
-    monkeypatch.setattr("hios.profiling.measurements.MOST_DRIFT", math.inf)
-    monkeypatch.setattr("hios.profiling.profile.BUSY", 1.0)
     first = _profile(graph_file, tmp_path / "first.json", cache=tmp_path / "kept", stages_of=["greedy"])
     second = _profile(graph_file, tmp_path / "second.json", cache=tmp_path / "kept", stages_of=["greedy"])
     assert second["profile"]["measured"] == 0

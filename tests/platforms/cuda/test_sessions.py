@@ -24,7 +24,8 @@ from hios.platforms.cuda import cuda_reference, executing, gpu_probe
 from hios.platforms.cuda import devices as cuda
 from hios.platforms.cuda import worker as device
 from hios.platforms.reference import Reference
-from hios.runtime.competitors import BASELINE, require, use_engine
+from hios.runtime.competitors import BASELINE, require
+from hios.runtime.distributed.session import refuse_segments
 from hios.runtime.run_table import latency_table
 from hios.runtime.session import LEAST_RUNS
 from tests.frontends.small_networks import Files, write_files
@@ -39,7 +40,7 @@ from tests.runtime.schedules import (
     schedule_of,
     write_schedules,
 )
-from tests.runtime.small import Branches, branches
+from tests.runtime.small import Branches
 from tests.workers.processes import children
 
 RUNS = LEAST_RUNS
@@ -212,10 +213,31 @@ def test_runtimes_of_gpus_are_refused_on_cores(name: str) -> None:
         require([name], "eager", "cpu")
 
 
-def test_segments_are_refused_on_gpus() -> None:
+@pytest.mark.slow
+def test_devices_run_segments(run: Callable[..., dict[str, Any]], files: Files, tmp_path: Path) -> None:
+    """What one stream runs between two waits is a segment: compared in inductor, and no other operator is in it."""
+    plans, graph = _plans(files), Graph.read(files.graph)
+    result = run(simulated.load, plans, engine="segments")
+    assert result["engine"] == "segments"
+    for entry in result["results"]:
+        assert entry["launch"] == "graph"
+        assert entry["largest_difference"] < 1e-4
+        assert sorted(row["operator"] for row in entry["measured"]) == sorted(graph.index)
+        for segment in entry["segments"]:
+            compared = {*segment["latency_ms"], *segment.get("refused", {})}
+            assert compared == {"packed", "inductor"}
+            assert segment["runtime"] in segment["latency_ms"]
+    (sequential,) = [entry for entry in result["results"] if entry["label"] == "sequential"]
+    (whole,) = sequential["segments"]
+    assert len(whole["operators"]) == len(graph.index)
+
+
+def test_segments_are_refused_for_ranks_with_gpus() -> None:
     """One line says what runs there."""
-    with pytest.raises(PlatformError, match=r"^--engine: found segments; allowed on platform cuda: operators$"):
-        use_engine("segments", "cuda", branches().graph, ())
+    with pytest.raises(PlatformError, match=r"^--engine: found segments; allowed where ranks are on platform cuda: op"):
+        refuse_segments("segments", "cuda")
+    refuse_segments("segments", "cpu")
+    refuse_segments("operators", "cuda")
 
 
 def test_runtimes_that_gpus_lack(monkeypatch: pytest.MonkeyPatch) -> None:
