@@ -24,6 +24,7 @@ def _busy() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hios.profiling.measurements.MOST_DRIFT", math.inf)
         patch.setattr("hios.profiling.profile.BUSY", 1.0)
+        patch.setattr("hios.core.drift.MOST_CHANGE", math.inf)
         yield
 
 
