@@ -25,13 +25,14 @@ class CompiledOperator:
     """A scheduling unit, ready to run.
 
     ``run`` takes the tensors named by ``externals``, in that order, and returns the output tensor, or a tuple of
-    them for an operator with several ``outputs``.
+    them for an operator with several ``outputs``; ``kernels`` are the functions of the kernel table that it calls.
     """
 
     id: str
     externals: tuple[External, ...]
     outputs: tuple[External, ...]
     run: Callable[..., Any]
+    kernels: int = 1
 
     def run_on(self, values: dict[External, Any]) -> None:
         """Run it on values by name, and add its outputs."""
@@ -113,7 +114,7 @@ class _Compiler:
         base = {"outside": 0, "fixed": len(self._outside), "step": len(self._outside) + len(self._fixed)}
         steps = [(kernel, [base[kept] + place for kept, place in arguments]) for kernel, arguments in self._steps]
         run = _function(len(self._outside), tuple(self._fixed), steps)
-        return CompiledOperator(self._operator.id, self._outside, outputs(self._operator), run)
+        return CompiledOperator(self._operator.id, self._outside, outputs(self._operator), run, len(steps))
 
     def _compile(self, position: int) -> None:
         call = self._calls[position]

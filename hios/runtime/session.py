@@ -420,9 +420,9 @@ class PoolRunner:
     def _require_sequential(self, name: str) -> None:
         """Check that a timed run in reduced precision gave what the sequential schedule gives in it.
 
-        Both call the same functions of the same libraries in one process, unless operators are merged or run by
-        segments, so precision explains no difference; the tolerance is for kernels that add in any order, by which the sequential schedule's
-        own runs may differ.
+        Both call the same functions of the same libraries in one process, unless operators are merged or run as
+        segments, so precision explains no difference; the tolerance is for kernels that add in any order, by which the
+        sequential schedule's own runs may differ.
 
         Raises:
             PlatformError: an output differs.

@@ -34,6 +34,7 @@ class Network:
         filters = packed_filters(graph)
         self._weights = {place: _Placed(weights, place, filters) for place in self.places}
         self._functions: dict[tuple[torch.device, tuple[str, ...]], Callable[..., Any]] = {}
+        self._kernels: dict[str, int] = {}
         self._inputs: dict[torch.device, dict[Value, Tensor]] = {}
         self._given: list[Tensor] = []
         self.reads = {operator.id: externals(operator) for operator in graph.operators}
@@ -83,10 +84,16 @@ class Network:
         numbers = [self.graph.index[name] for name in names]
         operators, packed = [self.graph.operators[number] for number in numbers], place.type == "cuda"
         if len(operators) == 1:
-            return _at(place, operators[0], compile_operator(operators[0], self._weights[place], packed=packed).run)
+            compiled = compile_operator(operators[0], self._weights[place], packed=packed)
+            self._kernels[compiled.id] = compiled.kernels
+            return _at(place, operators[0], compiled.run)
         known = convolutions(self.graph)
         members = [known[number] for number in numbers]
         return compile_merged(operators, members, self._weights[place], packed=packed)
+
+    def kernels(self, operator: str) -> int:
+        """How many functions of torch an operator calls, which has been compiled."""
+        return self._kernels[operator]
 
     def flow(self, run: Run) -> Flow:
         """What operators read and produce, and which outputs share memory.
@@ -118,7 +125,7 @@ class Network:
         return views
 
     def run_one_by_one(self, run: Run, see: Callable[[str, Mapping[Value, Tensor], Sequence[Tensor]], None]) -> None:
-        """Run all operators on the first device, and see what each read and made; values stay as long as they are read."""
+        """Run all operators on the first device, and see what each read and made; values stay while needed."""
         values: dict[Value, Tensor] = dict(self.inputs(0))
         readers = {value: sum(value in reads for reads in self.reads.values()) for value in self._made()}
         for number in self.graph.order:

@@ -33,6 +33,8 @@ PACKED, INDUCTOR = "packed", "inductor"
 BUDGET_S = 60.0
 #: Longest time of the choice for a schedule, as a compilation that has begun is not stopped.
 TIMEOUT_S = BUDGET_S + 600.0
+#: Why a segment is not compiled when that time is over.
+_LATE = "not compiled within the time for it"
 #: Untimed and timed runs of each way.
 _WARM_UP, _RUNS = 5, 31
 
@@ -76,7 +78,7 @@ class Chooser:
         examples = self._examples({value for each in candidates for value in (*each.reads, *each.makes)})
         total = {each: sum(taken_ms.get(name, 0.0) for name in each.operators) for each in candidates}
         for each in sorted(dict.fromkeys(candidates), key=lambda each: -total[each]):
-            if each not in self._known:
+            if each not in self._known or _LATE in self._known[each][1].values():
                 self._known[each] = self._compared(each, examples, total[each], deadline)
         segments, results = [], []
         for each in candidates:
@@ -119,19 +121,14 @@ class Chooser:
         inputs = [examples[value].to(place) for value in candidate.reads]
         packed = self._by_operators(candidate)
         try:
-            if time.monotonic() > deadline:
-                raise UnsupportedError("not compiled within the time for it")
-            compiled = self._compiled(candidate, inputs)
+            compiled = self._compiled(candidate, inputs, deadline)
             self._require_equal(candidate, packed, compiled, inputs)
             return self._timed(candidate, {PACKED: packed, INDUCTOR: compiled}, inputs), {}, compiled
         except Exception as error:  # inductor and CUDA raise many types
             if isinstance(error, torch.OutOfMemoryError):
                 raise
-            return (
-                {PACKED: taken_ms},
-                {INDUCTOR: str(error) if isinstance(error, HiosError) else first_line(error)},
-                None,
-            )
+            why = str(error) if isinstance(error, HiosError) else first_line(error)
+            return {PACKED: taken_ms}, {INDUCTOR: why}, None
 
     def _by_operators(self, candidate: _Candidate) -> Callable[..., Any]:
         functions = [(name, *self._network.function(candidate.device, (name,))) for name in candidate.operators]
@@ -145,12 +142,14 @@ class Chooser:
 
         return run
 
-    def _compiled(self, candidate: _Candidate, inputs: Sequence[Tensor]) -> Callable[..., Any]:
+    def _compiled(self, candidate: _Candidate, inputs: Sequence[Tensor], deadline: float) -> Callable[..., Any]:
         """A segment as inductor compiles it; an `UnsupportedError` if it cannot be."""
         graph = self._network.graph
         operators = [graph.operators[graph.index[name]] for name in candidate.operators]
-        if sum(len(operator.calls) for operator in operators) == 1:
+        if sum(self._network.kernels(name) for name in candidate.operators) == 1:
             raise UnsupportedError("it is a single call")
+        if time.monotonic() > deadline:
+            raise UnsupportedError(_LATE)
         place = self._network.places[candidate.device]
         if place.type == "cuda" and importlib.util.find_spec("triton") is None:
             raise UnsupportedError("needs triton, which is not installed")
@@ -167,7 +166,7 @@ class Chooser:
     def _require_equal(
         self, candidate: _Candidate, packed: Callable[..., Any], compiled: Callable[..., Any], inputs: Sequence[Tensor]
     ) -> None:
-        """Compare both ways in full float32, and what memory their outputs lie in; an `UnsupportedError` if it differs."""
+        """Compare both ways in full float32, and where their outputs lie; an `UnsupportedError` if that differs."""
         count = len(candidate.makes)
         with self._backend.exactly():
             right, made = (as_list(way(*inputs), count) for way in (packed, compiled))

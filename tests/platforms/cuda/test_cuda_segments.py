@@ -28,7 +28,7 @@ def _always(monkeypatch: pytest.MonkeyPatch, compiled: Callable[..., Any]) -> No
     monkeypatch.setattr(Chooser, "_compiled", compiled)
 
 
-def _by_operators(chooser: Chooser, candidate: Any, _: Any) -> Callable[..., Any]:
+def _by_operators(chooser: Chooser, candidate: Any, *_: Any) -> Callable[..., Any]:
     return chooser._by_operators(candidate)
 
 

