@@ -238,7 +238,7 @@ class Steps:
                 self._facts.add("serving", load=share, policy=policy, **total, models=served, warnings=said)
 
     def _best(self, network: str) -> str:
-        medians = _medians(self._facts.all(), "race").get(network, {})
+        medians = dict(_sessions(self._facts.all(), "race")).get(network, {})
         schedules = {name: median for (kind, name), median in medians.items() if kind == "schedule"}
         if not schedules:
             sys.exit(f"{network}: found no race in {self._facts.folder}; required: one that succeeded")
@@ -461,13 +461,17 @@ def _pools(channels: int, size: int, image: int, stride: int) -> dict[str, float
     return taken
 
 
-def _medians(facts: Sequence[Mapping[str, Any]], *steps: str) -> dict[str, dict[tuple[str, str], float]]:
-    """Milliseconds by network, kind and name; of what ran in several steps the last."""
-    medians: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
+#: Milliseconds of a session by kind and name.
+Medians = dict[tuple[str, str], float]
+
+
+def _sessions(facts: Sequence[Mapping[str, Any]], step: str) -> list[tuple[str, Medians]]:
+    """The network of every session of a step, and what took turns in it."""
+    medians: dict[tuple[str, str], Medians] = defaultdict(dict)
     for fact in facts:
-        if "median_ms" in fact and (not steps or fact["step"] in steps):
-            medians[fact["network"]][fact["kind"], fact["name"]] = fact["median_ms"]
-    return medians
+        if "median_ms" in fact and fact["step"] == step:
+            medians[fact["network"], fact["measured_at"]][fact["kind"], fact["name"]] = fact["median_ms"]
+    return [(network, own) for (network, _), own in medians.items()]
 
 
 def show(facts: Facts) -> None:
@@ -479,15 +483,27 @@ def show(facts: Facts) -> None:
         elif fact["step"] == "run" and fact["status"] != "0":
             print(f"{' '.join(fact['ran']).strip()}: not finished ({fact['status']})")
     for step, _ in NETWORK:
-        for network, medians in _medians(known, step).items():
+        for network, medians in (sessions := _sessions(known, step)):
             print(f"{network}, {step}")
-            for line in compared(network, medians):
+            for line in (*compared(network, medians), *_predicted(facts, step, network, medians)):
                 print(f"  {line}")
-            for line in _predicted(facts, step, network):
-                print(f"  {line}")
+        for line in _by_segments(sessions):
+            print(line)
 
 
-def _predicted(facts: Facts, step: str, network: str) -> Iterator[str]:
+def _by_segments(sessions: Sequence[tuple[str, Medians]]) -> Iterator[str]:
+    """What segments gain: each schedule in two sessions, relative to the CUDA graph that took turns with it."""
+    relative: dict[tuple[str, str], float] = {}
+    for network, medians in sessions:
+        for (kind, name), median in medians.items():
+            if kind == "schedule" and ("runtime", GRAPH) in medians:
+                relative[network, name] = medians["runtime", GRAPH] / median
+    for (network, name), gain in relative.items():
+        if (other := relative.get((network, name + BY_SEGMENTS))) is not None:
+            yield f"{network}, {name}: by segments {other / gain:.3f} times as fast, relative to the CUDA graph"
+
+
+def _predicted(facts: Facts, step: str, network: str, medians: Medians) -> Iterator[str]:
     """Errors of predictions from costs of this folder, also by the blend that is fitted to the measured stages."""
     path = facts.folder / f"{network}.costs.json"
     if step != "race" or not path.exists():
@@ -498,7 +514,7 @@ def _predicted(facts: Facts, step: str, network: str) -> Iterator[str]:
         fitted = fit({tuple(sorted(stage)): time for stage, time in costs.stages.items()}, costs.time_ms)
         models.append(replace(costs, contention="blend", alpha=fitted.alpha, utilization=fitted.utilization))
     problems = {own.contention: hios.Problem(graph, own) for own in models}
-    for (kind, name), median in _medians(facts.all(), step)[network].items():
+    for (kind, name), median in medians.items():
         if kind == "schedule":
             plan = hios.schedule(problems[costs.contention], name).plan(graph)
             times = {by: latency_ms(evaluate(problem, plan)) for by, problem in problems.items()}
@@ -517,16 +533,14 @@ def compared(network: str, medians: Mapping[tuple[str, str], float]) -> Iterator
         yield f"{kind} {name:<26}{median:>10.4f} ms"
     schedules = {name: median for (kind, name), median in medians.items() if kind == "schedule"}
     best = min(schedules, key=schedules.__getitem__)
+    sequential = "sequential" + BY_SEGMENTS * best.endswith(BY_SEGMENTS)
     for kind, goal in ((GRAPH, PLAIN), (AUTOTUNED, None)):
         if (other := medians.get(("runtime", kind))) is not None:
-            if "sequential" in schedules:
-                yield f"{kind} over sequential: {_ratio(other / schedules['sequential'], goal)}"
+            if sequential in schedules:
+                yield f"{kind} over {sequential}: {_ratio(other / schedules[sequential], goal)}"
             yield f"{kind} over {best}: {_ratio(other / schedules[best], COMPILED if kind == AUTOTUNED else None)}"
-    for name in schedules:
-        if (other := schedules.get(name + BY_SEGMENTS)) is not None:
-            yield f"{name} over the same by segments: {_ratio(schedules[name] / other, None)}"
-    if len(schedules) > 1 and "sequential" in schedules:
-        yield f"sequential over {best}: {_ratio(schedules['sequential'] / schedules[best], GAIN.get(network))}"
+    if len(schedules) > 1 and sequential in schedules:
+        yield f"{sequential} over {best}: {_ratio(schedules[sequential] / schedules[best], GAIN.get(network))}"
 
 
 def _ratio(ratio: float, goal: float | None) -> str:
