@@ -78,7 +78,7 @@ class Execute(_Competing, frozen=True):
     """Runtimes that also run the whole network, with the cores of one device and with those of all devices; without
     duplicates. Eager PyTorch always takes part."""
     engine: EngineKind = "operators"
-    """What a device runs as one call: an operator, or all between two hand-overs in the fastest runtime; on cores."""
+    """What a device runs as one call: an operator, or all between two hand-overs in the fastest runtime."""
     other_hardware: bool = False
     """Whether schedules may run on other hardware than was profiled, which is refused otherwise; the results say so."""
 
@@ -111,7 +111,7 @@ class Settings(_OnDevices, frozen=True, kw_only=True):
     platform: str = "cpu"
     """One of ``PLATFORMS``."""
     engine: EngineKind = "operators"
-    """What a device runs as one call: an operator, or all between two hand-overs in the fastest runtime; on cores."""
+    """What a device runs as one call: an operator, or all between two hand-overs in the fastest runtime."""
     cores_per_device: int | None = None
     """Platform cpu: number of cores of each device, used by threads inside each operator; default: 1, or the number
     that the costs of the schedules were measured with."""

@@ -12,6 +12,7 @@ launch            launches bound to operators, issued through a backend; which l
                   messages
 graph_pool        CUDA graphs that share memory, also after a capture that failed
 backend           streams, events, copies and CUDA graphs of torch
+segments          what a stream runs between two waits, by its operators or in inductor, whichever is faster
 executor          programs that are prepared once, captured if possible, and run repeatedly
 gpu_probe         the probe of the machine's speed on a GPU
 precision         full float32 for comparing outputs, TF32 where torch has it by default
