@@ -180,7 +180,8 @@ class LaunchProgram:
         segments: Sequence[Segment] = (),
     ) -> None:
         planned = launch_plan(network.graph, flow, plan)
-        self._stages = {name: launch.stage for launch in planned.launches for name in launch.operators}
+        operators = [launch for launch in planned.launches if launch.copied is None]
+        self._stages = {name: launch.stage for launch in operators for name in launch.operators}
         #: Device and operators of what can be one launch.
         self.runs = {run: _of_run(planned.launches, run) for run in runs(planned)}
         known = {(own.device, own.operators): own for own in segments}

@@ -160,7 +160,7 @@ class Chooser:
             program = exported(operators, values, candidate.makes, weights, packed=place.type == "cuda")
         with torch.inference_mode(False), torch.no_grad():
             module = program.module(check_guards=False)
-            compiled: Any = torch._inductor.compile(module, [value.clone() for value in inputs])  # type: ignore[arg-type]
+            compiled: Any = torch._inductor.compile(module, [value.clone() for value in inputs])
         return lambda *values: _result(compiled(*values))
 
     def _require_equal(

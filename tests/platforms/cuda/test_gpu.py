@@ -90,10 +90,9 @@ def test_segments_are_part_of_the_graph() -> None:
     network = squeezenet()
     with torch.inference_mode(), exactly():
         executor = _executor(network, CudaBackend([0]), [0])
-        for name, plan in {
-            "one": one_by_one(network.graph),
-            "two": random_streams(network.graph, 1, 2, seed=0),
-        }.items():
+        plans_of: dict[str, Plan] = {"one": one_by_one(network.graph)}
+        plans_of["two"] = random_streams(network.graph, 1, 2, seed=0)
+        for name, plan in plans_of.items():
             executor.prepare(name, [plan])
             results = executor.use_segments(name)
             assert executor.why(name) == ""
