@@ -89,8 +89,9 @@ def _traced(
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> Tensor:
-    """The fused call where torch.export traces it, which does not know the shape of torch's own."""
-    return torch.cudnn_convolution_relu(x, filters, bias, stride, padding, dilation, 1)
+    """The fused call for torch.export, which does not know the shape that torch's own makes."""
+    made = torch.cudnn_convolution_relu(x, filters, bias, stride, padding, dilation, 1)
+    return made.contiguous(memory_format=torch.channels_last)
 
 
 @_traced.register_fake

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 from hios.core.graph import Operator
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 class SegmentModule(nn.Module):
     """Operators in an order in which they can run, from values made outside them to some of their own.
 
-    Its weights are copies, by which torch.export takes them even from the inference mode. If ``packed``, operators are
-    compiled so (`compile_operator`).
+    Weights of the inference mode are copied, as torch.export takes none. If ``packed``, operators are compiled so
+    (`compile_operator`).
     """
 
     def __init__(
@@ -35,7 +36,8 @@ class SegmentModule(nn.Module):
         self._operators, self._inputs, self._outputs, self._packed = operators, inputs, outputs, packed
         self._names = weights_of(operators)
         for number, name in enumerate(self._names):
-            self.register_buffer(f"weight_{number}", weights[name].clone())
+            weight = weights[name]
+            self.register_buffer(f"weight_{number}", weight.clone() if weight.is_inference() else weight)
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """The outputs in their order."""
@@ -53,18 +55,28 @@ def exported(
     weights: Mapping[str, Tensor],
     *,
     packed: bool = False,
+    lying: bool = False,
 ) -> ExportedProgram:
     """Operators as a program of torch.export; an `UnsupportedError` if it cannot trace them.
 
-    Inputs are examples, in the default order of dimensions unless operators are ``packed``.
+    Inputs are examples, traced as they are ``lying`` in memory, or in the default order of dimensions.
     """
     import torch.export  # loads much of torch
 
     with torch.inference_mode(False), torch.no_grad():
         module = SegmentModule(operators, list(inputs), outputs, weights, packed=packed).eval()
-        order = torch.preserve_format if packed else torch.contiguous_format
-        examples = tuple(value.clone(memory_format=order) for value in inputs.values())
+        examples = tuple(
+            as_it_lies(value, value.device) if lying else value.clone(memory_format=torch.contiguous_format)
+            for value in inputs.values()
+        )
         try:
             return torch.export.export(module, examples)
         except Exception as error:  # it raises many types
             raise UnsupportedError(f"torch.export cannot trace it: {first_line(error)}") from error
+
+
+def as_it_lies(value: Tensor, place: torch.device) -> Tensor:
+    """A copy of a value somewhere, with its strides unless its elements share memory."""
+    if any(stride == 0 and size > 1 for stride, size in zip(value.stride(), value.shape, strict=True)):
+        return value.to(place, copy=True)
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=place).copy_(value)

@@ -272,6 +272,9 @@ class Workers(Protocol):
     def check(self, name: str) -> None:
         """Run a competitor once with outputs in full precision."""
 
+    def run_alone(self, name: str) -> None:
+        """Run a competitor once in the precision of timed runs, with each launch after the end of the one before."""
+
     def run(self, name: str) -> float:
         """Run a competitor once; returns milliseconds, for copies the harmonic mean if each is timed."""
 

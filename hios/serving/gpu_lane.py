@@ -27,7 +27,7 @@ from hios.files.base import Platform
 from hios.kernels.merged import torch_dtype
 from hios.kernels.onednn import as_made
 from hios.platforms.cuda.compiled_network import Network
-from hios.platforms.cuda.executor import cause
+from hios.platforms.cuda.graph_pool import cause
 from hios.platforms.cuda.launch import Backend, LaunchProgram
 from hios.platforms.cuda.plan import Flow, Value
 from hios.platforms.workloads import load_weights

@@ -139,6 +139,8 @@ class CpuWorkers:
         """Run once."""
         self.run(name)
 
+    run_alone = check
+
     def run(self, name: str) -> float:
         """Run once; returns milliseconds, for copies the harmonic mean."""
         self._epoch += 1

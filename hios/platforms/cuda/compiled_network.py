@@ -92,7 +92,7 @@ class Network:
         return compile_merged(operators, members, self._weights[place], packed=packed)
 
     def kernels(self, operator: str) -> int:
-        """How many functions of torch an operator calls, which has been compiled."""
+        """How many functions of the kernel table a compiled operator calls."""
         return self._kernels[operator]
 
     def flow(self, run: Run) -> Flow:
@@ -153,7 +153,8 @@ class _Placed(dict[str, Tensor]):
         self._source, self._place, self._channels_last = weights, place, channels_last
 
     def __missing__(self, name: str) -> Tensor:
-        placed = self._source[name].to(self._place)
+        with torch.inference_mode(False):  # torch.export takes no tensors of that mode
+            placed = self._source[name].to(self._place)
         if name in self._channels_last and is_packable(placed):
             placed = placed.contiguous(memory_format=torch.channels_last)
         self[name] = placed

@@ -124,6 +124,10 @@ class CudaWorkers:
         """Run once, with outputs in full float32."""
         self._pool.call(_WORKER, worker.run_exactly, name=name)
 
+    def run_alone(self, name: str) -> None:
+        """Run once, with each launch after the end of the one before."""
+        self._pool.call(_WORKER, worker.run_alone, name=name)
+
     def run(self, name: str) -> float:
         """Run once; returns milliseconds. Copies count as finished when the last one is."""
         return float(self._pool.call(_WORKER, worker.run, name=name)) / 1e6

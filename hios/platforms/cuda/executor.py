@@ -8,20 +8,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import OutOfMemoryError, Tensor
+from torch import Tensor
 
 from hios.core.schedule import Plan
 from hios.errors import PlatformError
 from hios.formats.run import SegmentResult
 from hios.platforms.cuda import launch
 from hios.platforms.cuda.compiled_network import Network
+from hios.platforms.cuda.graph_pool import cause, is_out_of_memory
 from hios.platforms.cuda.launch import Backend, Launched, LaunchProgram, LaunchRow
-from hios.platforms.cuda.segments import Chooser
+from hios.platforms.cuda.segments import PACKED, Chooser, by_operators
 
 #: Launches before a capture: libraries choose algorithms and allocate workspaces in the first ones.
 _WARM_UP = 2
 #: Runs timed by operator; the one of median length is shown.
 _TIMED = 5
+#: Runs of a schedule by segments, and by operators, of which the faster is kept.
+_COMPARED = 21
 
 
 @dataclass
@@ -78,17 +81,35 @@ class Executor:
         Returns what became of each segment.
         """
         prepared = self._prepared[name]
-        taken_ms = {}
-        if len(prepared.programs) == 1:
-            taken_ms = {operator: finish - start for operator, *_, start, finish in self.rows(name)[0]}
+        taken_ms = {operator: finish - start for operator, *_, start, finish in self.rows(name)[0]}
         runs = [run for program in prepared.programs for run in program.runs.values()]
+        self._mark(0)
         segments, results = self._chooser.chosen(runs, taken_ms)
-        if segments:
-            prepared.programs = [
-                LaunchProgram(self._network, self._flow, plan, self._mark, segments) for plan in prepared.plans
-            ]
-            self._ready(prepared)
+        if not segments:
+            return results
+        programs = [LaunchProgram(self._network, self._flow, plan, self._mark, segments) for plan in prepared.plans]
+        by_segments = Prepared(name, prepared.number, prepared.plans, programs)
+        try:
+            self._ready(by_segments)
+            why = by_segments.why if prepared.replays else ""
+            if why == "" and (slower := self._slower(by_segments, prepared)) > 1:
+                why = f"the schedule took {slower:.3g} times as long with it"
+        except Exception as error:  # inductor's code raises where a value lies in memory otherwise than its example did
+            why = self._backend.why(cause(error))
+        if why:
+            return [own if own.runtime == PACKED else by_operators(own, why) for own in results]
+        self._prepared[name] = by_segments
         return results
+
+    def _slower(self, prepared: Prepared, other: Prepared) -> float:
+        """The ratio of medians of runs in turns."""
+        taken: dict[int, list[int]] = {0: [], 1: []}
+        for number in range(_WARM_UP + _COMPARED):
+            for place, own in enumerate((prepared, other)):
+                nanoseconds = self._run(own)
+                if number >= _WARM_UP:
+                    taken[place].append(nanoseconds)
+        return statistics.median(taken[0]) / statistics.median(taken[1])
 
     def _ready(self, prepared: Prepared) -> None:
         """Warm up, and capture what can be."""
@@ -116,7 +137,9 @@ class Executor:
 
     def run(self, name: str) -> int:
         """Run once; returns nanoseconds from before the launch to when all devices had finished."""
-        prepared = self._prepared[name]
+        return self._run(self._prepared[name])
+
+    def _run(self, prepared: Prepared) -> int:
         began = time.perf_counter_ns()
         if prepared.replays:
             for replay in prepared.replays:
@@ -132,18 +155,23 @@ class Executor:
         with self._backend.exactly():
             return self._launch(prepared).outputs
 
+    def run_alone(self, name: str) -> list[Tensor]:
+        """Outputs of a run as it is timed, but that every launch waits until the one before has finished."""
+        prepared = self._prepared[name]
+        return [program.launch(self._backend, alone=True) for program in prepared.programs][-1].outputs
+
     def outputs(self, name: str) -> list[Tensor]:
         """Outputs of the last run."""
         return self._prepared[name].outputs
 
     def rows(self, name: str) -> tuple[list[LaunchRow], str]:
-        """The times of every operator, from a separate run that events around each operator slow down.
+        """The times of every operator, of copies those of the first, from a separate run that events slow down.
 
         Events that are part of a graph may be refused where the graph is not. The run is then launched on streams; the
         second result is the reason, otherwise empty.
         """
         prepared, runs = self._prepared[name], []
-        (program,) = prepared.programs
+        program = prepared.programs[0]
         replay, why = None, ""
         if prepared.replays:
             try:
@@ -190,19 +218,3 @@ class Executor:
         except Exception as error:  # kernels raise many types of errors
             raise PlatformError(f"{launch.place(0, operator, None, 0)}: {self._backend.why(error)}") from error
         return result
-
-
-def cause(error: Exception) -> Exception:
-    """The original error of a failed capture, as ending the capture fails too and says less."""
-    while error.__cause__ is None and isinstance(error.__context__, Exception):
-        error = error.__context__
-    return error
-
-
-def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error, or its cause, is a GPU running out of memory."""
-    while error is not None:
-        if isinstance(error, OutOfMemoryError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False

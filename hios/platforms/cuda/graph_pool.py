@@ -48,3 +48,19 @@ class GraphPool:
     def _new(self) -> torch.cuda.MemPool:
         with torch.cuda.device(self._gpu):  # a pool keeps its memory on the GPU that is current here
             return torch.cuda.MemPool()
+
+
+def cause(error: Exception) -> Exception:
+    """The original error of a failed capture, as ending the capture fails too and says less."""
+    while error.__cause__ is None and isinstance(error.__context__, Exception):
+        error = error.__context__
+    return error
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error, or its cause, is a GPU running out of memory."""
+    while error is not None:
+        if isinstance(error, torch.OutOfMemoryError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -59,6 +59,8 @@ def _device(device: int) -> int:
     return min(device, (1 << _DEVICE) - 1) << _DEVICE_AT
 
 
+#: Operators of a launch that an error names all.
+_NAMED = 8
 _T = TypeVar("_T")
 #: Operator, device, stream, stage, start and finish in milliseconds since the run began.
 LaunchRow = tuple[str, int, int, int | None, float, float]
@@ -272,8 +274,9 @@ def _bound(network: Launchable, launch: Launch, segment: Segment | None) -> _Bou
     if launch.copied is not None:
         return _BoundLaunch(launch, None, (launch.copied,), (launch.copied,), mark, ((0.0, 1.0),))
     if segment is not None:
-        total = sum(segment.shares)
-        spans = tuple(pairwise(share / total for share in accumulate(segment.shares, initial=0.0)))
+        shares = segment.shares if any(segment.shares) else (1.0,) * len(segment.shares)
+        total = sum(shares)
+        spans = tuple(pairwise(share / total for share in accumulate(shares, initial=0.0)))
         return _BoundLaunch(launch, segment.function, segment.reads, segment.makes, mark, spans)
     function, arguments = network.function(launch.lane.device, launch.operators)
     makes = tuple(value for operator in launch.operators for value in network.makes[operator])
@@ -281,7 +284,8 @@ def _bound(network: Launchable, launch: Launch, segment: Segment | None) -> _Bou
 
 
 def _where(launch: Launch) -> str:
-    operators = ", ".join(launch.operators)
+    first, *others = launch.operators
+    operators = ", ".join(launch.operators) if len(others) < _NAMED else f"{first} and the {len(others)} after it"
     if launch.copied is not None:
         return f"device {launch.lane.device}, copy of the output of operator {operators}"
     return place(launch.lane.device, operators, launch.stage, launch.streams[0])

@@ -14,21 +14,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
-from hios.errors import HiosError, UnsupportedError, first_line
+from hios.errors import HiosError, UnsupportedError
 from hios.files import option_defaults
-from hios.formats.run import SegmentResult
+from hios.formats.run import SegmentResult, SegmentRuntime
 from hios.frontends.tolerances import beyond
-from hios.kernels.segment_module import exported
+from hios.kernels.segment_module import as_it_lies, exported
 from hios.platforms.cuda.compiled_network import Network, as_list
+from hios.platforms.cuda.graph_pool import cause, is_out_of_memory
 from hios.platforms.cuda.launch import Backend, Segment
 from hios.platforms.cuda.plan import Flow, Lane, Value
 from hios.platforms.reference import require_compiler
 
 #: By operators, in the kernels of torch and cuDNN, and in those of inductor.
-PACKED, INDUCTOR = "packed", "inductor"
+PACKED: SegmentRuntime = "packed"
+INDUCTOR: SegmentRuntime = "inductor"
 #: Seconds after which no further segment of a schedule is compiled.
 BUDGET_S = 60.0
 #: Longest time of the choice for a schedule, as a compilation that has begun is not stopped.
@@ -49,6 +52,19 @@ class _Candidate:
     makes: tuple[Value, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What is known of a segment: milliseconds by way, why others were not compared, and what inductor made if faster.
+
+    The reason ``may_pass`` if there was no time, or no memory.
+    """
+
+    known_ms: dict[str, float]
+    why: dict[str, str]
+    function: Callable[..., Any] | None
+    may_pass: bool = False
+
+
 class Chooser:
     """Chooses what runs the segments of plans; those that several plans have in common are compiled once."""
 
@@ -58,37 +74,43 @@ class Chooser:
         for name, values in flow.reads.items():
             for value in values:
                 self._readers.setdefault(value, []).append(name)
-        self._known: dict[_Candidate, tuple[dict[str, float], dict[str, str], Callable[..., Any] | None]] = {}
+        #: By place, as devices may share one, and what crosses the border.
+        self._known: dict[tuple[Any, ...], _Choice] = {}
 
     def chosen(
-        self,
-        runs: Sequence[tuple[int, tuple[str, ...]]],
-        taken_ms: Mapping[str, float],
-        seconds: float = BUDGET_S,
+        self, runs: Sequence[tuple[int, tuple[str, ...]]], taken_ms: Mapping[str, float]
     ) -> tuple[list[Segment], list[SegmentResult]]:
         """Segments that inductor runs, and what became of each.
 
         Args:
             runs: device and operators of every segment.
-            taken_ms: milliseconds of operators, where known: the longest segments come first.
-            seconds: after which none is compiled any more.
+            taken_ms: milliseconds of operators: the longest segments come first.
         """
-        deadline = time.monotonic() + seconds
-        candidates = [self._candidate(*run) for run in runs]
-        examples = self._examples({value for each in candidates for value in (*each.reads, *each.makes)})
-        total = {each: sum(taken_ms.get(name, 0.0) for name in each.operators) for each in candidates}
-        for each in sorted(dict.fromkeys(candidates), key=lambda each: -total[each]):
-            if each not in self._known or _LATE in self._known[each][1].values():
-                self._known[each] = self._compared(each, examples, total[each], deadline)
+        deadline = time.monotonic() + BUDGET_S
+        candidates = {self._candidate(*run): 0.0 for run in runs}
+        for each in candidates:
+            candidates[each] = sum(taken_ms[name] for name in each.operators)
+        unknown = [each for each in candidates if not self._is_known(each)]
+        examples = self._examples({value for each in unknown for value in each.reads}) if unknown else {}
+        for each in sorted(unknown, key=lambda each: -candidates[each]):
+            if not self._is_known(each):  # as another device at this place has it too
+                self._known[self._key(each)] = self._compared(each, examples, deadline)
         segments, results = [], []
         for each in candidates:
-            known_ms, why, function = self._known[each]
-            runtime = min(known_ms, key=known_ms.__getitem__)
-            results.append(SegmentResult(each.device, each.operators, runtime, known_ms, why))  # type: ignore[arg-type]
-            if runtime == INDUCTOR and function is not None:
-                shares = tuple(taken_ms.get(name, 1.0) for name in each.operators)
-                segments.append(Segment(each.device, each.operators, each.reads, each.makes, function, shares))
+            choice = self._known[self._key(each)]
+            runtime = PACKED if choice.function is None else INDUCTOR
+            results.append(SegmentResult(each.device, each.operators, runtime, choice.known_ms, choice.why))
+            if choice.function is not None:
+                shares = tuple(taken_ms[name] for name in each.operators)
+                segments.append(Segment(each.device, each.operators, each.reads, each.makes, choice.function, shares))
         return segments, results
+
+    def _key(self, candidate: _Candidate) -> tuple[Any, ...]:
+        return self._network.places[candidate.device], candidate.operators, candidate.makes
+
+    def _is_known(self, candidate: _Candidate) -> bool:
+        known = self._known.get(self._key(candidate))
+        return known is not None and not known.may_pass
 
     def _candidate(self, device: int, operators: tuple[str, ...]) -> _Candidate:
         own = set(operators)
@@ -113,22 +135,22 @@ class Chooser:
         self._network.run_one_by_one(lambda _, function, arguments: function(*arguments), see)
         return examples
 
-    def _compared(
-        self, candidate: _Candidate, examples: Mapping[Value, Tensor], taken_ms: float, deadline: float
-    ) -> tuple[dict[str, float], dict[str, str], Callable[..., Any] | None]:
-        """Milliseconds of both ways, why inductor is none of them, and what it made."""
+    def _compared(self, candidate: _Candidate, examples: Mapping[Value, Tensor], deadline: float) -> _Choice:
+        """Compare both ways, and time them."""
         place = self._network.places[candidate.device]
-        inputs = [examples[value].to(place) for value in candidate.reads]
+        given = [examples[value] for value in candidate.reads]
+        inputs = [value if value.device == place else as_it_lies(value, place) for value in given]
         packed = self._by_operators(candidate)
         try:
             compiled = self._compiled(candidate, inputs, deadline)
             self._require_equal(candidate, packed, compiled, inputs)
-            return self._timed(candidate, {PACKED: packed, INDUCTOR: compiled}, inputs), {}, compiled
+            known_ms = self._timed(candidate, {PACKED: packed, INDUCTOR: compiled}, inputs)
+            return _Choice(known_ms, {}, compiled if known_ms[INDUCTOR] < known_ms[PACKED] else None)
         except Exception as error:  # inductor and CUDA raise many types
-            if isinstance(error, torch.OutOfMemoryError):
-                raise
-            why = str(error) if isinstance(error, HiosError) else first_line(error)
-            return {PACKED: taken_ms}, {INDUCTOR: why}, None
+            first = cause(error)
+            why = str(first) if isinstance(first, HiosError) else self._backend.why(first)
+            may_pass = why == _LATE or is_out_of_memory(error)
+        return _Choice(self._timed(candidate, {PACKED: packed}, inputs), {INDUCTOR: why}, None, may_pass)
 
     def _by_operators(self, candidate: _Candidate) -> Callable[..., Any]:
         functions = [(name, *self._network.function(candidate.device, (name,))) for name in candidate.operators]
@@ -157,10 +179,10 @@ class Chooser:
         weights = self._network.weights(candidate.device)
         values = dict(zip(candidate.reads, inputs, strict=True))
         with place:
-            program = exported(operators, values, candidate.makes, weights, packed=place.type == "cuda")
+            program = exported(operators, values, candidate.makes, weights, packed=place.type == "cuda", lying=True)
         with torch.inference_mode(False), torch.no_grad():
             module = program.module(check_guards=False)
-            compiled: Any = torch._inductor.compile(module, [value.clone() for value in inputs])
+            compiled: Any = torch._inductor.compile(module, [as_it_lies(value, place) for value in inputs])
         return lambda *values: _result(compiled(*values))
 
     def _require_equal(
@@ -178,21 +200,28 @@ class Chooser:
                     f"its output of operator {operator} differs by {off:.3g} of its largest value; allowed: "
                     f"{option_defaults.TOLERANCE:g}"
                 )
-            where = own.untyped_storage().data_ptr()
-            if where in read and where != expected.untyped_storage().data_ptr():
-                raise UnsupportedError(f"its output of operator {operator} lies in the memory of what it reads")
+            if (laid := _laid(own)) != (right_laid := _laid(expected)):
+                raise UnsupportedError(f"its output of operator {operator} is {laid}; allowed: {right_laid}")
+            where = {tensor.untyped_storage().data_ptr() for tensor in (own, expected)}
+            if len(where) > 1 and where & read:
+                raise UnsupportedError(f"its output of operator {operator} does not lie where the operator puts it")
 
     def _timed(
         self, candidate: _Candidate, ways: Mapping[str, Callable[..., Any]], inputs: Sequence[Tensor]
     ) -> dict[str, float]:
         """Milliseconds by way, in turns: medians from the launch of a CUDA graph of it to its end."""
         lane, count = Lane(candidate.device), len(candidate.makes)
-        replays = {}
+        replays: dict[str, Callable[[], object]] = {}
         for name, way in ways.items():
             launch = partial(self._backend.run, lane, way, list(inputs), count)
             launch()
             self._backend.synchronize(candidate.device)
-            replays[name], _ = self._backend.capture((lane,), launch)
+            try:
+                replays[name], _ = self._backend.capture((lane,), launch)
+            except Exception as error:
+                if name == INDUCTOR or is_out_of_memory(error):
+                    raise
+                replays[name] = launch  # as in the schedule, which cannot be captured either
         samples: dict[str, list[float]] = {name: [] for name in ways}
         for number in range(_WARM_UP + _RUNS):
             for name, replay in replays.items():
@@ -202,6 +231,18 @@ class Chooser:
                 if number >= _WARM_UP:
                     samples[name].append((time.perf_counter_ns() - began) / 1e6)
         return {name: statistics.median(own) for name, own in samples.items()}
+
+
+def by_operators(result: SegmentResult, why: str) -> SegmentResult:
+    """A segment that runs by its operators although inductor was faster."""
+    known_ms = {PACKED: result.latency_ms[PACKED]}
+    return msgspec.structs.replace(result, runtime=PACKED, latency_ms=known_ms, refused={INDUCTOR: why})
+
+
+def _laid(tensor: Tensor) -> str:
+    """Type, shape and strides, without those of single elements."""
+    strides = [stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
+    return f"{tensor.dtype} of {list(tensor.shape)} with strides {strides}"
 
 
 def _result(values: Sequence[Tensor]) -> Any:

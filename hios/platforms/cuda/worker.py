@@ -60,6 +60,12 @@ def run_exactly(worker: Worker, name: str) -> None:
     torch.cuda.empty_cache()
 
 
+def run_alone(worker: Worker, name: str) -> None:
+    """Run once as it is timed, but that every launch waits for the end of the one before, and deliver the outputs."""
+    with _memory():
+        _deliver(worker, _executor(worker).run_alone(name))
+
+
 def run(worker: Worker, name: str) -> int:
     """Run and deliver the outputs; returns nanoseconds from before the launch until all GPUs have finished.
 
@@ -75,7 +81,7 @@ def run(worker: Worker, name: str) -> int:
 def peak_memory_bytes(worker: Worker, name: str) -> int | None:
     """Peak bytes of weights, inputs and live values in a run, summed over all GPUs.
 
-    The run is launched operator by operator: a graph keeps the memory that it was captured with, also between runs.
+    The run is launched on streams: a graph keeps the memory that it was captured with, also between runs.
     """
     gpus: list[int] = worker.state["gpus"]
     if not gpus:  # streams that stand in for GPUs

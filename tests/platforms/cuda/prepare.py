@@ -29,8 +29,10 @@ def prepare(folder: Path) -> None:
         own, network = folder / name, make()
         own.mkdir(parents=True, exist_ok=True)
         network.graph.write(own / "graph.json")
-        recipe = json.dumps(recipe_of(network.tensors, network.module))
-        (own / "recipe.json").write_text(f"{recipe}\n", encoding="utf-8")
+        recipe = recipe_of(network.tensors, network.module)
+        if missing := network.tensors.keys() - recipe.keys():
+            raise ValueError(f"{name}: no recipe makes {', '.join(sorted(missing))}")
+        (own / "recipe.json").write_text(f"{json.dumps(recipe)}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

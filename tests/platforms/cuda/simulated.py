@@ -33,6 +33,10 @@ class _Executor(Executor):
         """Outputs of a run."""
         return _tensors(super().run_exactly(name))
 
+    def run_alone(self, name: str) -> list[Tensor]:
+        """Outputs of a run, launch by launch."""
+        return _tensors(super().run_alone(name))
+
     def outputs(self, name: str) -> list[Tensor]:
         """Outputs of the last run."""
         return _tensors(super().outputs(name))
