@@ -379,6 +379,9 @@ def rows(race: Race, preparation: Preparation, with_special: Mapping[str, Differ
             row = _measured(replace(row, outcome="slower", why=why), [warm_ms])
         elif (together := race.together(label))[0]:
             row = _measured(row, *together)
+        elif label in race.warm_ms:
+            why = "the budget (budget_s) was spent before ways took turns: its shortest call while warming up"
+            row = _measured(replace(row, why=why), [race.warm_ms[label]])
         else:
             why = "the budget (budget_s) was spent before it could be compared"
             row = replace(row, outcome="not started", why=why)

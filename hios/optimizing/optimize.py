@@ -373,17 +373,17 @@ class _Optimizer:
         began = time.perf_counter()
         expected = self.subject.run_once()
         latency_ms = self._eager_ms((time.perf_counter() - began) * 1e3)
+        threads = self.subject.threads
+        if threads > 1 and self.others.share() > BUSY:
+            # Threads that wait for each other and for cores may take ten times as long as one.
+            alone_ms = timed(functools.partial(self.subject.run_model, 1, self.subject.tensors))[1]
+            latency_ms, threads = min((latency_ms, threads), (alone_ms, 1))
         if self.options.is_auto and latency_ms < self.options.least_ms:
             reason = (
                 f"it takes {latency_ms:.2f} ms; below {self.options.least_ms:g} ms (least_ms) waking workers costs "
                 "too much to look for more"
             )
             return OptimizedModule(self.subject.model, Report(self.subject.name, "the model itself", reason))
-        threads = self.subject.threads
-        if threads > 1 and self.others.share() > BUSY:
-            # Threads that wait for each other and for cores may take ten times as long as one.
-            alone_ms = timed(functools.partial(self.subject.run_model, 1, self.subject.tensors))[1]
-            latency_ms, threads = min((latency_ms, threads), (alone_ms, 1))
         assert self.budget is not None  # noqa: S101 - without one, only cached choices are taken
         self.budget.call_s = latency_ms / 1e3
         return self._module(self.autotune.raced(self.budget, expected, threads))

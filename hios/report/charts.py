@@ -406,8 +406,11 @@ def _markers(rows: Sequence[Row], decimals: int, x: alt.X, y: alt.Y) -> alt.Char
     return drawn
 
 
-def _cut_off(rows: Sequence[Row], end: float, decimals: int, y: alt.Y) -> alt.Chart:
-    """Values beyond the end of the axis, as numbers at the right end of their rows."""
+def _cut_off(rows: Sequence[Row], end: float, decimals: int, y: alt.Y) -> alt.LayerChart | alt.FacetChart:
+    """Values beyond the end of the axis, as numbers at the right end of their rows.
+
+    An outline in the background's color keeps them apart from the bar or the line that may be behind them.
+    """
     import altair as alt
 
     beyond = {
@@ -417,9 +420,10 @@ def _cut_off(rows: Sequence[Row], end: float, decimals: int, y: alt.Y) -> alt.Ch
         for row in rows
     }
     values = [{"label": label, "text": f"{', '.join(texts)} ms ▸"} for label, texts in beyond.items() if texts]
-    drawn: alt.Chart = (
-        inline(values)
-        .mark_text(align="right", dx=-6, color=GROUND, fontWeight="bold", aria=False)
-        .encode(y=y, x=alt.value(_LATENCY_WIDTH), text="text:N")
+    base = inline(values).encode(y=y, x=alt.value(_LATENCY_WIDTH), text="text:N")
+    return alt.layer(
+        *(
+            base.mark_text(align="right", dx=-6, fontWeight="bold", aria=False, **color)
+            for color in ({"color": GROUND, "stroke": GROUND, "strokeWidth": 8}, {"color": INK})
+        )
     )
-    return drawn

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from hios.errors import HiosError
+from hios.errors import HiosError, suggestion
 from hios.files import artifacts
 from hios.files.yaml_file import plain, read_yaml
 from hios.formats.config import Config
@@ -30,7 +30,8 @@ def checked(settings: Config, source: str) -> Config:
     for place, name in enumerate(serving.policies):
         if name not in allowed:
             where = f" with platform {settings.platform}" if gpu else ""
-            raise HiosError(f"{source}: serving.policies[{place}]: found {name}; allowed{where}: {', '.join(allowed)}")
+            found = f"found {name}{suggestion(name, allowed)}"
+            raise HiosError(f"{source}: serving.policies[{place}]: {found}; allowed{where}: {', '.join(allowed)}")
     if serving.policies and not serving.scenarios and config.divides(settings):
         raise HiosError(
             f"{source}: serving.scenarios: missing; required with devices: auto: files that state their lanes"

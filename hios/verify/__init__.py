@@ -136,8 +136,8 @@ def _kind(path: Path) -> str:
         return ""
     try:
         data = artifacts.read_json(path, report=lambda message: None)
-    except ArtifactError:
-        return ""
+    except ArtifactError:  # a damaged schedule cannot be told from other damaged files
+        return "schedule"
     return "schedule" if isinstance(data, dict) and "placements" in data else ""
 
 

@@ -221,3 +221,26 @@ def test_threads_that_wait_for_cores_do_not_count(monkeypatch: pytest.MonkeyPatc
     ((call_s, threads),) = asked
     assert threads == expected
     assert (call_s == 1e-6) == (expected == 1)
+
+
+@pytest.mark.filterwarnings("ignore::hios.HiosWarning")
+@pytest.mark.parametrize(("share", "reason"), [(0.0, "a search"), (0.5, "it takes 0.10 ms")])
+def test_a_quick_model_is_left_alone_beside_other_work(
+    monkeypatch: pytest.MonkeyPatch, share: float, reason: str
+) -> None:
+    """A model whose threads wait for cores for longer than ``least_ms`` is quick all the same with one thread."""
+
+    def raced(*_: object) -> None:
+        raise HiosError("a search")
+
+    monkeypatch.setattr(Autotune, "raced", raced)
+    monkeypatch.setattr(optimize._Optimizer, "_eager_ms", lambda self, first_ms: 16.0)
+    monkeypatch.setattr(optimize, "timed", lambda call: (call(), 0.1))
+    pretend_busy(monkeypatch, share)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        fast = hios.optimize(torch.nn.Linear(4, 4), torch.ones(1, 4), cache=False)
+    finally:
+        torch.set_num_threads(before)
+    assert fast.report.reason.startswith(reason)

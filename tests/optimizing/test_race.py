@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
@@ -12,8 +14,10 @@ from torch import Tensor
 
 from hios import HiosError
 from hios.optimizing import race as module
+from hios.optimizing.autotune import rows
 from hios.optimizing.candidates import Candidate, in_runtime, itself
 from hios.optimizing.other_inputs import Difference
+from hios.optimizing.preparation import Preparation, ReadyCandidate
 from hios.optimizing.race import FEWEST_ROUNDS, Race
 
 TODAY = itself(1)
@@ -285,3 +289,19 @@ def test_clear_differences_need_few_pairs(times: tuple[int, int], pairs: int, mo
 
     assert module.outruns(taking(times[0]), taking(times[1]), settle=False) is (times[0] < times[1])
     assert calls[0] == 2 * pairs
+
+
+def test_without_rounds_the_report_has_calls_of_warming_up() -> None:
+    """What was compared and chosen by warming up alone is not said to be uncompared; what was not tried is."""
+    quick, untried = in_runtime("openvino", 1), in_runtime("onnxruntime", 1)
+    ways = [TODAY, quick, untried]
+    race = Race(ways, lambda way: [], [], 1e-4, busy=True)
+    race.warm_ms.update({TODAY.label: 50.0, quick.label: 10.0})
+    race.latencies = {quick.label: []}
+    assert race.provisional() is quick
+    ready = {way.label: ReadyCandidate(way, lambda tensors: [], 1.0, 1.0) for way in ways}
+    preparation = cast(Preparation, SimpleNamespace(ready=ready, absent=[]))
+    told = {way.label: way for way in rows(race, preparation, {})}
+    assert (told[quick.label].median_ms, told[quick.label].equal) == (10.0, True)
+    assert "while warming up" in told[quick.label].why
+    assert told[untried.label].outcome == "not started"

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from hios import Costs, Edge, Graph, Problem, schedule
-from hios.charts.theme import style_of
+from hios.charts.theme import GROUND, INK, style_of
 from hios.errors import ArtifactError
 from hios.files import artifacts
 from hios.machine.statistics import speedup_interval
@@ -554,7 +554,9 @@ def test_an_outlier_does_not_flatten_the_chart(tmp_path: Path) -> None:
     median, width = bar_widths(figure)["sequential <1>"]
     end = 800 * median / width
     assert max(others) < end < 1.2 * max(others)
-    (text,) = re.findall(r"<text[^>]*>([^<]*▸)</text>", figure)
+    (below, outline), (color, text) = re.findall(r'<text[^>]*fill="(#\w+)"[^>]*>([^<]*▸)</text>', figure)
+    assert (below, color) == (GROUND, INK)  # readable on a bar, and where the bar ends before it
+    assert text == outline
     assert text.startswith("median 900.")
     assert " p80 1000." in text
 

@@ -142,6 +142,7 @@ def test_the_examples_of_the_papers_rates(name: str, loads: tuple[float, ...], s
     [
         ({"policies": ["top"]}, {"devices": "auto"}, "serving.scenarios: missing; required with devices: auto"),
         ({"measure": True}, {"cores_per_device": 2}, "found true with cores_per_device 2; allowed with 1: true"),
+        ({"policies": ["top-opn"]}, {}, r"found top-opn \(did you mean top-open\?\); allowed: sequential, "),
         ({"policies": ["fast"]}, {}, r"serving.policies\[0\]: found fast; allowed: sequential, "),
         (
             {"policies": ["top", "top-open"]},
