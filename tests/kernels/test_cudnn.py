@@ -15,6 +15,7 @@ from hios import Graph
 from hios.core.merging import merged_kernel
 from hios.kernels import build, compile_operator, cudnn
 from hios.kernels.onednn import as_made
+from hios.kernels.segment_module import exported
 from hios.platforms.cuda.precision import exactly
 from tests.convolution_graphs import Conv
 from tests.core.test_merging import likely, members_of, outputs
@@ -84,6 +85,26 @@ def test_filters_of_packed_convolutions_alone_change_their_order() -> None:
     read_twice = call("nn.conv2d", {"call": 1}, {"weight": "c"}, **CONVOLUTION)
     graph = Graph("convolutions", (unit(apart, grouped, read_twice, call("add", {"call": 2}, {"weight": "c"})),), ())
     assert cudnn.packed_filters(graph) == {"a"}
+
+
+@pytest.mark.parametrize("channels", [1, 4])
+def test_the_fused_call_is_traced(channels: int) -> None:
+    """torch.export takes it for one call, whose result is channels last as the call makes it."""
+    convolution = call("nn.conv2d", X, {"weight": "filters"}, {"weight": "bias"}, **CONVOLUTION)
+    operator = unit(convolution, call("nn.relu", {"call": 0}))
+    weights = {"filters": torch.randn(6, channels, 3, 3), "bias": torch.randn(6)}
+    x, value = torch.randn(2, channels, 9, 8), ("input", "x", 0)
+    with _stand_ins() as fused:
+        program = exported([operator], {value: x}, [("operator", operator.id, 0)], weights, packed=True, lying=True)
+        assert [node.target for node in program.graph.nodes if "convolution" in str(node.target)] == [
+            torch.ops.hios.convolution_relu.default
+        ]
+        (traced,) = [node.meta["val"] for node in program.graph.nodes if "convolution_relu" in str(node.target)]
+        (made,) = program.module()(x)
+        expected = compile_operator(operator, weights, packed=True).run(x)
+    assert traced.stride() == made.stride()
+    torch.testing.assert_close(made, expected)
+    assert fused == [True, True]
 
 
 @requires_gpu

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -26,22 +27,24 @@ from tests.runtime.schedules import one_by_one, random_streams
 Compiled = Callable[[Any, Callable[..., Any]], Callable[..., Any]]
 
 
+def use_in_place_of_inductor(patch: pytest.MonkeyPatch, compiled: Compiled) -> None:
+    """Have something else in inductor's place, which is always the faster."""
+
+    def made(chooser: Chooser, candidate: Any, *_: Any) -> Callable[..., Any]:
+        return compiled(candidate, chooser._by_operators(candidate))
+
+    def timed(_: Chooser, __: Any, ways: dict[str, Any], ___: Any) -> dict[str, float]:
+        return {name: 1.0 if name == INDUCTOR else 2.0 for name in ways}
+
+    patch.setattr(Chooser, "_compiled", made)
+    patch.setattr(Chooser, "_timed", timed)
+    patch.setattr(Executor, "_slower", lambda *_: 0.5)
+
+
 @pytest.fixture
 def compiling(monkeypatch: pytest.MonkeyPatch) -> Callable[[Compiled], None]:
-    """Has something else in inductor's place, which is always the faster."""
-
-    def use(compiled: Compiled) -> None:
-        def made(chooser: Chooser, candidate: Any, *_: Any) -> Callable[..., Any]:
-            return compiled(candidate, chooser._by_operators(candidate))
-
-        def timed(_: Chooser, __: Any, ways: dict[str, Any], ___: Any) -> dict[str, float]:
-            return {name: 1.0 if name == INDUCTOR else 2.0 for name in ways}
-
-        monkeypatch.setattr(Chooser, "_compiled", made)
-        monkeypatch.setattr(Chooser, "_timed", timed)
-        monkeypatch.setattr(Executor, "_slower", lambda *_: 0.5)
-
-    return use
+    """The same for a test."""
+    return partial(use_in_place_of_inductor, monkeypatch)
 
 
 def _prepared(network: Network, plan: Plan, backend: HostBackend | None = None) -> tuple[Executor, list[SegmentResult]]:

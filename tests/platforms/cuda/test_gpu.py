@@ -28,6 +28,7 @@ from hios.platforms.cuda.segments import INDUCTOR
 from tests.frontends.small_networks import Files, Network, write_network
 from tests.gpu_marker import needs_two_gpus, requires_gpu
 from tests.platforms.cuda import limited
+from tests.platforms.cuda.test_cuda_segments import use_in_place_of_inductor
 from tests.platforms.cuda.test_executor import plans, shared, squeezenet
 from tests.problems import briefly
 from tests.runtime.schedules import one_by_one, random_plan, random_streams, run_schedules, write_schedules
@@ -63,14 +64,16 @@ def _executor(network: Network, backend: CudaBackend, gpus: list[int]) -> Execut
     return Executor(placed, backend, lambda _: None)
 
 
-def _check_all(network: Network, gpus: list[int]) -> None:
+def _check_all(network: Network, gpus: list[int], *, by_segments: bool = False) -> None:
     """Outputs of many plans, replayed and launched, are those of eager PyTorch on the CPU."""
     expected, name = network.eager(), "plan"
     with torch.inference_mode(), exactly():
         executor = _executor(network, _Delayed(gpus), gpus)
         for plan in plans(network.graph):
-            how = executor.prepare(name, [plan])
-            assert how.why == ""
+            executor.prepare(name, [plan])
+            if by_segments:
+                assert {result.runtime for result in executor.use_segments(name)} == {INDUCTOR}
+            assert executor.why(name) == ""
             executor.run(name)
             for outputs in (executor.outputs(name), executor.run_exactly(name)):
                 for output, own in zip(outputs, expected, strict=True):
@@ -82,6 +85,14 @@ def _check_all(network: Network, gpus: list[int]) -> None:
 def test_late_streams_are_waited_for(network: Callable[[], Network]) -> None:
     """On virtual devices of one GPU nothing is read too early, or overwritten while it is read."""
     _check_all(network(), [0, 0, 0])
+
+
+@requires_gpu
+@pytest.mark.parametrize("network", [shared, squeezenet], ids=["shared", "squeezenet"])
+def test_late_segments_are_waited_for(network: Callable[[], Network], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same where all that a stream runs between two waits is one launch."""
+    use_in_place_of_inductor(monkeypatch, lambda _, by_operators: by_operators)
+    _check_all(network(), [0, 0, 0], by_segments=True)
 
 
 @requires_gpu

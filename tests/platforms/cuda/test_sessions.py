@@ -232,6 +232,18 @@ def test_devices_run_segments(run: Callable[..., dict[str, Any]], files: Files, 
     assert len(whole["operators"]) == len(graph.index)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["operators", "segments"])
+def test_other_kernels_are_compared_launch_by_launch(
+    run: Callable[..., dict[str, Any]], files: Files, engine: str
+) -> None:
+    """Graphs with merges or segments give what their launches give one by one, in less precision too."""
+    plans = {"merged": merged_plan(Graph.read(files.graph), 1)}
+    assert run(simulated.load_in_tf32, plans, engine=engine)["platform"]["tf32"] is True
+    with pytest.raises(PlatformError, match=r"^merged: output 0 differs from those of its launches one by one, timed"):
+        run(simulated.load_corrupting, plans, engine=engine)
+
+
 def test_segments_are_refused_for_ranks_with_gpus() -> None:
     """One line says what runs there."""
     with pytest.raises(PlatformError, match=r"^--engine: found segments; allowed where ranks are on platform cuda: op"):
