@@ -235,11 +235,13 @@ CONVERTERS: dict[str, _Converter] = {
 }
 
 
-#: ATen operators, without overload, that stay one: patterns would not match their parts, or these check values.
+#: ATen operators, without overload, that stay one: patterns would not match their parts, or these check values or
+#: round or take NaN in another way.
 _KEPT_WHOLE = {
     *("linear", "gelu", "softmax", "log_softmax", "adaptive_avg_pool2d", "scaled_dot_product_attention"),
     *("silu", "selu", "prelu", "softplus", "hardswish", "hardsigmoid", "pixel_shuffle", "upsample_bicubic2d"),
-    *("inverse", "linalg_cholesky", "linalg_inv", "linalg_solve", "one_hot"),
+    *("inverse", "linalg_cholesky", "linalg_cross", "linalg_inv", "linalg_solve"),
+    *("multilabel_margin_loss_forward", "one_hot"),
 }
 
 
