@@ -81,6 +81,10 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Any], Tensor]] = {
     "number of another precision": (lambda x: x * torch.tensor(3.1, dtype=torch.float64) + torch.tensor(3), _random(3)),
     "celu": (lambda x: (F.celu(x, 2.0), F.celu(x, 0.5)), _random(20)),
     "linear interpolation": (lambda x: F.interpolate(x, scale_factor=2, mode="linear"), _random(2, 3, 8)),
+    "nearest points": (
+        lambda x: [F.interpolate(x, size) for size in ((16, 24), (24, 8), (4, 8), (2, 1), (13, 8), (8, 3))],
+        _random(1, 2, 8, 8),
+    ),
     "activations in place": (lambda x: F.silu(F.hardswish(x + 1, inplace=True), inplace=True), _random(20)),
 }
 
