@@ -271,9 +271,9 @@ class InputVariations:
 
     @property
     def all_numbers(self) -> tuple[int, int]:
-        """The limits of the dtype; of 32 and 64 bits without the least if its division by -1 might end the process."""
+        """The limits of the dtype; of 32 and 64 bits without the least, whose division by -1 ends the process."""
         found = torch.iinfo(self._value.dtype)
-        return found.min + (self._divides and self._value.dtype.is_signed and found.bits >= 32), found.max
+        return found.min + (self._value.dtype.is_signed and found.bits >= 32), found.max
 
     def found_limits(self, computed: Callable[[Tensor], list[Tensor]], sizes: Collection[int]) -> Limits:
         """None if the model takes all; otherwise those of the example, and larger ones up to a size or a power of 2.
@@ -346,7 +346,11 @@ class InputVariations:
         cut_off = (max(least, -(2**32)), min(most, _BEYOND), max(least, most - 2**32))
         values = torch.tensor((most, least, most // 3, *cut_off, *within, min(most, 1)), dtype=self._value.dtype)
         places = torch.randperm(self._value.numel(), generator=self._generator) % len(values)
-        return values[places].reshape(self._value.shape)
+        made = values[places]
+        if self.limits is None and not self._divides:  # in one half, as it hides the others from minima
+            half = made[made.numel() // 2 :]
+            half[half == least] = torch.iinfo(made.dtype).min
+        return made.reshape(self._value.shape)
 
     def with_some(self, *values: float) -> Tensor:
         """Random numbers, some of which, the first one included, are replaced by the given ones."""
