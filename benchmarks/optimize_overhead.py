@@ -12,6 +12,7 @@ is what Dynamo takes, and with that of hios.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import random
 import statistics
@@ -117,29 +118,35 @@ def side_by_side(name: str, folder: Path) -> str:
     """The row of one network."""
     model, inputs = timm_model(name) if name in MODELS else build_model(name, {}, 0)
     model, inputs = model.eval(), tuple(inputs)
-    fast = hios.optimize(model, inputs, cache=False)
-    program = export(model, inputs, {}).program
-    calls: dict[str, Callable[[], object]] = {"eager": lambda: model(*inputs), "hios": lambda: fast(*inputs)}
     missing = {}
-    for label, kinds in _BY_HAND.items():
-        try:
-            calls[label] = _bound(*kinds, program, folder, inputs)
-        except UnsupportedError as error:
-            missing[label] = str(error)
-    rounds = rounds_us(calls, _PAUSES_S[-1])
+    with contextlib.closing(hios.optimize(model, inputs, cache=False)) as fast:
+        program = export(model, inputs, {}).program
+        calls: dict[str, Callable[[], object]] = {"eager": lambda: model(*inputs), "hios": lambda: fast(*inputs)}
+        for label, kinds in _BY_HAND.items():
+            try:
+                calls[label] = _bound(*kinds, program, folder, inputs)
+            except UnsupportedError as error:
+                missing[label] = str(error)
+        rounds = rounds_us(calls, _PAUSES_S[-1])
     ms = {label: statistics.median(times) / 1e3 for label, times in rounds.items()}
-    best = min(ms.keys() - {"eager", "hios"}, key=lambda label: ms[label])
-    pairs = list(zip(rounds["hios"], rounds[best], strict=True))
     cells = [name, *(f"{ms[label]:.2f}" if label in ms else "" for label in ("eager", *_BY_HAND, "hios"))]
-    cells += [fast.report.chosen, f"{statistics.median(a - b for a, b in pairs):.0f}"]
-    fast.close()
-    return _row([*cells, f"{statistics.median(a / b for a, b in pairs):.3f}"]) + "".join(
-        f"\n{label}: {why}" for label, why in missing.items()
-    )
+    cells.append(fast.report.chosen)
+    by_hand = [label for label in _BY_HAND if label in ms]
+    if by_hand:
+        pairs = list(zip(rounds["hios"], rounds[min(by_hand, key=ms.__getitem__)], strict=True))
+        cells += [
+            f"{statistics.median(a - b for a, b in pairs):.0f}",
+            f"{statistics.median(a / b for a, b in pairs):.3f}",
+        ]
+    else:
+        cells += ["", "no runtime by hand"]
+    return "\n".join([_row(cells), *(f"{label}: {why}" for label, why in missing.items())])
 
 
 def _bound(kind: str, converted_for: str, program: Any, folder: Path, inputs: Sequence[Tensor]) -> Callable[[], object]:
     """A call of a runtime by hand, with buffers for inputs and outputs that are bound once."""
+    if lacking := runtimes.missing(kind):
+        raise UnsupportedError(lacking)
     threads = torch.get_num_threads()
     path = runtimes.file(converted_for, folder, threads)
     if not path.exists():

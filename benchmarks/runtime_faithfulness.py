@@ -1,8 +1,8 @@
-"""Where OpenVINO and ONNX Runtime, set up as hios.optimize sets them up, answer differently from PyTorch.
+"""Where OpenVINO, ONNX Runtime and torch.compile, as hios.optimize sets them up, answer differently from PyTorch.
 
     python benchmarks/runtime_faithfulness.py           writes hios/frontends/known_differences.json
     python benchmarks/runtime_faithfulness.py --check   fails if the file says something else
-    python benchmarks/runtime_faithfulness.py --through openvino   or onnxruntime: what of it hios.optimize lets through
+    python benchmarks/runtime_faithfulness.py --through RUNTIME   what of it hios.optimize lets through
 
 Operators run on values on which runtimes are known to stumble, in five groups; each one that differs in the first runs
 again by itself, as do those of the last:
@@ -48,7 +48,7 @@ from hios.frontends import known_differences
 from hios.frontends.known_differences import KINDS, signature
 from hios.optimizing import runtimes
 
-RUNTIMES = ("openvino", "onnxruntime")
+RUNTIMES = ("openvino", "onnxruntime", "compile")
 #: Beyond 1 + the magnitude of the right value: far above rounding, far below a wrong answer.
 TOLERANCE = 1e-3
 REALS = (torch.float32, torch.float64, torch.float16)

@@ -62,13 +62,24 @@ def signature(node: fx.Node) -> tuple[str, str] | None:
     """The ATen operator of a node, such as ``max.dim``, and its dtypes, such as ``int64 to bool``; None for others."""
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         return None
-    name = node.target.__name__.removesuffix(".default")
+    name = _without_writing(node.target)
     if name == "index.Tensor":
         name += f" with {sum(index is not None for index in node.args[1])}"  # type: ignore[union-attr]
     if name == "scaled_dot_product_attention" and len(node.all_input_nodes) > len({*node.args[:3]}):
         name += " with a mask"
     given, made = next(_dtypes(node.all_input_nodes), ""), next(_dtypes([node]), "")
     return name, given if given in {made, ""} else f"{given} to {made}"
+
+
+def _without_writing(operator: torch._ops.OpOverload) -> str:
+    """The name of an operator; of one that writes into its argument, that of the one that does not."""
+    name, _, overload = operator.__name__.partition(".")
+    if operator._schema.is_mutable:
+        name = f"__{name[3:]}" if name.startswith("__i") else name.removesuffix("_")
+        other = getattr(torch.ops.aten, name, None)
+        if other is None or overload not in other.overloads():
+            overload = "default"
+    return name if overload == "default" else f"{name}.{overload}"
 
 
 def _dtypes(nodes: Iterable[fx.Node]) -> Iterator[str]:

@@ -29,7 +29,7 @@ from hios.files.artifacts import write_whole
 from hios.formats.aten_operators import is_harmless
 from hios.frontends.example_inputs import inputs_like
 from hios.frontends.model_declarations import Declarations
-from hios.frontends.program_interface import TensorType, arguments_of, flat_module, of_node, plain
+from hios.frontends.program_interface import TensorType, arguments_of, flat_module, of_node, plain, type_text
 from hios.frontends.pt2_archive import MOST_GROWTH, without_code
 from hios.frontends.tolerances import difference
 
@@ -97,6 +97,7 @@ def export(module: nn.Module, inputs: tuple[Tensor, ...], model: nn.Module | Non
                 "others; write the model with such operators there"
             )
     program = plain(program, name)
+    _require_wide(program, name)
     require_faithful(program, module, inputs, name)
     return program
 
@@ -345,6 +346,17 @@ def require_faithful(program: ExportedProgram, module: nn.Module, inputs: tuple[
                 "the example inputs; make outputs depend only on inputs, weights and buffers, not on other state "
                 "of the model"
             )
+
+
+def _require_wide(program: ExportedProgram, name: str) -> None:
+    """Refuse 8-bit floats as inputs and outputs, which torch neither draws nor compares."""
+    for kind, types in zip(("input", "output"), tensor_types(program), strict=True):
+        for own in types:
+            if own[1].is_floating_point and own[1].itemsize == 1:
+                raise UnsupportedError(
+                    f"{name}: found an {kind} of {type_text(own)}; allowed: floats of at least 16 bits, from and to "
+                    "which the model converts"
+                )
 
 
 def _require_no_randomness(program: ExportedProgram, name: str) -> None:

@@ -235,11 +235,13 @@ CONVERTERS: dict[str, _Converter] = {
 }
 
 
-#: ATen operators, without overload, that stay one: patterns would not match their parts, or these check values.
+#: ATen operators, without overload, that stay one: patterns would not match their parts, or these check values or
+#: round or take NaN in another way.
 _KEPT_WHOLE = {
     *("linear", "gelu", "softmax", "log_softmax", "adaptive_avg_pool2d", "scaled_dot_product_attention"),
     *("silu", "selu", "prelu", "softplus", "hardswish", "hardsigmoid", "pixel_shuffle", "upsample_bicubic2d"),
-    *("inverse", "linalg_cholesky", "linalg_inv", "linalg_solve", "one_hot"),
+    *("inverse", "linalg_cholesky", "linalg_cross", "linalg_inv", "linalg_ldl_factor", "linalg_lu_factor"),
+    *("linalg_solve", "linalg_tensorinv", "multilabel_margin_loss_forward", "one_hot"),
 }
 
 
@@ -277,9 +279,19 @@ def _resizes_otherwise(node: fx.Node) -> bool:
     """Whether a factor of a resizing is not the ratio of the sizes, such as 1.3: Relax knows sizes only."""
     given = arguments_of(node)
     factors = () if given.get("align_corners") else given.get("scale_factors") or ()
+    return any(own * factor != made for (own, made), factor in zip(_resized(node), factors, strict=False))
+
+
+def _takes_other_neighbors(node: fx.Node) -> bool:
+    """Whether Relax would take other points than torch as the nearest: it does unless sizes become multiples."""
+    return _resizes_otherwise(node) or any(made % own for own, made in _resized(node))
+
+
+def _resized(node: fx.Node) -> list[tuple[int, int]]:
+    """The sizes of an image before and after a resizing."""
+    given = arguments_of(node)
     image = given["input"] if "input" in given else given["self"]
-    sizes = zip(image.meta["val"].shape[2:], node.meta["val"].shape[2:], strict=True)
-    return any(own * factor != made for (own, made), factor in zip(sizes, factors, strict=False))
+    return list(zip(image.meta["val"].shape[2:], node.meta["val"].shape[2:], strict=True))
 
 
 #: Parts of decomposed operators that trust their indices, and the operators that check them.
@@ -311,7 +323,7 @@ _WRONG: Mapping[str, Callable[[fx.Node], bool]] = {
     "aten::one_hot": _always,
     "aten::upsample_bicubic2d": _always,
     "aten::upsample_bilinear2d": _resizes_otherwise,
-    "aten::upsample_nearest2d": _resizes_otherwise,
+    "aten::upsample_nearest2d": _takes_other_neighbors,
     **dict.fromkeys(("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"), _always),
 }
 

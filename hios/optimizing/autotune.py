@@ -167,7 +167,7 @@ class Autotune:
             def model(tensors: list[Tensor]) -> list[Tensor]:
                 return self.subject.run_model(1 if few and preparation.concurrent else threads, tensors)
 
-            comparison = self.comparison(self.options.tolerance, model, rounding)
+            comparison = self.comparison(self.options.tolerance, model, rounding, preparation.divides)
             race = functools.partial(self._race, preparation, expected, comparison)
 
             before: Race | None = None
@@ -263,11 +263,15 @@ class Autotune:
         return Tuned(report, candidate, ready[candidate.label].run, preparation.close, preparation, race)
 
     def comparison(
-        self, tolerance: float, model: runtimes.Run, rounding: Rounding = lambda *_: 0.0
+        self,
+        tolerance: float,
+        model: runtimes.Run,
+        rounding: Rounding = lambda *_: 0.0,
+        divides: Callable[[], bool] = lambda: True,
     ) -> InputsComparison:
         """What compares ways with the model, run by a function, on other inputs than the example."""
         sizes = {size for value in self.subject.model.state_dict().values() for size in getattr(value, "shape", ())}
-        return InputsComparison(self.subject.tensors, model, tolerance, rounding, self.options.strict, sizes)
+        return InputsComparison(self.subject.tensors, model, tolerance, rounding, self.options.strict, sizes, divides)
 
     def _rounding(self, preparation: Preparation, tensors: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
         """The largest difference from the model's outputs that rounding to float32 explains; 0 if it is not known.

@@ -62,14 +62,16 @@ _Model = Callable[[list[Tensor]], list[Tensor]]
 Rounding = Callable[[Sequence[Tensor], Sequence[Tensor]], float]
 
 
-def varied(example: Sequence[Tensor], model: _Model, sizes: Collection[int] = ()) -> list[InputVariations]:
+def varied(
+    example: Sequence[Tensor], model: _Model, sizes: Collection[int] = (), *, divides: bool = True
+) -> list[InputVariations]:
     """The inputs of the example, with their limits; ``sizes`` are those of the model's tensors.
 
     The largest index that it takes is mostly one less than a size, and otherwise at least half of what is found.
     """
     generator = torch.Generator().manual_seed(0)
     below = Declarations().for_inputs(example).below
-    inputs = [InputVariations(value, limit, generator) for value, limit in zip(example, below, strict=True)]
+    inputs = [InputVariations(value, limit, generator, divides) for value, limit in zip(example, below, strict=True)]
     sizes = {*sizes, *(size for value in example for size in value.shape)}
     for place, own in enumerate(inputs):
 
@@ -150,7 +152,7 @@ class InputsComparison:
     ``rounding`` is asked about inputs for which outputs differ by more than the tolerance: the largest difference that
     rounding explains, infinite if it makes the model's own outputs meaningless. ``strict`` requires equal outputs for
     NaN and infinities too; otherwise `with_special` has what ways do with them, by label. ``sizes`` are those of the
-    model's tensors.
+    model's tensors, ``divides`` says whether it may divide whole numbers.
     """
 
     example: Sequence[Tensor]
@@ -159,6 +161,7 @@ class InputsComparison:
     rounding: Rounding
     strict: bool = False
     sizes: Collection[int] = ()
+    divides: Callable[[], bool] = lambda: True
     #: Whole numbers that ways may get, for each input, once a way was compared.
     limits: tuple[Limits, ...] = field(default=(), init=False)
     #: Ways whose outputs are equal; and how those of a way differ for inputs with NaN or infinities, None if not.
@@ -171,7 +174,7 @@ class InputsComparison:
     @functools.cached_property
     def inputs(self) -> list[OtherInputs]:
         """All that is compared."""
-        inputs = varied(self.example, self.model, self.sizes)
+        inputs = varied(self.example, self.model, self.sizes, divides=self.divides())
         self.limits = tuple(own.limits for own in inputs)
         return list(other_inputs(inputs, self.model))
 
@@ -245,8 +248,8 @@ class InputVariations:
     ``limits`` are the whole numbers that a way may get; None if these are all of their dtype.
     """
 
-    def __init__(self, value: Tensor, below: int | None, generator: torch.Generator) -> None:
-        self._value, self._generator = value, generator
+    def __init__(self, value: Tensor, below: int | None, generator: torch.Generator, divides: bool) -> None:
+        self._value, self._generator, self._divides = value, generator, divides
         self.limits: Limits = None
         real, ordered = value.is_floating_point() or value.is_complex(), value.numel() > 0 and not value.is_complex()
         self._least, self._most = (value.min().item(), value.max().item()) if ordered else (0, 0)
@@ -335,15 +338,19 @@ class InputVariations:
         return self.at_ends() if self.is_whole else self.drawn()
 
     def at_ends(self) -> Tensor:
-        """Numbers at both ends of what the model takes, each about as often as the others, in random order."""
+        """Numbers at both ends of what the model takes, and 1, each about as often as others, in random order."""
         least, most = self.limits or self.all_numbers
         within = (least + 1, most - 1) if most > least else ()
         # In 32 bits, these are 0, negative, and the same as the largest; squares of the others but the third are the
         # same small numbers there.
         cut_off = (max(least, -(2**32)), min(most, _BEYOND), max(least, most - 2**32))
-        values = torch.tensor((most, least, most // 3, *cut_off, *within), dtype=self._value.dtype)
+        values = torch.tensor((most, least, most // 3, *cut_off, *within, min(most, 1)), dtype=self._value.dtype)
         places = torch.randperm(self._value.numel(), generator=self._generator) % len(values)
-        return values[places].reshape(self._value.shape)
+        made = values[places]
+        if self.limits is None and not self._divides:  # in one half, as it hides the others from minima
+            half = made[made.numel() // 2 :]
+            half[half == least] = torch.iinfo(made.dtype).min
+        return made.reshape(self._value.shape)
 
     def with_some(self, *values: float) -> Tensor:
         """Random numbers, some of which, the first one included, are replaced by the given ones."""

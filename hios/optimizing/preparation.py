@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 
 from hios.core.feedback import CLOSE
 from hios.core.schedule import Placement
@@ -42,6 +42,17 @@ _SEGMENTS_SHARE = 0.5
 _ROUNDS, _ROUND_S = 3, 2.0
 #: Runs that measure costs, after those that do not.
 _WARMUP, _TIMED = 2, 9
+
+
+#: In the names of ATen operators that divide.
+_DIVISIONS = ("div", "rem", "fmod", "gcd", "lcm")
+
+
+def _divides(node: fx.Node) -> bool:
+    """Whether an operator divides whole numbers."""
+    made = node.meta.get("val")
+    is_whole = isinstance(made, Tensor) and not (made.is_floating_point() or made.is_complex())
+    return is_whole and any(name in str(node.target) for name in _DIVISIONS)
 
 
 @dataclass
@@ -196,6 +207,10 @@ class Preparation:
     def known(self, runtime: str, *kinds: str) -> list[str]:
         """Operators of the model for which a runtime is known to differ on values of these kinds."""
         return [] if self.exported is None else known(self.exported.program.graph, runtime, *kinds)
+
+    def divides(self) -> bool:
+        """Whether the model may divide whole numbers."""
+        return self.exported is None or any(map(_divides, self.exported.program.graph.nodes))
 
     def known_of(self, candidate: Candidate, kind: str) -> list[str]:
         """The same for a candidate: of what runs it, and of what it was converted for."""

@@ -34,6 +34,7 @@ def test_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
         "bernoulli": _info(torch.bernoulli, torch.full((1000,), 0.5)),
         "mul_": _info(_twice, values.clone()),
         "numel": _info(torch.numel, values),
+        "dropout": _info(torch.dropout, values, 0.0, True),
         "linspace": _info(torch.linspace, 0, 1, 3),
         "reshape": _info(torch.reshape, values, (7,)),
     }
@@ -43,6 +44,10 @@ def test_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
     what, why = found.pop("nonzero")
     assert what == torch_operators.REFUSED
     assert "data-dependent" in why
+    assert found.pop("dropout") == (
+        torch_operators.REFUSED,
+        "Call: found no output that is computed; required: at least one",
+    )
     assert found == {
         "bernoulli": (torch_operators.LEFT_OUT, "random"),
         "mul_": (torch_operators.LEFT_OUT, "writes into its inputs"),
@@ -58,4 +63,7 @@ def test_other_values_differ() -> None:
     assert torch_operators.differs([values * (1 + 1e-6)], [values]) == ""
     assert torch_operators.differs([values + 1], [values]) == "other values"
     assert "instead of" in torch_operators.differs([values.double()], [values])
+    narrow, other = values.to(torch.float8_e4m3fn), (-values).to(torch.float8_e4m3fn)
+    assert torch_operators.differs([narrow], [narrow.clone()]) == ""
+    assert torch_operators.differs([other], [narrow]) == "other values"
     assert torch_operators.differs([torch.tensor([1, 2])], [torch.tensor([1, 3])]) == "other values"

@@ -148,6 +148,11 @@ _FUNCTIONS: dict[str, tuple[Callable[[Tensor], Any], Tensor, set[str]]] = {
         _TABLE,
         {"linalg_solve.default", "_linalg_svd.default"},
     ),
+    "factors of matrices": (
+        lambda x: (*torch.linalg.lu_factor(x), *torch.linalg.ldl_factor(x[:, :4]), torch.linalg.tensorinv(x[:, :4], 1)),
+        _TABLE,
+        {"linalg_lu_factor.default", "linalg_ldl_factor.default", "linalg_tensorinv.default"},
+    ),
     "divisor of averages": (
         lambda x: F.avg_pool2d(x, 3, divisor_override=2),
         _IMAGE,

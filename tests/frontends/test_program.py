@@ -194,6 +194,20 @@ def test_what_could_be_random_is_not(function: Callable[..., Any]) -> None:
     programs.export(Model(function), (_X.view(2, 2),))
 
 
+@pytest.mark.parametrize(
+    ("function", "kind", "given"),
+    [
+        (lambda model, x: x.float() + 1, "input", _X.to(torch.float8_e4m3fn)),
+        (lambda model, x: (x + 1).to(torch.float8_e4m3fn), "output", _X),
+    ],
+)
+def test_narrow_floats_outside_are_refused(function: Callable[..., Any], kind: str, given: Tensor) -> None:
+    """Floats of 8 bits can neither be drawn nor be compared; the model is to convert them."""
+    message = rf"^Model: found an {kind} of float8_e4m3fn \[4\]; allowed: floats of at least 16 bits, [^\n]+$"
+    with pytest.raises(UnsupportedError, match=message):
+        programs.export(Model(function), (given,))
+
+
 def test_inputs_that_are_weights() -> None:
     """An input that the model holds as a buffer too stays an input."""
     module = Model(lambda model, x, y: x - y + 2 * model.held, held=_Y)

@@ -81,6 +81,10 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Any], Tensor]] = {
     "number of another precision": (lambda x: x * torch.tensor(3.1, dtype=torch.float64) + torch.tensor(3), _random(3)),
     "celu": (lambda x: (F.celu(x, 2.0), F.celu(x, 0.5)), _random(20)),
     "linear interpolation": (lambda x: F.interpolate(x, scale_factor=2, mode="linear"), _random(2, 3, 8)),
+    "nearest points": (
+        lambda x: [F.interpolate(x, size) for size in ((16, 24), (24, 8), (4, 8), (2, 1), (13, 8), (8, 3))],
+        _random(1, 2, 8, 8),
+    ),
     "activations in place": (lambda x: F.silu(F.hardswish(x + 1, inplace=True), inplace=True), _random(20)),
 }
 
@@ -155,6 +159,8 @@ def test_index(pick: Callable[[Tensor], Tensor]) -> None:
 
 
 _NAN = torch.where(torch.arange(60).reshape(3, 20) % 7 == 4, torch.nan, torch.linspace(-1, 1, 60).reshape(3, 20))
+_LAST_IS_NAN = torch.cat([torch.ones(1, 2, 3, 8), torch.full((1, 2, 1, 8), torch.nan)], 2)
+_LARGE_AND_SMALL = torch.cartesian_prod(*[torch.tensor([1e30, -1e30, 2.0, torch.inf])] * 3).T
 _LARGE = torch.tensor([3e38, -3e38, 6e37, -1.0, 2.0, torch.inf, -torch.inf, torch.nan])
 
 
@@ -164,6 +170,9 @@ _LARGE = torch.tensor([3e38, -3e38, 6e37, -1.0, 2.0, torch.inf, -torch.inf, torc
         (F.hardswish, _random(8), _LARGE),
         (lambda x: tuple(x.max(1)), _random(3, 20), _NAN),
         (lambda x: tuple(x.max(0, keepdim=True)), _random(3, 20), torch.ones(3, 20)),
+        (lambda x: F.multilabel_margin_loss(x, torch.arange(60).reshape(3, 20) % 20), _random(3, 20), _NAN),
+        (lambda x: torch.linalg.cross(x, x.flip(0), dim=0), _random(3, 64), _LARGE_AND_SMALL),
+        (lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True), _random(1, 2, 4, 8), _LAST_IS_NAN),
         *(
             (
                 lambda x, more=more: F.interpolate(x, mode="bicubic", **more),

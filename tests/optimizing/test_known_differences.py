@@ -49,7 +49,9 @@ def _attention(x: Tensor, mask: Tensor) -> Tensor:
         ("openvino", lambda x: x.sum(1), WHOLE, LIMITS),
         ("openvino", torch.square, WHOLE, LIMITS),
         ("onnxruntime", torch.sign, WHOLE, LIMITS),
+        ("onnxruntime", torch.maximum, (WHOLE.repeat(4, 1), WHOLE.repeat(4, 1)), LIMITS),
         ("openvino", lambda x: x > 5, WHOLE, LIMITS),
+        ("openvino", lambda x: x.to(torch.bool), WHOLE.int(), LIMITS),
         ("openvino", lambda x: x.clamp(0, 2**40), WHOLE, LIMITS),
         ("openvino", lambda x: torch.where(x != 3, x, 2), WHOLE, LIMITS),
         ("openvino", lambda x: x.argmax(1), WHOLE, LIMITS),
@@ -125,12 +127,34 @@ def test_nan_is_swallowed_unless_it_is_strict(function: Callable[..., Any], oper
     assert strict.report.chosen == "the model itself"
 
 
+def _prepared(model: nn.Module, example: Tensor, folder: Path) -> Preparation:
+    """A model that is exported and not yet converted."""
+    subject = Subject(model, (example,), {}, Options(cache=False), [[[0]]])
+    preparation = Preparation(subject, Budget(600.0, "Net", 2, None), folder, 1.0)
+    preparation.exported = export(model, (example,), {})
+    return preparation
+
+
+@pytest.mark.parametrize(
+    ("function", "divides"),
+    [
+        (lambda x: x // -1, True),
+        (lambda x: (x + 1).remainder_(-1), True),
+        (lambda x: torch.gcd(x, x + 1), True),
+        (lambda x: x / 2, False),
+        (lambda x: x.to(torch.bool), False),
+    ],
+)
+def test_the_least_number_is_kept_from_what_divides(
+    function: Callable[[Tensor], Tensor], divides: bool, tmp_path: Path
+) -> None:
+    """PyTorch ends the process where it divides the least whole number by -1, which no other operator does."""
+    assert _prepared(_of(function), WHOLE, tmp_path).divides() is divides
+
+
 def test_openvino_from_onnx_may_differ_as_either_does(tmp_path: Path) -> None:
     """Its file is that of ONNX Runtime, whose GELU differs on NaN."""
-    model = nn.Sequential(nn.GELU(), nn.ReLU()).eval()
-    subject = Subject(model, (REAL,), {}, Options(cache=False), [[[0]]])
-    preparation = Preparation(subject, Budget(600.0, "Net", 2, None), tmp_path, 1.0)
-    preparation.exported = export(model, (REAL,), {})
+    preparation = _prepared(nn.Sequential(nn.GELU(), nn.ReLU()).eval(), REAL, tmp_path)
     names = [preparation.known_of(in_runtime("openvino", 1, from_onnx=own), "special") for own in (False, True)]
     assert names == [["relu of float32"], ["relu of float32", "gelu of float32"]]
 
@@ -162,7 +186,7 @@ class _Encoder(nn.Module):
         return self.head((x * kept).sum(1) / kept.sum(1).clamp(min=1e-9)).softmax(-1)
 
 
-@pytest.mark.parametrize("runtime", ["openvino", "onnxruntime"])
+@pytest.mark.parametrize("runtime", ["openvino", "onnxruntime", "compile"])
 @pytest.mark.parametrize(
     ("model", "inputs"),
     [
@@ -179,6 +203,28 @@ def test_ordinary_networks_are_not_kept_from_runtimes(model: nn.Module, inputs: 
     """No difference that cannot occur in them counts."""
     graph = torch.export.export(model.eval(), inputs).graph
     assert known(graph, runtime, "finite") == []
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "runtime", "operator"),
+    [
+        (lambda x: x.floor_divide_(2), WHOLE, "openvino", "floor_divide of int64"),
+        (lambda x: x.sub_(200), BYTES, "openvino", "sub.Tensor of uint8"),
+        (lambda x: x.__ilshift__(1), BYTES, "onnxruntime", "__lshift__.Scalar of uint8"),
+    ],
+)
+def test_operators_that_write_into_a_tensor_count(
+    function: Callable[[Tensor], Tensor], given: Tensor, runtime: str, operator: str
+) -> None:
+    """They compute what those do that do not write."""
+    graph = torch.export.export(_of(lambda x: function(x + 0)), (given,)).graph
+    assert operator in known(graph, runtime, "finite")
+
+
+def test_torch_compile_is_kept_out_too() -> None:
+    """Its `any` of unsigned 8 bits is not what eager mode gives."""
+    graph = torch.export.export(_of(lambda x: x.reshape(4, 6).any(1)), (BYTES,)).graph
+    assert known(graph, "compile", "finite") == ["any.dim of uint8"]
 
 
 def test_the_table_names_operators_of_torch() -> None:

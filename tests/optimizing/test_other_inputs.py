@@ -60,6 +60,9 @@ def test_the_least_number_is_not_divided() -> None:
     example = (torch.arange(1, 5), torch.full((4,), -1))
     inputs = varied(example, lambda tensors: [torch.div(*tensors, rounding_mode="trunc")])
     assert [own.limits for own in inputs] == [None, None]
+    for divides in (True, False):
+        (own,) = varied(torch.arange(50).split(50), lambda tensors: tensors, divides=divides)
+        assert (torch.iinfo(torch.int64).min in own.at_ends().tolist()) is not divides
 
 
 def _limits(model: Callable[..., Tensor], *example: Tensor, sizes: tuple[int, ...] = ()) -> list[Limits]:
