@@ -133,7 +133,8 @@ class SegmentResult(Record, frozen=True):
     """Time of the segment alone in each runtime that was compared, milliseconds: 20th percentile on cores, median of a
     CUDA graph on GPUs; the shortest was chosen."""
     refused: OrAbsent[dict[str, str]] = None
-    """Why a runtime was not compared, such as other outputs or an operator that it lacks."""
+    """Why a runtime was not compared, such as other outputs or an operator that it lacks, or not used, as the schedule
+    was slower with it."""
 
 
 class Baseline(Record, frozen=True):

@@ -76,6 +76,7 @@ def _without_writing(operator: torch._ops.OpOverload) -> str:
     name, _, overload = operator.__name__.partition(".")
     if operator._schema.is_mutable:
         name = f"__{name[3:]}" if name.startswith("__i") else name.removesuffix("_")
+        overload = overload.removesuffix("out").removesuffix("_")
         other = getattr(torch.ops.aten, name, None)
         if other is None or overload not in other.overloads():
             overload = "default"

@@ -141,7 +141,9 @@ def load(path: str | Path, *, trusted: bool = False) -> ExportedProgram:
         _require_memory(program, path)
         if any(node.name == "self" for node in program.graph.nodes):
             raise ArtifactError(f"{path}: found a value named self, which torch's own code hides; export it again")
-        return plain(program, str(path))
+        program = plain(program, str(path))
+        _require_wide(program, str(path))
+        return program
     except HiosError:
         raise
     except Exception as error:  # damaged archives fail in many ways inside torch

@@ -385,7 +385,7 @@ def rows(race: Race, preparation: Preparation, with_special: Mapping[str, Differ
             row = _measured(row, *together)
         elif label in race.warm_ms:
             why = "the budget (budget_s) was spent before ways took turns: its shortest call while warming up"
-            row = _measured(replace(row, why=why), [race.warm_ms[label]])
+            row = replace(_measured(replace(row, why=why), [race.warm_ms[label]]), runs=0)
         else:
             why = "the budget (budget_s) was spent before it could be compared"
             row = replace(row, outcome="not started", why=why)

@@ -379,9 +379,10 @@ class _Optimizer:
             alone_ms = timed(functools.partial(self.subject.run_model, 1, self.subject.tensors))[1]
             latency_ms, threads = min((latency_ms, threads), (alone_ms, 1))
         if self.options.is_auto and latency_ms < self.options.least_ms:
+            alone = " with one thread, as other work keeps the cores busy" if threads < self.subject.threads else ""
             reason = (
-                f"it takes {latency_ms:.2f} ms; below {self.options.least_ms:g} ms (least_ms) waking workers costs "
-                "too much to look for more"
+                f"it takes {latency_ms:.2f} ms{alone}; below {self.options.least_ms:g} ms (least_ms) waking workers "
+                "costs too much to look for more"
             )
             return OptimizedModule(self.subject.model, Report(self.subject.name, "the model itself", reason))
         assert self.budget is not None  # noqa: S101 - without one, only cached choices are taken

@@ -328,7 +328,7 @@ class Race:
         if taken is not today:
             return self._told(taken)
         if not any(self.together(candidate.label)[0] for candidate in self.candidates):
-            return today, "the budget (budget_s) was spent before anything could be compared"
+            return today, "the budget (budget_s) was spent before ways took turns"
         return today, "nothing was faster by more than the measurement can tell"
 
     def _told(self, taken: Candidate) -> tuple[Candidate, str]:

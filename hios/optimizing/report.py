@@ -166,9 +166,8 @@ class Report:
         runs = max((way.runs for way in self.candidates), default=0)
         taken = "kept from an earlier call, measured" if self.cached else "measured"
         busy = f"; other work kept the cores {self.busy_share:.0%} busy" if self.provisional else ""
-        lines.append(
-            f"  {taken} {self.measured_at} in {runs} runs each, taking turns{busy}; {self.seconds:.0f} s in all"
-        )
+        turns = f"in {runs} runs each, taking turns" if runs else "while warming up"
+        lines.append(f"  {taken} {self.measured_at} {turns}{busy}; {self.seconds:.0f} s in all")
         if (gained_s := self.gained_s()) is not None:
             ready = ", ".join(f"{way.label} after {way.ready_s:.1f} s" for way in self.steps)
             lines.append(f"  ready: {ready}; 80 % of the gain after {gained_s:.1f} s")

@@ -285,8 +285,8 @@ class PoolRunner:
     _rounding: list[float] | None = None
     #: Outputs of a timed run of the sequential schedule, if timed runs have reduced precision, and what is allowed.
     _timed: list[Tensor] | None = None
-    #: Those of schedules with merges or segments, whose launches were waited for one by one.
-    _alone: dict[str, list[Tensor]] = field(default_factory=dict)
+    #: The same of schedules with merges or segments, whose launches were waited for one by one.
+    _alone: dict[str, tuple[list[Tensor], float]] = field(default_factory=dict)
     _same: float = 0.0
 
     def load(self, graph: str, weights: str, program: str | None, trusted: bool = False) -> None:
@@ -307,14 +307,12 @@ class PoolRunner:
             self.workers.check(name)
             self.competitors[name].difference = self._difference(name)
         if self.workers.reduced:
-            runs = [self._timed_outputs() for _ in range(_REPEATED)]
-            self._timed = runs[0]
-            apart = (scaled(own, first, 1.0)[0] for run in runs for own, first in zip(run, runs[0], strict=True))
-            for name, competitor in self.competitors.items():
-                if competitor.plan.merges or competitor.segments is not None:
-                    self.workers.run_alone(name)
-                    self._alone[name] = [self._tensor(buffer).clone() for buffer in self.plan.outputs]
-            self._same = max(_SAME, 4 * max(apart, default=0.0))
+            runs = [self._outputs_of(self.workers.run, BASELINE) for _ in range(_REPEATED)]
+            self._timed, self._same = runs[0], _allowed(runs)
+            others = [own for own, each in self.competitors.items() if each.plan.merges or each.segments is not None]
+            for name in others:
+                alone = [self._outputs_of(self.workers.run_alone, name) for _ in range(_REPEATED)]
+                self._alone[name] = alone[0], _allowed(alone)
         for entry in self.references[1:]:
             self._clear_outputs()
             self.pool.call(entry.worker, run_reference)
@@ -419,8 +417,8 @@ class PoolRunner:
             largest = max(largest, off)
         return largest
 
-    def _timed_outputs(self) -> list[Tensor]:
-        self.workers.run(BASELINE)
+    def _outputs_of(self, run: Callable[[str], object], name: str) -> list[Tensor]:
+        run(name)
         return [self._tensor(buffer).clone() for buffer in self.plan.outputs]
 
     def _require_sequential(self, name: str) -> None:
@@ -428,7 +426,7 @@ class PoolRunner:
 
         Both call the same functions of the same libraries in one process, so precision explains no difference. A
         schedule with merges or segments calls others: it is compared with itself, launch by launch. The tolerance is
-        for kernels that add in any order, by which the sequential schedule's own runs may differ.
+        for kernels that add in any order, by which runs of one schedule may differ.
 
         Raises:
             PlatformError: an output differs.
@@ -436,13 +434,13 @@ class PoolRunner:
         if self._timed is None:
             return
         other = "those of its launches one by one" if name in self._alone else "that of the sequential schedule"
-        known = self._alone.get(name, self._timed)
+        known, allowed = self._alone.get(name, (self._timed, self._same))
         for number, (buffer, expected) in enumerate(zip(self.plan.outputs, known, strict=True)):
-            off, within = scaled(self._tensor(buffer), expected, self._same)
+            off, within = scaled(self._tensor(buffer), expected, allowed)
             if not within:
                 raise PlatformError(
                     f"{name}: output {number} differs from {other}, timed alike, by up to "
-                    f"{off:.3g}; allowed: {self._same:.3g} of its largest value; the schedule is wrong, or the engine "
+                    f"{off:.3g}; allowed: {allowed:.3g} of its largest value; the schedule is wrong, or the engine "
                     "in running it"
                 )
 
@@ -473,6 +471,12 @@ class PoolRunner:
                 "else a kernel is wrong"
             )
         return "the schedule is wrong, or the engine in running it"
+
+
+def _allowed(runs: Sequence[Sequence[Tensor]]) -> float:
+    """By what share of the largest value outputs may differ, given those of several runs."""
+    apart = (scaled(own, first, 1.0)[0] for run in runs for own, first in zip(run, runs[0], strict=True))
+    return max(_SAME, 4 * max(apart, default=0.0))
 
 
 def write_trace(path: str | Path, title: str, graph: Graph, placements: Sequence[Placement]) -> None:

@@ -10,6 +10,7 @@ study_and_serving  figures of the papers against the data that they are drawn fr
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -89,6 +90,7 @@ def verify(folder: str | Path) -> list[CheckedFile]:
         ArtifactError: the folder is not there, or holds no artifact.
     """
     root = Path(folder)
+    _kind.cache_clear()  # files change between calls
     if not root.is_dir():
         raise ArtifactError(f"{root}: found no folder of this name; allowed: a folder of results")
     networks: dict[Path, list[Path]] = {}
@@ -136,8 +138,10 @@ def _kind(path: Path) -> str:
         return ""
     try:
         data = artifacts.read_json(path, report=lambda message: None)
-    except ArtifactError:  # a damaged schedule cannot be told from other damaged files
-        return "schedule"
+    except ArtifactError:  # it may be a schedule that was cut off: these begin alike
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            return "schedule" if b'"format_version"' in file.read(100) else ""
+        return ""
     return "schedule" if isinstance(data, dict) and "placements" in data else ""
 
 

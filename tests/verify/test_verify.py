@@ -390,13 +390,14 @@ def test_configuration_that_cannot_be_read_is_a_problem(folder: Path, text: str)
 
 
 def test_schedules_beside_a_graph_are_checked(tmp_path: Path) -> None:
-    """A schedule of any name beside a graph is one, also if it is cut off; other JSON is not looked at."""
+    """A schedule of any name beside a graph is one, also if it is cut off; other JSON, broken too, is not looked at."""
     network = write_network(tmp_path / "net", 7)
     (network / "schedules" / "greedy-1.json").rename(network / "mine.json")
     (network / "other.json").write_text("{}", encoding="utf-8")
+    (network / "settings.json").write_text("{ // mine\n}", encoding="utf-8")
     paths = [entry.path for entry in verify(network)]
     assert "mine.json" in paths
-    assert "other.json" not in paths
+    assert not {"other.json", "settings.json"} & {*paths}
     (network / "mine.json").write_text((network / "mine.json").read_text(encoding="utf-8")[:200], encoding="utf-8")
     assert "not valid JSON" in _problems(network)["mine.json"][0]
 

@@ -155,8 +155,8 @@ class _Placed(dict[str, Tensor]):
     def __missing__(self, name: str) -> Tensor:
         with torch.inference_mode(False):  # torch.export takes no tensors of that mode
             placed = self._source[name].to(self._place)
-        if name in self._channels_last and is_packable(placed):
-            placed = placed.contiguous(memory_format=torch.channels_last)
+            if name in self._channels_last and is_packable(placed):
+                placed = placed.contiguous(memory_format=torch.channels_last)
         self[name] = placed
         return placed
 

@@ -25,6 +25,8 @@ _WARM_UP = 2
 _TIMED = 5
 #: Runs of a schedule by segments, and by operators, of which the faster is kept.
 _COMPARED = 21
+#: Ratio up to which it counts as no slower.
+_NO_SLOWER = 1.005
 
 
 @dataclass
@@ -92,11 +94,12 @@ class Executor:
         try:
             self._ready(by_segments)
             why = by_segments.why if prepared.replays else ""
-            if why == "" and (slower := self._slower(by_segments, prepared)) > 1:
+            if why == "" and (slower := self._slower(by_segments, prepared)) > _NO_SLOWER:
                 why = f"the schedule took {slower:.3g} times as long with it"
         except Exception as error:  # inductor's code raises where a value lies in memory otherwise than its example did
             why = self._backend.why(cause(error))
         if why:
+            self._synchronize(prepared)  # raises what a kernel has left, after which nothing runs
             return [own if own.runtime == PACKED else by_operators(own, why) for own in results]
         self._prepared[name] = by_segments
         return results

@@ -133,6 +133,7 @@ class Chooser:
             examples.update({value: tensor for value, tensor in own if value in wanted})
 
         self._network.run_one_by_one(lambda _, function, arguments: function(*arguments), see)
+        self._backend.synchronize(0)  # the streams of devices do not wait for this one
         return examples
 
     def _compared(self, candidate: _Candidate, examples: Mapping[Value, Tensor], deadline: float) -> _Choice:
@@ -140,6 +141,7 @@ class Chooser:
         place = self._network.places[candidate.device]
         given = [examples[value] for value in candidate.reads]
         inputs = [value if value.device == place else as_it_lies(value, place) for value in given]
+        self._backend.synchronize(candidate.device)
         packed = self._by_operators(candidate)
         try:
             compiled = self._compiled(candidate, inputs, deadline)
@@ -147,10 +149,15 @@ class Chooser:
             known_ms = self._timed(candidate, {PACKED: packed, INDUCTOR: compiled}, inputs)
             return _Choice(known_ms, {}, compiled if known_ms[INDUCTOR] < known_ms[PACKED] else None)
         except Exception as error:  # inductor and CUDA raise many types
-            first = cause(error)
-            why = str(first) if isinstance(first, HiosError) else self._backend.why(first)
-            may_pass = why == _LATE or is_out_of_memory(error)
+            why, may_pass = self._reason(error)
+        # Without the error, which holds what it was raised beside: memory that may be needed here.
         return _Choice(self._timed(candidate, {PACKED: packed}, inputs), {INDUCTOR: why}, None, may_pass)
+
+    def _reason(self, error: Exception) -> tuple[str, bool]:
+        """An error in a line, and whether it may pass."""
+        first = cause(error)
+        why = str(first) if isinstance(first, HiosError) else self._backend.why(first)
+        return why, why == _LATE or is_out_of_memory(error)
 
     def _by_operators(self, candidate: _Candidate) -> Callable[..., Any]:
         functions = [(name, *self._network.function(candidate.device, (name,))) for name in candidate.operators]
@@ -209,11 +216,14 @@ class Chooser:
     def _timed(
         self, candidate: _Candidate, ways: Mapping[str, Callable[..., Any]], inputs: Sequence[Tensor]
     ) -> dict[str, float]:
-        """Milliseconds by way, in turns: medians from the launch of a CUDA graph of it to its end."""
+        """Milliseconds by way, in turns: medians from the launch of a CUDA graph of it to its end.
+
+        Operators that cannot be captured, nor can the schedule be then, are launched, and so is the other way.
+        """
         lane, count = Lane(candidate.device), len(candidate.makes)
+        launches = {name: partial(self._backend.run, lane, way, list(inputs), count) for name, way in ways.items()}
         replays: dict[str, Callable[[], object]] = {}
-        for name, way in ways.items():
-            launch = partial(self._backend.run, lane, way, list(inputs), count)
+        for name, launch in launches.items():
             launch()
             self._backend.synchronize(candidate.device)
             try:
@@ -221,7 +231,8 @@ class Chooser:
             except Exception as error:
                 if name == INDUCTOR or is_out_of_memory(error):
                     raise
-                replays[name] = launch  # as in the schedule, which cannot be captured either
+                replays |= launches
+                break
         samples: dict[str, list[float]] = {name: [] for name in ways}
         for number in range(_WARM_UP + _RUNS):
             for name, replay in replays.items():

@@ -48,9 +48,11 @@ def prepare(worker: Worker, name: str, plans: Sequence[Plan]) -> str:
 
 def use_segments(worker: Worker, name: str) -> tuple[list[SegmentResult], str]:
     """Have plans that are prepared run by segments; returns what became of these, and why there is no CUDA graph."""
+    executor = _executor(worker)
     with _memory():
-        executor = _executor(worker)
-        return executor.use_segments(name), executor.why(name)
+        results = executor.use_segments(name)
+    torch.cuda.empty_cache()  # baselines have processes of their own
+    return results, executor.why(name)
 
 
 def run_exactly(worker: Worker, name: str) -> None:

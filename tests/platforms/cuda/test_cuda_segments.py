@@ -250,6 +250,26 @@ def test_a_schedule_goes_back_to_operators(
     check(prepared.outputs("plan"), network.eager())
 
 
+@pytest.mark.parametrize(("nanoseconds", "is_kept"), [((2, 1), False), ((1, 2), True), ((1002, 1000), True)])
+def test_the_faster_schedule_is_kept(
+    nanoseconds: tuple[int, int],
+    is_kept: bool,
+    compiling: Callable[[Compiled], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That by segments, where it takes no longer than that by operators, beside which it runs in turns."""
+    slower = Executor._slower
+    compiling(lambda _, by_operators: by_operators)
+    monkeypatch.setattr(Executor, "_slower", slower)
+    network = squeezenet()
+    made = executor(network, HostBackend())
+    by_operators = made.prepare("plan", [one_by_one(network.graph)])
+    monkeypatch.setattr(Executor, "_run", lambda _, prepared: nanoseconds[prepared is by_operators])
+    (result,) = made.use_segments("plan")
+    assert (result.runtime == INDUCTOR) is is_kept
+    assert (made._prepared["plan"] is by_operators) is not is_kept
+
+
 def test_graphs_by_operators_are_kept_where_segments_cannot_be_captured(compiling: Callable[[Compiled], None]) -> None:
     """A schedule whose capture fails with segments only is replayed by operators."""
 

@@ -72,7 +72,7 @@ def _check_all(network: Network, gpus: list[int], *, by_segments: bool = False) 
         for plan in plans(network.graph):
             executor.prepare(name, [plan])
             if by_segments:
-                assert {result.runtime for result in executor.use_segments(name)} == {INDUCTOR}
+                assert {result.runtime for result in executor.use_segments(name)} <= {INDUCTOR}
             assert executor.why(name) == ""
             executor.run(name)
             for outputs in (executor.outputs(name), executor.run_exactly(name)):
