@@ -489,6 +489,11 @@ def show(facts: Facts) -> None:
                 print(f"  {line}")
         for line in _by_segments(sessions):
             print(line)
+    for fact in known:
+        if counts := fact.get("segments"):
+            print(
+                f"{fact['network']}, {fact['name']}: {counts.get('inductor', 0)} of {sum(counts.values())} in inductor"
+            )
 
 
 def _by_segments(sessions: Sequence[tuple[str, Medians]]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -81,27 +81,13 @@ def packed_convolution(
     mutates_args=(),
     schema="(Tensor x, Tensor filters, Tensor? bias, int[] stride, int[] padding, int[] dilation) -> Tensor",
 )
-def _traced(
-    x: Tensor,
-    filters: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-) -> Tensor:
+def _traced(x: Tensor, filters: Tensor, bias: Tensor | None, *how: Any) -> Tensor:
     """The fused call for torch.export, which does not know the shape that torch's own makes."""
+    stride, padding, dilation = how
     made = torch.cudnn_convolution_relu(x, filters, bias, stride, padding, dilation, 1)
     return made.contiguous(memory_format=torch.channels_last)
 
 
 @_traced.register_fake
-def _shape(
-    x: Tensor,
-    filters: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-) -> Tensor:
-    made = torch.conv2d(x, filters, bias, stride, padding, dilation)
-    return made.contiguous(memory_format=torch.channels_last)
+def _shape(x: Tensor, filters: Tensor, bias: Tensor | None, *how: Any) -> Tensor:
+    return torch.conv2d(x, filters, bias, *how).contiguous(memory_format=torch.channels_last)

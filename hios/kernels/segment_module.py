@@ -55,18 +55,18 @@ def exported(
     weights: Mapping[str, Tensor],
     *,
     packed: bool = False,
-    lying: bool = False,
+    keep_strides: bool = False,
 ) -> ExportedProgram:
     """Operators as a program of torch.export; an `UnsupportedError` if it cannot trace them.
 
-    Inputs are examples, traced as they are ``lying`` in memory, or in the default order of dimensions.
+    Inputs are examples, traced with their strides or as contiguous tensors.
     """
     import torch.export  # loads much of torch
 
     with torch.inference_mode(False), torch.no_grad():
         module = SegmentModule(operators, list(inputs), outputs, weights, packed=packed).eval()
         examples = tuple(
-            as_it_lies(value, value.device) if lying else value.clone(memory_format=torch.contiguous_format)
+            strided_copy(value, value.device) if keep_strides else value.clone(memory_format=torch.contiguous_format)
             for value in inputs.values()
         )
         try:
@@ -75,8 +75,8 @@ def exported(
             raise UnsupportedError(f"torch.export cannot trace it: {first_line(error)}") from error
 
 
-def as_it_lies(value: Tensor, place: torch.device) -> Tensor:
-    """A copy of a value somewhere, with its strides unless its elements share memory."""
+def strided_copy(value: Tensor, place: torch.device) -> Tensor:
+    """A copy of a tensor on a device, with its strides unless elements share memory."""
     if any(stride == 0 and size > 1 for stride, size in zip(value.stride(), value.shape, strict=True)):
         return value.to(place, copy=True)
     return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=place).copy_(value)

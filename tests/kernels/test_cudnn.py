@@ -95,7 +95,9 @@ def test_the_fused_call_is_traced(channels: int) -> None:
     weights = {"filters": torch.randn(6, channels, 3, 3), "bias": torch.randn(6)}
     x, value = torch.randn(2, channels, 9, 8), ("input", "x", 0)
     with _stand_ins() as fused:
-        program = exported([operator], {value: x}, [("operator", operator.id, 0)], weights, packed=True, lying=True)
+        program = exported(
+            [operator], {value: x}, [("operator", operator.id, 0)], weights, packed=True, keep_strides=True
+        )
         assert [node.target for node in program.graph.nodes if "convolution" in str(node.target)] == [
             torch.ops.hios.convolution_relu.default
         ]

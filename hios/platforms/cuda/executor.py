@@ -96,7 +96,7 @@ class Executor:
             why = by_segments.why if prepared.replays else ""
             if why == "" and (slower := self._slower(by_segments, prepared)) > _NO_SLOWER:
                 why = f"the schedule took {slower:.3g} times as long with it"
-        except Exception as error:  # inductor's code raises where a value lies in memory otherwise than its example did
+        except Exception as error:  # inductor's code raises where the strides of a value are not those of its example
             why = self._backend.why(cause(error))
         if why:
             self._synchronize(prepared)  # raises what a kernel has left, after which nothing runs

@@ -22,7 +22,7 @@ from hios.errors import HiosError, UnsupportedError
 from hios.files import option_defaults
 from hios.formats.run import SegmentResult, SegmentRuntime
 from hios.frontends.tolerances import beyond
-from hios.kernels.segment_module import as_it_lies, exported
+from hios.kernels.segment_module import exported, strided_copy
 from hios.platforms.cuda.compiled_network import Network, as_list
 from hios.platforms.cuda.graph_pool import cause, is_out_of_memory
 from hios.platforms.cuda.launch import Backend, Segment
@@ -140,7 +140,7 @@ class Chooser:
         """Compare both ways, and time them."""
         place = self._network.places[candidate.device]
         given = [examples[value] for value in candidate.reads]
-        inputs = [value if value.device == place else as_it_lies(value, place) for value in given]
+        inputs = [value if value.device == place else strided_copy(value, place) for value in given]
         self._backend.synchronize(candidate.device)
         packed = self._by_operators(candidate)
         try:
@@ -186,16 +186,18 @@ class Chooser:
         weights = self._network.weights(candidate.device)
         values = dict(zip(candidate.reads, inputs, strict=True))
         with place:
-            program = exported(operators, values, candidate.makes, weights, packed=place.type == "cuda", lying=True)
+            program = exported(
+                operators, values, candidate.makes, weights, packed=place.type == "cuda", keep_strides=True
+            )
         with torch.inference_mode(False), torch.no_grad():
             module = program.module(check_guards=False)
-            compiled: Any = torch._inductor.compile(module, [as_it_lies(value, place) for value in inputs])
+            compiled: Any = torch._inductor.compile(module, [strided_copy(value, place) for value in inputs])
         return lambda *values: _result(compiled(*values))
 
     def _require_equal(
         self, candidate: _Candidate, packed: Callable[..., Any], compiled: Callable[..., Any], inputs: Sequence[Tensor]
     ) -> None:
-        """Compare both ways in full float32, and where their outputs lie; an `UnsupportedError` if that differs."""
+        """Compare outputs in full float32, their strides and memory; an `UnsupportedError` if one differs."""
         count = len(candidate.makes)
         with self._backend.exactly():
             right, made = (as_list(way(*inputs), count) for way in (packed, compiled))
@@ -207,11 +209,13 @@ class Chooser:
                     f"its output of operator {operator} differs by {off:.3g} of its largest value; allowed: "
                     f"{option_defaults.TOLERANCE:g}"
                 )
-            if (laid := _laid(own)) != (right_laid := _laid(expected)):
-                raise UnsupportedError(f"its output of operator {operator} is {laid}; allowed: {right_laid}")
+            if (found := _layout(own)) != (allowed := _layout(expected)):
+                raise UnsupportedError(f"its output of operator {operator} is {found}; allowed: {allowed}")
             where = {tensor.untyped_storage().data_ptr() for tensor in (own, expected)}
             if len(where) > 1 and where & read:
-                raise UnsupportedError(f"its output of operator {operator} does not lie where the operator puts it")
+                raise UnsupportedError(
+                    f"its output of operator {operator} is not in the memory in which the operator returns it"
+                )
 
     def _timed(
         self, candidate: _Candidate, ways: Mapping[str, Callable[..., Any]], inputs: Sequence[Tensor]
@@ -250,7 +254,7 @@ def by_operators(result: SegmentResult, why: str) -> SegmentResult:
     return msgspec.structs.replace(result, runtime=PACKED, latency_ms=known_ms, refused={INDUCTOR: why})
 
 
-def _laid(tensor: Tensor) -> str:
+def _layout(tensor: Tensor) -> str:
     """Type, shape and strides, without those of single elements."""
     strides = [stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
     return f"{tensor.dtype} of {list(tensor.shape)} with strides {strides}"

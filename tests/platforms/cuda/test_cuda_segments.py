@@ -157,7 +157,7 @@ def test_outputs_in_the_memory_of_inputs_are_refused(compiling: Callable[[Compil
     network = squeezenet()
     _, (result,) = _prepared(network, one_by_one(network.graph))
     assert result.refused is not None
-    assert result.refused[INDUCTOR].endswith("does not lie where the operator puts it")
+    assert result.refused[INDUCTOR].endswith("is not in the memory in which the operator returns it")
 
 
 def test_what_cannot_be_compiled_runs_by_operators(compiling: Callable[[Compiled], None]) -> None:
@@ -203,7 +203,7 @@ def test_what_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     ("change", "found"),
     [(torch.Tensor.contiguous, "is torch.float32 of [1, 6, 6, 2]"), (torch.Tensor.double, "is torch.float64 of ")],
 )
-def test_outputs_that_lie_otherwise_are_refused(
+def test_outputs_with_other_strides_or_types_are_refused(
     change: Callable[[Tensor], Tensor], found: str, compiling: Callable[[Compiled], None]
 ) -> None:
     """What is compiled for their readers expects the order of dimensions, and the type, that the operator gives."""
@@ -225,7 +225,7 @@ def test_outputs_that_lie_otherwise_are_refused(
 def test_a_schedule_goes_back_to_operators(
     slower: float, fails: bool, reason: str, compiling: Callable[[Compiled], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where it is slower by segments, or a value lies in memory otherwise than the example did."""
+    """Where it is slower by segments, or a value has other strides than the example."""
     made: list[Callable[..., Any]] = []
 
     class Asserting(HostBackend):
