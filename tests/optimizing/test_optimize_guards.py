@@ -22,6 +22,7 @@ import hios
 from hios import HiosWarning
 from hios.optimizing import untouched
 from hios.optimizing.module import Guards, has_hooks
+from hios.optimizing.tracing import export
 from tests.runtime.small import Branches
 
 
@@ -276,6 +277,7 @@ _USES: dict[str, Callable[[Any], object]] = {
     "compiled": lambda model: torch.compile(model, backend="eager")(_image()),
     "compiled in place": _compiled_in_place,
     "exported": lambda model: torch.export.export(model, (_image(),)),
+    "exported by hios": lambda model: export(model, (_image(),), {}),
     "scripted": _scripted,
     "profiled": lambda model: _within(torch.profiler.profile(with_modules=True, with_stack=True), model),
     "counted": lambda model: _within(FlopCounterMode(display=False), model),
