@@ -1,6 +1,6 @@
 """Many small branches: hios's schedules, by operators and by segments, against other runtimes with the same cores.
 
-    python benchmarks/many_branches.py [NETWORK ...] [--engines ENGINE ...] [--runs N]
+    python benchmarks/many_branches.py [NETWORK ...] [--engines ENGINE ...] [--runs N] [--tensorflow FOLDER]
 
 Networks are those of `NETWORKS`, all of them if none is named, or of models/. For each engine there is one session of
 `hios.execute`, in which all ways take turns on the same two cores. Times are 20th percentiles and medians,
@@ -8,24 +8,36 @@ milliseconds; the bound is half of the fastest way on one core, or what two inde
 that. Goals by segments: the sequential schedule on one core within 2 % of the fastest runtime with one thread; on two
 cores at most 0.85 of the fastest other way for branches of convolutions and GRUs, 0.95 for MLPs, and at least 0.75 of
 what the second bound allows for Inception-v3, 0.9 for NASNet-large and RandWire.
+
+With --tensorflow, networks of `NETWORKS` also run in TensorFlow (inter_op 2, intra_op 1; tensorflow_branches.py), half
+of the runs right before the session and half right after it. FOLDER takes an environment for it (some 1.5 GB; the first
+run needs the package index).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
+import numpy as np
 import torch
+from networks import environment
 from torch import Tensor, nn
 
 import hios
 from hios.frontends.export import build_model
+from hios.machine.statistics import spread
 
 _BRANCHES, _LAYERS = 16, 3
 _ENGINES = ("operators", "segments")
 _SCHEDULES = [("hios-lp", 2), ("sequential", 1)]
 _BASELINES = ("eager", "compile", "onnxruntime", "openvino")
+_TENSORFLOW = ("tensorflow-cpu==2.21.0", "keras==3.15.1", "numpy==2.4.6")
 
 
 class Branches(nn.Module):
@@ -70,7 +82,21 @@ NETWORKS: dict[str, tuple[Callable[[], list[nn.Module]], tuple[int, ...]]] = {
 }
 
 
-def compare(name: str, engines: Sequence[str], runs: int) -> None:
+def in_tensorflow(home: Path, module: nn.Module, x: Tensor, runs: int) -> list[float]:
+    """Milliseconds of runs of branches, as `tensorflow_branches.py` has them."""
+    file = home / "branches.npz"
+    with torch.no_grad():
+        arrays = {"x": x, "y": module(x), **module.state_dict()}
+    np.savez(file, **{name: value.numpy() for name, value in arrays.items()})
+    script = Path(__file__).with_name("tensorflow_branches.py")
+    command = [str(home / "bin" / "python"), str(script), str(file), str(runs)]
+    environ = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": ""}
+    made = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environ)
+    taken: list[float] = json.loads(made.stdout.splitlines()[-1])
+    return taken
+
+
+def compare(name: str, engines: Sequence[str], runs: int, tensorflow: Path | None) -> None:
     """Print the times of all ways to run a network, in a session for each engine."""
     torch.manual_seed(0)
     module: nn.Module
@@ -86,6 +112,8 @@ def compare(name: str, engines: Sequence[str], runs: int) -> None:
     schedules = [hios.schedule(problem, algorithm, devices) for algorithm, devices in _SCHEDULES]
     print(f"{name}: {len(graph.operators)} operators, {runs} runs")
     for engine in engines:
+        home = tensorflow if name in NETWORKS else None
+        there = in_tensorflow(home, module, inputs[0], (runs + 1) // 2) if home else []
         run = hios.execute(
             graph, weights, schedules, program=program, engine=engine, runs=runs, baselines=_BASELINES, timeout_s=600
         )
@@ -94,6 +122,9 @@ def compare(name: str, engines: Sequence[str], runs: int) -> None:
         ways |= {entry.name: entry.latency_ms for entry in run.references}
         for way, latency in ways.items():
             print(f"    {way:<34} {latency.p20:8.3f} {latency.median:8.3f}")
+        if home:
+            median, p20, _ = spread(there + in_tensorflow(home, module, inputs[0], (runs + 1) // 2))
+            print(f"    {'TensorFlow, inter_op 2, intra_op 1':<34} {p20:8.3f} {median:8.3f}")
         for entry in run.results:
             used = Counter(segment.runtime for segment in entry.segments or ())
             print(f"    {entry.label}: {', '.join(f'{count} segments in {kind}' for kind, count in used.items())}")
@@ -120,9 +151,12 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", default=NETWORKS, metavar="NETWORK")
     parser.add_argument("--engines", nargs="+", choices=_ENGINES, default=_ENGINES, help="default: both, one by one")
     parser.add_argument("--runs", type=int, default=36, metavar="N", help="runs of every way (default: 36)")
+    parser.add_argument("--tensorflow", type=Path, metavar="FOLDER", help="compare with TensorFlow too")
     given = parser.parse_args()
+    if given.tensorflow:
+        environment(given.tensorflow, _TENSORFLOW)
     for name in given.networks:
-        compare(name, given.engines, given.runs)
+        compare(name, given.engines, given.runs, given.tensorflow)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """The papers' networks as graphs, from `hios.study.reference_networks`, for scripts of this folder and tests.
 
-Networks of models/, extracted by commands, for scripts of this folder.
+Networks of models/, extracted by commands, and environments of other packages, for scripts of this folder.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from hios.study.reference_networks import (
@@ -23,6 +25,7 @@ from hios.study.reference_networks import (
 __all__ = [
     "KIND",
     "RANDWIRE_FILES",
+    "environment",
     "extracted",
     "googlenet",
     "hios",
@@ -52,6 +55,17 @@ KIND = {
 def hios(*arguments: object) -> None:
     """Run a command of hios; what it prints goes to standard error."""
     subprocess.run([sys.executable, "-m", "hios", *map(str, arguments)], check=True, stdout=sys.stderr)
+
+
+def environment(home: Path, packages: Sequence[str]) -> None:
+    """An environment for other packages, made unless it is there with those that are stated."""
+    stamp = home / "installed.json"
+    if stamp.exists() and json.loads(stamp.read_text()) == list(packages):
+        return
+    print(f"making the environment of {home.name}", file=sys.stderr, flush=True)
+    subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+    subprocess.run([str(home / "bin" / "pip"), "install", "--quiet", *packages], check=True)
+    stamp.write_text(json.dumps(packages))
 
 
 def extracted(network: str, folder: Path) -> tuple[Path, Path]:

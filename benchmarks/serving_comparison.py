@@ -48,7 +48,7 @@ import aiohttp
 import msgspec
 import numpy as np
 import yaml
-from networks import hios
+from networks import environment, hios
 
 from hios.files.text_tables import aligned
 from hios.frontends import program as programs
@@ -180,17 +180,6 @@ def _open_inference(model: str, name: str, image: bytes) -> Task:
         }
     ).encode()
     return Task(f"/v2/models/{model}/infer", {"Inference-Header-Content-Length": str(len(head))}, head + image)
-
-
-def environment(folder: Path, server: str) -> None:
-    """The environment of another server, made unless it is there with the packages that are stated."""
-    home, stamp = folder / server, folder / server / "installed.json"
-    if stamp.exists() and json.loads(stamp.read_text()) == list(PINS[server]):
-        return
-    print(f"making the environment of {server}", file=sys.stderr, flush=True)
-    subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
-    subprocess.run([str(home / "bin" / "pip"), "install", "--quiet", *PINS[server]], check=True)
-    stamp.write_text(json.dumps(PINS[server]))
 
 
 @contextlib.contextmanager
@@ -402,7 +391,7 @@ def main() -> None:
     setting = Setting(given.folder, given.models, anew=given.anew)
     for server in given.servers:
         if server in PINS:
-            environment(given.folder, server)
+            environment(given.folder / server, PINS[server])
     machine = f"{processor()}, {len(usable_cores())} cores, {busy_share(usable_cores()):.0%} busy before"
     with running(setting, "hios", (2, 1), None) as address:
         full = asyncio.run(closed_loop(setting, "hios", address))
