@@ -80,7 +80,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _look(arrived: select.poll) -> None:
-    """Stay awake for a moment: to wake a sleeping core takes longer than most pauses between calls one after another."""
+    """Stay awake for a moment, as to wake a sleeping core takes longer than most pauses between calls in a row."""
     for _ in range(_LOOKS):
         if arrived.poll(0):
             return
