@@ -2,7 +2,8 @@
 
 pool              starts one process per device, pinned to its cores, and calls functions inside them
 worker            the main function of a worker process
-pipe_messages     messages between a worker and its pool, sent in parts
+channel           messages between a worker and its pool, short ones through shared memory
+pipe_messages     longer ones through a pipe, sent in parts
 process_settings  ending with the parent process; keeping freed memory
 arena             shared memory: flags for signaling, buffers for tensors, and files in memory
 ring              messages through shared memory, with a bell that wakes the receiver

@@ -7,6 +7,7 @@ import ctypes
 import gc
 import multiprocessing
 import os
+import pickle
 import select
 import signal
 import subprocess
@@ -20,9 +21,10 @@ from typing import Any, NoReturn
 
 from hios.errors import HiosError, PlatformError
 from hios.machine.description import private_bytes
-from hios.workers import pipe_messages
+from hios.workers import channel, pipe_messages
 from hios.workers.arena import Arena
 from hios.workers.process_settings import interrupts_blocked
+from hios.workers.ring import Bell
 from hios.workers.worker import Worker
 
 #: Seconds that a worker may take to import torch and report.
@@ -65,8 +67,11 @@ class WorkerPool:
         self._descriptors = tuple(descriptors)
         self._names = [*names, *(f"device {number}" for number in range(len(names), len(cores)))]
         self.describe: Callable[[int], str] = lambda _: ""
-        #: A flag for each worker, in which it records what it is doing.
-        self._markers = Arena(len(cores), 0)
+        #: Short messages, and a flag for each worker, in which it records what it is doing.
+        self._markers = channel.shared(len(cores))
+        self._rings = [channel.rings(self._markers, number, len(cores)) for number in range(len(cores))]
+        #: What wakes this process, and each worker.
+        self._bell, self._bells = Bell(), [Bell() for _ in cores]
         self._processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[Connection] = []
         #: Poll objects of the same, for sending.
@@ -82,6 +87,8 @@ class WorkerPool:
 
     def _start(self, number: int, cores: list[int], more: Mapping[str, str]) -> None:
         ours, theirs = multiprocessing.Pipe()
+        bells = self._bells[number].descriptor, self._bell.descriptor
+        inherited = (theirs.fileno(), self._arena.descriptor, self._markers.descriptor, *bells, *self._descriptors)
         arguments = [
             number,
             theirs.fileno(),
@@ -90,8 +97,9 @@ class WorkerPool:
             self._arena.size,
             os.getpid(),
             self._markers.descriptor,
-            self._markers.flags_count,
+            len(self._bells),
             int(self._arena.shares_cores),
+            *bells,
             ",".join(map(str, cores)),
         ]
         command = [sys.executable, "-P", "-m", "hios.workers.worker", *map(str, arguments)]
@@ -101,7 +109,7 @@ class WorkerPool:
             self._processes.append(
                 subprocess.Popen(  # noqa: S603 - our own module with numbers as arguments
                     command,
-                    pass_fds=(theirs.fileno(), self._arena.descriptor, self._markers.descriptor, *self._descriptors),
+                    pass_fds=inherited,
                     env=environment,
                     stdin=subprocess.DEVNULL,
                 )
@@ -166,8 +174,13 @@ class WorkerPool:
 
     def _send(self, worker: int, message: Any, deadline: float) -> bool:
         """Send a message; returns whether the worker received it in time; a stopped one receives what fits its pipe."""
+        text = pickle.dumps(message)
+        if len(text) <= channel.SHORT:
+            self._rings[worker][0].put(channel.words_of(text))
+            self._bells[worker].ring()
+            return True
         connection = self._connections[worker]
-        for part in pipe_messages.parts(message):
+        for part in pipe_messages.parts(text):
             if not self._outgoing[worker].poll(1000 * _left_s(deadline)):
                 return False
             connection.send_bytes(part)
@@ -179,24 +192,31 @@ class WorkerPool:
         results: dict[int, Any] = {}
         failure: HiosError | None = None
         answering, workers = select.poll(), {self._connections[worker].fileno(): worker for worker in order}
-        for descriptor in workers:
+        for descriptor in (*workers, self._bell.descriptor):
             answering.register(descriptor, select.POLLIN)
         while pending:
             ready = answering.poll(1000 * _left_s(deadline))
             if not ready:
                 worker, what = next(iter(pending.items()))
                 self._hang(worker, what, limit_s, failure)
-            for descriptor, _ in ready:
-                worker = workers[descriptor]
+            self._bell.sleep(0.0)  # it may have been heard
+            # One that has answered may have ended since.
+            answers = [
+                (worker, pickle.loads(channel.bytes_of(words)))  # noqa: S301 - from our own processes
+                for worker in pending
+                if (words := self._rings[worker][1].get()) is not None
+            ]
+            for worker in (workers[descriptor] for descriptor, _ in ready if descriptor in workers):
+                if any(worker == answered for answered, _ in answers):
+                    continue
                 try:
-                    whole = inboxes[worker].add(self._connections[worker].recv_bytes())
+                    if inboxes[worker].add(self._connections[worker].recv_bytes()):
+                        answers.append((worker, inboxes[worker].message()))
                 except (EOFError, OSError):
                     self._fail(worker, pending[worker])
-                if not whole:
-                    continue
+            for worker, (succeeded, value) in answers:
                 del pending[worker]
-                answering.unregister(descriptor)
-                succeeded, value = inboxes[worker].message()
+                answering.unregister(self._connections[worker])
                 if succeeded:
                     results[worker] = value
                 elif failure is None:

@@ -1,7 +1,8 @@
 """The main function of a worker process: pins itself to its cores and serves calls.
 
 Started by ``hios.workers.pool`` as ``python -m hios.workers.worker NUMBER PIPE ARENA FLAGS SIZE CONTROLLER MARKERS
-WORKERS SHARED CORES``, where SHARED is 1 if devices share cores, else 0.
+WORKERS SHARED BELL POOL CORES``, where SHARED is 1 if devices share cores, else 0, and BELL and POOL are what wakes the
+worker and its pool.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import contextlib
 import gc
 import importlib
 import os
-import select
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -18,16 +18,11 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from hios.errors import first_line
-from hios.workers import pipe_messages
 from hios.workers.process_settings import end_with_parent
 
 if TYPE_CHECKING:
     from hios.workers.arena import Arena
     from hios.workers.stream_threads import Streams
-
-
-#: Looks for the next call before a worker sleeps, some 100 microseconds, in which it gives its core away after each.
-_LOOKS = 100
 
 
 class Worker:
@@ -50,41 +45,33 @@ class Worker:
 
 def main(arguments: list[str]) -> None:
     """Serve calls until the controller closes the pipe."""
-    number, pipe, descriptor, flags, size, controller, markers, workers, shared = map(int, arguments[:9])
-    cores = [int(core) for core in arguments[9].split(",")]  # may hold a core more than once, for virtual devices
+    number, pipe, descriptor, flags, size, controller, markers, workers, shared, own, pool = map(int, arguments[:11])
+    cores = [int(core) for core in arguments[11].split(",")]  # may hold a core more than once, for virtual devices
     end_with_parent(controller)
     os.sched_setaffinity(0, cores)
 
     gc.disable()  # it would run hundreds of times while modules are made
     import torch
 
+    from hios.workers import channel
     from hios.workers.arena import Arena
+    from hios.workers.ring import Bell
     from hios.workers.stream_threads import Streams
 
     gc.freeze()  # modules stay, so that no collection needs to look at them
     gc.enable()
     torch.set_num_threads(len(cores))
-    mark = Arena(workers, 0, markers).setter(number)
-    worker = Worker(number, Arena(flags, size, descriptor, shares_cores=bool(shared)), Streams(len(cores)), mark)
-    connection = Connection(pipe)
+    memory = channel.shared(workers, markers)
+    mark, arena = memory.setter(number), Arena(flags, size, descriptor, shares_cores=bool(shared))
+    worker = Worker(number, arena, Streams(len(cores)), mark)
+    messages = channel.Channel(Connection(pipe), *channel.rings(memory, number, workers), Bell(own), Bell(pool))
     # End of file: the controller is gone.
     with torch.inference_mode(), contextlib.suppress(EOFError, OSError):
-        pipe_messages.send(connection, (True, None))
-        arrived = select.poll()
-        arrived.register(connection, select.POLLIN)
+        messages.send((True, None))
         while True:
-            _look(arrived)
-            name, keywords = pipe_messages.receive(connection)
-            pipe_messages.send(connection, _answer(worker, name, keywords))
+            name, keywords = messages.receive()
+            messages.send(_answer(worker, name, keywords))
     os._exit(0)  # stream threads wait for work for ever
-
-
-def _look(arrived: select.poll) -> None:
-    """Stay awake for a moment, as to wake a sleeping core takes longer than most pauses between calls in a row."""
-    for _ in range(_LOOKS):
-        if arrived.poll(0):
-            return
-        os.sched_yield()
 
 
 def _answer(worker: Worker, name: str, keywords: Mapping[str, Any]) -> tuple[bool, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from hios.errors import HiosError, PlatformError
 from hios.files.versions import versions
 from hios.machine.description import usable_cores
 from hios.platforms.cpu import devices as cpu
-from hios.workers import pipe_messages, worker
+from hios.workers import channel, pipe_messages, worker
 from hios.workers import pool as pool_module
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
@@ -191,7 +192,17 @@ def test_a_worker_that_takes_no_message_is_named(impatient: _Pool) -> None:
 
 
 @pytest.mark.parametrize(
-    "size", [0, 1, pipe_messages.PART - 1, pipe_messages.PART, pipe_messages.PART + 1, 3 * pipe_messages.PART, 1 << 22]
+    "size",
+    [
+        0,
+        1,
+        *range(channel.SHORT - 60, channel.SHORT + 2),
+        pipe_messages.PART - 1,
+        pipe_messages.PART,
+        pipe_messages.PART + 1,
+        3 * pipe_messages.PART,
+        1 << 22,
+    ],
 )
 def test_messages_of_all_sizes_arrive(shared: _Pool, size: int) -> None:
     """Arguments and results come as they were, also where they fill parts exactly or are far larger than a pipe."""
@@ -203,7 +214,7 @@ def test_messages_of_all_sizes_arrive(shared: _Pool, size: int) -> None:
 def test_parts_make_up_the_message() -> None:
     """Only the last part is shorter than the others, also where the message ends with a whole one."""
     for size in range(2 * pipe_messages.PART - 40, 2 * pipe_messages.PART + 2):
-        parts, inbox = list(pipe_messages.parts(bytes(size))), pipe_messages.Inbox()
+        parts, inbox = list(pipe_messages.parts(pickle.dumps(bytes(size)))), pipe_messages.Inbox()
         assert [inbox.add(part) for part in parts] == [False] * (len(parts) - 1) + [True]
         assert inbox.message() == bytes(size)
 
