@@ -15,23 +15,29 @@ from hios.core.schedule import Solution, StreamPlan
 from hios.schedulers.registry import register
 
 
-def maximum_matching(adjacency: Sequence[Sequence[int]], right: int, start: Sequence[int] = ()) -> list[int]:
+def maximum_matching(
+    listed: Sequence[Sequence[int]], right: int, start: Sequence[int] = (), sets: Sequence[int] = ()
+) -> list[int]:
     """The right vertex that every left vertex is matched to, or -1. O(|E| sqrt(|V|)).
 
-    Hopcroft and Karp, SIAM J. Comput. 2(4), 1973. ``adjacency`` has those of the ``right`` right vertices that each
-    left vertex may be matched to, earlier ones tried first; ``start`` is a matching to enlarge, in the form of the
-    result: its vertices stay matched, perhaps to others.
+    Hopcroft and Karp, SIAM J. Comput. 2(4), 1973. Of the ``right`` right vertices, each left vertex may be matched to
+    those ``listed``, tried first and in this order, and to the set bits of ``sets``, in ascending order. ``start`` is a
+    matching to enlarge, in the form of the result: its vertices stay matched, perhaps to others.
+
+    Sets are for graphs too dense to list: of 50,000 operators in layers the transitive closure has 10^9 edges; as sets
+    of bits it takes 300 MB. With them, O(|V|^2 / 64) a phase, of which there are at most O(sqrt(|V|)).
     """
-    matched = list(start) or [-1] * len(adjacency)
+    matched = list(start) or [-1] * len(listed)
+    sets = sets or [0] * len(listed)
     owner = [-1] * right
     for left, partner in enumerate(matched):
         if partner >= 0:
             owner[partner] = left
-    while layers := _layers(adjacency, matched, owner):
-        untried = [iter(neighbors) for neighbors in adjacency]
-        for left in range(len(adjacency)):
+    while layer := _layers(listed, sets, matched, owner):
+        phase = _Phase(listed, sets, layer, matched, owner)
+        for left in range(len(listed)):
             if matched[left] < 0:
-                _augment(left, untried, layers, matched, owner)
+                phase.augment(left)
     return matched
 
 
@@ -52,69 +58,6 @@ def minimum_vertex_cover(adjacency: Sequence[Sequence[int]], matched: Sequence[i
     return set(range(len(adjacency))) - lefts, rights
 
 
-def _layers(adjacency: Sequence[Sequence[int]], matched: Sequence[int], owner: Sequence[int]) -> dict[int, int]:
-    """Left vertices on shortest alternating paths to a free right vertex, with their distance; empty without one."""
-    frontier = [left for left, partner in enumerate(matched) if partner < 0]
-    layers = dict.fromkeys(frontier, 0)
-    while frontier:
-        reached = False
-        beyond = []
-        for left in frontier:
-            for right in adjacency[left]:
-                if owner[right] < 0:
-                    reached = True
-                elif owner[right] not in layers:
-                    layers[owner[right]] = layers[left] + 1
-                    beyond.append(owner[right])
-        if reached:
-            for left in beyond:  # paths over them would be longer
-                del layers[left]
-            return layers
-        frontier = beyond
-    return {}
-
-
-def _augment(
-    start: int, untried: Sequence[Iterator[int]], layers: dict[int, int], matched: list[int], owner: list[int]
-) -> None:
-    """Flip an augmenting path from ``start`` through the layers, if there is one left."""
-    lefts, rights = [start], [-1]  # the path, and how each of its left vertices was reached; recursion gets too deep
-    while lefts:
-        right = next(untried[lefts[-1]], -1)
-        if right < 0:
-            lefts.pop()
-            rights.pop()
-        elif owner[right] < 0:
-            for left, partner in zip(lefts, [*rights[1:], right], strict=True):
-                matched[left], owner[partner] = partner, left
-            return
-        elif layers.get(owner[right]) == layers[lefts[-1]] + 1:
-            lefts.append(owner[right])
-            rights.append(right)
-
-
-def closure_matching(
-    listed: Sequence[Sequence[int]], sets: Sequence[int], right: int, start: Sequence[int]
-) -> list[int]:
-    """`maximum_matching` for graphs too dense to list: neighbors of a vertex may also be a bit set.
-
-    Of 50,000 operators in layers the transitive closure has 10^9 edges; as sets of bits it takes 300 MB. O(|V|^2 / 64)
-    a phase, of which there are at most O(sqrt(|V|)). Of the ``right`` right vertices, each left vertex may be matched
-    to those ``listed``, tried first and in this order, and to the set bits of ``sets``, in ascending order.
-    """
-    matched = list(start)
-    owner = [-1] * right
-    for left, partner in enumerate(matched):
-        if partner >= 0:
-            owner[partner] = left
-    while layer := _closure_layers(listed, sets, matched, owner):
-        phase = _ClosurePhase(listed, sets, layer, matched, owner)
-        for left in range(len(sets)):
-            if matched[left] < 0:
-                phase.augment(left)
-    return matched
-
-
 def bits(number: int) -> Iterator[int]:
     """The positions of the set bits of a number, ascending."""
     while number:
@@ -123,7 +66,7 @@ def bits(number: int) -> Iterator[int]:
         number ^= lowest
 
 
-def _closure_layers(
+def _layers(
     listed: Sequence[Sequence[int]], sets: Sequence[int], matched: Sequence[int], owner: Sequence[int]
 ) -> list[int]:
     """Distance of left vertices on shortest alternating paths to a free right vertex, else -1; empty without a path."""
@@ -155,7 +98,7 @@ def _as_set(places: Iterator[int], size: int) -> int:
     return int.from_bytes(digits, "little")
 
 
-class _ClosurePhase:
+class _Phase:
     """Paths of the shortest length, found by depth-first search and flipped one after another."""
 
     def __init__(
@@ -183,7 +126,10 @@ class _ClosurePhase:
 
     def augment(self, start: int) -> None:
         """Flip a path from a free left vertex, if there is one left."""
-        lefts, rights = [start], [-1]  # the path, and how each of its left vertices was reached
+        lefts, rights = (
+            [start],
+            [-1],
+        )  # the path, and how each of its left vertices was reached; recursion gets too deep
         while lefts:
             left = lefts[-1]
             right = self._next(left)
@@ -284,7 +230,7 @@ def assign_streams(problem: Problem) -> StreamAssignment:
     ]
     for source in range(len(problem)):  # in place: a second closure would double the memory
         below[source] = 0 if source in sources else below[source] & free
-    following = closure_matching(listed, below, len(problem), matching)
+    following = maximum_matching(listed, len(problem), matching, below)
     synchronizations = tuple(
         (source, target) for source in problem.order for target in reduced[source] if following[source] != target
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hios.schedulers.nimble import bits, closure_matching, maximum_matching, minimum_vertex_cover
+from hios.schedulers.nimble import bits, maximum_matching, minimum_vertex_cover
 
 
 @st.composite
@@ -55,7 +55,7 @@ def test_long_augmenting_path() -> None:
     start = [*range(count - 1), -1]
     for matched in (
         maximum_matching([list(bits(row)) for row in sets], count, start),
-        closure_matching([[]] * count, sets, count, start),
+        maximum_matching([[]] * count, count, start, sets),
     ):
         assert matched == [*range(1, count), 0]
 
@@ -77,4 +77,4 @@ def test_pairs_are_the_same(graph: tuple[list[list[int]], list[int], int]) -> No
     listed, sets, right = graph
     whole = [[*row, *bits(more)] for row, more in zip(listed, sets, strict=True)]
     for start in (maximum_matching(listed, right), [-1] * len(sets)):
-        assert closure_matching(listed, sets, right, start) == maximum_matching(whole, right, start)
+        assert maximum_matching(listed, right, start, sets) == maximum_matching(whole, right, start)
