@@ -39,8 +39,8 @@ from hios.schedulers.opt.lower_bounds import proven_bound_ms
 _ROUNDING = 1e-6
 
 
-def costs_problems(file: CostsFile, graph: Graph) -> list[str]:
-    """Costs that are missing or superfluous for a graph."""
+def problem_of(graph: Graph, file: CostsFile) -> tuple[Problem | None, list[str]]:
+    """The scheduling problem, None if the costs do not fit the graph, and what of them is missing or superfluous."""
     problems = [
         f"operators: no entry for operator {_name(operator)} of the graph; required: time_ms for every operator"
         for operator in graph.index
@@ -56,10 +56,10 @@ def costs_problems(file: CostsFile, graph: Graph) -> list[str]:
         ]
     if not problems:
         try:
-            Problem(graph, Costs.of(file, "costs"))
+            return Problem(graph, Costs.of(file, "costs")), []
         except HiosError as error:
             problems.append(str(error).removeprefix("costs: "))
-    return problems
+    return None, problems
 
 
 def _transfer_problems(file: CostsFile, graph: Graph) -> Iterator[str]:
@@ -107,14 +107,6 @@ def partition_problems(file: PartitionFile, graph: Graph | None, costs: CostsFil
                 f"{measured_on[1]}"
             )
     return problems
-
-
-def problem_of(graph: Graph, file: CostsFile) -> Problem | None:
-    """The scheduling problem; None if graph and costs do not match."""
-    try:
-        return Problem(graph, Costs.of(file, "costs.json"))
-    except HiosError:
-        return None
 
 
 def schedule_problems(schedule: Schedule, graph: Graph | None, problem: Problem | None) -> list[str]:
