@@ -21,7 +21,7 @@ from hios.schedulers.opt.lower_bounds import proven_bound_ms
 from hios.verify.consistency import bound_problems
 from tests.convolution_graphs import Conv, conv_graph
 from tests.problems import schedule_of, with_row
-from tests.wide_plans import least_merged_latency
+from tests.wide_plans import least_latency
 
 #: a, b and c read the input of the graph, d the value of a.
 MEMBERS = {"a": Conv(), "b": Conv((3, 3), (1, 1)), "c": Conv(), "d": Conv(value="a", activation=())}
@@ -73,7 +73,7 @@ def merging_problems(draw: st.DrawFn) -> Problem:
 @given(instance=merging_problems(), devices=st.integers(1, 2))
 def test_bound_and_algorithm_on_small_problems(instance: Problem, devices: int) -> None:
     """No choice of merges, order and devices beats the bound; hios-wide is valid, and no worse than without merges."""
-    least = least_merged_latency(instance.on(devices), devices)
+    least = least_latency(instance.on(devices), devices)
     assert lower_bound_ms(instance, devices) <= least * (1 + 1e-9)
     assert proven_bound_ms(instance, devices) <= least * (1 + 1e-9)
     made = schedule(instance, "hios-wide", devices)
@@ -93,7 +93,7 @@ def test_the_search_on_small_problems(instance: Problem) -> None:
     made = schedule(instance, "hios-opt", 2, {"time_limit": 600.0, "moves": 300})
     assert violations(instance, made) == []
     assert made.latency_ms <= schedule(instance, "hios-wide", 2).latency_ms * (1 + 1e-9)
-    assert made.lower_bound_ms <= least_merged_latency(instance.on(2), 2) * (1 + 1e-9)
+    assert made.lower_bound_ms <= least_latency(instance.on(2), 2) * (1 + 1e-9)
     assert bound_problems(made, instance, [made]) == []
 
 
