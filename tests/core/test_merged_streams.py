@@ -19,7 +19,7 @@ from hios.runtime.competitors import ScheduleEntry
 from hios.schedulers.hios_wide import best_list
 from hios.schedulers.opt.lower_bounds import proven_bound_ms
 from hios.verify.consistency import bound_problems
-from tests.convolution_graphs import Conv, conv_graph
+from tests.convolution_graphs import Conv, conv_graph, conv_problem
 from tests.problems import schedule_of, with_row
 from tests.wide_plans import least_latency
 
@@ -29,9 +29,7 @@ MEMBERS = {"a": Conv(), "b": Conv((3, 3), (1, 1)), "c": Conv(), "d": Conv(value=
 
 def merging_problem(times: dict[str, float], **costs: Any) -> Problem:
     """A problem of some of the convolutions."""
-    graph = conv_graph({name: MEMBERS[name] for name in times})
-    transfer = costs.pop("transfer", 0.0)
-    return Problem(graph, Costs(times, {(edge.source, edge.target): transfer for edge in graph.edges}, **costs))
+    return conv_problem({name: MEMBERS[name] for name in times}, times, **costs)
 
 
 #: Merged, a and b take less than side by side, on two devices less than half.
