@@ -374,14 +374,8 @@ _Timed = Baseline | Ceiling | ReferenceResult | ScheduleResult | Chosen
 def _timed(run: Run) -> Iterator[tuple[str, _Timed]]:
     """All entries with latencies, with their fields."""
     yield "baseline", run.baseline
-    lists: dict[str, Sequence[_Timed]] = {
-        "results": run.results,
-        "references": run.references,
-        "ceilings": run.ceilings,
-    }
-    for name, entries in lists.items():
-        for number, entry in enumerate(entries):
-            yield f"{name}[{number}]", entry
+    for name in ("results", "references", "ceilings"):
+        yield from ((f"{name}[{number}]", entry) for number, entry in enumerate(getattr(run, name)))
     if run.chosen is not None:
         yield "chosen", run.chosen
 
@@ -394,10 +388,8 @@ def _latencies(run: Run) -> Iterator[str]:
             yield f"{field}.latency_ms.runs: found {len(latency.runs)} runs; allowed: {expected}, as runs states"
         if not latency.runs:
             continue
-        for name, stated, computed in zip(
-            ("median", "p20", "p80"), (latency.median, latency.p20, latency.p80), spread(latency.runs), strict=True
-        ):
-            yield from _differs(f"{field}.latency_ms.{name}", stated, computed)
+        for name, computed in zip(("median", "p20", "p80"), spread(latency.runs), strict=True):
+            yield from _differs(f"{field}.latency_ms.{name}", getattr(latency, name), computed)
 
 
 def _ratios(run: Run) -> Iterator[str]:
