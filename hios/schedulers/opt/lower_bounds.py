@@ -173,8 +173,8 @@ def _choices(problem: Problem) -> list[list[tuple[float, float]]]:
         [(problem.time[v], work_ms(problem, v)), *((t, width * t) for width, t in problem.wide_ms.get(v, {}).items())]
         for v in range(len(problem))
     ]
-    for operator, taken, width in merge_choices(problem):
-        choices[operator].append((taken.time, width * taken.share))
+    for operator, time, share, width in merge_choices(problem):
+        choices[operator].append((time, width * share))
     return choices
 
 
