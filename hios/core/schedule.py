@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -436,19 +437,13 @@ def merged_rows(rows: Iterable[Placement]) -> list[tuple[Placement, ...]]:
         >>> [[row.operator for row in group] for group in merged_rows(rows)]
         [['a'], ['b', 'c']]
     """
-    groups: list[list[Placement]] = []
-    for row in rows:
-        before = groups[-1][-1] if groups else None
-        if (
-            before is not None
-            and row.stage is None
-            and row.finish_ms > row.start_ms
-            and (_lane(row), row.start_ms, row.finish_ms) == (_lane(before), before.start_ms, before.finish_ms)
-        ):
-            groups[-1].append(row)
-        else:
-            groups.append([row])
-    return [tuple(group) for group in groups]
+
+    def key(numbered: tuple[int, Placement]) -> object:
+        number, row = numbered
+        may_be_merged = row.stage is None and row.finish_ms > row.start_ms
+        return (_lane(row), row.start_ms, row.finish_ms) if may_be_merged else number
+
+    return [tuple(row for _, row in group) for _, group in groupby(enumerate(rows), key)]
 
 
 def _lane(row: Placement) -> tuple[tuple[int, ...], int]:
