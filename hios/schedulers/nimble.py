@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from hios.core.problem import Problem, reachable
 from hios.core.schedule import Solution, StreamPlan
+from hios.schedulers.ios_search import members
 from hios.schedulers.registry import register
 
 
@@ -58,14 +59,6 @@ def minimum_vertex_cover(adjacency: Sequence[Sequence[int]], matched: Sequence[i
     return set(range(len(adjacency))) - lefts, rights
 
 
-def bits(number: int) -> Iterator[int]:
-    """The positions of the set bits of a number, ascending."""
-    while number:
-        lowest = number & -number
-        yield lowest.bit_length() - 1
-        number ^= lowest
-
-
 def _layers(
     listed: Sequence[Sequence[int]], sets: Sequence[int], matched: Sequence[int], owner: Sequence[int]
 ) -> list[int]:
@@ -85,7 +78,7 @@ def _layers(
             return layer
         near &= unseen
         unseen ^= near
-        frontier = [owner[right] for right in bits(near)]
+        frontier = [owner[right] for right in members(near)]
         distance += 1
     return []
 
