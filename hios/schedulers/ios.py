@@ -17,10 +17,10 @@ from hios.core.blocks import pieces
 from hios.core.graph import Graph
 from hios.core.problem import Problem, Stage
 from hios.core.schedule import Solution, StagedPlan
+from hios.core.sums import ROUNDING
 from hios.schedulers.deadline import check_deadline
 from hios.schedulers.ios_search import (
     MOST_OPERATORS,
-    ROUNDING,
     SearchedBlock,
     SearchSpace,
     StageTimes,

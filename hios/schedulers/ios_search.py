@@ -15,6 +15,7 @@ from typing import NamedTuple
 from hios.core.blocks import in_order, pieces
 from hios.core.graph import Graph
 from hios.core.problem import Problem
+from hios.core.sums import ROUNDING
 
 
 def blocks_and_pieces(graph: Graph, predecessors: Sequence[Sequence[int]]) -> Iterator[tuple[Sequence[int], bool]]:
@@ -163,8 +164,6 @@ def network_space(blocks: Iterable[SearchedBlock], r: int | None = None, s: int 
     )
 
 
-#: A gain below this share is rounding in floating point, not a gain.
-ROUNDING = 1e-12
 #: Operators of a block that is searched with 64-bit integers; the sign is left alone.
 MOST_OPERATORS = 62
 _NEVER = float("inf")

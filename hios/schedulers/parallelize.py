@@ -11,13 +11,11 @@ from hios.core.evaluate import staged_times
 from hios.core.graph import topological_order
 from hios.core.problem import Problem, positions, priority_order
 from hios.core.schedule import StagedPlan
+from hios.core.sums import ROUNDING
 from hios.schedulers.registry import Parameter
 
 #: The window of HIOS: at most so many neighboring operators are grouped (w, preset to 2 in the simulation).
 WINDOW = Parameter("window", 2, "largest number w of operators in a stage", minimum=2)
-
-#: A gain below this share is rounding in floating point, not a gain.
-ROUNDING = 1e-12
 
 #: Number of operators from which on compiled code propagates start times, if numba is installed: in Python, HIOS-LP
 #: takes about two seconds for that many, of which compiled code saves most; loading numba takes half a second.
