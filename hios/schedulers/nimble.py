@@ -119,10 +119,8 @@ class _Phase:
 
     def augment(self, start: int) -> None:
         """Flip a path from a free left vertex, if there is one left."""
-        lefts, rights = (
-            [start],
-            [-1],
-        )  # the path, and how each of its left vertices was reached; recursion gets too deep
+        # The path, and how each of its left vertices was reached; recursion gets too deep.
+        lefts, rights = [start], [-1]
         while lefts:
             left = lefts[-1]
             right = self._next(left)
