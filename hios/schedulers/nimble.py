@@ -29,7 +29,6 @@ def maximum_matching(
     of bits it takes 300 MB. With them, O(|V|^2 / 64) a phase, of which there are at most O(sqrt(|V|)).
     """
     matched = list(start) or [-1] * len(listed)
-    sets = sets or [0] * len(listed)
     owner = [-1] * right
     for left, partner in enumerate(matched):
         if partner >= 0:
@@ -72,13 +71,14 @@ def _layers(
         near = 0
         for left in frontier:
             layer[left] = distance
-            near |= sets[left]
-        near |= _as_set((right for left in frontier for right in listed[left]), len(owner))
-        if near & free:
+            near |= sets[left] if sets else 0
+        rights = {right for left in frontier for right in listed[left]}
+        if near & free or any(owner[right] < 0 for right in rights):
             return layer
         near &= unseen
         unseen ^= near
-        frontier = [owner[right] for right in members(near)]
+        rights.update(members(near))
+        frontier = [owner[right] for right in rights if layer[owner[right]] < 0]
         distance += 1
     return []
 
@@ -107,6 +107,8 @@ class _Phase:
         self._layer = layer
         self._matched = matched
         self._owner = owner
+        if not sets:
+            return
         self._tried = [0] * len(sets)  # of the bits of every left vertex those below this have been tried
         right = len(owner)
         self._free = _as_set((place for place, left in enumerate(owner) if left < 0), right)
@@ -126,7 +128,7 @@ class _Phase:
             right = self._next(left)
             if right < 0:
                 lefts.pop()
-                if (reached := rights.pop()) >= 0:
+                if (reached := rights.pop()) >= 0 and self._sets:
                     self._of_layer[self._layer[left]] &= ~(1 << reached)
             elif self._owner[right] < 0:
                 self._flip(lefts, [*rights[1:], right])
@@ -142,6 +144,8 @@ class _Phase:
             holder = self._owner[right]
             if holder < 0 or self._layer[holder] == beyond:
                 return right
+        if not self._sets:
+            return -1
         own = self._sets[left]
         rest = own and (own & (self._free | self._of_layer[beyond])) >> self._tried[left]
         if not rest:
@@ -153,12 +157,14 @@ class _Phase:
     def _flip(self, lefts: Sequence[int], rights: Sequence[int]) -> None:
         for left, right in zip(lefts, rights, strict=True):
             holder = self._owner[right]
+            self._matched[left], self._owner[right] = right, left
+            if not self._sets:
+                continue
             if holder < 0:
                 self._free &= ~(1 << right)
             else:
                 self._of_layer[self._layer[holder]] &= ~(1 << right)
             self._of_layer[self._layer[left]] |= 1 << right
-            self._matched[left], self._owner[right] = right, left
 
 
 @register(
