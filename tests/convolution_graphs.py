@@ -78,15 +78,10 @@ def conv_problem(
     members: Mapping[str, Conv],
     times: Mapping[str, float],
     *,
-    utilization: Mapping[str, float] | None = None,
-    merges: Mapping[frozenset[str], float] | None = None,
-    stages: Mapping[frozenset[tuple[str, ...]], float] | None = None,
-    contention: str = "blend",
-    alpha: float = 0.5,
+    transfer: float = 0.0,
     blocks: Sequence[Sequence[str]] = (),
+    **costs: Any,
 ) -> Problem:
-    """A problem of convolutions whose transfers take no time."""
+    """A problem of convolutions whose transfers all take the same time; ``costs`` are the other fields of `Costs`."""
     graph = conv_graph(members, blocks)
-    transfers = {(edge.source, edge.target): 0.0 for edge in graph.edges}
-    costs = Costs(dict(times), transfers, utilization or {}, stages or {}, contention, alpha, merges=merges or {})
-    return Problem(graph, costs)
+    return Problem(graph, Costs(times, {(edge.source, edge.target): transfer for edge in graph.edges}, **costs))

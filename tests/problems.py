@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from benchmarks.networks import synthetic_costs
-from hios import ALGORITHMS, Costs, Edge, Graph, Operator, Problem, Schedule, StagedPlan, evaluate
+from hios import ALGORITHMS, Costs, Edge, Graph, Operator, Placement, Problem, Schedule, StagedPlan, evaluate
 from hios.core.costs import CostOverheads, Demand
 from hios.core.evaluate import latency_ms
 from hios.core.schedule import Plan
@@ -96,6 +96,11 @@ def schedule_of(instance: Problem, plan: Plan) -> Schedule:
     rows = evaluate(instance, plan)
     merges = tuple(tuple(instance.ids[operator] for operator in sorted(merge)) for merge in plan.merges)
     return Schedule("test", {}, len(plan.devices), latency_ms(rows), 0.0, 0.0, tuple(rows), merges=merges)
+
+
+def spans(rows: Iterable[Placement]) -> dict[str, tuple[float, float]]:
+    """Start and finish of every operator."""
+    return {row.operator: (row.start_ms, row.finish_ms) for row in rows}
 
 
 def with_row(schedule: Schedule, position: int, **changes: object) -> Schedule:

@@ -90,24 +90,17 @@ def least_of_all(problem: Problem) -> Least:
     on_one = [
         min([work_ms(problem, v) * work_scale.get(v, 1.0), *problem.wide_ms.get(v, {}).values()]) for v in operators
     ]
-    for v, taken, devices in merge_choices(problem):
-        time[v] = min(time[v], taken.time)
-        work[v] = min(work[v], taken.share * devices)
-        on_one[v] = min(on_one[v], taken.share)
+    for v, merge_ms, share, devices in merge_choices(problem):
+        time[v] = min(time[v], merge_ms)
+        work[v] = min(work[v], share * devices)
+        on_one[v] = min(on_one[v], share)
     return Least(time, work, on_one)
 
 
-class Taken(NamedTuple):
-    """What an operator takes as part of a merge: the time of the merge, and its share of the time of each device."""
+def merge_choices(problem: Problem) -> Iterator[tuple[int, float, float, int]]:
+    """For every possible merge its operators, each with the least time of the merge, its share of it, and the devices.
 
-    time: float
-    share: float
-
-
-def merge_choices(problem: Problem) -> Iterator[tuple[int, Taken, int]]:
-    """Operators with the least that they take in a merge, and its number of devices, for every possible merge.
-
-    An operator's share is that of its work in the work of all operators of the merge.
+    An operator's share of the time of each device is that of its work in the work of all operators of the merge.
     """
     for merge in problem.measured_merges.keys() | problem.merge_wide_ms.keys():
         total = add_up(work_ms(problem, operator) for operator in merge)
@@ -115,10 +108,10 @@ def merge_choices(problem: Problem) -> Iterator[tuple[int, Taken, int]]:
         for devices, time in (measured | problem.merge_wide_ms.get(merge, {})).items():
             for operator in merge:
                 share = time * work_ms(problem, operator) / total if total > 0 else 0.0
-                yield operator, Taken(time, share), devices
+                yield operator, time, share, devices
     for operator, growth in least_growth(problem.convolutions).items():
         time = problem.time[operator]
-        yield operator, Taken(time, time * problem.utilization[operator] * growth), 1
+        yield operator, time, time * problem.utilization[operator] * growth, 1
 
 
 def least_ms(problem: Problem, operator: int, scale: float = 1.0) -> float:

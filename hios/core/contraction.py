@@ -57,10 +57,7 @@ class Contraction:
             wide_ms={name: _wide_ms(problem, members) for name, members in zip(ids, self.members, strict=True)},
         )
         self.problem = Problem(graph, costs)
-        self.problem.devices, self.problem.sync_ms = (
-            problem.devices,
-            problem.sync_ms,
-        )  # times and transfers have the rest
+        self.problem.devices, self.problem.sync_ms = problem.devices, problem.sync_ms  # the rest is in the times
         if problem.demand:
             self.problem.demand = [
                 problem.demand[members[0]] if len(members) == 1 else (1.0,) * 3 for members in self.members

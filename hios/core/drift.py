@@ -141,14 +141,9 @@ def speed(samples: Sequence[ProbeTiming], devices: int | None = None) -> Speed |
     Only the first ``devices`` devices count; all if None.
     """
     used = sorted({sample.device for sample in samples if devices is None or sample.device < devices})
-    if not used:
-        return None
     own = [[sample for sample in samples if sample.device == device] for device in used]
-    share = 1 / len(used)
-    return Speed(
-        weighted((share, median([sample.compute_ms for sample in taken])) for taken in own),
-        weighted((share, median([sample.copy_ms for sample in taken])) for taken in own),
-    )
+    medians = [Speed(median([s.compute_ms for s in taken]), median([s.copy_ms for s in taken])) for taken in own]
+    return mixed([(1.0, own_speed) for own_speed in medians])
 
 
 def mixed(parts: Sequence[tuple[float, Speed]]) -> Speed | None:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -25,7 +24,7 @@ from hios.errors import ScheduleError
 
 
 def require_wide(problem: Problem, plan: StreamPlan) -> None:
-    """Refuse a plan with operators on several devices that cannot be evaluated.
+    """Refuse streams without merges, whose operators may take several devices, that cannot be evaluated.
 
     An operator stands once on each of its devices, takes a number of devices that the costs list, and does not share a
     device that has several streams. The problem has the times on the devices of the plan (``Problem.on``).
@@ -37,8 +36,7 @@ def require_wide(problem: Problem, plan: StreamPlan) -> None:
     for operator, name in enumerate(problem.ids):
         devices = plan.wide.get(operator)
         if devices is None:
-            if total[operator] != 1:
-                raise ScheduleError(f"operator {name} is in the plan {total[operator]} times; allowed: once")
+            _require_once(name, total[operator])
             continue
         if total[operator] != len(devices) or any(placed[operator, device] != 1 for device in devices):
             raise ScheduleError(f"operator {name}: found devices other than those of its streams; allowed: the same")
@@ -84,6 +82,11 @@ def _follow(merge: Sequence[int], row: Sequence[int]) -> bool:
     """Whether all operators of a merge follow each other in a row."""
     places = [place for place, operator in enumerate(row) if operator in merge]
     return len(places) == len(merge) and places[-1] - places[0] < len(merge)
+
+
+def _require_once(name: str, count: int) -> None:
+    if count != 1:
+        raise ScheduleError(f"operator {name} is in the plan {count} times; allowed: once")
 
 
 def _require_width(problem: Problem, operator: int, width: int) -> None:
@@ -392,19 +395,15 @@ def evaluate(problem: Problem, plan: Plan) -> list[Placement]:
         [('a', 0, 0.0, 1.0), ('b', 1, 1.5, 3.5)]
     """
     problem = problem.on(len(plan.devices))
-    if isinstance(plan, StreamPlan) and plan.merges:
+    if isinstance(plan, StagedPlan):
+        held = Counter(operator for row in plan.devices for stage in row for group in stage for operator in group)
+        for operator, name in enumerate(problem.ids):
+            _require_once(name, held[operator])
+        return evaluate_staged(problem, plan)
+    if plan.merges:
         return _evaluate_merged(problem, plan)
-    if isinstance(plan, StreamPlan) and plan.wide:
-        require_wide(problem, plan)
-        return evaluate_streams(problem, plan)
-    rows = [row for device in plan.devices for row in device]
-    held = Counter(_operators(rows))
-    for operator in range(len(problem)):
-        if held[operator] != 1:
-            raise ScheduleError(
-                f"operator {problem.ids[operator]} is in the plan {held[operator]} times; allowed: once"
-            )
-    return evaluate_staged(problem, plan) if isinstance(plan, StagedPlan) else evaluate_streams(problem, plan)
+    require_wide(problem, plan)
+    return evaluate_streams(problem, plan)
 
 
 def _evaluate_merged(problem: Problem, plan: StreamPlan) -> list[Placement]:
@@ -418,15 +417,6 @@ def _evaluate_merged(problem: Problem, plan: StreamPlan) -> list[Placement]:
         for row in rows
         for operator in contraction.members[number[row.operator]]
     ]
-
-
-def _operators(nested: Iterable[Any]) -> Iterator[int]:
-    """Operator numbers of stages (groups of operators) or streams (operators)."""
-    for part in nested:
-        if isinstance(part, int):
-            yield part
-        else:
-            yield from _operators(part)
 
 
 def latency_ms(placements: list[Placement]) -> float:

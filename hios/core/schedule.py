@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -309,58 +310,42 @@ class Schedule:
             for (device, stage, _), group in sorted(groups.items()):
                 stages[device][stage].append(tuple(group))
             rows = tuple(tuple(tuple(g) for _, g in sorted(device.items())) for device in stages)
-            return StagedPlan(rows, self._checked_merges(graph, rows))
+            return StagedPlan(rows, self._checked_merges(graph, (stage for row in rows for stage in row)))
         by_device: list[list[tuple[int, ...]]] = [[] for _ in range(self.devices)]
         for (device, _), stream in sorted(streams.items()):
             by_device[device].append(tuple(stream))
         launch = tuple(number[row.operator] for row in self.placements)
         wide = {number[row.operator]: row.devices for row in self.placements if row.devices}
-        return StreamPlan(tuple(tuple(device) for device in by_device), launch, wide, self._stream_merges(graph))
+        return StreamPlan(tuple(tuple(device) for device in by_device), launch, wide, self._checked_merges(graph))
 
-    def _stream_merges(self, graph: Graph) -> frozenset[frozenset[int]]:
-        """The merges of a stream schedule by operator number."""
+    def _checked_merges(self, graph: Graph, stages: Iterable[Stage] | None = None) -> frozenset[frozenset[int]]:
+        """The merges by operator number; ``stages`` are those of a staged schedule, None in one of streams."""
         if not self.merges:
             return frozenset()
         known = convolutions(graph)
+        staged = None if stages is None else {frozenset(stage) for stage in stages}
         place = {row.operator: number for number, row in enumerate(self.placements)}
-        merged: set[str] = set()
+        merges: list[frozenset[int]] = []
         for position, merge in enumerate(self.merges):
             places = sorted(place[operator] for operator in merge if operator in place)
-            rows = [self.placements[number] for number in places]
-            if len(rows) < len(merge) or places[-1] - places[0] >= len(merge) or len(set(map(_lane, rows))) > 1:
+            lanes = {_lane(self.placements[number]) for number in places}
+            operators = frozenset(graph.index[operator] for operator in merge if operator in place)
+            wrong = ""
+            if staged is not None:
+                if len(operators) < len(merge) or frozenset((operator,) for operator in operators) not in staged:
+                    wrong = "which is not a stage with every operator on a stream of its own"
+            elif len(places) < len(merge) or places[-1] - places[0] >= len(merge) or len(lanes) > 1:
                 wrong = "whose rows do not follow one another with the same devices and stream"
-            elif not merged.isdisjoint(merge):
+            elif any(not operators.isdisjoint(other) for other in merges):
                 wrong = "of which an operator is in another merge"
-            elif merged_kernel([known[graph.index[operator]] for operator in merge]) is None:
+            if not wrong and merged_kernel([known[operator] for operator in operators]) is None:
                 wrong = "which cannot run as one operator"
-            else:
-                merged.update(merge)
-                continue
-            raise ScheduleError(
-                f"{self.source}: merges[{position}]: found {_names(merge)}, {wrong}; allowed: consecutive rows of "
-                f"{MERGEABLE}"
-            )
-        return frozenset(frozenset(graph.index[operator] for operator in merge) for merge in self.merges)
-
-    def _checked_merges(self, graph: Graph, rows: tuple[tuple[Stage, ...], ...]) -> frozenset[frozenset[int]]:
-        """The merges by operator number."""
-        if not self.merges:
-            return frozenset()
-        known = convolutions(graph)
-        stages = {frozenset(stage) for row in rows for stage in row}
-        merges = set()
-        for position, merge in enumerate(self.merges):
-            operators = frozenset(graph.index[operator] for operator in merge if operator in graph.index)
-            if len(operators) < len(merge) or frozenset((operator,) for operator in operators) not in stages:
-                wrong = "which is not a stage with every operator on a stream of its own"
-            elif merged_kernel([known[operator] for operator in operators]) is None:
-                wrong = "which cannot run as one operator"
-            else:
-                merges.add(operators)
-                continue
-            raise ScheduleError(
-                f"{self.source}: merges[{position}]: found {_names(merge)}, {wrong}; allowed: stages of {MERGEABLE}"
-            )
+            if wrong:
+                kind = "consecutive rows" if staged is None else "stages"
+                raise ScheduleError(
+                    f"{self.source}: merges[{position}]: found {_names(merge)}, {wrong}; allowed: {kind} of {MERGEABLE}"
+                )
+            merges.append(operators)
         return frozenset(merges)
 
     def _check_rows(self, graph: Graph) -> None:
@@ -452,19 +437,13 @@ def merged_rows(rows: Iterable[Placement]) -> list[tuple[Placement, ...]]:
         >>> [[row.operator for row in group] for group in merged_rows(rows)]
         [['a'], ['b', 'c']]
     """
-    groups: list[list[Placement]] = []
-    for row in rows:
-        before = groups[-1][-1] if groups else None
-        if (
-            before is not None
-            and row.stage is None
-            and row.finish_ms > row.start_ms
-            and (_lane(row), row.start_ms, row.finish_ms) == (_lane(before), before.start_ms, before.finish_ms)
-        ):
-            groups[-1].append(row)
-        else:
-            groups.append([row])
-    return [tuple(group) for group in groups]
+
+    def key(numbered: tuple[int, Placement]) -> object:
+        number, row = numbered
+        may_be_merged = row.stage is None and row.finish_ms > row.start_ms
+        return (_lane(row), row.start_ms, row.finish_ms) if may_be_merged else number
+
+    return [tuple(row for _, row in group) for _, group in groupby(enumerate(rows), key)]
 
 
 def _lane(row: Placement) -> tuple[tuple[int, ...], int]:

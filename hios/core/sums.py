@@ -12,3 +12,5 @@ from collections.abc import Callable, Iterable
 add_up: Callable[[Iterable[float]], float] = (
     sum if sys.version_info < (3, 12) else lambda values: functools.reduce(operator.add, values, 0)
 )
+#: A gain below this share is rounding in floating point, not a gain.
+ROUNDING = 1e-12

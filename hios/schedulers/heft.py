@@ -25,15 +25,8 @@ def heft(problem: Problem, devices: int) -> StagedPlan:
     order = priority_order(problem)
     timetable = InsertionTimetable(problem, order, devices)
     for operator in order:
-        best: tuple[float, int] | None = None
-        for device, row in enumerate(timetable.rows):
-            start = timetable.earliest_start(operator, device)
-            # Devices take equally long, so the earliest start is the earliest finish.
-            if best is None or start < best[0]:
-                best = (start, device)
-            if not row:
-                break  # devices without operators are alike
-        assert best is not None  # noqa: S101 - devices >= 1
-        start, device = best
+        used = sum(map(bool, timetable.rows))  # the first ones; devices without operators are alike
+        # Devices take equally long, so the earliest start is the earliest finish.
+        start, device = min((timetable.earliest_start(operator, d), d) for d in range(min(used + 1, devices)))
         timetable.place(operator, device, start)
     return timetable.plan()

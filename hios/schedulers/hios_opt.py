@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from hios.core.bounds import lower_bound_ms
 from hios.core.evaluate import evaluate, latency_ms
@@ -179,7 +180,8 @@ def _starts(problem: Problem, devices: int, bound: float, clock: Clock) -> tuple
         except HiosError:  # no time, or blocks that IOS cannot use
             left_out.append(entry.name)
             continue
-        starts.append(_Start(entry.name, _widened(plan, devices), latency_ms(evaluate(problem, plan))))
+        rows: Any = (*plan.devices, *((),) * (devices - len(plan.devices)))  # further devices are idle
+        starts.append(_Start(entry.name, replace(plan, devices=rows), latency_ms(evaluate(problem, plan))))
     if problem.has_widths:
         from hios.schedulers.opt.annealing import fastest_in_sequence
 
@@ -190,11 +192,3 @@ def _starts(problem: Problem, devices: int, bound: float, clock: Clock) -> tuple
         latency = latency_ms(evaluate(problem, sequence))
         starts.append(_Start("each operator at its fastest, in sequence", sequence, latency))
     return sorted(starts, key=lambda start: start.latency_ms), left_out
-
-
-def _widened(plan: Plan, devices: int) -> Plan:
-    """The plan on more devices, the others idle."""
-    idle = ((),) * (devices - len(plan.devices))
-    if isinstance(plan, StagedPlan):
-        return StagedPlan((*plan.devices, *idle), plan.merges)
-    return type(plan)((*plan.devices, *idle), plan.launch, plan.wide, plan.merges)

@@ -11,7 +11,7 @@ from hios.core.bounds import least_ms, least_work_ms
 from hios.core.contraction import Contraction
 from hios.core.problem import Problem, priority_order
 from hios.core.schedule import StreamPlan
-from hios.core.sums import add_up
+from hios.core.sums import ROUNDING, add_up
 from hios.schedulers.deadline import check_deadline
 from hios.schedulers.registry import register
 
@@ -22,8 +22,6 @@ _MCPA = -1.0
 
 #: Merges that are tried one by one.
 MOST_TRIED = 100
-#: A gain below this share is rounding in floating point, not a gain.
-_ROUNDING = 1e-12
 
 #: The first and the last moment at which an operator could start in an idle gap of a device.
 _Gap = tuple[float, float]
@@ -298,7 +296,7 @@ def choose_merges(problem: Problem, devices: int, latency_ms: float, kind: float
     contraction = Contraction(problem, chosen) if chosen else None
     if contraction is not None:
         together, its_kind = best_list(contraction.problem, devices)
-        if together.latency_ms < latency_ms * (1 - _ROUNDING):
+        if together.latency_ms < latency_ms * (1 - ROUNDING):
             latency_ms, kind = together.latency_ms, its_kind
         else:
             contraction, chosen = None, frozenset()
@@ -307,7 +305,7 @@ def choose_merges(problem: Problem, devices: int, latency_ms: float, kind: float
         trial = apart if candidate.merge in chosen else apart | {candidate.merge}
         tried = Contraction(problem, trial) if trial else None
         trial_ms = _one_pass(problem if tried is None else tried.problem, devices, kind).latency_ms
-        if trial_ms < latency_ms * (1 - _ROUNDING):
+        if trial_ms < latency_ms * (1 - ROUNDING):
             latency_ms, chosen, contraction = trial_ms, trial, tried
     return contraction
 

@@ -17,10 +17,10 @@ from hios.core.blocks import pieces
 from hios.core.graph import Graph
 from hios.core.problem import Problem, Stage
 from hios.core.schedule import Solution, StagedPlan
+from hios.core.sums import ROUNDING
 from hios.schedulers.deadline import check_deadline
 from hios.schedulers.ios_search import (
     MOST_OPERATORS,
-    ROUNDING,
     SearchedBlock,
     SearchSpace,
     StageTimes,
@@ -170,7 +170,12 @@ class _Search:
         """
         times = StageTimes(self.problem, block, self.mode)
         fits = times.is_modeled and not times.can_merge and len(block.operators) <= MOST_OPERATORS
-        choice = self._compiled(block) if self.compiled and fits else self._choices(block, times)
+        if self.compiled and fits:
+            from hios.schedulers.ios_kernel import best_endings
+
+            choice = best_endings(self.problem, block, self.r, self.s, single_groups=self.mode == "merge")
+        else:
+            choice = self._choices(block, times)
         stages = []
         state = (1 << len(block.operators)) - 1
         while state:
@@ -193,12 +198,6 @@ class _Search:
                     limit = best * (1 - ROUNDING)
             cost[state] = best
         return choice
-
-    def _compiled(self, block: SearchedBlock) -> dict[int, int]:
-        """The same, compiled."""
-        from hios.schedulers.ios_kernel import best_endings
-
-        return best_endings(self.problem, block, self.r, self.s, single_groups=self.mode == "merge")
 
 
 def _likenesses(problem: Problem, parts: Sequence[SearchedBlock]) -> list[Any]:

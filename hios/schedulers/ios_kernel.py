@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from hios.core.problem import Problem
+from hios.core.sums import ROUNDING
 from hios.schedulers.deadline import check_deadline
-from hios.schedulers.ios_search import ROUNDING, SearchedBlock
+from hios.schedulers.ios_search import SearchedBlock
 from hios.schedulers.opt.moves import Array, compiled, kept
 
 #: Initial room for endings of a state.

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from hios.core.blocks import in_order, pieces
 from hios.core.graph import Graph
 from hios.core.problem import Problem
+from hios.core.sums import ROUNDING
 
 
 def blocks_and_pieces(graph: Graph, predecessors: Sequence[Sequence[int]]) -> Iterator[tuple[Sequence[int], bool]]:
@@ -163,8 +164,6 @@ def network_space(blocks: Iterable[SearchedBlock], r: int | None = None, s: int 
     )
 
 
-#: A gain below this share is rounding in floating point, not a gain.
-ROUNDING = 1e-12
 #: Operators of a block that is searched with 64-bit integers; the sign is left alone.
 MOST_OPERATORS = 62
 _NEVER = float("inf")
@@ -205,8 +204,7 @@ class StageTimes(dict[int, float]):
         return self._mode != "parallel" and self._mergeable.bit_count() > 1
 
     def __missing__(self, ending: int) -> float:
-        root = self._last_root(ending)
-        rest = ending & ~self._block.descendants[root]
+        rest = self._without_last_group(ending)
         concurrent = _NEVER if rest and self._mode == "merge" else self._concurrent(ending, rest)
         if rest and self._mode != "parallel" and not ending & ~self._mergeable:
             merged = self._merged(ending)
@@ -216,12 +214,12 @@ class StageTimes(dict[int, float]):
         self[ending] = concurrent
         return concurrent
 
-    def _last_root(self, ending: int) -> int:
-        """The last operator that depends on no other of the ending: all that depend on it are one group."""
+    def _without_last_group(self, ending: int) -> int:
+        """An ending without the group of its last root, the last operator that depends on no other of the ending."""
         root = ending.bit_length() - 1
         while self._block.predecessors[root] & ending:
             root = (ending & ((1 << root) - 1)).bit_length() - 1
-        return root
+        return ending & ~self._block.descendants[root]
 
     def _concurrent(self, ending: int, rest: int) -> float:
         """Time of the groups beside each other; ``rest`` is the ending without its last group."""
@@ -229,28 +227,21 @@ class StageTimes(dict[int, float]):
             operators = self._block.operators
             groups = self._block.groups(ending)
             return self._problem.stage_ms(tuple(tuple(operators[place] for place in group) for group in groups))
-        before = self._sums[rest] if rest in self._sums else self._added(rest)
-        alone = before is self._sums[0]
-        sums = self._sums[ending] = self._with_group(before, ending ^ rest)
-        if alone or self._problem.alpha is None:
+        sums = self._summed(ending, rest)
+        if not rest or self._problem.alpha is None:
             return sums.longest
         alpha = self._problem.alpha
         return alpha * sums.total + (1 - alpha) * max(sums.work, sums.longest)
 
-    def _added(self, ending: int) -> _Sums:
-        """The sums of an ending that was not asked for."""
-        rest = ending & ~self._block.descendants[self._last_root(ending)]
-        before = self._sums[rest] if rest in self._sums else self._added(rest)
-        self._sums[ending] = self._with_group(before, ending ^ rest)
-        return self._sums[ending]
-
-    def _with_group(self, before: _Sums, group: int) -> _Sums:
-        total, work, longest = before
+    def _summed(self, ending: int, rest: int) -> _Sums:
+        """The sums of an ending, from those of ``rest``, which mostly was asked for."""
+        total, work, longest = self._sums.get(rest) or self._summed(rest, self._without_last_group(rest))
         alone = 0.0
-        for place in members(group):
+        for place in members(ending ^ rest):
             time = self._time[place]
             total, work, alone = total + time, work + self._work[place], alone + time
-        return _Sums(total, work, max(longest, alone))
+        sums = self._sums[ending] = _Sums(total, work, max(longest, alone))
+        return sums
 
     def _merged(self, ending: int) -> float | None:
         """Time of the merged operator; None where groups have several operators, or these cannot be merged."""

@@ -12,26 +12,32 @@ from typing import NamedTuple
 
 from hios.core.problem import Problem, reachable
 from hios.core.schedule import Solution, StreamPlan
+from hios.schedulers.ios_search import members
 from hios.schedulers.registry import register
 
 
-def maximum_matching(adjacency: Sequence[Sequence[int]], right: int, start: Sequence[int] = ()) -> list[int]:
+def maximum_matching(
+    listed: Sequence[Sequence[int]], right: int, start: Sequence[int] = (), sets: Sequence[int] = ()
+) -> list[int]:
     """The right vertex that every left vertex is matched to, or -1. O(|E| sqrt(|V|)).
 
-    Hopcroft and Karp, SIAM J. Comput. 2(4), 1973. ``adjacency`` has those of the ``right`` right vertices that each
-    left vertex may be matched to, earlier ones tried first; ``start`` is a matching to enlarge, in the form of the
-    result: its vertices stay matched, perhaps to others.
+    Hopcroft and Karp, SIAM J. Comput. 2(4), 1973. Of the ``right`` right vertices, each left vertex may be matched to
+    those ``listed``, tried first and in this order, and to the set bits of ``sets``, in ascending order. ``start`` is a
+    matching to enlarge, in the form of the result: its vertices stay matched, perhaps to others.
+
+    Sets are for graphs too dense to list: of 50,000 operators in layers the transitive closure has 10^9 edges; as sets
+    of bits it takes 300 MB. With them, O(|V|^2 / 64) a phase, of which there are at most O(sqrt(|V|)).
     """
-    matched = list(start) or [-1] * len(adjacency)
+    matched = list(start) or [-1] * len(listed)
     owner = [-1] * right
     for left, partner in enumerate(matched):
         if partner >= 0:
             owner[partner] = left
-    while layers := _layers(adjacency, matched, owner):
-        untried = [iter(neighbors) for neighbors in adjacency]
-        for left in range(len(adjacency)):
+    while layer := _layers(listed, sets, matched, owner):
+        phase = _Phase(listed, sets, layer, matched, owner)
+        for left in range(len(listed)):
             if matched[left] < 0:
-                _augment(left, untried, layers, matched, owner)
+                phase.augment(left)
     return matched
 
 
@@ -52,78 +58,7 @@ def minimum_vertex_cover(adjacency: Sequence[Sequence[int]], matched: Sequence[i
     return set(range(len(adjacency))) - lefts, rights
 
 
-def _layers(adjacency: Sequence[Sequence[int]], matched: Sequence[int], owner: Sequence[int]) -> dict[int, int]:
-    """Left vertices on shortest alternating paths to a free right vertex, with their distance; empty without one."""
-    frontier = [left for left, partner in enumerate(matched) if partner < 0]
-    layers = dict.fromkeys(frontier, 0)
-    while frontier:
-        reached = False
-        beyond = []
-        for left in frontier:
-            for right in adjacency[left]:
-                if owner[right] < 0:
-                    reached = True
-                elif owner[right] not in layers:
-                    layers[owner[right]] = layers[left] + 1
-                    beyond.append(owner[right])
-        if reached:
-            for left in beyond:  # paths over them would be longer
-                del layers[left]
-            return layers
-        frontier = beyond
-    return {}
-
-
-def _augment(
-    start: int, untried: Sequence[Iterator[int]], layers: dict[int, int], matched: list[int], owner: list[int]
-) -> None:
-    """Flip an augmenting path from ``start`` through the layers, if there is one left."""
-    lefts, rights = [start], [-1]  # the path, and how each of its left vertices was reached; recursion gets too deep
-    while lefts:
-        right = next(untried[lefts[-1]], -1)
-        if right < 0:
-            lefts.pop()
-            rights.pop()
-        elif owner[right] < 0:
-            for left, partner in zip(lefts, [*rights[1:], right], strict=True):
-                matched[left], owner[partner] = partner, left
-            return
-        elif layers.get(owner[right]) == layers[lefts[-1]] + 1:
-            lefts.append(owner[right])
-            rights.append(right)
-
-
-def closure_matching(
-    listed: Sequence[Sequence[int]], sets: Sequence[int], right: int, start: Sequence[int]
-) -> list[int]:
-    """`maximum_matching` for graphs too dense to list: neighbors of a vertex may also be a bit set.
-
-    Of 50,000 operators in layers the transitive closure has 10^9 edges; as sets of bits it takes 300 MB. O(|V|^2 / 64)
-    a phase, of which there are at most O(sqrt(|V|)). Of the ``right`` right vertices, each left vertex may be matched
-    to those ``listed``, tried first and in this order, and to the set bits of ``sets``, in ascending order.
-    """
-    matched = list(start)
-    owner = [-1] * right
-    for left, partner in enumerate(matched):
-        if partner >= 0:
-            owner[partner] = left
-    while layer := _closure_layers(listed, sets, matched, owner):
-        phase = _ClosurePhase(listed, sets, layer, matched, owner)
-        for left in range(len(sets)):
-            if matched[left] < 0:
-                phase.augment(left)
-    return matched
-
-
-def bits(number: int) -> Iterator[int]:
-    """The positions of the set bits of a number, ascending."""
-    while number:
-        lowest = number & -number
-        yield lowest.bit_length() - 1
-        number ^= lowest
-
-
-def _closure_layers(
+def _layers(
     listed: Sequence[Sequence[int]], sets: Sequence[int], matched: Sequence[int], owner: Sequence[int]
 ) -> list[int]:
     """Distance of left vertices on shortest alternating paths to a free right vertex, else -1; empty without a path."""
@@ -136,13 +71,14 @@ def _closure_layers(
         near = 0
         for left in frontier:
             layer[left] = distance
-            near |= sets[left]
-        near |= _as_set((right for left in frontier for right in listed[left]), len(owner))
-        if near & free:
+            near |= sets[left] if sets else 0
+        rights = {right for left in frontier for right in listed[left]}
+        if near & free or any(owner[right] < 0 for right in rights):
             return layer
         near &= unseen
         unseen ^= near
-        frontier = [owner[right] for right in bits(near)]
+        rights.update(members(near))
+        frontier = [owner[right] for right in rights if layer[owner[right]] < 0]
         distance += 1
     return []
 
@@ -155,7 +91,7 @@ def _as_set(places: Iterator[int], size: int) -> int:
     return int.from_bytes(digits, "little")
 
 
-class _ClosurePhase:
+class _Phase:
     """Paths of the shortest length, found by depth-first search and flipped one after another."""
 
     def __init__(
@@ -171,6 +107,8 @@ class _ClosurePhase:
         self._layer = layer
         self._matched = matched
         self._owner = owner
+        if not sets:
+            return
         self._tried = [0] * len(sets)  # of the bits of every left vertex those below this have been tried
         right = len(owner)
         self._free = _as_set((place for place, left in enumerate(owner) if left < 0), right)
@@ -183,13 +121,14 @@ class _ClosurePhase:
 
     def augment(self, start: int) -> None:
         """Flip a path from a free left vertex, if there is one left."""
-        lefts, rights = [start], [-1]  # the path, and how each of its left vertices was reached
+        # The path, and how each of its left vertices was reached; recursion gets too deep.
+        lefts, rights = [start], [-1]
         while lefts:
             left = lefts[-1]
             right = self._next(left)
             if right < 0:
                 lefts.pop()
-                if (reached := rights.pop()) >= 0:
+                if (reached := rights.pop()) >= 0 and self._sets:
                     self._of_layer[self._layer[left]] &= ~(1 << reached)
             elif self._owner[right] < 0:
                 self._flip(lefts, [*rights[1:], right])
@@ -205,6 +144,8 @@ class _ClosurePhase:
             holder = self._owner[right]
             if holder < 0 or self._layer[holder] == beyond:
                 return right
+        if not self._sets:
+            return -1
         own = self._sets[left]
         rest = own and (own & (self._free | self._of_layer[beyond])) >> self._tried[left]
         if not rest:
@@ -216,12 +157,14 @@ class _ClosurePhase:
     def _flip(self, lefts: Sequence[int], rights: Sequence[int]) -> None:
         for left, right in zip(lefts, rights, strict=True):
             holder = self._owner[right]
+            self._matched[left], self._owner[right] = right, left
+            if not self._sets:
+                continue
             if holder < 0:
                 self._free &= ~(1 << right)
             else:
                 self._of_layer[self._layer[holder]] &= ~(1 << right)
             self._of_layer[self._layer[left]] |= 1 << right
-            self._matched[left], self._owner[right] = right, left
 
 
 @register(
@@ -284,7 +227,7 @@ def assign_streams(problem: Problem) -> StreamAssignment:
     ]
     for source in range(len(problem)):  # in place: a second closure would double the memory
         below[source] = 0 if source in sources else below[source] & free
-    following = closure_matching(listed, below, len(problem), matching)
+    following = maximum_matching(listed, len(problem), matching, below)
     synchronizations = tuple(
         (source, target) for source in problem.order for target in reduced[source] if following[source] != target
     )

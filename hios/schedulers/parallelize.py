@@ -11,13 +11,11 @@ from hios.core.evaluate import staged_times
 from hios.core.graph import topological_order
 from hios.core.problem import Problem, positions, priority_order
 from hios.core.schedule import StagedPlan
+from hios.core.sums import ROUNDING
 from hios.schedulers.registry import Parameter
 
 #: The window of HIOS: at most so many neighboring operators are grouped (w, preset to 2 in the simulation).
 WINDOW = Parameter("window", 2, "largest number w of operators in a stage", minimum=2)
-
-#: A gain below this share is rounding in floating point, not a gain.
-ROUNDING = 1e-12
 
 #: Number of operators from which on compiled code propagates start times, if numba is installed: in Python, HIOS-LP
 #: takes about two seconds for that many, of which compiled code saves most; loading numba takes half a second.
@@ -304,21 +302,26 @@ class CompiledStageGraph(StageGraph):
         from hios.schedulers import propagation_kernel
 
         super().__init__(problem, plan)
-        self._kernel = propagation_kernel
-        self._arrays = arrays = propagation_kernel.stage_arrays(
-            self._arcs_in,
-            self._arcs_out,
-            self._time,
-            self._finish,
-            self._before,
-            self._after,
-            self._order,
-            self._place,
-            [last for _, last in self._ends],
+        self._kernel = kernel = propagation_kernel
+        size = len(self._time)
+        self._arrays = arrays = kernel.StageArrays(
+            kernel.edge_arrays(self._arcs_in),
+            kernel.edge_arrays(self._arcs_out),
+            kernel.floats(self._time),
+            kernel.floats(self._finish),
+            before=kernel.integers(self._before),
+            after=kernel.integers(self._after),
+            order=kernel.integers(self._order),
+            place=kernel.integers(self._place),
+            next=kernel.integers([-1] * size),
+            ends=kernel.integers([last for _, last in self._ends]),
+            pending=kernel.flags(size),
+            changed=kernel.integers([0] * size),
+            previous=kernel.floats([0.0] * size),
         )
-        self._time, self._finish = propagation_kernel.views(arrays.time, arrays.finish)
-        self._before, self._after = propagation_kernel.views(arrays.before, arrays.after)
-        self._order, self._place = propagation_kernel.views(arrays.order, arrays.place)
+        self._time, self._finish = kernel.views(arrays.time, arrays.finish)
+        self._before, self._after = kernel.views(arrays.before, arrays.after)
+        self._order, self._place = kernel.views(arrays.order, arrays.place)
 
     def _shortened(self, window: Window, time: float) -> bool:
         below = self._latency * (1 - ROUNDING)

@@ -206,13 +206,26 @@ class CompiledTimetable(PathTimetable):
         from hios.schedulers import propagation_kernel
 
         super().__init__(problem, order, devices)
-        self._kernel = propagation_kernel
-        self._arrays = arrays = propagation_kernel.mapping_arrays(
-            self._predecessors, self._successors, self._time, self._start, self._reach
+        self._kernel = kernel = propagation_kernel
+        size = len(self._time)
+        self._arrays = arrays = kernel.MappingArrays(
+            kernel.edge_arrays(self._predecessors),
+            kernel.edge_arrays(self._successors),
+            kernel.floats(self._time),
+            kernel.floats(self._start),
+            kernel.floats(self._reach),
+            device=kernel.integers([-1] * size),
+            before=kernel.integers([self._begin] * size),
+            after=kernel.integers([self._end] * size),
+            late=kernel.flags(size),
+            longer=kernel.flags(size),
+            pending=kernel.flags(size),
+            delayed=kernel.integers([0] * size),
+            earlier=kernel.floats([0.0] * size),
         )
-        self._start, self._reach, self._device = propagation_kernel.views(arrays.start, arrays.reach, arrays.device)
-        self._late, self._longer = propagation_kernel.views(arrays.late, arrays.longer)
-        self._before, self._after = propagation_kernel.views(arrays.before, arrays.after)
+        self._start, self._reach, self._device = kernel.views(arrays.start, arrays.reach, arrays.device)
+        self._late, self._longer = kernel.views(arrays.late, arrays.longer)
+        self._before, self._after = kernel.views(arrays.before, arrays.after)
 
     def _join(self, before: int, after: int) -> None:
         super()._join(before, after)

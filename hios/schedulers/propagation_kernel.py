@@ -14,8 +14,6 @@ import numpy as np
 
 from hios.schedulers.opt.moves import Array, compiled, kept
 
-_Neighbors = Sequence[Sequence[tuple[int, float]]]
-
 
 class Edges(NamedTuple):
     """Edges of every operator: those of operator v are at first[v] .. first[v + 1] - 1; transfers in milliseconds."""
@@ -61,70 +59,29 @@ class StageArrays(NamedTuple):
     previous: Array  # float: their finish before
 
 
-def mapping_arrays(
-    edges_in: _Neighbors, edges_out: _Neighbors, time: list[float], start: list[float], reach: list[float]
-) -> MappingArrays:
-    """Arrays of a `PathTimetable` without mapped operators; its last two stand for the end and beginning of rows."""
-    size = len(time)
-    return MappingArrays(
-        _edges(edges_in),
-        _edges(edges_out),
-        np.array(time),
-        np.array(start),
-        np.array(reach),
-        device=integers([-1] * size),
-        before=integers([size - 1] * size),
-        after=integers([size - 2] * size),
-        late=np.zeros(size, np.uint8),
-        longer=np.zeros(size, np.uint8),
-        pending=np.zeros(size, np.uint8),
-        delayed=integers([0] * size),
-        earlier=np.zeros(size),
-    )
-
-
-def stage_arrays(
-    edges_in: _Neighbors,
-    edges_out: _Neighbors,
-    time: list[float],
-    finish: list[float],
-    before: list[int],
-    after: list[int],
-    order: list[int],
-    place: list[int],
-    ends: list[int],
-) -> StageArrays:
-    """Arrays of a `StageGraph` with one operator a stage; ``ends`` are the last ones of all rows."""
-    size = len(time)
-    return StageArrays(
-        _edges(edges_in),
-        _edges(edges_out),
-        np.array(time),
-        np.array(finish),
-        before=integers(before),
-        after=integers(after),
-        order=integers(order),
-        place=integers(place),
-        next=integers([-1] * size),
-        ends=integers(ends),
-        pending=np.zeros(size, np.uint8),
-        changed=integers([0] * size),
-        previous=np.zeros(size),
-    )
-
-
-def _edges(neighbors: _Neighbors) -> Edges:
+def edge_arrays(neighbors: Sequence[Sequence[tuple[int, float]]]) -> Edges:
+    """The edges of every operator, given by their other ends and transfers."""
     pairs = [pair for row in neighbors for pair in row]
     return Edges(
         np.cumsum([0, *(len(row) for row in neighbors)], dtype=np.int64),
         integers([v for v, _ in pairs]),
-        np.array([ms for _, ms in pairs], dtype=float),
+        floats([ms for _, ms in pairs]),
     )
 
 
 def integers(values: Sequence[int]) -> Array:
     """An array of integers."""
     return np.array(values, dtype=np.int64)
+
+
+def floats(values: Sequence[float]) -> Array:
+    """An array of numbers."""
+    return np.array(values, dtype=float)
+
+
+def flags(count: int) -> Array:
+    """So many flags, none set."""
+    return np.zeros(count, np.uint8)
 
 
 def views(*arrays: Array) -> list[Any]:

@@ -30,7 +30,6 @@ from hios.verify.consistency import (
     CheckedNetwork,
     bound_problems,
     costs_description_problems,
-    costs_problems,
     is_measured,
     partition_problems,
     problem_of,
@@ -157,19 +156,19 @@ class _NetworkFolder:
     def checked(self) -> list[CheckedFile]:
         """All files, with what is wrong with them."""
         graph_file, costs_file = self._read("graph.json", GraphFile), self._read("costs.json", CostsFile)
-        runs = self._runs()
+        runs = self._valid("run", Run)  # on one node, and over the ranks of a launcher
         run = runs.get(self._own / "run.json")
         partition = self._read("partition.json", PartitionFile)
-        schedules = {
-            path: Schedule.of(file, path.name)
-            for path in self._paths
-            if _kind(path) == "schedule" and (file := contents(path, ScheduleFile, self._problems[path])) is not None
-        }
-        graph = None if graph_file is None else self._graph(graph_file)
-        problem = None
+        files = self._valid("schedule", ScheduleFile)
+        schedules = {path: Schedule.of(file, path.name) for path, file in files.items()}
+        graph: Graph | None = None
+        problem: Problem | None = None
+        if graph_file is not None:
+            with contextlib.suppress(ArtifactError):  # contents has said where its parts do not fit together
+                graph = Graph.of(graph_file, "graph.json")
         if costs_file is not None and graph is not None:
-            self._problems[self._own / "costs.json"] += costs_problems(costs_file, graph)
-            problem = problem_of(graph, costs_file)
+            problem, defects = problem_of(graph, costs_file)
+            self._problems[self._own / "costs.json"] += defects
         if partition is not None:
             self._problems[self._own / "partition.json"] += partition_problems(partition, graph, costs_file)
         for path, schedule in schedules.items():
@@ -199,15 +198,7 @@ class _NetworkFolder:
         path = self._own / name
         return contents(path, cls, self._problems[path]) if path in self._problems else None
 
-    def _runs(self) -> dict[Path, Run]:
-        """The valid runs: on one node, and over the ranks of a launcher."""
-        files = [path for path in self._paths if _kind(path) == "run"]
-        read = {path: contents(path, Run, self._problems[path]) for path in files}
-        return {path: run for path, run in read.items() if run is not None}
-
-    def _graph(self, file: GraphFile) -> Graph | None:
-        """The graph, if its parts fit together; contents has said where they do not."""
-        try:
-            return Graph.of(file, "graph.json")
-        except ArtifactError:
-            return None
+    def _valid(self, kind: str, cls: type[_Record]) -> dict[Path, _Record]:
+        """The valid files of a kind."""
+        files = {path: contents(path, cls, self._problems[path]) for path in self._paths if _kind(path) == kind}
+        return {path: file for path, file in files.items() if file is not None}

@@ -39,8 +39,8 @@ from hios.schedulers.opt.lower_bounds import proven_bound_ms
 _ROUNDING = 1e-6
 
 
-def costs_problems(file: CostsFile, graph: Graph) -> list[str]:
-    """Costs that are missing or superfluous for a graph."""
+def problem_of(graph: Graph, file: CostsFile) -> tuple[Problem | None, list[str]]:
+    """The scheduling problem, None if the costs do not fit the graph, and what of them is missing or superfluous."""
     problems = [
         f"operators: no entry for operator {_name(operator)} of the graph; required: time_ms for every operator"
         for operator in graph.index
@@ -56,10 +56,10 @@ def costs_problems(file: CostsFile, graph: Graph) -> list[str]:
         ]
     if not problems:
         try:
-            Problem(graph, Costs.of(file, "costs"))
+            return Problem(graph, Costs.of(file, "costs")), []
         except HiosError as error:
             problems.append(str(error).removeprefix("costs: "))
-    return problems
+    return None, problems
 
 
 def _transfer_problems(file: CostsFile, graph: Graph) -> Iterator[str]:
@@ -107,14 +107,6 @@ def partition_problems(file: PartitionFile, graph: Graph | None, costs: CostsFil
                 f"{measured_on[1]}"
             )
     return problems
-
-
-def problem_of(graph: Graph, file: CostsFile) -> Problem | None:
-    """The scheduling problem; None if graph and costs do not match."""
-    try:
-        return Problem(graph, Costs.of(file, "costs.json"))
-    except HiosError:
-        return None
 
 
 def schedule_problems(schedule: Schedule, graph: Graph | None, problem: Problem | None) -> list[str]:
@@ -382,14 +374,8 @@ _Timed = Baseline | Ceiling | ReferenceResult | ScheduleResult | Chosen
 def _timed(run: Run) -> Iterator[tuple[str, _Timed]]:
     """All entries with latencies, with their fields."""
     yield "baseline", run.baseline
-    lists: dict[str, Sequence[_Timed]] = {
-        "results": run.results,
-        "references": run.references,
-        "ceilings": run.ceilings,
-    }
-    for name, entries in lists.items():
-        for number, entry in enumerate(entries):
-            yield f"{name}[{number}]", entry
+    for name in ("results", "references", "ceilings"):
+        yield from ((f"{name}[{number}]", entry) for number, entry in enumerate(getattr(run, name)))
     if run.chosen is not None:
         yield "chosen", run.chosen
 
@@ -402,10 +388,8 @@ def _latencies(run: Run) -> Iterator[str]:
             yield f"{field}.latency_ms.runs: found {len(latency.runs)} runs; allowed: {expected}, as runs states"
         if not latency.runs:
             continue
-        for name, stated, computed in zip(
-            ("median", "p20", "p80"), (latency.median, latency.p20, latency.p80), spread(latency.runs), strict=True
-        ):
-            yield from _differs(f"{field}.latency_ms.{name}", stated, computed)
+        for name, computed in zip(("median", "p20", "p80"), spread(latency.runs), strict=True):
+            yield from _differs(f"{field}.latency_ms.{name}", getattr(latency, name), computed)
 
 
 def _ratios(run: Run) -> Iterator[str]:

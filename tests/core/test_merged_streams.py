@@ -19,9 +19,9 @@ from hios.runtime.competitors import ScheduleEntry
 from hios.schedulers.hios_wide import best_list
 from hios.schedulers.opt.lower_bounds import proven_bound_ms
 from hios.verify.consistency import bound_problems
-from tests.convolution_graphs import Conv, conv_graph
+from tests.convolution_graphs import Conv, conv_graph, conv_problem
 from tests.problems import schedule_of, with_row
-from tests.wide_plans import least_merged_latency
+from tests.wide_plans import least_latency
 
 #: a, b and c read the input of the graph, d the value of a.
 MEMBERS = {"a": Conv(), "b": Conv((3, 3), (1, 1)), "c": Conv(), "d": Conv(value="a", activation=())}
@@ -29,9 +29,7 @@ MEMBERS = {"a": Conv(), "b": Conv((3, 3), (1, 1)), "c": Conv(), "d": Conv(value=
 
 def merging_problem(times: dict[str, float], **costs: Any) -> Problem:
     """A problem of some of the convolutions."""
-    graph = conv_graph({name: MEMBERS[name] for name in times})
-    transfer = costs.pop("transfer", 0.0)
-    return Problem(graph, Costs(times, {(edge.source, edge.target): transfer for edge in graph.edges}, **costs))
+    return conv_problem({name: MEMBERS[name] for name in times}, times, **costs)
 
 
 #: Merged, a and b take less than side by side, on two devices less than half.
@@ -73,7 +71,7 @@ def merging_problems(draw: st.DrawFn) -> Problem:
 @given(instance=merging_problems(), devices=st.integers(1, 2))
 def test_bound_and_algorithm_on_small_problems(instance: Problem, devices: int) -> None:
     """No choice of merges, order and devices beats the bound; hios-wide is valid, and no worse than without merges."""
-    least = least_merged_latency(instance.on(devices), devices)
+    least = least_latency(instance.on(devices), devices)
     assert lower_bound_ms(instance, devices) <= least * (1 + 1e-9)
     assert proven_bound_ms(instance, devices) <= least * (1 + 1e-9)
     made = schedule(instance, "hios-wide", devices)
@@ -93,7 +91,7 @@ def test_the_search_on_small_problems(instance: Problem) -> None:
     made = schedule(instance, "hios-opt", 2, {"time_limit": 600.0, "moves": 300})
     assert violations(instance, made) == []
     assert made.latency_ms <= schedule(instance, "hios-wide", 2).latency_ms * (1 + 1e-9)
-    assert made.lower_bound_ms <= least_merged_latency(instance.on(2), 2) * (1 + 1e-9)
+    assert made.lower_bound_ms <= least_latency(instance.on(2), 2) * (1 + 1e-9)
     assert bound_problems(made, instance, [made]) == []
 
 

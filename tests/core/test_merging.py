@@ -7,7 +7,6 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -267,14 +266,6 @@ def test_impossible_merges_are_found() -> None:
         "schedule: merges[0]: found a, b, which cannot run as one operator; allowed: stages of convolutions on the "
         "same value with equal stride, activation and output size"
     ]
-
-
-def test_merges_in_stream_schedules_are_refused() -> None:
-    """In a stream schedule merged operators are on one stream, not each on its own."""
-    scheduled = schedule_of(INSTANCE, PLAN)
-    rows = tuple(msgspec.structs.replace(row, stage=None) for row in scheduled.placements)
-    with pytest.raises(ScheduleError, match=r"placements\[1\]\.stream: found 1 on device 0; allowed: 0, as merged "):
-        dataclasses.replace(scheduled, placements=rows).plan(INSTANCE.graph)
 
 
 @pytest.mark.parametrize("contention", ["blend", "none"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -15,9 +15,9 @@ from hios.core.check import _speeds, _stage_cost
 from hios.core.costs import CostOverheads, Demand
 from hios.core.evaluate import latency_ms
 from hios.core.problem import Stage
-from hios.core.schedule import Placement, StagedPlan, StreamPlan
+from hios.core.schedule import StagedPlan, StreamPlan
 from hios.core.sharing import DemandShares, memory_level, rates
-from tests.problems import problem, schedule_of, sharing_problems, with_row
+from tests.problems import problem, schedule_of, sharing_problems, spans, with_row
 
 _SHARE = st.one_of(st.sampled_from([0.25, 0.5, 1.0]), st.floats(0.01, 1.0))
 _DEMANDS = st.lists(st.tuples(_SHARE, _SHARE, _SHARE), min_size=1, max_size=6)
@@ -125,10 +125,6 @@ def test_the_checker_finds_the_same_stages(instance: Problem, data: st.DataObjec
 OVERHEADS = CostOverheads(launch_ms=0.5, sync_ms=0.25, stage_ms=0.125)
 
 
-def _times(rows: Sequence[Placement]) -> dict[str, tuple[float, float]]:
-    return {row.operator: (row.start_ms, row.finish_ms) for row in rows}
-
-
 @pytest.mark.parametrize("contention", ["blend", "none", "resources"])
 def test_overheads_are_charged(contention: str) -> None:
     """A launch for every operator that takes time, a synchronization between streams, a barrier for every group."""
@@ -141,9 +137,9 @@ def test_overheads_are_charged(contention: str) -> None:
         overheads=OVERHEADS,
     )
     streams = evaluate(instance, StreamPlan((((1, 2), (0, 3)),), (1, 0, 2, 3)))
-    assert _times(streams) == {"view": (0, 0), "a": (0, 1.5), "b": (1.75, 4.25), "c": (4.5, 6.0)}
+    assert spans(streams) == {"view": (0, 0), "a": (0, 1.5), "b": (1.75, 4.25), "c": (4.5, 6.0)}
     apart = evaluate(instance, StreamPlan((((1, 2),), ((0, 3),)), (1, 0, 2, 3)))
-    assert _times(apart)["b"] == (2.75, 5.25)  # a transfer and a synchronization
+    assert spans(apart)["b"] == (2.75, 5.25)  # a transfer and a synchronization
     pair = problem(
         {"a": 1.0, "b": 1.0},
         {},

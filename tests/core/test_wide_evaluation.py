@@ -18,7 +18,7 @@ from hios.core.schedule import StreamPlan
 from hios.errors import ArtifactError, ScheduleError
 from hios.runtime.competitors import ScheduleEntry
 from tests.problems import problem, schedule_of, wide_problems, with_row
-from tests.wide_plans import device_choices, least_latency, orders, plan_of, times_of
+from tests.wide_plans import device_choices, least_latency, orders, plan_of, times_of, units_of
 
 PAIR = problem(
     {"a": 2.0, "b": 3.0, "c": 4.0}, {("a", "c"): 0.5, ("b", "c"): 1.0}, wide={"a": {2: 1.25}, "c": {2: 2.5, 3: 2.0}}
@@ -55,12 +55,11 @@ def test_plans_of_small_problems(data: st.DataObject) -> None:
     """Times are those of the definition, the checker agrees, and files give them back."""
     devices = data.draw(st.integers(1, 4))
     instance = data.draw(wide_problems())
-    order = data.draw(st.sampled_from(list(orders(instance))))
-    choices = tuple(
-        data.draw(st.sampled_from(list(device_choices(instance, v, devices)))) for v in range(len(instance))
-    )
+    units = units_of(instance)
+    order = data.draw(st.sampled_from(list(orders(instance.predecessors))))
+    choices = tuple(data.draw(st.sampled_from(list(device_choices(unit, devices)))) for unit in units)
     made = schedule_of(instance, plan_of(order, choices, devices))
-    times = times_of(instance, order, choices, devices)
+    times = times_of(units, instance.predecessors, order, choices, devices)
     assert [(row.start_ms, row.finish_ms) for row in made.placements] == [pytest.approx(times[v]) for v in order]
     bound = lower_bound_ms(instance, devices)
     assert violations(instance, made) == []

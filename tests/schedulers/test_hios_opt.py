@@ -124,6 +124,15 @@ def test_no_schedule_beats_the_bounds(instance: Problem, devices: int) -> None:
     assert bound <= staged_bound_ms(instance, bound) <= staged * (1 + 1e-9)
 
 
+def _lettered(times: str, edges: dict[str, float], **costs: Any) -> Problem:
+    """A problem of operators a, b and so on, each with one digit of times, and of edges like ab."""
+    return problem(
+        {name: float(time) for name, time in zip("abcdef", times, strict=False)},
+        {(ends[0], ends[1]): float(transfer) for ends, transfer in edges.items()},
+        **costs,
+    )
+
+
 @pytest.mark.parametrize(
     ("times", "edges", "expected", "simple"),
     [
@@ -141,10 +150,7 @@ def test_no_schedule_beats_the_bounds(instance: Problem, devices: int) -> None:
 )
 def test_bound_by_hand(times: str, edges: dict[str, float], expected: float, simple: float) -> None:
     """Heads, tails, transfers and the work between them, on two devices."""
-    instance = problem(
-        {name: float(time) for name, time in zip("abcdef", times, strict=False)},
-        {(ends[0], ends[1]): float(transfer) for ends, transfer in edges.items()},
-    )
+    instance = _lettered(times, edges)
     assert lower_bound_ms(instance, 2) == simple
     assert interval_bound_ms(instance, 2) == pytest.approx(expected, rel=1e-9)
 
@@ -164,14 +170,9 @@ def test_bounds_that_are_easily_too_high(
     times: str, edges: dict[str, float], utilization: list[float], alpha: float, devices: int
 ) -> None:
     """Problems on which a bound like it, with one condition less, exceeds the best schedule."""
-    instance = problem(
-        {name: float(time) for name, time in zip("abcd", times, strict=False)},
-        {(ends[0], ends[1]): float(transfer) for ends, transfer in edges.items()},
-        utilization=dict(zip("abcd", utilization, strict=False)),
-        alpha=alpha,
-    )
-    assert interval_bound_ms(instance, devices) <= _least(instance, _staged(instance, devices)) * (1 + 1e-9)
-    assert interval_bound_ms(instance, devices) <= _least(instance, _streams(instance, devices)) * (1 + 1e-9)
+    instance = _lettered(times, edges, utilization=dict(zip("abcd", utilization, strict=False)), alpha=alpha)
+    for plans in (_staged(instance, devices), _streams(instance, devices)):
+        assert interval_bound_ms(instance, devices) <= _least(instance, plans) * (1 + 1e-9)
 
 
 def test_measured_stages_and_merges_loosen_the_bound() -> None:
@@ -268,8 +269,7 @@ def test_it_ends_when_the_gap_is_closed() -> None:
     """With a start as good as the bound there is no search, and a search ends long before its moves are spent."""
     assert "search" not in _opt(problem({"a": 1.0, "b": 2.0}, {("a", "b"): 1.0}), 2).notes
     # Longest first, as list schedules have it, takes 7; 3 + 3 beside 2 + 2 + 2 takes 6.
-    packing = problem({name: float(time) for name, time in zip("abcde", "33222", strict=True)}, {})
-    scheduled = _opt(packing, 2, moves=10**9)
+    scheduled = _opt(_lettered("33222", {}), 2, moves=10**9)
     assert scheduled.latency_ms == scheduled.lower_bound_ms == 6.0
     assert 0 < int(scheduled.notes["search"].removesuffix(" moves")) < 10**8
 

@@ -454,7 +454,7 @@ def _merging(kernel: tuple[int, int], merges: Mapping[frozenset[str], float] | N
         "f": dataclasses.replace(plain, value="d"),
     }
     times, half = dict.fromkeys(members, 1.0), dict.fromkeys(members, 0.5)
-    return conv_problem(members, times, utilization=half, merges=merges, blocks=["ab", "cd", "ef"])
+    return conv_problem(members, times, utilization=half, merges=merges or {}, blocks=["ab", "cd", "ef"])
 
 
 def test_blocks_that_merge_otherwise_are_searched_again() -> None:

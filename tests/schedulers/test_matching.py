@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hios.schedulers.nimble import bits, closure_matching, maximum_matching, minimum_vertex_cover
+from hios.schedulers.ios_search import members
+from hios.schedulers.nimble import maximum_matching, minimum_vertex_cover
 
 
 @st.composite
@@ -54,8 +55,8 @@ def test_long_augmenting_path() -> None:
     sets = [3 << left for left in range(count - 1)] + [1]
     start = [*range(count - 1), -1]
     for matched in (
-        maximum_matching([list(bits(row)) for row in sets], count, start),
-        closure_matching([[]] * count, sets, count, start),
+        maximum_matching([members(row) for row in sets], count, start),
+        maximum_matching([[]] * count, count, start, sets),
     ):
         assert matched == [*range(1, count), 0]
 
@@ -75,6 +76,6 @@ def dense_graphs(draw: st.DrawFn) -> tuple[list[list[int]], list[int], int]:
 def test_pairs_are_the_same(graph: tuple[list[list[int]], list[int], int]) -> None:
     """Enlarging a matching of the listed edges, or none over more phases, gives the same pairs as the whole lists."""
     listed, sets, right = graph
-    whole = [[*row, *bits(more)] for row, more in zip(listed, sets, strict=True)]
+    whole = [[*row, *members(more)] for row, more in zip(listed, sets, strict=True)]
     for start in (maximum_matching(listed, right), [-1] * len(sets)):
-        assert closure_matching(listed, sets, right, start) == maximum_matching(whole, right, start)
+        assert maximum_matching(listed, right, start, sets) == maximum_matching(whole, right, start)

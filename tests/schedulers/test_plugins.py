@@ -125,46 +125,46 @@ def test_only_what_is_named_is_imported(site: Path, files: list[str]) -> None:
     assert "imported" in _refused(site, files, "loud")
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        ("import nowhere_at_all", "cannot be imported: ModuleNotFoundError: No module named 'nowhere_at_all'"),
-        ("def broken(", "cannot be imported: SyntaxError: "),
-        ("raise RuntimeError('first line\\nsecond')", "cannot be imported: RuntimeError: first line"),
-        ("other = 1", "cannot be imported: AttributeError: "),
-        ("def broken(problem, devices): ...", 'is no function under @hios.register("broken", ...); an entry point has'),
-        (
-            "import hios\n"
-            "@hios.register('heft', paper='', summary='', several_devices=True)\n"
-            "def broken(problem, devices): ...\n",
-            "cannot be imported: ValueError: an algorithm named heft is registered already, hios.schedulers.heft.heft",
-        ),
-        (
-            "import hios\n"
-            "@hios.register('broken', paper='', summary='', several_devices=True,\n"
-            "    parameters=(hios.Parameter('devices', 1, ''),))\n"
-            "def broken(problem, _, *, devices=1): ...\n",
-            "ValueError: algorithm broken: parameter devices: found this name; allowed: one not in use",
-        ),
-    ],
-)
-def test_a_broken_distribution_is_one_line(site: Path, files: list[str], code: str, reason: str) -> None:
-    """It is named with its entry point and error, and every other algorithm still works."""
-    plugin.install(site / "one", name="faulty", version="0.3", entries="broken = faulty.m:broken", m=code)
-    plugin.install(site / "two")
-    for folder in (site / "one", site / "two"):
-        for path in folder.iterdir():
-            path.rename(site / path.name)
-    line = _refused(site, files, "broken")
-    assert line.startswith("Error: algorithm broken: faulty 0.3 (entry point broken = faulty.m:broken) ")
-    assert reason in line
-    assert _scheduled(site, files, "backwards")["latency_ms"] == 9.0
-    assert _scheduled(site, files, "heft")["latency_ms"] == 9.0
+#: Algorithms that do not work: the code of their module, and what is said of them.
+BROKEN = {
+    "absent": ("import nowhere_at_all", "cannot be imported: ModuleNotFoundError: No module named 'nowhere_at_all'"),
+    "unfinished": ("def unfinished(", "cannot be imported: SyntaxError: "),
+    "raising": ("raise RuntimeError('first line\\nsecond')", "cannot be imported: RuntimeError: first line"),
+    "other": ("another = 1", "cannot be imported: AttributeError: "),
+    "bare": ("def bare(problem, devices): ...", 'is no function under @hios.register("bare", ...); an entry point has'),
+    "taken": (
+        "import hios\n"
+        "@hios.register('heft', paper='', summary='', several_devices=True)\n"
+        "def taken(problem, devices): ...\n",
+        "cannot be imported: ValueError: an algorithm named heft is registered already, hios.schedulers.heft.heft",
+    ),
+    "reserved": (
+        "import hios\n"
+        "@hios.register('reserved', paper='', summary='', several_devices=True,\n"
+        "    parameters=(hios.Parameter('devices', 1, ''),))\n"
+        "def reserved(problem, _, *, devices=1): ...\n",
+        "ValueError: algorithm reserved: parameter devices: found this name; allowed: one not in use",
+    ),
+}
+
+
+def test_broken_algorithms_are_one_line_each(site: Path, files: list[str]) -> None:
+    """Each is named with its distribution, entry point and error, and every other algorithm still works."""
+    entries = "\n".join(f"{name} = faulty.{name}:{name}" for name in BROKEN)
+    plugin.install(site, "faulty", "0.3", entries, **{name: code for name, (code, _) in BROKEN.items()})
+    plugin.install(site)
     listed = _hios(site, "algorithms")
     assert (listed.returncode, listed.stderr) == (0, "")
     words = " ".join(listed.stdout.split())
     assert "backwards the last operator" in words
-    assert "Not available: algorithm broken: faulty 0.3 (entry point broken = faulty.m:broken) " in words
+    for name, (_, reason) in BROKEN.items():
+        start = f"algorithm {name}: faulty 0.3 (entry point {name} = faulty.{name}:{name}) "
+        assert f"Not available: {start}" in words
+        line = _refused(site, files, name)
+        assert line.startswith(f"Error: {start}")
+        assert reason in line
+    assert _scheduled(site, files, "backwards")["latency_ms"] == 9.0
+    assert _scheduled(site, files, "heft")["latency_ms"] == 9.0
 
 
 def test_a_name_of_hios_is_refused(site: Path, files: list[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hios.files import artifacts
+from hios.formats.serving_result import ResultFile
 from hios.serving.calibration import calibrated
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
@@ -17,11 +18,17 @@ from tests.serving.scenarios import written
 from tests.serving.test_calibration import constants
 
 
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> ResultFile:
+    """The result of a simulation."""
+    return simulate(Scenario.read(written(tmp_path_factory.mktemp("simulated") / "given")), "top")
+
+
 @pytest.fixture
-def result(tmp_path: Path) -> Path:
+def result(simulated: ResultFile, tmp_path: Path) -> Path:
     """A result.json in a folder of its own."""
     path = tmp_path / "results" / "result.json"
-    artifacts.write(path, "result", simulate(Scenario.read(written(tmp_path / "given")), "top"))
+    artifacts.write(path, "result", simulated)
     return path
 
 

@@ -40,6 +40,12 @@ def folder(written: Path, tmp_path: Path) -> Path:
     return shutil.copytree(written, tmp_path / "results")
 
 
+@pytest.fixture
+def network(written: Path, tmp_path: Path) -> Path:
+    """Results of one network."""
+    return shutil.copytree(written / "first", tmp_path / "first")
+
+
 @pytest.fixture(scope="module")
 def tables(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tables of a report of these results, which are right."""
@@ -204,7 +210,7 @@ CONTRADICTIONS: dict[str, list[tuple[Callable[[Any], None], str]]] = {
         (_at("graph_fingerprint", "0" * 16), r"^graph_fingerprint: found 0000000000000000"),
     ],
     "run.json": [
-        (_at("graph", "other"), r"^graph: found other; allowed: net, the name in graph\.json"),
+        (_at("graph", "other"), r"^graph: found other; allowed: first, the name in graph\.json"),
         (_at("runs", 13), r"^baseline\.latency_ms\.runs: found 12 runs; allowed: 13"),
         (_at("results.0.prediction_error", 0.5), r"^results\[0\]\.prediction_error: found 0\.5; recomputed"),
         (_at("results.3.share_of_ceiling", 2.0), r"^results\[3\]\.share_of_ceiling: found 2; recomputed"),
@@ -247,10 +253,9 @@ CONTRADICTIONS: dict[str, list[tuple[Callable[[Any], None], str]]] = {
     ("name", "change", "message"), [(name, *wrong) for name, own in CONTRADICTIONS.items() for wrong in own]
 )
 def test_each_kind_of_contradiction_is_found(
-    tmp_path: Path, name: str, change: Callable[[Any], None], message: str
+    network: Path, name: str, change: Callable[[Any], None], message: str
 ) -> None:
     """A single change makes its file fail, with a line that says what is wrong and where."""
-    network = write_network(tmp_path / "net", 5)
     _edit(network / name, change)
     problems = _problems(network)[name]
     assert any(re.search(message, problem) for problem in problems), problems
@@ -324,9 +329,8 @@ def test_table_of_predictions_is_recomputed(folder: Path) -> None:
     assert problem == 'row 1, "lios-1": predicted_only: found ""; recomputed from the files: true'
 
 
-def test_damaged_files_are_problems(tmp_path: Path) -> None:
+def test_damaged_files_are_problems(network: Path) -> None:
     """A file that is cut off, and a key given twice, are problems of that file; the others are checked all the same."""
-    network = write_network(tmp_path / "net", 6)
     run, costs = network / "run.json", network / "costs.json"
     run.write_text(run.read_text(encoding="utf-8")[:500], encoding="utf-8")
     text = costs.read_text(encoding="utf-8")
@@ -389,9 +393,8 @@ def test_configuration_that_cannot_be_read_is_a_problem(folder: Path, text: str)
     assert problem.startswith("line 1: not valid YAML (")
 
 
-def test_schedules_beside_a_graph_are_checked(tmp_path: Path) -> None:
+def test_schedules_beside_a_graph_are_checked(network: Path) -> None:
     """A schedule of any name beside a graph is one, also if it is cut off; other JSON, broken too, is not looked at."""
-    network = write_network(tmp_path / "net", 7)
     (network / "schedules" / "greedy-1.json").rename(network / "mine.json")
     (network / "other.json").write_text("{}", encoding="utf-8")
     (network / "settings.json").write_text("{ // mine\n}", encoding="utf-8")
@@ -402,9 +405,8 @@ def test_schedules_beside_a_graph_are_checked(tmp_path: Path) -> None:
     assert "not valid JSON" in _problems(network)["mine.json"][0]
 
 
-def test_measured_schedules_need_no_costs(tmp_path: Path) -> None:
+def test_measured_schedules_need_no_costs(network: Path) -> None:
     """A schedule with measured times, as ``--auto`` writes, is held to its graph and not to the cost model."""
-    network = write_network(tmp_path / "net", 8)
 
     def measured(data: Any) -> None:
         data["notes"] = {"times": "measured; no cost model predicted them"}

@@ -20,6 +20,7 @@ from hios.core.problem import Group, Problem, Stage
 from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.core.sums import add_up
 from hios.schedulers.hios_wide import WideList
+from hios.schedulers.ios_search import members
 from hios.schedulers.opt import staged_kernel, wide_kernel
 from hios.schedulers.opt.moves import DEVICE, EDGE, MOST_DEVICES, STATE, TOUCHED, Search, keep, set_after, timed
 from hios.schedulers.opt.search_limits import CHAINS, Clock, is_open
@@ -420,9 +421,8 @@ class WideChain(Chain):
 
     def best(self) -> WideList:
         """The best list so far."""
-        operators, number_of_devices = self._search.best_items[:-1], len(self._search.devices)
+        operators = self._search.best_items[:-1]
         held = []
-        for first, bits in zip(operators["device"].tolist(), operators["held"].tolist(), strict=True):
-            others = [device for device in range(number_of_devices) if bits >> device & 1 and device != first]
-            held.append((first, *others))
+        for first, devices in zip(operators["device"].tolist(), operators["held"].tolist(), strict=True):
+            held.append((first, *(device for device in members(devices) if device != first)))
         return WideList(self.latency_ms, tuple(self._search.best_order.tolist()), tuple(held))

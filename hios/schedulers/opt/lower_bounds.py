@@ -19,6 +19,7 @@ from hios.core.merging import least_growth
 from hios.core.problem import Problem, Stage, reachable
 from hios.core.schedule import StagedPlan
 from hios.core.sums import add_up
+from hios.schedulers.ios_search import members
 
 #: Up to this number of operators intervals are counted, in O(n^2) steps on sets of operators; beyond, the simple bound
 #: is given.
@@ -173,8 +174,8 @@ def _choices(problem: Problem) -> list[list[tuple[float, float]]]:
         [(problem.time[v], work_ms(problem, v)), *((t, width * t) for width, t in problem.wide_ms.get(v, {}).items())]
         for v in range(len(problem))
     ]
-    for operator, taken, width in merge_choices(problem):
-        choices[operator].append((taken.time, width * taken.share))
+    for operator, time, share, width in merge_choices(problem):
+        choices[operator].append((time, width * share))
     return choices
 
 
@@ -199,7 +200,7 @@ def _rows(problem: Problem, devices: int) -> list[_Constraint]:
         rows += [_Constraint(start={v: 1.0, u: -1.0}, time={u: 1.0}) for u, _ in problem.predecessors[v]]
     if len(problem) <= _MOST_COUNTED:
         before, after = (
-            [[u for u in operators if bits >> u & 1] for bits in reachable(order, neighbors)]
+            [members(found) for found in reachable(order, neighbors)]
             for order, neighbors in ((problem.order, problem.predecessors), (problem.order[::-1], problem.successors))
         )
         rows += [_Constraint(start={v: devices}, area=before[v]) for v in operators if before[v]]

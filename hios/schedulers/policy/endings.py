@@ -416,7 +416,7 @@ def sub_blocks(
     """The connected parts of some operators of a graph, in an order that does not depend on how they are numbered.
 
     ``operators`` are in topological order; ``predecessors`` and ``labels`` are those of every operator of the graph;
-    labels are sortable values that distinguish operators.
+    labels are sortable and hashable values that distinguish operators.
     """
     inside = set(operators)
     before = {v: sorted({u for u in predecessors[v] if u in inside}) for v in operators}
@@ -448,25 +448,21 @@ def _colors(operators: Sequence[int], before: dict[int, list[int]], labels: Sequ
         for u in predecessors:
             after[u].append(v)
     color = _ranks({v: labels[v] for v in operators})
+
+    def colors(neighbors: Sequence[int]) -> tuple[int, ...]:
+        return tuple(sorted(color[u] for u in neighbors))
+
     for _ in range(_ROUNDS):
         classes = len(set(color.values()))
-        color = _ranks(
-            {v: (color[v], sorted(color[u] for u in before[v]), sorted(color[w] for w in after[v])) for v in operators}
-        )
+        color = _ranks({v: (color[v], colors(before[v]), colors(after[v])) for v in operators})
         if len(set(color.values())) == classes:
             break
     return color
 
 
 def _ranks(values: dict[int, Any]) -> dict[int, int]:
-    rank = -1
-    ranks: dict[int, int] = {}
-    last: Any = None
-    for v in sorted(values, key=values.__getitem__):
-        if rank < 0 or values[v] != last:
-            rank, last = rank + 1, values[v]
-        ranks[v] = rank
-    return ranks
+    rank = {value: number for number, value in enumerate(sorted(set(values.values())))}
+    return {v: rank[value] for v, value in values.items()}
 
 
 def _cumulative(counts: Sequence[int], most: int) -> list[int]:
