@@ -156,8 +156,10 @@ def wait_for_answers(patch: pytest.MonkeyPatch) -> None:
 def require_nothing_held(server: Server) -> None:
     """Once all runs have ended: no instance occupies a slot of the arena, and every request is accounted for."""
     dispatcher = server._dispatcher
-    every = {slots.number: len(slots.offsets) for own in dispatcher._values for slots in own.slots}
-    assert eventually(lambda: not dispatcher._runs and dispatcher._free.counts == every)
+    slots = [own for values in dispatcher._values for own in values.slots]
+    assert eventually(
+        lambda: not dispatcher._runs and all(len(dispatcher._free[own.number]) == len(own.offsets) for own in slots)
+    )
     for counts in server.counts.values():
         assert counts.unaccounted == 0
         assert (counts.waiting, counts.in_flight) == (0, 0)
