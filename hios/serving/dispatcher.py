@@ -277,7 +277,7 @@ class Dispatcher:
             return False
         if pipeline.take == "shared" and shared_lanes(pipeline.lanes, idle, due, pipeline.crowd) < idle:
             return False
-        _, workers = self._programs.together(run.members)
+        _, workers = self._programs.together[run.members]
         return self._up.issuperset(workers)
 
     def _send(self, run: LiveRun, lane: int, *, together: bool) -> None:
@@ -288,7 +288,7 @@ class Dispatcher:
             if slots.made == run.members[place][1]:
                 task.slots[slots.number] = self._free[slots.number].pop()
         if together:
-            program, lanes = self._programs.together(run.members)
+            program, lanes = self._programs.together[run.members]
             every = tuple(range(len(run.members)))
             chosen = [run.tasks[place].slots[slots.number] for place, slots in stated]
             for taking_part in lanes:
@@ -299,7 +299,7 @@ class Dispatcher:
         run.orders[lane] = deque((place,) for place in range(len(run.members)))
         for place, member in enumerate(run.members):
             own = [run.tasks[place].slots[slots.number] for part, slots in stated if part == place]
-            self._lanes[lane].send(run.number, self._programs.alone(*member), own)
+            self._lanes[lane].send(run.number, self._programs.alone[member], own)
 
     def _check_hanging(self, now: float) -> float:
         """Stop lanes that exceed the time limit; returns when the next one will."""
