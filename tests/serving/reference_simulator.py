@@ -35,12 +35,55 @@ from hios.serving.simulator import (
 _FINISH, _EXPIRE, _ARRIVE, _TICK = range(4)
 
 
+#: By model and block: tasks whose instance waits for the block, the oldest first, with the time since when.
+Slots = list[list[deque[tuple[Any, float]]]]
+
+
 class _Going(NamedTuple):
     """A run that goes on: its number, its combined block by its number in the present pipeline, its first sub-block."""
 
     number: int
     combined: int
     first: SubBlock
+
+
+def ready(pipeline: Pipeline, slots: Slots, running: Sequence[Sequence[bool]], combined: int) -> int:
+    """The sub-blocks that could run now, as bits; 0 where a strict run would wait for others.
+
+    A sub-block can run if it has an instance and the one after it has room for the result, also if that itself takes
+    its input out in this very run (D6). ``running`` says by model and block whether no other instance may start.
+    """
+    present, able = 0, set()
+    members = pipeline.combined[combined]
+    for place in reversed(range(len(members))):
+        model, block = members[place]
+        if not slots[model][block] or running[model][block]:
+            continue
+        last = block + 1 == pipeline.blocks[model]
+        if last or len(slots[model][block + 1]) < pipeline.slots or (model, block + 1) in able:
+            able.add((model, block))
+            present |= 1 << place
+    return 0 if pipeline.strict and len(able) < len(members) else present
+
+
+def following(
+    pipeline: Pipeline, slots: Slots, due: list[tuple[int, int]], now: float
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Of combined blocks with their sub-blocks that are present, the next, and the one that would be but for its wait.
+
+    The highest effective input ratio, ties by what has least time left, if that counts, then by the oldest task. First
+    of all what has waited too long (D3), by the oldest task.
+    """
+    ages, ranks = {}, {}
+    for combined, present in due:
+        members = pipeline.members(combined, present)
+        waiting = [slots[model][block][0] for model, block in members]
+        left_s = [pipeline.left_s[model][block] for model, block in members if pipeline.left_s]
+        ages[combined, present] = min(task for task, _ in waiting), min(since for _, since in waiting)
+        ranks[combined, present] = -len(members) / len(pipeline.combined[combined]), min(left_s, default=0.0)
+    by_ratio = min(due, key=lambda entry: (*ranks[entry], *ages[entry]))
+    late = [entry for entry in due if now - ages[entry][1] > pipeline.max_wait_s]
+    return min(late, key=ages.__getitem__) if late else by_ratio, by_ratio
 
 
 class ReferenceSimulation:
@@ -72,8 +115,7 @@ class ReferenceSimulation:
         self.now = 0.0
         self.idle = pipeline.lanes
         self.queue: list[deque[int]] = [deque() for _ in queues]
-        #: By model and block: tasks whose instance waits for the block, with the time since when.
-        self.slots: list[list[deque[tuple[int, float]]]] = [[deque() for _ in range(n)] for n in pipeline.blocks]
+        self.slots: Slots = [[deque() for _ in range(n)] for n in pipeline.blocks]
         self.running = [[False] * count for count in pipeline.blocks]
         self.present = [0] * len(queues)
         self.in_flight = 0
@@ -222,55 +264,14 @@ class ReferenceSimulation:
             self._launch_all()
             if not self.idle or (self.pipeline.take == "all" and self.idle < self.pipeline.lanes):
                 return
-            due = [(c, present) for c in range(len(self.pipeline.combined)) if (present := self._ready(c))]
+            every = ((c, ready(self.pipeline, self.slots, self.running, c)) for c in range(len(self.pipeline.combined)))
+            due = [(combined, present) for combined, present in every if present]
             if due:
-                self._start(*self._next(due), len(due))
+                chosen, by_ratio = following(self.pipeline, self.slots, due, self.now)
+                self.record.promoted += chosen != by_ratio
+                self._start(*chosen, len(due))
             elif not self._launch_first(self._could_start):  # tasks in flight wait for each other, and a lane is idle
                 return
-
-    def _ready(self, combined: int) -> int:
-        """The sub-blocks that could run now, as bits; 0 where a strict run would wait for others.
-
-        A sub-block can run if it has an instance and the one after it has room for the result, also if that itself
-        takes its input out in this very run (D6).
-        """
-        ready, able = 0, set()
-        members = self.pipeline.combined[combined]
-        for place in reversed(range(len(members))):
-            model, block = members[place]
-            if not self.slots[model][block] or self.running[model][block]:
-                continue
-            last = block + 1 == self.pipeline.blocks[model]
-            if last or len(self.slots[model][block + 1]) < self.pipeline.slots or (model, block + 1) in able:
-                able.add((model, block))
-                ready |= 1 << place
-        return 0 if self.pipeline.strict and len(able) < len(members) else ready
-
-    def _next(self, due: list[tuple[int, int]]) -> tuple[int, int]:
-        """The highest effective input ratio, ties by what has least time left, if that counts, then by the oldest task.
-
-        First of all what has waited too long (D3).
-        """
-        by_ratio = min(due, key=lambda entry: (*self._rank(*entry), *self._age(*entry)))
-        late = [entry for entry in due if self.now - self._age(*entry)[1] > self.pipeline.max_wait_s]
-        chosen = min(late, key=lambda entry: self._age(*entry)) if late else by_ratio
-        self.record.promoted += chosen != by_ratio
-        return chosen
-
-    def _rank(self, combined: int, present: int) -> tuple[float, float]:
-        """Minus the effective input ratio of a run, and the least time that one of its tasks has left."""
-        pipeline = self.pipeline
-        ratio = present.bit_count() / len(pipeline.combined[combined])
-        left_s = [pipeline.left_s[model][block] for model, block in self._members(combined, present) if pipeline.left_s]
-        return -ratio, min(left_s, default=0.0)
-
-    def _age(self, combined: int, present: int) -> tuple[int, float]:
-        """The oldest task among the instances of a run, and since when one of them has waited."""
-        waiting = [self.slots[model][block][0] for model, block in self._members(combined, present)]
-        return min(task for task, _ in waiting), min(since for _, since in waiting)
-
-    def _members(self, combined: int, present: int) -> list[tuple[int, int]]:
-        return [member for place, member in enumerate(self.pipeline.combined[combined]) if present >> place & 1]
 
     def _start(self, combined: int, present: int, due: int) -> None:
         """Start a run: it takes lanes, and the instances leave their slots."""
@@ -278,7 +279,7 @@ class ReferenceSimulation:
         if self.pipeline.take == "shared":
             lanes = min(lanes, self.idle, max(1, self.idle * self.pipeline.crowd // due))
         instances = []
-        for model, block in self._members(combined, present):
+        for model, block in self.pipeline.members(combined, present):
             instances.append((self.slots[model][block].popleft()[0], model, block))
             self.running[model][block] = not self.pipeline.several
         self.idle -= lanes
