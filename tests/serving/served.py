@@ -22,6 +22,9 @@ from tests.frontends.small_networks import Network, extracted_once
 from tests.runtime.small import branches
 from tests.workers.processes import eventually
 
+#: Blocks of both models in one combined block, two of one model, and some alone.
+COMBINED = [{"branches": [0], "blocks": [0, 2]}, {"branches": [1], "blocks": [1]}]
+
 
 class Blocks(nn.Module):
     """Blocks with branches, whose values skip a block too: the last one reads what the first one made."""
@@ -140,6 +143,14 @@ def require_right(label: str, given: Sequence[Tensor], outputs: Sequence[Tensor]
     """Outputs are those of the network."""
     (output,) = outputs
     torch.testing.assert_close(output, expected(label, given), rtol=1e-4, atol=1e-4)
+
+
+def ask_both(server: Server, count: int, first: int = 0) -> None:
+    """Ask for both models at once, several times; every answer is right."""
+    asked = [(label, inputs(label, number)) for number in range(first, first + count) for label in networks()]
+    answers = [server.submit(label, own) for label, own in asked]
+    for (label, own), answer in zip(asked, answers, strict=True):
+        require_right(label, own, answer.result(60))
 
 
 def wait_for_answers(patch: pytest.MonkeyPatch) -> None:
