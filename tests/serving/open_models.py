@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import http.client
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -47,6 +50,24 @@ def open_networks() -> dict[str, Network]:
     torch.manual_seed(2)
     words = extracted(Words(), (torch.randint(WORDS, (4, 3)), torch.ones(1)))
     return {"words": words, "squeezenet": extracted(Images(), (torch.randn(1, 3, 224, 224),))}
+
+
+def client_of(address: str) -> http.client.HTTPConnection:
+    """A client of a server."""
+    return http.client.HTTPConnection(address.removeprefix("http://"), timeout=300)
+
+
+def answered(address: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, Any, Any]:
+    """Status, headers and body of an answer: from JSON, text, or bytes where tensors are behind it."""
+    with contextlib.closing(client_of(address)) as client:
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        client.request("GET" if body is None else "POST", path, body, sent)
+        answer = client.getresponse()
+        text = answer.read()
+        kind = answer.getheader("Content-Type", "")
+    if kind == "application/json":
+        return answer.status, answer.headers, json.loads(text)
+    return answer.status, answer.headers, text.decode() if kind.startswith("text/") else text
 
 
 def open_scenario(folder: Path, labels: dict[str, dict[str, Any]], **settings: Any) -> Path:
