@@ -295,8 +295,8 @@ def _coefficients(scenario: Scenario, name: str, number: int) -> list[float]:
 
 def _alone_ms(scenario: Scenario, name: str, number: int, overheads: Overheads) -> float:
     """Time of a task of a model when nothing else runs, in milliseconds."""
-    file = msgspec.structs.replace(scenario.file, overheads=overheads)
-    pipeline = pipeline_of(dataclasses.replace(scenario, file=file, planned=scenario.plain), name)
+    other = dataclasses.replace(scenario.with_settings(overheads=overheads), planned=scenario.plain)
+    pipeline = pipeline_of(other, name)
     if pipeline.take == "one":  # the pipeline's times are those beside other runs
         alone = sum(scenario.models[number].problem.time)
         return alone + overheads.task_ms + overheads.run_ms + overheads.stage_ms

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from hios.errors import HiosError
@@ -97,8 +95,7 @@ def test_blocks_of_two_models_share_stages() -> None:
 
 def test_training_has_the_times_of_serving() -> None:
     """On lanes, stages of a combination take in training what they take in a combined block; sequences as well."""
-    given = _given(combined=())
-    given = dataclasses.replace(given, file=msgspec.structs.replace(given.file, overheads=Overheads(stage_ms=0.1)))
+    given = _given(combined=()).with_settings(overheads=Overheads(stage_ms=0.1))
     problems, stage_time = stages_to_learn(given)
     pool, device = Pool(problems, 3, 8, stage_time), Device(given)
     start = combined(part for block in (pool.blocks[0], pool.blocks[3]) for part in block)
