@@ -31,17 +31,6 @@ def test_deterministic_queue_in_overload_grows() -> None:
     assert _latencies(server(1.25), *map(float, range(100))) == [1.25 + 0.25 * task for task in range(100)]
 
 
-@pytest.mark.parametrize("load", [0.5, 0.8])
-def test_random_arrivals_wait_as_theory_says(load: float) -> None:
-    """M/D/1: the mean wait is rho s / (2 (1 - rho)) (Pollaczek-Khinchine)."""
-    given = scenario(served("one", [[1.0]], load * 1000), duration_s=30.0, seed=1)
-    tasks = draw(given)
-    record = Simulation(server(0.001), [OPEN], tasks, given.duration_s, compiled=False).run()
-    tally = outcome(record, server(0.001), tasks, given.duration_s).tallies[0]
-    wait_ms = sum(tally.latencies_ms) / tally.completed - 1.0
-    assert wait_ms == pytest.approx(load / (2 * (1 - load)), rel=0.1)  # a million within 2 %: test_event_kernel
-
-
 def test_littles_law() -> None:
     """The mean number of tasks present is their rate times their mean latency, for each model."""
     models = (served("a", [[2.0], [1.0]], 60.0), served("b", [[4.0], [3.0]], 60.0))

@@ -9,7 +9,7 @@ import pytest
 from hios.core.costs import CostOverheads, Demand
 from hios.serving.simulate import simulate
 from hios.serving.stage_times import _gpu_stage_ms, bound_per_s, even_intervals_s, least_work_s
-from hios.serving.strict_rounds import rounds_notes, strict_rounds_per_s
+from hios.serving.strict_rounds import rounds_notes
 from tests.problems import problem
 from tests.serving.scenarios import scenario, served
 
@@ -57,11 +57,6 @@ def test_water_below_capacity_leaves_room() -> None:
     """If all models get what they request, the rest of the device is divided in proportion."""
     given = scenario(served("a", [[10.0]], 10.0), served("b", [[10.0]], 30.0), lanes=1)
     assert [1 / interval for interval in even_intervals_s(given, [0.01, 0.01])] == pytest.approx([25.0, 75.0])
-
-
-def test_strict_rounds() -> None:
-    """30, 60 and 120 tasks a second: rounds of one each cannot pass 90 of the 210."""
-    assert strict_rounds_per_s([30.0, 60.0, 120.0]) == 90.0
 
 
 def test_what_the_limit_of_strict_rounds_explains() -> None:
