@@ -86,7 +86,7 @@ def following(
     return min(late, key=ages.__getitem__) if late else by_ratio, by_ratio
 
 
-class ReferenceSimulation:
+class ReferenceSimulation(Simulation):
     """One repeat: all tasks of a trace through a pipeline.
 
     Args:
@@ -105,14 +105,8 @@ class ReferenceSimulation:
         duration_s: float,
         watch: Callable[[ReferenceSimulation], None] = lambda simulation: None,
     ) -> None:
-        self.pipeline, self.queues, self.trace, self.duration_s, self._watch = (
-            pipeline,
-            queues,
-            trace,
-            duration_s,
-            watch,
-        )
-        self.now = 0.0
+        super().__init__(pipeline, queues, trace, duration_s, compiled=False)
+        self.queues, self._watch = queues, watch
         self.idle = pipeline.lanes
         self.queue: list[deque[int]] = [deque() for _ in queues]
         self.slots: Slots = [[deque() for _ in range(n)] for n in pipeline.blocks]
@@ -125,7 +119,7 @@ class ReferenceSimulation:
         self._going: dict[int, _Going] = {}
         count = len(queues)
         never = [math.inf] * len(trace)
-        self.record = SimulationRecord(
+        self._kept = SimulationRecord(
             [OFFERED] * len(trace), never, [], [0.0] * count, [0.0] * count, launched_s=never.copy()
         )
         self._events: list[tuple[float, int, int, tuple[Any, ...]]] = []
@@ -134,11 +128,6 @@ class ReferenceSimulation:
         for model, rules in enumerate(queues):
             if rules.interval_s > 0:
                 heapq.heappush(self._events, (0.0, _TICK, model, (0,)))
-
-    def run(self) -> SimulationRecord:
-        """Carry out all events up to the end."""
-        self.run_to(self.duration_s)
-        return self.record
 
     def run_to(self, until_s: float) -> None:
         """Carry out all events up to a moment, those of the moment itself included."""
@@ -153,7 +142,7 @@ class ReferenceSimulation:
             while self._events and self._events[0][0] == self.now:
                 _, kind, subject, more = heapq.heappop(self._events)
                 handle[kind](subject, *more)
-            self._start_all()
+            self._start_runs()
             self._watch(self)
         self._advance(until_s)
 
@@ -163,12 +152,8 @@ class ReferenceSimulation:
         Runs that have started end as they would have, and slow others down as the combined block that now holds their
         first sub-block; instances keep their places. Each launcher begins with the first multiple of its new interval
         from now on.
-
-        Args:
-            pipeline: of the same models, blocks, lanes and slots.
-            queues: by model; only their intervals may differ.
         """
-        self.record.changes.append((len(self.record.runs), pipeline))
+        self._kept.changes.append((len(self._kept.runs), pipeline))
         self.pipeline, self.queues = pipeline, queues
         home = {member: number for number, members in enumerate(pipeline.combined) for member in members}
         self._going = {place: run._replace(combined=home[run.first]) for place, run in self._going.items()}
@@ -178,14 +163,14 @@ class ReferenceSimulation:
             if rules.interval_s > 0:
                 number = first_tick(self.now, rules.interval_s)
                 heapq.heappush(self._events, (number * rules.interval_s, _TICK, model, (number,)))
-        self._start_all()
+        self._start_runs()
 
     def _advance(self, now: float) -> None:
         passed = now - self.now
         for model, queue in enumerate(self.queue):
-            self.record.queued_s[model] += passed * len(queue)
-            self.record.present_s[model] += passed * self.present[model]
-        self.record.variance_s += passed * variance([len(queue) for queue in self.queue])
+            self._kept.queued_s[model] += passed * len(queue)
+            self._kept.present_s[model] += passed * self.present[model]
+        self._kept.variance_s += passed * variance([len(queue) for queue in self.queue])
         self.now = now
 
     def _arrive(self, task: int) -> None:
@@ -199,13 +184,13 @@ class ReferenceSimulation:
                 self._end(task, DROPPED)
                 return
             self._end(queue.popleft(), DROPPED)
-        self.record.state[task] = WAITING
+        self._kept.state[task] = WAITING
         queue.append(task)
         if rules.deadline_s < math.inf:
             heapq.heappush(self._events, (self.trace.times_s[task] + rules.deadline_s, _EXPIRE, task, ()))
 
     def _expire(self, task: int) -> None:
-        if self.record.state[task] == WAITING:  # then it is the oldest of its queue
+        if self._kept.state[task] == WAITING:  # then it is the oldest of its queue
             model = self.trace.models[task]
             self._end(self.queue[model].popleft(), EXPIRED)
             self.due_tick[model] &= bool(self.queue[model])
@@ -227,7 +212,7 @@ class ReferenceSimulation:
         task = self.queue[model].popleft()
         self.in_flight += 1
         self.due_tick[model] = False
-        self.record.state[task], self.record.launched_s[task] = IN_FLIGHT, self.now
+        self._kept.state[task], self._kept.launched_s[task] = IN_FLIGHT, self.now
         self.slots[model][0].append((task, self.now))
 
     def _has_room(self, model: int) -> bool:
@@ -258,7 +243,7 @@ class ReferenceSimulation:
             return False
         return len(slots) == 1 or len(slots[1]) < pipeline.slots
 
-    def _start_all(self) -> None:
+    def _start_runs(self) -> None:
         """Start runs until no lane is idle or no instance is waiting."""
         while True:
             self._launch_all()
@@ -268,7 +253,7 @@ class ReferenceSimulation:
             due = [(combined, present) for combined, present in every if present]
             if due:
                 chosen, by_ratio = following(self.pipeline, self.slots, due, self.now)
-                self.record.promoted += chosen != by_ratio
+                self._kept.promoted += chosen != by_ratio
                 self._start(*chosen, len(due))
             elif not self._launch_first(self._could_start):  # tasks in flight wait for each other, and a lane is idle
                 return
@@ -283,11 +268,11 @@ class ReferenceSimulation:
             instances.append((self.slots[model][block].popleft()[0], model, block))
             self.running[model][block] = not self.pipeline.several
         self.idle -= lanes
-        number = len(self.record.runs)
+        number = len(self._kept.runs)
         finish = self.now + self.pipeline.times_s[combined][present][lanes - 1] * self._stretch(combined, number)
         free = next(place for place in itertools.count() if place not in self._going)
         self._going[free] = _Going(number, combined, instances[0][1:])
-        self.record.runs.append(BlockRun(self.now, finish, combined, present, lanes))
+        self._kept.runs.append(BlockRun(self.now, finish, combined, present, lanes))
         heapq.heappush(self._events, (finish, _FINISH, number, tuple(instances)))
 
     def _stretch(self, combined: int, number: int) -> float:
@@ -302,7 +287,7 @@ class ReferenceSimulation:
 
     def _finish(self, number: int, *instances: tuple[int, int, int]) -> None:
         """End a run: every instance goes to the next block of its model, or its task is complete."""
-        self.idle += self.record.runs[number].lanes
+        self.idle += self._kept.runs[number].lanes
         self._going = {place: other for place, other in self._going.items() if other.number != number}
         for task, model, block in instances:
             self.running[model][block] = False
@@ -313,47 +298,29 @@ class ReferenceSimulation:
                 self.slots[model][block + 1].append((task, self.now))
 
     def _end(self, task: int, state: int) -> None:
-        self.record.state[task], self.record.finish_s[task] = state, self.now
+        self._kept.state[task], self._kept.finish_s[task] = state, self.now
         self.present[self.trace.models[task]] -= 1
-
-
-class ReferenceSteps(Simulation):
-    """The reference simulator, stopped and looked at as that of hios."""
-
-    def __init__(self, pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float) -> None:
-        super().__init__(pipeline, queues, trace, duration_s, compiled=False)
-        self._reference = ReferenceSimulation(pipeline, queues, trace, duration_s)
-
-    def run_to(self, until_s: float) -> None:
-        """Carry out all events up to a moment, those of the moment itself included."""
-        self._reference.run_to(until_s)
-        self.now = until_s
-
-    def change(self, pipeline: Pipeline, queues: Sequence[QueueRules]) -> None:
-        """Go on with other combined blocks and intervals."""
-        self.pipeline = pipeline
-        self._reference.change(pipeline, queues)
 
     def lengths(self) -> list[int]:
         """Tasks in every queue."""
-        return list(map(len, self._reference.queue))
+        return list(map(len, self.queue))
 
     def progress(self) -> list[bool]:
         """Of every block, whether it holds an instance."""
         return [
             bool(waiting) or running
-            for slots, flags in zip(self._reference.slots, self._reference.running, strict=True)
+            for slots, flags in zip(self.slots, self.running, strict=True)
             for waiting, running in zip(slots, flags, strict=True)
         ]
 
     def record(self) -> SimulationRecord:
         """All that happened."""
-        return self._reference.record
+        return self._kept
 
     def _runs_from(self, first: int) -> list[tuple[int, int, int]]:
-        return [(run.combined, run.present, run.lanes) for run in self._reference.record.runs[first:]]
+        return [(run.combined, run.present, run.lanes) for run in self._kept.runs[first:]]
 
     def _tasks(self) -> tuple[Any, ...]:
-        record = self._reference.record
-        rows = (record.state, self.trace.times_s, record.launched_s, record.finish_s, self.trace.models)
+        kept = self._kept
+        rows = (kept.state, self.trace.times_s, kept.launched_s, kept.finish_s, self.trace.models)
         return tuple(map(np.asarray, rows))

@@ -17,13 +17,13 @@ import pytest
 from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.scenario import draw
 from hios.serving.simulator import Simulation, SimulationRecord, outcome
-from tests.serving.reference_simulator import ReferenceSimulation, ReferenceSteps
+from tests.serving.reference_simulator import ReferenceSimulation
 from tests.serving.scenarios import OPEN, chains, random_case, random_partition, scenario, served, server, trace
 
 _Kind = Callable[..., Simulation]
 _PLAIN, _COMPILED = (functools.partial(Simulation, compiled=compiled) for compiled in (False, True))
 #: The reference, and the simulator as it is and compiled.
-_KINDS: list[_Kind] = [ReferenceSteps, _PLAIN, _COMPILED]
+_KINDS: list[_Kind] = [ReferenceSimulation, _PLAIN, _COMPILED]
 
 
 def _regrouped(pipeline: Pipeline, draw: random.Random) -> Pipeline:
