@@ -6,7 +6,6 @@ import contextlib
 import functools
 import http.client
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.frontends.small_networks import Network, extracted
-from tests.serving.served import scenario_file, write_costs
+from tests.serving.served import scenario_file, write_files
 
 WORDS = 10
 
@@ -72,22 +71,8 @@ def answered(address: str, path: str, body: bytes | None = None, **headers: str)
 
 def open_scenario(folder: Path, labels: dict[str, dict[str, Any]], **settings: Any) -> Path:
     """scenario.yaml for some of them on one lane."""
-    from safetensors.torch import save_file
-
-    files = Path(os.environ["HIOS_CACHE"], "open")
-    files.mkdir(exist_ok=True)
-    models = {}
-    for label, own in labels.items():
-        if label in open_networks():
-            network = open_networks()[label]
-            network.graph.write(files / f"{label}.graph.json")
-            save_file(network.tensors, files / f"{label}.safetensors")
-            write_costs(files / f"{label}.costs.json", network.graph, 0.2, 0.01)
-            own = {
-                "graph": str(files / f"{label}.graph.json"),
-                "costs": str(files / f"{label}.costs.json"),
-                "weights": str(files / f"{label}.safetensors"),
-                **own,
-            }
-        models[label] = own
+    models = {
+        label: {**write_files(label, open_networks()[label]), **own} if label in open_networks() else own
+        for label, own in labels.items()
+    }
     return scenario_file(folder / "scenario.yaml", models, lanes=1, **settings)
