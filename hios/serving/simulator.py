@@ -13,7 +13,7 @@ import importlib.util
 import itertools
 import math
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -558,37 +558,6 @@ class SimulationRecord:
     changes: list[tuple[int, Pipeline]] = field(default_factory=list)
 
 
-def outcome(record: SimulationRecord, pipeline: Pipeline, trace: Trace, duration_s: float) -> RepeatOutcome:
-    """What a record amounts to; runs count as busy up to the end."""
-    tallies = [Tally(queued_s=q, present_s=p) for q, p in zip(record.queued_s, record.present_s, strict=True)]
-    ended = []
-    for task, (state, model) in enumerate(zip(record.state, trace.models, strict=True)):
-        tally = tallies[model]
-        tally.offered += 1
-        tally.dropped += state == DROPPED
-        tally.expired += state == EXPIRED
-        tally.waiting += state == WAITING
-        tally.in_flight += state == IN_FLIGHT
-        if state == COMPLETED:
-            ended.append((record.finish_s[task], task))
-    for finish, task in sorted(ended):
-        tallies[trace.models[task]].latencies_ms.append((finish - trace.times_s[task]) * 1e3)
-    busy = add_up(
-        _busy_s(run, own, duration_s) for run, own in zip(record.runs, _pipelines(record, pipeline), strict=False)
-    )
-    blocks = sum(run.present.bit_count() for run in record.runs)
-    return RepeatOutcome(tallies, busy, record.variance_s / duration_s, record.promoted, blocks)
-
-
-def _pipelines(record: SimulationRecord, pipeline: Pipeline) -> Iterator[Pipeline]:
-    """The pipeline of every run."""
-    begun = 0
-    for count, after in record.changes:
-        yield from itertools.repeat(pipeline, count - begun)
-        begun, pipeline = count, after
-    yield from itertools.repeat(pipeline)
-
-
 def _busy_s(run: BlockRun, pipeline: Pipeline, duration_s: float) -> float:
     """Time of lanes that a run takes before the end."""
     busy = pipeline.busy_s[run.combined][run.present][run.lanes - 1]
@@ -658,8 +627,29 @@ class Simulation:
         return self.record()
 
     def outcome(self) -> RepeatOutcome:
-        """What all that happened amounts to, at the end."""
-        return outcome(self.record(), self.first, self.trace, self.given.duration)
+        """What all that happened amounts to, at the end; runs count as busy up to it."""
+        record, trace, duration_s = self.record(), self.trace, self.given.duration
+        tallies = [Tally(queued_s=q, present_s=p) for q, p in zip(record.queued_s, record.present_s, strict=True)]
+        ended = []
+        for task, (state, model) in enumerate(zip(record.state, trace.models, strict=True)):
+            tally = tallies[model]
+            tally.offered += 1
+            tally.dropped += state == DROPPED
+            tally.expired += state == EXPIRED
+            tally.waiting += state == WAITING
+            tally.in_flight += state == IN_FLIGHT
+            if state == COMPLETED:
+                ended.append((record.finish_s[task], task))
+        for finish, task in sorted(ended):
+            tallies[trace.models[task]].latencies_ms.append((finish - trace.times_s[task]) * 1e3)
+        changes = [(0, self.first), *record.changes, (len(record.runs), self.pipeline)]
+        busy = add_up(
+            _busy_s(run, pipeline, duration_s)
+            for (first, pipeline), (end, _) in itertools.pairwise(changes)
+            for run in record.runs[first:end]
+        )
+        blocks = sum(run.present.bit_count() for run in record.runs)
+        return RepeatOutcome(tallies, busy, record.variance_s / duration_s, record.promoted, blocks)
 
     def run_to(self, until_s: float) -> None:
         """Carry out all events up to a moment, those of the moment itself included."""

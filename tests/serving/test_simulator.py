@@ -10,7 +10,7 @@ import pytest
 
 from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.scenario import draw
-from hios.serving.simulator import COMPLETED, DROPPED, EXPIRED, IN_FLIGHT, WAITING, Simulation, _put, outcome, start_all
+from hios.serving.simulator import COMPLETED, DROPPED, EXPIRED, IN_FLIGHT, WAITING, Simulation, _put, start_all
 from tests.serving.reference_simulator import ReferenceSimulation
 from tests.serving.scenarios import OPEN, chains, random_case, scenario, served, server, trace
 
@@ -36,9 +36,9 @@ def test_littles_law() -> None:
     models = (served("a", [[2.0], [1.0]], 60.0), served("b", [[4.0], [3.0]], 60.0))
     given = scenario(*models, duration_s=60.0)
     chain = chains([0.002, 0.001], [0.004, 0.003])
-    tasks = draw(given)
-    record = Simulation(chain, [OPEN, OPEN], tasks, given.duration_s, compiled=False).run()
-    for tally in outcome(record, chain, tasks, given.duration_s).tallies:
+    simulation = Simulation(chain, [OPEN, OPEN], draw(given), given.duration_s, compiled=False)
+    simulation.run()
+    for tally in simulation.outcome().tallies:
         assert tally.present_s is not None
         assert tally.present_s == pytest.approx(sum(tally.latencies_ms) / 1e3, rel=0.01)
 
@@ -79,8 +79,7 @@ def test_nothing_is_lost_at_any_moment(seed: int) -> None:
         simulation.run_to(moment)
         _check(simulation, queues)
     simulation.run_to(duration_s)
-    record = simulation.record()
-    counted = outcome(record, pipeline, tasks, duration_s)
+    counted = simulation.outcome()
     assert sum(tally.offered for tally in counted.tallies) == len(tasks)
     assert all(tally.unaccounted == 0 for tally in counted.tallies)
     assert counted.busy_s >= 0
@@ -255,9 +254,9 @@ def test_deadline_passes_in_the_queue() -> None:
 def test_work_at_the_end_is_counted_as_left() -> None:
     """What is in the queue or in flight at the end is neither completed nor lost, and lanes were busy until then."""
     tasks = trace((0.0, 0), (0.0, 0), (0.0, 0))
-    pipeline = server(2.0)
-    record = Simulation(pipeline, [OPEN], tasks, 3.0, compiled=False).run()
-    counted = outcome(record, pipeline, tasks, 3.0)
+    simulation = Simulation(server(2.0), [OPEN], tasks, 3.0, compiled=False)
+    simulation.run()
+    counted = simulation.outcome()
     assert (counted.tallies[0].completed, counted.tallies[0].in_flight, counted.tallies[0].waiting) == (1, 2, 0)
     assert counted.busy_s == 3.0
 

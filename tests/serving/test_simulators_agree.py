@@ -16,7 +16,7 @@ import pytest
 
 from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.scenario import draw
-from hios.serving.simulator import Simulation, SimulationRecord, outcome
+from hios.serving.simulator import Simulation, SimulationRecord
 from tests.serving.reference_simulator import ReferenceSimulation
 from tests.serving.scenarios import OPEN, chains, random_case, random_partition, scenario, served, server, trace
 
@@ -147,7 +147,7 @@ def test_runs_under_way_end_as_they_began() -> None:
         record = steps.record()
         assert [(run.start_s, run.finish_s) for run in record.runs] == [(0.0, 1.0), (1.0, 8.0)]
         assert record.finish_s == [8.0, 8.0]
-        assert outcome(record, _chain(), trace((0.0, 0), (0.5, 1)), 20.0).busy_s == pytest.approx(8.0)
+        assert steps.outcome().busy_s == pytest.approx(8.0)
 
 
 @pytest.mark.parametrize("kind", _KINDS)
