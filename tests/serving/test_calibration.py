@@ -10,27 +10,14 @@ import pytest
 
 from hios.errors import HiosError
 from hios.formats.scenario import Overheads
-from hios.formats.serving_result import CalibrationFile, PairFactor
+from hios.formats.serving_result import PairFactor
 from hios.serving.calibration import calibrated, drawn_jitter, with_interference
 from hios.serving.pipeline import queue_rules
 from hios.serving.policies import pipeline_of
 from hios.serving.scenario import Scenario, draw
 from hios.serving.simulate import simulate
 from hios.serving.simulator import Simulation
-from tests.serving.scenarios import scenario, served
-
-
-def constants(**changes: Any) -> CalibrationFile:
-    """Calibration constants of the two models; with the defaults they have no effect."""
-    given: dict[str, Any] = {
-        "lanes": 2,
-        "models": {"left": 1.0, "right": 1.0},
-        "overheads": Overheads(),
-        "jitter": (1.0, 1.0),
-        "seconds": 1.0,
-        **changes,
-    }
-    return CalibrationFile(**given)
+from tests.serving.scenarios import constants, scenario, served
 
 
 @pytest.fixture
