@@ -203,13 +203,6 @@ def test_strict_rounds_of_a_slow_launcher_end(tmp_path: Path) -> None:
     assert total["expired"] > 0
 
 
-def test_closing_does_not_wait_for_rounds(tmp_path: Path) -> None:
-    """More tasks than places wait for the other model when the server closes: they fail."""
-    with Server(scenario(tmp_path, lanes=1), "pos-strict", virtual=True) as server:
-        answers = [server.submit("blocks", inputs("blocks", 0)) for _ in range(server.pipeline.slots + 3)]
-    assert all("the server is closed" in str(answer.exception(0)) for answer in answers)
-
-
 def test_tasks_that_fail_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Operators that raise, and those that make NaN, fail the tasks that they are in, and no others."""
     monkeypatch.setattr(lane_worker, "prepare", lane_faults.prepare)
