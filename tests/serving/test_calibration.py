@@ -30,8 +30,8 @@ def plain() -> Scenario:
 @pytest.mark.parametrize("name", ["one-per-lane", "ios", "top", "top-open", "hios-lp", "pos-relaxed"])
 def test_constants_of_one_change_nothing(name: str, plain: Scenario) -> None:
     """The same result as without."""
-    result = simulate(calibrated(plain, constants()), name, compiled=False)
-    expected = simulate(plain, name, compiled=False)
+    result = simulate(calibrated(plain, constants()), name)
+    expected = simulate(plain, name)
     assert (result.models, result.total) == (expected.models, expected.total)
     assert result.utilisation == pytest.approx(expected.utilisation)
 

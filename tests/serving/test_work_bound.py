@@ -63,7 +63,7 @@ def test_what_the_limit_of_strict_rounds_explains() -> None:
     """Of a policy that completes all 210 tasks, 133.3 % over 90: all of the margin over rounds that are never late."""
     models = [served(name, [[0.01]], rate) for name, rate in (("a", 30.0), ("b", 60.0), ("c", 120.0))]
     given = scenario(*models, lanes=2, duration_s=10.0, arrivals="periodic")
-    results = {name: simulate(given, name, compiled=False) for name in ("pos-strict", "sequential")}
+    results = {name: simulate(given, name) for name in ("pos-strict", "sequential")}
     limit, margin, *beside = rounds_notes(results)
     assert limit == "strict rounds cannot pass 90 of 210 tasks/s: 3 models x the smallest rate"
     # At the end of the trace a round or two are still unanswered.
@@ -80,7 +80,7 @@ def test_what_the_limit_of_strict_rounds_explains() -> None:
     assert rounds_notes({"pos-strict": results["pos-strict"]}) == [limit]
     assert rounds_notes({"sequential": results["sequential"]}) == []
     alone = scenario(models[0], duration_s=1.0)
-    assert rounds_notes({"pos-strict": simulate(alone, "pos-strict", compiled=False)}) == []
+    assert rounds_notes({"pos-strict": simulate(alone, "pos-strict")}) == []
 
 
 def test_stages_of_several_models_share_resources() -> None:
