@@ -45,7 +45,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import msgspec
 import numpy as np
 import yaml
 from networks import environment, hios
@@ -131,9 +130,7 @@ class Setting:
     def at(self, rate: float, seconds: float, seed: int = 0) -> Scenario:
         """The scenario at so many tasks a second in all."""
         scenario = Scenario.read(self._file, load=rate / sum(SHARES))
-        return dataclasses.replace(
-            scenario, file=msgspec.structs.replace(scenario.file, duration_s=seconds, seed=seed, repeats=1)
-        )
+        return scenario.with_settings(duration_s=seconds, seed=seed, repeats=1)
 
     def command(self, server: str, port: int, setup: tuple[int, int], rate: float | None) -> list[str]:
         """How a server is started."""

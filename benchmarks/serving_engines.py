@@ -10,12 +10,10 @@ in a second while two for each lane are under way, each the median of the rounds
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import statistics
 import time
 from concurrent.futures import FIRST_COMPLETED, wait
 
-import msgspec
 from torch import Tensor
 
 from hios.frontends.example_inputs import example_inputs
@@ -57,7 +55,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement (default: 1)")
     chosen = parser.parse_args()
     given = Scenario.read(chosen.scenario)
-    scenarios = [dataclasses.replace(given, file=msgspec.structs.replace(given.file, engine=kind)) for kind in _ENGINES]
+    scenarios = [given.with_settings(engine=kind) for kind in _ENGINES]
     with Server(scenarios[0], chosen.policy) as first, Server(scenarios[1], chosen.policy) as second:
         for model in given.models:
             inputs = list(example_inputs(model.problem.graph.inputs, 0))

@@ -22,15 +22,12 @@ as medians over the rounds. Then the goals, at the loads that are there:
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import msgspec
 
 from hios.errors import HiosError
 from hios.files import artifacts
@@ -72,9 +69,8 @@ def capacity(scenario: Scenario, calibration: CalibrationFile) -> float:
 
 def at(path: Path, factor: float, duration_s: float, seed: int) -> Scenario:
     """The scenario with other rates, duration and seed; what is best is goodput, as in the goals."""
-    scenario = Scenario.read(path, load=factor)
-    file = msgspec.structs.replace(scenario.file, duration_s=duration_s, seed=seed, repeats=1, objective="throughput")
-    return dataclasses.replace(scenario, file=file)
+    settings = {"duration_s": duration_s, "seed": seed, "repeats": 1, "objective": "throughput"}
+    return Scenario.read(path, load=factor).with_settings(**settings)
 
 
 def label(choice: ChosenPolicy, scenario: Scenario) -> str:

@@ -18,7 +18,6 @@ each other in it, which the prediction does not count, and these errors say litt
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,8 +53,7 @@ def numbers(result: ResultFile) -> dict[str, float]:
 def scenario_at(path: Path, load_factor: float, duration_s: float, number: int) -> Scenario:
     """The scenario at another load and with traces of a round."""
     scenario = Scenario.read(path, load=load_factor)
-    file = msgspec.structs.replace(scenario.file, duration_s=duration_s, seed=scenario.file.seed + 1 + number)
-    return dataclasses.replace(scenario, file=file)
+    return scenario.with_settings(duration_s=duration_s, seed=scenario.file.seed + 1 + number)
 
 
 def capacity(path: Path, calibration: CalibrationFile, policy: str) -> float:

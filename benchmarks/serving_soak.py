@@ -19,7 +19,6 @@ hold on a machine that does nothing else: how much other processes used its core
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import signal
 import sys
@@ -27,8 +26,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import msgspec
 
 from hios.errors import HiosError
 from hios.files import artifacts
@@ -113,8 +110,7 @@ def overloaded(path: Path, duration_s: float, calibration: Path | None) -> Scena
     if not work:
         raise HiosError(f"{path}: found tasks that take no time; required: rates and costs above 0")
     made = Scenario.read(path, load=OVERLOAD * scenario.lanes / work)
-    file = msgspec.structs.replace(made.file, duration_s=duration_s, repeats=1)
-    return dataclasses.replace(made, file=file)
+    return made.with_settings(duration_s=duration_s, repeats=1)
 
 
 def judged(what: str, value: str, limit: str, *, kept: bool) -> bool:

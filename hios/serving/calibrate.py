@@ -185,8 +185,11 @@ def _round(
     count = len(tasks)
     measured = _Round([], {}, {})
     for number in range(count):
-        own = _one_at_a_time(alone, number, tasks[number], seconds * _ALONE / count, watch)
-        measured.latencies["one-per-lane", number] = own
+        watch.recording = True
+        measured.latencies["one-per-lane", number] = _one_at_a_time(
+            alone, number, tasks[number], seconds * _ALONE / count
+        )
+        watch.recording = False
         measured.times.append(watch.take()[number])
         for name, server in over.items():
             share = seconds * _LANES / len(over) / count
@@ -219,16 +222,12 @@ def _relative(rounds: Sequence[_Round], name: str, number: int) -> float:
     return statistics.median(statistics.median(own.latencies[name, number]) / own.alone(number) for own in rounds)
 
 
-def _one_at_a_time(
-    server: Server, number: int, task: Sequence[Tensor], seconds: float, watch: _Watch | None = None
-) -> list[float]:
+def _one_at_a_time(server: Server, number: int, task: Sequence[Tensor], seconds: float) -> list[float]:
     """Latencies of tasks, milliseconds. After each, the server idles as long as it took, as between tasks under load.
 
     Lanes that are always busy never sleep, and are faster than those that wake for every task.
     """
     label = server.scenario.models[number].label
-    if watch is not None:
-        watch.recording = True
     times_ms: list[float] = []
     end = time.perf_counter() + seconds
     while len(times_ms) < _LEAST or time.perf_counter() < end:
@@ -237,8 +236,6 @@ def _one_at_a_time(
         took_s = time.perf_counter() - start
         times_ms.append(took_s * 1e3)
         time.sleep(took_s)
-    if watch is not None:
-        watch.recording = False
     return times_ms
 
 
@@ -295,8 +292,8 @@ def _coefficients(scenario: Scenario, name: str, number: int) -> list[float]:
 
 def _alone_ms(scenario: Scenario, name: str, number: int, overheads: Overheads) -> float:
     """Time of a task of a model when nothing else runs, in milliseconds."""
-    file = msgspec.structs.replace(scenario.file, overheads=overheads)
-    pipeline = pipeline_of(dataclasses.replace(scenario, file=file, planned=scenario.plain), name)
+    other = dataclasses.replace(scenario.with_settings(overheads=overheads), planned=scenario.plain)
+    pipeline = pipeline_of(other, name)
     if pipeline.take == "one":  # the pipeline's times are those beside other runs
         alone = sum(scenario.models[number].problem.time)
         return alone + overheads.task_ms + overheads.run_ms + overheads.stage_ms

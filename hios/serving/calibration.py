@@ -6,8 +6,6 @@ import dataclasses
 import random
 from collections.abc import Sequence
 
-import msgspec
-
 from hios.errors import HiosError
 from hios.formats.serving_result import CalibrationFile
 from hios.serving.pipeline import Pipeline
@@ -34,8 +32,8 @@ def calibrated(scenario: Scenario, calibration: CalibrationFile, source: str = "
         raise HiosError(
             f"{source}: lanes: found {calibration.lanes}; allowed: {scenario.lanes}, as in {scenario.source}"
         )
-    file = msgspec.structs.replace(scenario.file, overheads=calibration.overheads)
-    return dataclasses.replace(scenario, file=file, calibration=calibration, planned=scenario.plain)
+    measured = scenario.with_settings(overheads=calibration.overheads)
+    return dataclasses.replace(measured, calibration=calibration, planned=scenario.plain)
 
 
 def with_interference(pipeline: Pipeline, scenario: Scenario) -> Pipeline:

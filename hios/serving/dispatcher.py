@@ -16,7 +16,6 @@ from hios.platforms.workloads import copy_alone
 from hios.serving.admission import Admission, LiveTask, OperatorError, TaskFailedError
 from hios.serving.instances import Instances, LiveRun
 from hios.serving.lane import Answer, LaneEvent, LaneProcess
-from hios.serving.lane_program import FreeSlots
 from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.rules import shared_lanes
 from hios.serving.run_programs import RunPrograms
@@ -62,8 +61,9 @@ class Dispatcher:
         self._arena, self.bell, self._timeout_s, self._watch = arena, bell, timeout_s, watch
         self._told = told
         self.instances = Instances(pipeline)
-        self._free = FreeSlots(programs.values)
         self._values = programs.values
+        #: Slots that are free, by number of the `Slots`. One always is where it is needed, by how many there are.
+        self._free = {slots.number: list(range(len(slots.offsets))) for own in self._values for slots in own.slots}
         #: By model and block, numbers of the slots that nothing reads after the block.
         self._released = [
             [[slots.number for slots in own.slots if slots.last == block] for block in range(len(own.blocks))]
@@ -224,7 +224,7 @@ class Dispatcher:
     def _copy_inputs(self, task: LiveTask) -> None:
         """Copy the inputs of a task into slots of the arena; HiosError if they are not those that were accepted."""
         for slots, value in zip(self._values[task.model].inputs, task.inputs, strict=True):
-            slot = task.slots[slots.number] = self._free.take(slots)
+            slot = task.slots[slots.number] = self._free[slots.number].pop()
             buffer = self._buffers[slots.number][slot]
             if value.shape != buffer.shape or value.dtype != buffer.dtype:
                 raise HiosError(f"found {list(value.shape)}; allowed: as they were sent, {list(buffer.shape)}")
@@ -277,7 +277,7 @@ class Dispatcher:
             return False
         if pipeline.take == "shared" and shared_lanes(pipeline.lanes, idle, due, pipeline.crowd) < idle:
             return False
-        _, workers = self._programs.together(run.members)
+        _, workers = self._programs.together[run.members]
         return self._up.issuperset(workers)
 
     def _send(self, run: LiveRun, lane: int, *, together: bool) -> None:
@@ -286,9 +286,9 @@ class Dispatcher:
         for place, slots in stated:
             task = run.tasks[place]
             if slots.made == run.members[place][1]:
-                task.slots[slots.number] = self._free.take(slots)
+                task.slots[slots.number] = self._free[slots.number].pop()
         if together:
-            program, lanes = self._programs.together(run.members)
+            program, lanes = self._programs.together[run.members]
             every = tuple(range(len(run.members)))
             chosen = [run.tasks[place].slots[slots.number] for place, slots in stated]
             for taking_part in lanes:
@@ -299,7 +299,7 @@ class Dispatcher:
         run.orders[lane] = deque((place,) for place in range(len(run.members)))
         for place, member in enumerate(run.members):
             own = [run.tasks[place].slots[slots.number] for part, slots in stated if part == place]
-            self._lanes[lane].send(run.number, self._programs.alone(*member), own)
+            self._lanes[lane].send(run.number, self._programs.alone[member], own)
 
     def _check_hanging(self, now: float) -> float:
         """Stop lanes that exceed the time limit; returns when the next one will."""
@@ -350,7 +350,7 @@ class Dispatcher:
         for (model, block), task in zip(run.members, run.tasks, strict=True):
             if id(task) not in gone:
                 for number in self._released[model][block]:
-                    self._free.give(number, task.slots.pop(number))
+                    self._free[number].append(task.slots.pop(number))
         for task, why in ended:
             self._answer(task, why)
 
@@ -373,7 +373,7 @@ class Dispatcher:
                 buffer = self._buffers[slots.number][task.slots[slots.number]]
                 outputs.append(copy_alone(buffer, torch.empty(buffer.shape, dtype=buffer.dtype)))
         for number, slot in task.slots.items():
-            self._free.give(number, slot)
+            self._free[number].append(slot)
         task.slots.clear()
         del self._taken[task]
         queue = self._queues[task.model]

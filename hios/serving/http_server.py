@@ -102,7 +102,8 @@ class HttpServer:
         """
         # uvicorn raises the signal again when it has ended, for the handlers that were there before.
         main = threading.current_thread() is threading.main_thread()
-        before = {number: signal.signal(number, _ignored) for number in (signal.SIGTERM, signal.SIGINT) if main}
+        obeyed = (signal.SIGTERM, signal.SIGINT) if main else ()
+        before = {number: signal.signal(number, lambda *_: None) for number in obeyed}
         try:
             self._uvicorn.run(sockets=[self._socket])
         finally:
@@ -292,10 +293,6 @@ def _listening(host: str, port: int) -> socket.socket:
             f"--host {host} --port {port}: {error.strerror or error}; allowed: an address of this machine and a port "
             "that is free, or port 0 for any"
         ) from None
-
-
-def _ignored(*_: Any) -> None:
-    """The signal has been obeyed."""
 
 
 def _header_length(request: Request, model: ModelInterface) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -66,7 +67,7 @@ class Instances:
         #: that may have changed since.
         self._due: dict[int, tuple[int, Rank]] = {}
         self._changed = set(range(len(pipeline.combined)))
-        self._members: dict[tuple[int, int], tuple[SubBlock, ...]] = {}
+        self._members = functools.cache(pipeline.members)
 
     def progress(self) -> list[bool]:
         """Of every block of all models, whether an instance waits before it or runs in it (P_t); from any thread."""
@@ -120,17 +121,9 @@ class Instances:
         self.promoted += chosen != by_rank
         return chosen
 
-    def _of(self, combined: int, present: int) -> tuple[SubBlock, ...]:
-        """The sub-blocks that are present."""
-        if (combined, present) not in self._members:
-            members = self._pipeline.combined[combined]
-            there = tuple(member for place, member in enumerate(members) if present >> place & 1)
-            self._members[combined, present] = there
-        return self._members[combined, present]
-
     def start(self, combined: int, present: int, now_s: float) -> LiveRun:
         """Take the instances of a run out of their slots."""
-        members = self._of(combined, present)
+        members = self._members(combined, present)
         tasks = tuple(self._waiting[self._number[member]].popleft() for member in members)
         for member in members:
             self._running[self._number[member]] += 1

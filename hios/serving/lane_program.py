@@ -12,7 +12,7 @@ run ``running`` at once, a value of block p that block q reads last is held by `
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -112,26 +112,6 @@ class BlockValues:
     def writes(self, block: int) -> list[Slots]:
         """What a block makes that later blocks read, and outputs."""
         return [slots for slots in self.slots if slots.made == block]
-
-
-class FreeSlots:
-    """Which slots are free."""
-
-    def __init__(self, values: Sequence[BlockValues]) -> None:
-        self._free = {slots.number: list(range(len(slots.offsets))) for own in values for slots in own.slots}
-
-    def take(self, slots: Slots) -> int:
-        """A free slot; there always is one, by how many there are."""
-        return self._free[slots.number].pop()
-
-    def give(self, number: int, slot: int) -> None:
-        """Give a slot back."""
-        self._free[number].append(slot)
-
-    @property
-    def counts(self) -> dict[int, int]:
-        """How many slots of each value are free, by the number of the slots."""
-        return {number: len(free) for number, free in self._free.items()}
 
 
 #: Operators of a lane in order, each with the place of its sub-block in the run.
@@ -244,45 +224,36 @@ def lane_programs(
     ]
     blocks = [block for _, block in members]
     inner = {(placed.part, placed.value): placed for placed, slots in stated if slots.made != blocks[placed.part]}
-    stores: dict[tuple[int, str], list[Placed]] = {}
-    for placed, slots in stated:
-        if slots.made == blocks[placed.part]:
-            stores.setdefault((placed.part, placed.value[1]), []).append(placed)
-    crossing: dict[tuple[int, External], None] = {}
-    for lane, order in enumerate(orders):
-        for part, operator in order:
-            graph = values[members[part][0]].graph
-            for value in externals(graph.operators[graph.index[operator]]):
-                made_inside = value[0] == "operator" and (part, value) not in inner
-                if made_inside and lane_of[part, value[1]] != lane:
-                    crossing[part, value] = None
+    made = [placed for placed, slots in stated if slots.made == blocks[placed.part]]
+
+    def read_by(part: int, operator: str) -> Sequence[External]:
+        graph = values[members[part][0]].graph
+        return externals(graph.operators[graph.index[operator]])
+
+    crossing = dict.fromkeys(
+        (part, value)
+        for (part, operator), lane in lane_of.items()
+        for value in read_by(part, operator)
+        if (part, value) not in inner and lane_of[part, value[1]] != lane
+    )
     types = [(key, value_type(values[members[key[0]][0]].graph, key[1])) for key in crossing]
     handed = handovers.of(types)
-    return [_program(lane, members, order, values, inner, stores, handed, lane_of) for lane, order in enumerate(orders)]
 
+    def program(lane: int, order: Order) -> LaneProgram:
+        reads: dict[Placed, None] = {}
+        arrivals: dict[tuple[int, Handover], None] = {}
+        steps = []
+        for part, operator in order:
+            waits = []
+            for value in read_by(part, operator):
+                if (part, value) in inner:
+                    reads[inner[part, value]] = None
+                elif lane_of[part, value[1]] != lane and (part, handed[part, value]) not in arrivals:
+                    arrivals[part, handed[part, value]] = None
+                    waits.append(handed[part, value].flag)
+            departures = tuple(own for key, own in handed.items() if key[0] == part and key[1][1] == operator)
+            stores = tuple(own for own in made if (own.part, own.value[1]) == (part, operator))
+            steps.append(LaneStep(part, operator, tuple(waits), departures, stores))
+        return LaneProgram(tuple(model for model, _ in members), tuple(reads), tuple(arrivals), tuple(steps))
 
-def _program(
-    lane: int,
-    members: Sequence[SubBlock],
-    order: Order,
-    values: Sequence[BlockValues],
-    inner: Mapping[tuple[int, External], Placed],
-    stores: Mapping[tuple[int, str], list[Placed]],
-    handed: Mapping[tuple[int, External], Handover],
-    lane_of: Mapping[tuple[int, str], int],
-) -> LaneProgram:
-    reads: dict[Placed, None] = {}
-    arrivals: dict[tuple[int, Handover], None] = {}
-    steps = []
-    for part, operator in order:
-        own = values[members[part][0]]
-        waits = []
-        for value in externals(own.graph.operators[own.graph.index[operator]]):
-            if (part, value) in inner:
-                reads[inner[part, value]] = None
-            elif lane_of[part, value[1]] != lane and (part, handed[part, value]) not in arrivals:
-                arrivals[part, handed[part, value]] = None
-                waits.append(handed[part, value].flag)
-        departures = tuple(departure for key, departure in handed.items() if key[0] == part and key[1][1] == operator)
-        steps.append(LaneStep(part, operator, tuple(waits), departures, tuple(stores.get((part, operator), ()))))
-    return LaneProgram(tuple(model for model, _ in members), tuple(reads), tuple(arrivals), tuple(steps))
+    return [program(lane, order) for lane, order in enumerate(orders)]

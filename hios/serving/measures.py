@@ -23,6 +23,8 @@ from hios.serving.stage_times import bound_per_s, fair_rates, least_works_s
 _RESAMPLES, _LEFT_OUT = 2000, 0.025
 #: The estimate of LoadGen's early stopping misses the percentile with at most this probability.
 _MISS = 0.01
+#: What is counted of tasks.
+_COUNTS = ("offered", "completed", "dropped", "expired", "failed", "waiting", "in_flight")
 
 
 @dataclass
@@ -129,13 +131,7 @@ def _served(
     time = duration_s * len(repeats)
     queued, present = [tally.queued_s for tally in tallies], [tally.present_s for tally in tallies]
     return ServedResult(
-        offered=sum(tally.offered for tally in tallies),
-        completed=len(latencies),
-        dropped=sum(tally.dropped for tally in tallies),
-        expired=sum(tally.expired for tally in tallies),
-        failed=sum(tally.failed for tally in tallies),
-        waiting=sum(tally.waiting for tally in tallies),
-        in_flight=sum(tally.in_flight for tally in tallies),
+        **{name: sum(getattr(tally, name) for tally in tallies) for name in _COUNTS},
         goodput=int(sum(good)),
         p50_ms=percentile(latencies, 0.5),
         p90_ms=percentile(latencies, 0.9),

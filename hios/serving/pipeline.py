@@ -97,6 +97,10 @@ class Pipeline:
             return 1
         return self.widest[combined][present] if self.take == "shared" and self.widest else self.lanes
 
+    def members(self, combined: int, present: int) -> tuple[SubBlock, ...]:
+        """The sub-blocks of a combined block that are present."""
+        return tuple(member for place, member in enumerate(self.combined[combined]) if present >> place & 1)
+
     def alone_s(self, model: int) -> float:
         """Time that a task of a model takes when nothing else runs, with as many lanes as its runs can get."""
         return add_up(self.times_s[combined][present][lanes - 1] for combined, present, lanes in self.runs_alone(model))

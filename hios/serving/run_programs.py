@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,6 +29,9 @@ class RunPrograms:
         flags: number of flags of the arena.
         words: numbers of an order to a lane at most.
         joined: whether the lane is a GPU, which runs all sub-blocks of a run as one program.
+        alone: number of the program of a block on any one lane.
+        together: number of the program of a run over all lanes, and the lanes that take part, by its sub-blocks.
+        slots_of: the slots that a run states, in order, each with the place of its sub-block.
     """
 
     def __init__(
@@ -57,10 +61,9 @@ class RunPrograms:
             self.values.append(made)
             self.slots += made.slots
         self._handovers = Handovers(layout.size, first_flag)
-        self._alone: dict[SubBlock, int] = {}
-        self._together: dict[tuple[SubBlock, ...], int] = {}
-        self._stated: dict[tuple[SubBlock, ...], list[tuple[int, Slots]]] = {}
-        self._lanes: dict[int, list[int]] = {}
+        self.alone: dict[SubBlock, int] = {}
+        self.together: dict[tuple[SubBlock, ...], tuple[int, list[int]]] = {}
+        self.slots_of = functools.cache(functools.partial(slots_of, values=self.values))
         #: By number: one program for any lane, or one for each lane.
         self._programs: list[list[LaneProgram]] = []
         self._compile_blocks()
@@ -69,7 +72,7 @@ class RunPrograms:
             self._handovers.reserve(self.values, later)
         layout.size, self.flags = self._handovers.size, self._handovers.flags
         most = max(later, *map(len, pipeline.combined))
-        self.words = 2 + most * max(len(slots_of([member], self.values)) for member in self._alone)
+        self.words = 2 + most * max(len(self.slots_of((member,))) for member in self.alone)
 
     def extend(self, pipeline: Pipeline) -> int:
         """Add the programs of another pipeline of the same blocks, lanes and slots; returns the first new number.
@@ -89,7 +92,7 @@ class RunPrograms:
             place = {operator: position for position, operator in enumerate(graph.order)}
             for block, operators in enumerate(own.blocks):
                 order = sorted(operators, key=lambda operator: place[graph.index[operator]])
-                self._alone[model, block] = self._add([(model, block)], [[(0, operator) for operator in order]])
+                self.alone[model, block] = self._add([(model, block)], [[(0, operator) for operator in order]])
 
     def _compile_runs(self, pipeline: Pipeline) -> None:
         """Programs of all runs over all lanes that do not exist yet."""
@@ -101,14 +104,16 @@ class RunPrograms:
                     continue
                 if pipeline.most_lanes(combined, present) < pipeline.lanes:
                     continue
-                there = tuple(member for place, member in enumerate(members) if present >> place & 1)
-                if there in self._together:
+                there = pipeline.members(combined, present)
+                if there in self.together:
                     continue
                 if self.joined:
                     order, plan = joined_order(self._scenario, pipeline, combined, present)
-                    self._together[there] = self._add(there, [order], plan)
+                    number = self._add(there, [order], plan)
                 else:
-                    self._together[there] = self._add(there, orders_of(self._scenario, pipeline, combined, present))
+                    number = self._add(there, orders_of(self._scenario, pipeline, combined, present))
+                lanes = [lane for lane, program in enumerate(self._programs[number]) if program.steps]
+                self.together[there] = number, lanes
 
     def _add(self, members: Sequence[SubBlock], orders: Sequence[Order], plan: Plan | None = None) -> int:
         programs = lane_programs(members, orders, self.values, self._handovers)
@@ -124,23 +129,6 @@ class RunPrograms:
             elif 1 < len(programs) > lane:
                 own[number] = programs[lane]
         return {number: program for number, program in own.items() if program.steps}
-
-    def alone(self, model: int, block: int) -> int:
-        """Number of the program of a block on any one lane."""
-        return self._alone[model, block]
-
-    def together(self, members: tuple[SubBlock, ...]) -> tuple[int, list[int]]:
-        """Number of the program of a run over all lanes, and the lanes that take part."""
-        number = self._together[members]
-        if number not in self._lanes:
-            self._lanes[number] = [lane for lane, program in enumerate(self._programs[number]) if program.steps]
-        return number, self._lanes[number]
-
-    def slots_of(self, members: tuple[SubBlock, ...]) -> list[tuple[int, Slots]]:
-        """The slots that a run states, in order, each with the place of its sub-block."""
-        if members not in self._stated:
-            self._stated[members] = slots_of(members, self.values)
-        return self._stated[members]
 
 
 def orders_of(scenario: Scenario, pipeline: Pipeline, combined: int, present: int) -> list[Order]:

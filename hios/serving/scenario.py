@@ -114,11 +114,15 @@ class Scenario:
         """How long tasks arrive and run, seconds."""
         return self.file.duration_s
 
+    def with_settings(self, **settings: Any) -> Scenario:
+        """The same with other contents of scenario.yaml."""
+        return dataclasses.replace(self, file=msgspec.structs.replace(self.file, **settings))
+
     def with_top(self, **settings: Any) -> Scenario:
         """The same with other settings of TOP."""
-        file = msgspec.structs.replace(self.file, top=msgspec.structs.replace(self.file.top, **settings))
         planned = None if self.planned is None else self.planned.with_top(**settings)
-        return dataclasses.replace(self, file=file, planned=planned)
+        changed = self.with_settings(top=msgspec.structs.replace(self.file.top, **settings))
+        return dataclasses.replace(changed, planned=planned)
 
     def with_launcher(self, path: Path) -> Scenario:
         """The same with a trained launcher, whose file the policies learned and learned-static use."""

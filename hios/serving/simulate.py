@@ -72,23 +72,21 @@ def compare(
     return [candidates[place] for place in order(candidates, scenario.file.objective)] + left_out
 
 
-#: From so many block runs on, numba compiles the simulator where it is installed; loading it takes a while.
+#: From so many block runs on, numba compiles the simulator where it is installed, which changes nothing but the time;
+#: loading it takes a while.
 _MANY_RUNS = 50_000
 
 
-def simulate(
-    scenario: Scenario, policy: str, *, launcher: str | None = None, compiled: bool | None = None, tell: Tell = no_one
-) -> ResultFile:
+def simulate(scenario: Scenario, policy: str, *, launcher: str | None = None, tell: Tell = no_one) -> ResultFile:
     """Simulate all repeats of a scenario under a policy and a launcher, by name; the scenario's launcher if None.
 
-    ``tell`` is told of every candidate of ``auto``. Whether numba compiles the simulator changes nothing but the time;
-    if ``compiled`` is None, it does where there is much to do and numba is installed.
+    ``tell`` is told of every candidate of ``auto``.
 
     Raises:
         HiosError: no such policy, or one that has no times for the scenario's device.
     """
-    choice = choose(scenario, policy, launcher, compiled=compiled, tell=tell)
-    outcomes = outcomes_of(scenario, choice.policy, choice.launcher, range(scenario.file.repeats), compiled)
+    choice = choose(scenario, policy, launcher, tell=tell)
+    outcomes = outcomes_of(scenario, choice.policy, choice.launcher, range(scenario.file.repeats))
     return result(
         scenario,
         policy,
@@ -113,10 +111,8 @@ class ChosenPolicy:
     candidates: tuple[Candidate, ...] = ()
 
 
-def choose(
-    scenario: Scenario, policy: str, launcher: str | None = None, *, compiled: bool | None = None, tell: Tell = no_one
-) -> ChosenPolicy:
-    """Choose what ``auto`` stands for, as policy or launcher: the best on held-out traces, simulated, as `simulate`.
+def choose(scenario: Scenario, policy: str, launcher: str | None = None, *, tell: Tell = no_one) -> ChosenPolicy:
+    """Choose what ``auto`` stands for, as policy or launcher: the best on held-out traces, simulated.
 
     Raises:
         HiosError: no policy can run the scenario.
@@ -126,7 +122,7 @@ def choose(
     if policy != AUTO and len(launchers) == 1:
         return ChosenPolicy(policy, launchers[0])
     made = functools.cache(functools.partial(_pipeline, scenario))
-    run = functools.partial(outcomes_of, scenario, compiled=compiled, made=made)
+    run = functools.partial(outcomes_of, scenario, made=made)
     candidates = tuple(compare(scenario, run, policies_of(scenario) if policy == AUTO else [policy], launcher, tell))
     best = candidates[0]
     return ChosenPolicy(best.policy, best.launcher or launcher, candidates)
@@ -137,7 +133,6 @@ def outcomes_of(
     policy: str,
     launcher: str,
     repeats: Sequence[int],
-    compiled: bool | None = None,
     made: Callable[[str], Pipeline] | None = None,
 ) -> list[RepeatOutcome]:
     """What becomes of the tasks of some traces under a policy and a launcher, neither of them ``auto``."""
@@ -147,8 +142,7 @@ def outcomes_of(
         return OnlineLauncher(scenario, launcher_of(scenario)).outcomes(repeats)
     pipeline, queues = launched(scenario, made(policy) if made else _pipeline(scenario, policy), launcher)
     expected = add_up(model.rate * count for model, count in zip(scenario.models, pipeline.blocks, strict=True))
-    if compiled is None:
-        compiled = expected * scenario.duration_s * len(repeats) >= _MANY_RUNS and has_numba()
+    compiled = expected * scenario.duration_s * len(repeats) >= _MANY_RUNS and has_numba()
     outcomes = []
     for repeat in repeats:
         simulation = Simulation(pipeline, queues, draw(scenario, repeat), scenario.duration_s, compiled=compiled)

@@ -12,7 +12,8 @@ import hashlib
 import importlib.util
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -415,71 +416,51 @@ def compiled_kernels() -> dict[str, Any]:
     return names
 
 
-class ListRows:
-    """Makes rows for the functions as they are; of type ``q``, whole numbers, or ``d``."""
-
-    @staticmethod
-    def of(kind: str, values: Iterable[float]) -> Row:
-        """A row of these numbers."""
-        return list(map(int if kind == "q" else float, values))
-
-    @staticmethod
-    def full(kind: str, count: int, value: float = 0) -> Row:
-        """A row of equal numbers."""
-        return [int(value) if kind == "q" else float(value)] * count
+#: Makes a list or an array of numbers: of type ``q``, whole ones, or ``d``.
+MakeRow: TypeAlias = Callable[[str, Sequence[float]], Row]
 
 
-class ArrayRows:
-    """Makes rows for the compiled functions."""
-
-    @staticmethod
-    def of(kind: str, values: Iterable[float]) -> Row:
-        """A row of these numbers."""
-        import numpy as np
-
-        return np.array(values, np.int64 if kind == "q" else np.float64)
-
-    @staticmethod
-    def full(kind: str, count: int, value: float = 0) -> Row:
-        """A row of equal numbers."""
-        import numpy as np
-
-        return np.full(count, value, np.int64 if kind == "q" else np.float64)
+def list_row(kind: str, values: Sequence[float]) -> Row:
+    """A row for the functions as they are."""
+    return array(kind, values).tolist()
 
 
-#: Makes lists or arrays.
-Rows: TypeAlias = type[ListRows] | type[ArrayRows]
+def array_row(kind: str, values: Sequence[float]) -> Row:
+    """A row for the compiled functions."""
+    import numpy as np
+
+    return np.array(values, np.int64 if kind == "q" else np.float64)
 
 
-def given_of(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float, rows: Rows) -> Given:
+def given_of(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float, row: MakeRow) -> Given:
     """A repeat as rows, lists or arrays."""
     tasks = [trace.models.count(model) for model in range(len(queues))]
     return Given(
-        rules=rules_of(pipeline, rows.of),
-        task_times=rows.of("d", trace.times_s),
-        task_models=rows.of("q", trace.models),
-        first_task=rows.of("q", list(accumulate(tasks, initial=0))[:-1]),
-        capacity=rows.of("q", [rules.capacity for rules in queues]),
-        drop_oldest=rows.of("q", [rules.drop_oldest for rules in queues]),
-        deadline=rows.of("d", [rules.deadline_s for rules in queues]),
-        due=rows.of("d", [rules.due_s for rules in queues]),
+        rules=rules_of(pipeline, row),
+        task_times=row("d", trace.times_s),
+        task_models=row("q", trace.models),
+        first_task=row("q", list(accumulate(tasks, initial=0))[:-1]),
+        capacity=row("q", [rules.capacity for rules in queues]),
+        drop_oldest=row("q", [rules.drop_oldest for rules in queues]),
+        deadline=row("d", [rules.deadline_s for rules in queues]),
+        due=row("d", [rules.due_s for rules in queues]),
         lanes=pipeline.lanes,
         take=_TAKE[pipeline.take],
         most=max(MOST_SUB_BLOCKS, *map(len, pipeline.combined)),
         duration=duration_s,
-        jitter=rows.of("d", pipeline.jitter or (1.0,)),
-        **_changing(pipeline, queues, rows),
+        jitter=row("d", pipeline.jitter or (1.0,)),
+        **_changing(pipeline, queues, row),
     )
 
 
-def _changing(pipeline: Pipeline, queues: Sequence[QueueRules], rows: Rows) -> dict[str, Any]:
+def _changing(pipeline: Pipeline, queues: Sequence[QueueRules], row: MakeRow) -> dict[str, Any]:
     """What other combined blocks and intervals change of `Given`, but for the rules."""
     lengths = [len(own) * pipeline.lanes for own in pipeline.times_s]
     return {
-        "interval": rows.of("d", [rules.interval_s for rules in queues]),
-        "first_time": rows.of("q", list(accumulate(lengths, initial=0))[:-1]),
-        "times": rows.of("d", [time for own in pipeline.times_s for row in own for time in row]),
-        "widest": rows.of(
+        "interval": row("d", [rules.interval_s for rules in queues]),
+        "first_time": row("q", list(accumulate(lengths, initial=0))[:-1]),
+        "times": row("d", [time for own in pipeline.times_s for by_lanes in own for time in by_lanes]),
+        "widest": row(
             "q",
             [
                 pipeline.most_lanes(combined, present)
@@ -489,33 +470,8 @@ def _changing(pipeline: Pipeline, queues: Sequence[QueueRules], rows: Rows) -> d
         ),
         "crowd": pipeline.crowd,
         "max_wait": pipeline.max_wait_s,
-        "beside": rows.of("d", [factor for own in pipeline.beside for factor in own]),
+        "beside": row("d", [factor for own in pipeline.beside for factor in own]),
     }
-
-
-def changed(
-    given: Given,
-    state: SimulationState,
-    pipeline: Pipeline,
-    queues: Sequence[QueueRules],
-    rows: Rows,
-) -> Given:
-    """Go on with other combined blocks and intervals; the caller then starts runs.
-
-    Runs that have started slow others down as the combined block that now holds their first sub-block.
-    """
-    rules = rules_of(pipeline, rows.of)
-    home = [0] * len(rules.last)
-    for combined in range(len(pipeline.combined)):
-        for place in range(rules.first_member[combined], rules.first_member[combined + 1]):
-            home[rules.member[place]] = combined
-    for place in range(given.lanes):
-        if state.going[place * _WORDS + _NUMBER] >= 0:
-            state.going[place * _WORDS + _COMBINED] = home[state.going_block[place * given.most]]
-    for model, own in enumerate(queues):
-        if own.interval_s > 0:
-            state.ticks[model] = first_tick(float(state.clock[0]), own.interval_s)
-    return given._replace(rules=rules, **_changing(pipeline, queues, rows))
 
 
 def first_tick(now: float, interval_s: float) -> int:
@@ -524,39 +480,44 @@ def first_tick(now: float, interval_s: float) -> int:
     return number if number * interval_s >= now else number + 1
 
 
-def state_of(given: Given, pipeline: Pipeline, trace: Trace, rows: Rows) -> SimulationState:
+def state_of(given: Given, pipeline: Pipeline, trace: Trace, row: MakeRow) -> SimulationState:
     """The state in which a repeat begins."""
     models, blocks, tasks = len(given.capacity), len(given.rules.last), len(given.task_times)
     places = blocks * given.rules.slots
+
+    def full(kind: str, count: int, value: float = 0) -> Row:
+        """A row of equal numbers."""
+        return row(kind, array(kind, [value]) * count)
+
     # Every run takes at least one task through one block.
     most_runs = sum(count * trace.models.count(model) for model, count in enumerate(pipeline.blocks))
     return SimulationState(
-        numbers=rows.of("q", [given.lanes, 0, 0, 0, 0]),
-        clock=rows.full("d", 2),
-        queue=rows.full("q", tasks),
+        numbers=row("q", [given.lanes, 0, 0, 0, 0]),
+        clock=full("d", 2),
+        queue=full("q", tasks),
         head=given.first_task.copy(),
         tail=given.first_task.copy(),
-        ticks=rows.full("q", models),
-        due_tick=rows.full("q", models),
-        present=rows.full("q", models),
-        slot_task=rows.full("q", places),
-        slot_since=rows.full("d", places),
-        slot_head=rows.full("q", blocks),
-        held=rows.full("q", blocks),
-        oldest=rows.full("q", blocks),
-        since=rows.full("d", blocks),
-        running=rows.full("q", blocks),
-        going=rows.full("q", given.lanes * _WORDS, -1),
-        going_finish=rows.full("d", given.lanes, math.inf),
-        going_task=rows.full("q", given.lanes * given.most),
-        going_block=rows.full("q", given.lanes * given.most),
-        task_state=rows.full("q", tasks, OFFERED),
-        task_finish=rows.full("d", tasks, math.inf),
-        task_launch=rows.full("d", tasks, math.inf),
-        queued=rows.full("d", models),
-        present_s=rows.full("d", models),
-        runs=rows.full("q", 3 * most_runs),
-        run_times=rows.full("d", 2 * most_runs),
+        ticks=full("q", models),
+        due_tick=full("q", models),
+        present=full("q", models),
+        slot_task=full("q", places),
+        slot_since=full("d", places),
+        slot_head=full("q", blocks),
+        held=full("q", blocks),
+        oldest=full("q", blocks),
+        since=full("d", blocks),
+        running=full("q", blocks),
+        going=full("q", given.lanes * _WORDS, -1),
+        going_finish=full("d", given.lanes, math.inf),
+        going_task=full("q", given.lanes * given.most),
+        going_block=full("q", given.lanes * given.most),
+        task_state=full("q", tasks, OFFERED),
+        task_finish=full("d", tasks, math.inf),
+        task_launch=full("d", tasks, math.inf),
+        queued=full("d", models),
+        present_s=full("d", models),
+        runs=full("q", 3 * most_runs),
+        run_times=full("d", 2 * most_runs),
     )
 
 
@@ -595,37 +556,6 @@ class SimulationRecord:
     promoted: int = 0
     launched_s: list[float] = field(default_factory=list)
     changes: list[tuple[int, Pipeline]] = field(default_factory=list)
-
-
-def outcome(record: SimulationRecord, pipeline: Pipeline, trace: Trace, duration_s: float) -> RepeatOutcome:
-    """What a record amounts to; runs count as busy up to the end."""
-    tallies = [Tally(queued_s=q, present_s=p) for q, p in zip(record.queued_s, record.present_s, strict=True)]
-    ended = []
-    for task, (state, model) in enumerate(zip(record.state, trace.models, strict=True)):
-        tally = tallies[model]
-        tally.offered += 1
-        tally.dropped += state == DROPPED
-        tally.expired += state == EXPIRED
-        tally.waiting += state == WAITING
-        tally.in_flight += state == IN_FLIGHT
-        if state == COMPLETED:
-            ended.append((record.finish_s[task], task))
-    for finish, task in sorted(ended):
-        tallies[trace.models[task]].latencies_ms.append((finish - trace.times_s[task]) * 1e3)
-    busy = add_up(
-        _busy_s(run, own, duration_s) for run, own in zip(record.runs, _pipelines(record, pipeline), strict=False)
-    )
-    blocks = sum(run.present.bit_count() for run in record.runs)
-    return RepeatOutcome(tallies, busy, record.variance_s / duration_s, record.promoted, blocks)
-
-
-def _pipelines(record: SimulationRecord, pipeline: Pipeline) -> Iterator[Pipeline]:
-    """The pipeline of every run."""
-    begun = 0
-    for count, after in record.changes:
-        yield from itertools.repeat(pipeline, count - begun)
-        begun, pipeline = count, after
-    yield from itertools.repeat(pipeline)
 
 
 def _busy_s(run: BlockRun, pipeline: Pipeline, duration_s: float) -> float:
@@ -687,9 +617,9 @@ class Simulation:
         self._counted = 0
         functions = compiled_kernels() if compiled else KERNELS
         self._run_to_end, self._start_all = functions["run_to_end"], functions["start_all"]
-        self._rows: Rows = ArrayRows if compiled else ListRows
-        self.given = given_of(pipeline, queues, trace, duration_s, self._rows)
-        self.state = state_of(self.given, pipeline, trace, self._rows)
+        self._row: MakeRow = array_row if compiled else list_row
+        self.given = given_of(pipeline, queues, trace, duration_s, self._row)
+        self.state = state_of(self.given, pipeline, trace, self._row)
 
     def run(self) -> SimulationRecord:
         """Carry out all events up to the end."""
@@ -697,8 +627,29 @@ class Simulation:
         return self.record()
 
     def outcome(self) -> RepeatOutcome:
-        """What all that happened amounts to, at the end."""
-        return outcome(self.record(), self.first, self.trace, self.given.duration)
+        """What all that happened amounts to, at the end; runs count as busy up to it."""
+        record, trace, duration_s = self.record(), self.trace, self.given.duration
+        tallies = [Tally(queued_s=q, present_s=p) for q, p in zip(record.queued_s, record.present_s, strict=True)]
+        ended = []
+        for task, (state, model) in enumerate(zip(record.state, trace.models, strict=True)):
+            tally = tallies[model]
+            tally.offered += 1
+            tally.dropped += state == DROPPED
+            tally.expired += state == EXPIRED
+            tally.waiting += state == WAITING
+            tally.in_flight += state == IN_FLIGHT
+            if state == COMPLETED:
+                ended.append((record.finish_s[task], task))
+        for finish, task in sorted(ended):
+            tallies[trace.models[task]].latencies_ms.append((finish - trace.times_s[task]) * 1e3)
+        changes = [(0, self.first), *record.changes, (len(record.runs), self.pipeline)]
+        busy = add_up(
+            _busy_s(run, pipeline, duration_s)
+            for (first, pipeline), (end, _) in itertools.pairwise(changes)
+            for run in record.runs[first:end]
+        )
+        blocks = sum(run.present.bit_count() for run in record.runs)
+        return RepeatOutcome(tallies, busy, record.variance_s / duration_s, record.promoted, blocks)
 
     def run_to(self, until_s: float) -> None:
         """Carry out all events up to a moment, those of the moment itself included."""
@@ -715,8 +666,19 @@ class Simulation:
         """
         self.pipeline = pipeline
         self._changes.append((self.runs, pipeline))
-        self.given = changed(self.given, self.state, pipeline, queues, self._rows)
-        self._start_all(self.given, self.state)
+        given, state, rules = self.given, self.state, rules_of(pipeline, self._row)
+        home = [0] * len(rules.last)
+        for combined in range(len(pipeline.combined)):
+            for place in range(rules.first_member[combined], rules.first_member[combined + 1]):
+                home[rules.member[place]] = combined
+        for place in range(given.lanes):
+            if state.going[place * _WORDS + _NUMBER] >= 0:
+                state.going[place * _WORDS + _COMBINED] = home[state.going_block[place * given.most]]
+        for model, own in enumerate(queues):
+            if own.interval_s > 0:
+                state.ticks[model] = first_tick(float(state.clock[0]), own.interval_s)
+        self.given = given._replace(rules=rules, **_changing(pipeline, queues, self._row))
+        self._start_all(self.given, state)
 
     @property
     def runs(self) -> int:

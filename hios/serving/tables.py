@@ -76,7 +76,7 @@ def calibration_table(calibration: CalibrationFile) -> str:
 
 def _row(label: str, served: ServedResult, time: float) -> tuple[str, ...]:
     rates = (f"{count / time:.4g}" for count in (served.offered, served.completed, served.goodput))
-    latencies = (_milliseconds(value) for value in (served.p50_ms, served.p90_ms, served.p99_ms))
+    latencies = (_known(value, ".4g") for value in (served.p50_ms, served.p90_ms, served.p99_ms))
     left = served.waiting + served.in_flight
     return (label, *rates, *latencies, *map(str, (served.dropped, served.expired, served.failed, left)))
 
@@ -95,22 +95,14 @@ def _grid_row(name: str, launcher: str, result: ResultFile) -> tuple[str, ...]:
         *(f"{rate:.4g}" for rate in _done_of_several(result).values()),
         f"{result.goodput_per_s:.4g}",
         f"{worst_share(candidate_of(result)):.1%}",
-        _milliseconds(total.p50_ms),
-        _milliseconds(total.p99_ms),
+        _known(total.p50_ms, ".4g"),
+        _known(total.p99_ms, ".4g"),
         str(total.dropped + total.expired + total.failed),
         str(total.waiting + total.in_flight),
         f"{result.work_share:.1%}",
         f"{result.jain:.3f}",
         f"{result.queue_variance:.3g}",
     )
-
-
-def _milliseconds(value: float | None) -> str:
-    return _known(value, ".4g")
-
-
-def _share(served: ServedResult) -> float:
-    return 1.0 if served.fair_share is None else served.fair_share
 
 
 def _known(value: float | None, how: str) -> str:
@@ -131,8 +123,9 @@ def _notes(result: ResultFile) -> list[str]:
         f"{result.bound_per_s:.4g} tasks/s, Jain's index {result.jain:.3f}, variance of queues "
         f"{result.queue_variance:.4g}",
     ]
-    if (worst := worst_share(candidate_of(result))) < _SERVED:
-        label = min(result.models, key=lambda name: _share(result.models[name]))
+    candidate = candidate_of(result)
+    if (worst := worst_share(candidate)) < _SERVED:
+        label, _ = min((candidate.models or {}).items(), key=lambda entry: entry[1].fair_share)
         notes.append(f"worst served: {label}, {worst:.1%} of the smaller of what it offered and its fair share in time")
     if result.late is not None and result.late.share > _LATE:
         notes.append(

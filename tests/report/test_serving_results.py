@@ -35,7 +35,7 @@ def write_serving(folder: Path) -> Path:
     for load in (0.5, 1.0):
         scenario = Scenario.read(given, load=load)
         for policy in ("sequential", "top", "auto"):
-            result = simulate(scenario, policy, compiled=False)
+            result = simulate(scenario, policy)
             artifacts.write(own / "simulated" / f"{policy}-{load:g}.json", "result", result)
             if policy == "sequential":
                 artifacts.write(own / "measured" / f"{policy}-{load:g}.json", "result", run_of(result))
@@ -134,7 +134,7 @@ def test_what_predictions_rest_on(tmp_path: Path, scenario: ServedScenario) -> N
 def test_what_limits_strict_rounds_is_said(tmp_path: Path) -> None:
     """At each load where strict rounds were served: twice the smaller rate of the two models."""
     given = Scenario.read(written(tmp_path / "given", duration_s=2, arrivals="periodic"))
-    strict, sequential = (simulate(given, policy, compiled=False) for policy in ("pos-strict", "sequential"))
+    strict, sequential = (simulate(given, policy) for policy in ("pos-strict", "sequential"))
     both = (ServedPolicy("pos-strict", 1.0, strict, None), ServedPolicy("sequential", 1.0, sequential, None))
     (said,) = (sentence for sentence in findings(ServedScenario("mix", both)) if "strict rounds" in sentence)
     assert said.startswith("At load 1, strict rounds cannot pass 80 of 120 tasks/s: 2 models x the smallest rate; seq")
@@ -181,7 +181,7 @@ def test_the_launcher_that_auto_chose_is_named(tmp_path: Path) -> None:
     """Beside the policy where both were chosen, and of a policy that is named."""
     given = Scenario.read(written(tmp_path / "given", duration_s=2, launcher="auto"))
     for policy in ("top", "auto"):
-        result = simulate(given, policy, compiled=False)
+        result = simulate(given, policy)
         artifacts.write(tmp_path / "serving" / "mix" / "simulated" / f"{policy}-1.json", "result", result)
     (scenario,) = read_serving(tmp_path / "serving")
     chosen = {row["policy"]: row["chosen"] for row in serving_rows(scenario)}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import os
+import http.client
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.frontends.small_networks import Network, extracted
-from tests.serving.served import scenario_file, write_costs
+from tests.serving.served import scenario_file, write_files
 
 WORDS = 10
 
@@ -49,24 +51,28 @@ def open_networks() -> dict[str, Network]:
     return {"words": words, "squeezenet": extracted(Images(), (torch.randn(1, 3, 224, 224),))}
 
 
+def client_of(address: str) -> http.client.HTTPConnection:
+    """A client of a server."""
+    return http.client.HTTPConnection(address.removeprefix("http://"), timeout=300)
+
+
+def answered(address: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, Any, Any]:
+    """Status, headers and body of an answer: from JSON, text, or bytes where tensors are behind it."""
+    with contextlib.closing(client_of(address)) as client:
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        client.request("GET" if body is None else "POST", path, body, sent)
+        answer = client.getresponse()
+        text = answer.read()
+        kind = answer.getheader("Content-Type", "")
+    if kind == "application/json":
+        return answer.status, answer.headers, json.loads(text)
+    return answer.status, answer.headers, text.decode() if kind.startswith("text/") else text
+
+
 def open_scenario(folder: Path, labels: dict[str, dict[str, Any]], **settings: Any) -> Path:
     """scenario.yaml for some of them on one lane."""
-    from safetensors.torch import save_file
-
-    files = Path(os.environ["HIOS_CACHE"], "open")
-    files.mkdir(exist_ok=True)
-    models = {}
-    for label, own in labels.items():
-        if label in open_networks():
-            network = open_networks()[label]
-            network.graph.write(files / f"{label}.graph.json")
-            save_file(network.tensors, files / f"{label}.safetensors")
-            write_costs(files / f"{label}.costs.json", network.graph, 0.2, 0.01)
-            own = {
-                "graph": str(files / f"{label}.graph.json"),
-                "costs": str(files / f"{label}.costs.json"),
-                "weights": str(files / f"{label}.safetensors"),
-                **own,
-            }
-        models[label] = own
+    models = {
+        label: {**write_files(label, open_networks()[label]), **own} if label in open_networks() else own
+        for label, own in labels.items()
+    }
     return scenario_file(folder / "scenario.yaml", models, lanes=1, **settings)

@@ -35,6 +35,10 @@ from hios.serving.simulator import (
 _FINISH, _EXPIRE, _ARRIVE, _TICK = range(4)
 
 
+#: By model and block: tasks whose instance waits for the block, the oldest first, with the time since when.
+Slots = list[list[deque[tuple[Any, float]]]]
+
+
 class _Going(NamedTuple):
     """A run that goes on: its number, its combined block by its number in the present pipeline, its first sub-block."""
 
@@ -43,7 +47,46 @@ class _Going(NamedTuple):
     first: SubBlock
 
 
-class ReferenceSimulation:
+def ready(pipeline: Pipeline, slots: Slots, running: Sequence[Sequence[bool]], combined: int) -> int:
+    """The sub-blocks that could run now, as bits; 0 where a strict run would wait for others.
+
+    A sub-block can run if it has an instance and the one after it has room for the result, also if that itself takes
+    its input out in this very run (D6). ``running`` says by model and block whether no other instance may start.
+    """
+    present, able = 0, set()
+    members = pipeline.combined[combined]
+    for place in reversed(range(len(members))):
+        model, block = members[place]
+        if not slots[model][block] or running[model][block]:
+            continue
+        last = block + 1 == pipeline.blocks[model]
+        if last or len(slots[model][block + 1]) < pipeline.slots or (model, block + 1) in able:
+            able.add((model, block))
+            present |= 1 << place
+    return 0 if pipeline.strict and len(able) < len(members) else present
+
+
+def following(
+    pipeline: Pipeline, slots: Slots, due: list[tuple[int, int]], now: float
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Of combined blocks with their sub-blocks that are present, the next, and the one that would be but for its wait.
+
+    The highest effective input ratio, ties by what has least time left, if that counts, then by the oldest task. First
+    of all what has waited too long (D3), by the oldest task.
+    """
+    ages, ranks = {}, {}
+    for combined, present in due:
+        members = pipeline.members(combined, present)
+        waiting = [slots[model][block][0] for model, block in members]
+        left_s = [pipeline.left_s[model][block] for model, block in members if pipeline.left_s]
+        ages[combined, present] = min(task for task, _ in waiting), min(since for _, since in waiting)
+        ranks[combined, present] = -len(members) / len(pipeline.combined[combined]), min(left_s, default=0.0)
+    by_ratio = min(due, key=lambda entry: (*ranks[entry], *ages[entry]))
+    late = [entry for entry in due if now - ages[entry][1] > pipeline.max_wait_s]
+    return min(late, key=ages.__getitem__) if late else by_ratio, by_ratio
+
+
+class ReferenceSimulation(Simulation):
     """One repeat: all tasks of a trace through a pipeline.
 
     Args:
@@ -62,18 +105,11 @@ class ReferenceSimulation:
         duration_s: float,
         watch: Callable[[ReferenceSimulation], None] = lambda simulation: None,
     ) -> None:
-        self.pipeline, self.queues, self.trace, self.duration_s, self._watch = (
-            pipeline,
-            queues,
-            trace,
-            duration_s,
-            watch,
-        )
-        self.now = 0.0
+        super().__init__(pipeline, queues, trace, duration_s, compiled=False)
+        self.queues, self._watch = queues, watch
         self.idle = pipeline.lanes
         self.queue: list[deque[int]] = [deque() for _ in queues]
-        #: By model and block: tasks whose instance waits for the block, with the time since when.
-        self.slots: list[list[deque[tuple[int, float]]]] = [[deque() for _ in range(n)] for n in pipeline.blocks]
+        self.slots: Slots = [[deque() for _ in range(n)] for n in pipeline.blocks]
         self.running = [[False] * count for count in pipeline.blocks]
         self.present = [0] * len(queues)
         self.in_flight = 0
@@ -83,7 +119,7 @@ class ReferenceSimulation:
         self._going: dict[int, _Going] = {}
         count = len(queues)
         never = [math.inf] * len(trace)
-        self.record = SimulationRecord(
+        self._kept = SimulationRecord(
             [OFFERED] * len(trace), never, [], [0.0] * count, [0.0] * count, launched_s=never.copy()
         )
         self._events: list[tuple[float, int, int, tuple[Any, ...]]] = []
@@ -92,11 +128,6 @@ class ReferenceSimulation:
         for model, rules in enumerate(queues):
             if rules.interval_s > 0:
                 heapq.heappush(self._events, (0.0, _TICK, model, (0,)))
-
-    def run(self) -> SimulationRecord:
-        """Carry out all events up to the end."""
-        self.run_to(self.duration_s)
-        return self.record
 
     def run_to(self, until_s: float) -> None:
         """Carry out all events up to a moment, those of the moment itself included."""
@@ -111,7 +142,7 @@ class ReferenceSimulation:
             while self._events and self._events[0][0] == self.now:
                 _, kind, subject, more = heapq.heappop(self._events)
                 handle[kind](subject, *more)
-            self._start_all()
+            self._start_runs()
             self._watch(self)
         self._advance(until_s)
 
@@ -121,12 +152,8 @@ class ReferenceSimulation:
         Runs that have started end as they would have, and slow others down as the combined block that now holds their
         first sub-block; instances keep their places. Each launcher begins with the first multiple of its new interval
         from now on.
-
-        Args:
-            pipeline: of the same models, blocks, lanes and slots.
-            queues: by model; only their intervals may differ.
         """
-        self.record.changes.append((len(self.record.runs), pipeline))
+        self._kept.changes.append((len(self._kept.runs), pipeline))
         self.pipeline, self.queues = pipeline, queues
         home = {member: number for number, members in enumerate(pipeline.combined) for member in members}
         self._going = {place: run._replace(combined=home[run.first]) for place, run in self._going.items()}
@@ -136,14 +163,14 @@ class ReferenceSimulation:
             if rules.interval_s > 0:
                 number = first_tick(self.now, rules.interval_s)
                 heapq.heappush(self._events, (number * rules.interval_s, _TICK, model, (number,)))
-        self._start_all()
+        self._start_runs()
 
     def _advance(self, now: float) -> None:
         passed = now - self.now
         for model, queue in enumerate(self.queue):
-            self.record.queued_s[model] += passed * len(queue)
-            self.record.present_s[model] += passed * self.present[model]
-        self.record.variance_s += passed * variance([len(queue) for queue in self.queue])
+            self._kept.queued_s[model] += passed * len(queue)
+            self._kept.present_s[model] += passed * self.present[model]
+        self._kept.variance_s += passed * variance([len(queue) for queue in self.queue])
         self.now = now
 
     def _arrive(self, task: int) -> None:
@@ -157,13 +184,13 @@ class ReferenceSimulation:
                 self._end(task, DROPPED)
                 return
             self._end(queue.popleft(), DROPPED)
-        self.record.state[task] = WAITING
+        self._kept.state[task] = WAITING
         queue.append(task)
         if rules.deadline_s < math.inf:
             heapq.heappush(self._events, (self.trace.times_s[task] + rules.deadline_s, _EXPIRE, task, ()))
 
     def _expire(self, task: int) -> None:
-        if self.record.state[task] == WAITING:  # then it is the oldest of its queue
+        if self._kept.state[task] == WAITING:  # then it is the oldest of its queue
             model = self.trace.models[task]
             self._end(self.queue[model].popleft(), EXPIRED)
             self.due_tick[model] &= bool(self.queue[model])
@@ -185,7 +212,7 @@ class ReferenceSimulation:
         task = self.queue[model].popleft()
         self.in_flight += 1
         self.due_tick[model] = False
-        self.record.state[task], self.record.launched_s[task] = IN_FLIGHT, self.now
+        self._kept.state[task], self._kept.launched_s[task] = IN_FLIGHT, self.now
         self.slots[model][0].append((task, self.now))
 
     def _has_room(self, model: int) -> bool:
@@ -216,61 +243,20 @@ class ReferenceSimulation:
             return False
         return len(slots) == 1 or len(slots[1]) < pipeline.slots
 
-    def _start_all(self) -> None:
+    def _start_runs(self) -> None:
         """Start runs until no lane is idle or no instance is waiting."""
         while True:
             self._launch_all()
             if not self.idle or (self.pipeline.take == "all" and self.idle < self.pipeline.lanes):
                 return
-            due = [(c, present) for c in range(len(self.pipeline.combined)) if (present := self._ready(c))]
+            every = ((c, ready(self.pipeline, self.slots, self.running, c)) for c in range(len(self.pipeline.combined)))
+            due = [(combined, present) for combined, present in every if present]
             if due:
-                self._start(*self._next(due), len(due))
+                chosen, by_ratio = following(self.pipeline, self.slots, due, self.now)
+                self._kept.promoted += chosen != by_ratio
+                self._start(*chosen, len(due))
             elif not self._launch_first(self._could_start):  # tasks in flight wait for each other, and a lane is idle
                 return
-
-    def _ready(self, combined: int) -> int:
-        """The sub-blocks that could run now, as bits; 0 where a strict run would wait for others.
-
-        A sub-block can run if it has an instance and the one after it has room for the result, also if that itself
-        takes its input out in this very run (D6).
-        """
-        ready, able = 0, set()
-        members = self.pipeline.combined[combined]
-        for place in reversed(range(len(members))):
-            model, block = members[place]
-            if not self.slots[model][block] or self.running[model][block]:
-                continue
-            last = block + 1 == self.pipeline.blocks[model]
-            if last or len(self.slots[model][block + 1]) < self.pipeline.slots or (model, block + 1) in able:
-                able.add((model, block))
-                ready |= 1 << place
-        return 0 if self.pipeline.strict and len(able) < len(members) else ready
-
-    def _next(self, due: list[tuple[int, int]]) -> tuple[int, int]:
-        """The highest effective input ratio, ties by what has least time left, if that counts, then by the oldest task.
-
-        First of all what has waited too long (D3).
-        """
-        by_ratio = min(due, key=lambda entry: (*self._rank(*entry), *self._age(*entry)))
-        late = [entry for entry in due if self.now - self._age(*entry)[1] > self.pipeline.max_wait_s]
-        chosen = min(late, key=lambda entry: self._age(*entry)) if late else by_ratio
-        self.record.promoted += chosen != by_ratio
-        return chosen
-
-    def _rank(self, combined: int, present: int) -> tuple[float, float]:
-        """Minus the effective input ratio of a run, and the least time that one of its tasks has left."""
-        pipeline = self.pipeline
-        ratio = present.bit_count() / len(pipeline.combined[combined])
-        left_s = [pipeline.left_s[model][block] for model, block in self._members(combined, present) if pipeline.left_s]
-        return -ratio, min(left_s, default=0.0)
-
-    def _age(self, combined: int, present: int) -> tuple[int, float]:
-        """The oldest task among the instances of a run, and since when one of them has waited."""
-        waiting = [self.slots[model][block][0] for model, block in self._members(combined, present)]
-        return min(task for task, _ in waiting), min(since for _, since in waiting)
-
-    def _members(self, combined: int, present: int) -> list[tuple[int, int]]:
-        return [member for place, member in enumerate(self.pipeline.combined[combined]) if present >> place & 1]
 
     def _start(self, combined: int, present: int, due: int) -> None:
         """Start a run: it takes lanes, and the instances leave their slots."""
@@ -278,15 +264,15 @@ class ReferenceSimulation:
         if self.pipeline.take == "shared":
             lanes = min(lanes, self.idle, max(1, self.idle * self.pipeline.crowd // due))
         instances = []
-        for model, block in self._members(combined, present):
+        for model, block in self.pipeline.members(combined, present):
             instances.append((self.slots[model][block].popleft()[0], model, block))
             self.running[model][block] = not self.pipeline.several
         self.idle -= lanes
-        number = len(self.record.runs)
+        number = len(self._kept.runs)
         finish = self.now + self.pipeline.times_s[combined][present][lanes - 1] * self._stretch(combined, number)
         free = next(place for place in itertools.count() if place not in self._going)
         self._going[free] = _Going(number, combined, instances[0][1:])
-        self.record.runs.append(BlockRun(self.now, finish, combined, present, lanes))
+        self._kept.runs.append(BlockRun(self.now, finish, combined, present, lanes))
         heapq.heappush(self._events, (finish, _FINISH, number, tuple(instances)))
 
     def _stretch(self, combined: int, number: int) -> float:
@@ -301,7 +287,7 @@ class ReferenceSimulation:
 
     def _finish(self, number: int, *instances: tuple[int, int, int]) -> None:
         """End a run: every instance goes to the next block of its model, or its task is complete."""
-        self.idle += self.record.runs[number].lanes
+        self.idle += self._kept.runs[number].lanes
         self._going = {place: other for place, other in self._going.items() if other.number != number}
         for task, model, block in instances:
             self.running[model][block] = False
@@ -312,47 +298,29 @@ class ReferenceSimulation:
                 self.slots[model][block + 1].append((task, self.now))
 
     def _end(self, task: int, state: int) -> None:
-        self.record.state[task], self.record.finish_s[task] = state, self.now
+        self._kept.state[task], self._kept.finish_s[task] = state, self.now
         self.present[self.trace.models[task]] -= 1
-
-
-class ReferenceSteps(Simulation):
-    """The reference simulator, stopped and looked at as that of hios."""
-
-    def __init__(self, pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float) -> None:
-        super().__init__(pipeline, queues, trace, duration_s, compiled=False)
-        self._reference = ReferenceSimulation(pipeline, queues, trace, duration_s)
-
-    def run_to(self, until_s: float) -> None:
-        """Carry out all events up to a moment, those of the moment itself included."""
-        self._reference.run_to(until_s)
-        self.now = until_s
-
-    def change(self, pipeline: Pipeline, queues: Sequence[QueueRules]) -> None:
-        """Go on with other combined blocks and intervals."""
-        self.pipeline = pipeline
-        self._reference.change(pipeline, queues)
 
     def lengths(self) -> list[int]:
         """Tasks in every queue."""
-        return list(map(len, self._reference.queue))
+        return list(map(len, self.queue))
 
     def progress(self) -> list[bool]:
         """Of every block, whether it holds an instance."""
         return [
             bool(waiting) or running
-            for slots, flags in zip(self._reference.slots, self._reference.running, strict=True)
+            for slots, flags in zip(self.slots, self.running, strict=True)
             for waiting, running in zip(slots, flags, strict=True)
         ]
 
     def record(self) -> SimulationRecord:
         """All that happened."""
-        return self._reference.record
+        return self._kept
 
     def _runs_from(self, first: int) -> list[tuple[int, int, int]]:
-        return [(run.combined, run.present, run.lanes) for run in self._reference.record.runs[first:]]
+        return [(run.combined, run.present, run.lanes) for run in self._kept.runs[first:]]
 
     def _tasks(self) -> tuple[Any, ...]:
-        record = self._reference.record
-        rows = (record.state, self.trace.times_s, record.launched_s, record.finish_s, self.trace.models)
+        kept = self._kept
+        rows = (kept.state, self.trace.times_s, kept.launched_s, kept.finish_s, self.trace.models)
         return tuple(map(np.asarray, rows))

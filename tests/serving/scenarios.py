@@ -16,6 +16,7 @@ import yaml
 
 from hios import Costs, Edge, Graph, Operator, Problem
 from hios.formats.scenario import ModelOfScenario, Overheads, ScenarioFile, TopSettings
+from hios.formats.serving_result import CalibrationFile, ServedResult
 from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.scenario import Scenario, ServedModel, Trace, pipeline_blocks
 
@@ -66,6 +67,25 @@ def scenario(
         **settings,
     )
     return Scenario(file, models, gpu, None if rows is None else tuple(rows))
+
+
+def constants(**changes: Any) -> CalibrationFile:
+    """Calibration constants of two models, left and right; with the defaults they have no effect."""
+    given: dict[str, Any] = {
+        "lanes": 2,
+        "models": {"left": 1.0, "right": 1.0},
+        "overheads": Overheads(),
+        "jitter": (1.0, 1.0),
+        "seconds": 1.0,
+        **changes,
+    }
+    return CalibrationFile(**given)
+
+
+def unaccounted(served: ServedResult) -> int:
+    """Tasks of which a result does not say what became of them."""
+    ended = served.completed + served.dropped + served.expired + served.failed
+    return served.offered - ended - served.waiting - served.in_flight
 
 
 def written(folder: Path, **changes: Any) -> Path:

@@ -22,6 +22,9 @@ from tests.frontends.small_networks import Network, extracted_once
 from tests.runtime.small import branches
 from tests.workers.processes import eventually
 
+#: Blocks of both models in one combined block, two of one model, and some alone.
+COMBINED = [{"branches": [0], "blocks": [0, 2]}, {"branches": [1], "blocks": [1]}]
+
 
 class Blocks(nn.Module):
     """Blocks with branches, whose values skip a block too: the last one reads what the first one made."""
@@ -66,17 +69,25 @@ def networks() -> dict[str, Network]:
 
 
 @functools.cache
-def _folder() -> Path:
-    """Files of both networks; every operator takes 0.2 ms, every transfer 0.01."""
+def _files() -> dict[str, dict[str, str]]:
+    """Files of both networks by label."""
+    return {label: write_files(label, network) for label, network in networks().items()}
+
+
+def write_files(label: str, network: Network) -> dict[str, str]:
+    """Files of a network, as settings of a model; every operator takes 0.2 ms, every transfer 0.01."""
     from safetensors.torch import save_file
 
     folder = Path(os.environ["HIOS_CACHE"], "served")
     folder.mkdir(exist_ok=True)
-    for label, network in networks().items():
-        network.graph.write(folder / f"{label}.graph.json")
-        save_file(network.tensors, folder / f"{label}.safetensors")
-        write_costs(folder / f"{label}.costs.json", network.graph, 0.2, 0.01)
-    return folder
+    files = {
+        key: folder / f"{label}.{name}"
+        for key, name in (("graph", "graph.json"), ("costs", "costs.json"), ("weights", "safetensors"))
+    }
+    network.graph.write(files["graph"])
+    write_costs(files["costs"], network.graph, 0.2, 0.01)
+    save_file(network.tensors, files["weights"])
+    return {key: str(path) for key, path in files.items()}
 
 
 def write_costs(path: Path, graph: Graph, operator_ms: float, transfer_ms: float) -> None:
@@ -91,14 +102,10 @@ def write_costs(path: Path, graph: Graph, operator_ms: float, transfer_ms: float
 
 def scenario_file(path: Path, models: dict[str, dict[str, Any]] | None = None, **settings: Any) -> Path:
     """Write scenario.yaml for both networks; settings of models override what is stated here, None leaves out."""
-    folder, entries = _folder(), {}
+    entries = {}
     for label, own in (models or {"branches": {}, "blocks": {}}).items():
-        files = {
-            "graph": str(folder / f"{label}.graph.json"),
-            "costs": str(folder / f"{label}.costs.json"),
-            "weights": str(folder / f"{label}.safetensors"),
-        }
-        entries[label] = {key: value for key, value in {**files, "rate": 20.0, **own}.items() if value is not None}
+        stated = {**_files().get(label, {}), "rate": 20.0, **own}
+        entries[label] = {key: value for key, value in stated.items() if value is not None}
     path.write_text(
         yaml.safe_dump({"models": entries, "duration_s": 1.0, **settings}, sort_keys=False), encoding="utf-8"
     )
@@ -142,6 +149,14 @@ def require_right(label: str, given: Sequence[Tensor], outputs: Sequence[Tensor]
     torch.testing.assert_close(output, expected(label, given), rtol=1e-4, atol=1e-4)
 
 
+def ask_both(server: Server, count: int, first: int = 0) -> None:
+    """Ask for both models at once, several times; every answer is right."""
+    asked = [(label, inputs(label, number)) for number in range(first, first + count) for label in networks()]
+    answers = [server.submit(label, own) for label, own in asked]
+    for (label, own), answer in zip(asked, answers, strict=True):
+        require_right(label, own, answer.result(60))
+
+
 def wait_for_answers(patch: pytest.MonkeyPatch) -> None:
     """Have loads go on until all tasks are answered, however late that is, before they are counted."""
     send = Repeat._send
@@ -156,8 +171,10 @@ def wait_for_answers(patch: pytest.MonkeyPatch) -> None:
 def require_nothing_held(server: Server) -> None:
     """Once all runs have ended: no instance occupies a slot of the arena, and every request is accounted for."""
     dispatcher = server._dispatcher
-    every = {slots.number: len(slots.offsets) for own in dispatcher._values for slots in own.slots}
-    assert eventually(lambda: not dispatcher._runs and dispatcher._free.counts == every)
+    slots = [own for values in dispatcher._values for own in values.slots]
+    assert eventually(
+        lambda: not dispatcher._runs and all(len(dispatcher._free[own.number]) == len(own.offsets) for own in slots)
+    )
     for counts in server.counts.values():
         assert counts.unaccounted == 0
         assert (counts.waiting, counts.in_flight) == (0, 0)

@@ -27,5 +27,5 @@ def write_scenarios(folder: Path) -> list[Path]:
             scenario = Scenario.read(path, load=load)
             for policy in POLICIES:
                 paths.append(folder / "serving" / label / "simulated" / f"{policy}-{load:g}.json")
-                artifacts.write(paths[-1], "result", simulate(scenario, policy, compiled=False))
+                artifacts.write(paths[-1], "result", simulate(scenario, policy))
     return paths

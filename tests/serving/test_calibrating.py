@@ -46,9 +46,7 @@ def test_everything_is_measured(measured: CalibrationFile) -> None:
 def test_the_simulator_takes_it(measured: CalibrationFile, tmp_path: Path) -> None:
     """A calibrated simulation has other times than one by the costs alone."""
     given = scenario(tmp_path)
-    plain, with_calibration = (
-        simulate(own, "top-open", compiled=False) for own in (given, calibrated(given, measured))
-    )
+    plain, with_calibration = (simulate(own, "top-open") for own in (given, calibrated(given, measured)))
     assert with_calibration.total.offered == plain.total.offered
     assert with_calibration.total.mean_ms != plain.total.mean_ms
 

@@ -10,25 +10,14 @@ import pytest
 
 from hios.errors import HiosError
 from hios.formats.scenario import Overheads
-from hios.formats.serving_result import CalibrationFile, PairFactor
+from hios.formats.serving_result import PairFactor
 from hios.serving.calibration import calibrated, drawn_jitter, with_interference
+from hios.serving.pipeline import queue_rules
 from hios.serving.policies import pipeline_of
-from hios.serving.scenario import Scenario
+from hios.serving.scenario import Scenario, draw
 from hios.serving.simulate import simulate
-from tests.serving.scenarios import scenario, served
-
-
-def constants(**changes: Any) -> CalibrationFile:
-    """Calibration constants of the two models; with the defaults they have no effect."""
-    given: dict[str, Any] = {
-        "lanes": 2,
-        "models": {"left": 1.0, "right": 1.0},
-        "overheads": Overheads(),
-        "jitter": (1.0, 1.0),
-        "seconds": 1.0,
-        **changes,
-    }
-    return CalibrationFile(**given)
+from hios.serving.simulator import Simulation
+from tests.serving.scenarios import constants, scenario, served
 
 
 @pytest.fixture
@@ -41,8 +30,8 @@ def plain() -> Scenario:
 @pytest.mark.parametrize("name", ["one-per-lane", "ios", "top", "top-open", "hios-lp", "pos-relaxed"])
 def test_constants_of_one_change_nothing(name: str, plain: Scenario) -> None:
     """The same result as without."""
-    result = simulate(calibrated(plain, constants()), name, compiled=False)
-    expected = simulate(plain, name, compiled=False)
+    result = simulate(calibrated(plain, constants()), name)
+    expected = simulate(plain, name)
     assert (result.models, result.total) == (expected.models, expected.total)
     assert result.utilisation == pytest.approx(expected.utilisation)
 
@@ -127,18 +116,10 @@ def test_pairs_slow_each_other_down(plain: Scenario) -> None:
     )
     assert pipeline.beside == ((1.0, 1.5), (1.25, 1.0))
     plain_s = [row[1][0] for row in pipeline.times_s]
-    runs = _runs(measured, pipeline)
+    trace, queues = draw(measured), queue_rules(measured, [0.0, 0.0])
+    runs = Simulation(pipeline, queues, trace, measured.duration_s, compiled=False).run().runs
     factors = {(run.combined, round((run.finish_s - run.start_s) / plain_s[run.combined], 9)) for run in runs}
     assert factors == {(0, 1.0), (0, 1.5), (1, 1.0), (1, 1.25)}
-
-
-def _runs(given: Scenario, pipeline: Any) -> Any:
-    from hios.serving.pipeline import queue_rules
-    from hios.serving.scenario import draw
-    from hios.serving.simulator import Simulation
-
-    queues = queue_rules(given, [0.0, 0.0])
-    return Simulation(pipeline, queues, draw(given, 0), given.duration_s, compiled=False).run().runs
 
 
 def test_jitter_is_drawn_from_its_quantiles() -> None:

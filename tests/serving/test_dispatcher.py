@@ -19,6 +19,7 @@ from hios.serving.lane import Answer, LaneEvent
 from hios.serving.pipeline import Pipeline, QueueRules
 from hios.workers.arena import Arena
 from hios.workers.ring import Bell
+from tests.serving.scenarios import chains
 
 _LANES, _MODELS = 3, 2
 
@@ -47,44 +48,28 @@ class _Lane:
         self.answers.append(Answer(run, aborted, 0, 0, 0, "aborted" if aborted else ""))
 
 
-class _Programs:
-    """Models of one block without values: alone on a lane, or on all lanes."""
-
-    joined = False
-
-    def __init__(self) -> None:
-        nothing = SimpleNamespace(slots=[], inputs=[], outputs=[], blocks=[["operator"]])
-        self.values = [nothing] * _MODELS
-
-    def slots_of(self, members: Any) -> list[Any]:
-        """None."""
-        return []
-
-    def alone(self, model: int, block: int) -> int:
-        """Any number."""
-        return model
-
-    def together(self, members: Any) -> tuple[int, list[int]]:
-        """All lanes."""
-        return _MODELS, list(range(_LANES))
+def _made(pipeline: Pipeline, queues: Sequence[Admission], lanes: Sequence[_Lane], arena: Arena) -> Dispatcher:
+    """A dispatcher whose thread does not run, of models of one block without values: alone on a lane, or on all."""
+    nothing = SimpleNamespace(slots=[], inputs=[], outputs=[], blocks=[["operator"]])
+    models = range(len(queues))
+    programs: Any = SimpleNamespace(
+        joined=False,
+        values=[nothing for _ in models],
+        slots_of=lambda members: [],
+        alone={(model, 0): model for model in models},
+        together={((model, 0),): (len(models), list(range(len(lanes)))) for model in models},
+    )
+    return Dispatcher(pipeline, programs, queues, lanes, arena, Bell(), 60.0)  # type: ignore[arg-type]
 
 
 def _dispatcher() -> tuple[Dispatcher, list[_Lane], Arena]:
-    """A dispatcher whose thread does not run, with all lanes up."""
+    """A dispatcher with all lanes up."""
     times = (((0.0,) * _LANES, (1.0,) * _LANES),) * _MODELS
     combined = tuple(((model, 0),) for model in range(_MODELS))
     pipeline = Pipeline(_LANES, (1,) * _MODELS, combined, times, times, "shared")
     queues = [Admission(f"model {model}", QueueRules(8)) for model in range(_MODELS)]
     lanes, arena = [_Lane(number) for number in range(_LANES)], Arena(1, 0)
-    made = Dispatcher(
-        pipeline,
-        _Programs(),  # type: ignore[arg-type]
-        queues,
-        lanes,  # type: ignore[arg-type]
-        arena,
-        Bell(),
-        60.0,
-    )
+    made = _made(pipeline, queues, lanes, arena)
     for lane in range(_LANES):
         made.event(LaneEvent(lane, "ready"))
     return made, lanes, arena
@@ -178,3 +163,33 @@ def test_the_dispatcher_wakes_to_stop_what_hangs() -> None:
     _turn(dispatcher)
     (run,) = dispatcher._runs.values()
     assert dispatcher._check_hanging(run.began_s) == run.began_s + 60.0
+
+
+def test_a_tick_waits_only_for_a_task_that_finds_no_room() -> None:
+    """A tick without a task is lost, one that finds a task but no room waits, and is lost when the task expires."""
+    queue = Admission("one", QueueRules(9, deadline_s=1.0, interval_s=1.0))
+    dispatcher = _made(chains([1.5], in_flight=1), [queue], [], Arena(1, 0))
+    began_s = dispatcher._began_s
+    launched = []
+    for after_s, arrives in (
+        (0.0, False),  # a tick without a task
+        (0.5, True),  # waits for the next tick
+        (1.0, False),  # leaves
+        (1.25, True),  # no room from here on
+        (2.0, False),  # a tick that waits for room
+        (2.25, False),  # the task expires
+        (2.5, True),
+    ):
+        now = began_s + after_s
+        if arrives:
+            queue.put(LiveTask(0, (), Future(), now))
+        queue.expire(now)
+        dispatcher._launch(now)
+        launched.append(dispatcher.instances.in_flight)
+    assert launched == [0, 0, 1, 1, 1, 1, 1]
+    assert queue.counts.expired == 1
+    dispatcher.instances.drain()
+    dispatcher._launch(began_s + 2.75)
+    assert dispatcher.instances.in_flight == 0  # although there is room
+    dispatcher._launch(began_s + 3.0)
+    assert dispatcher.instances.in_flight == 1

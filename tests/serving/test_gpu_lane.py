@@ -27,6 +27,8 @@ from hios.serving.server import Server
 from tests.cli.commands import invoke
 from tests.platforms.cuda.host import HostBackend, PooledBackend
 from tests.serving.served import (
+    COMBINED,
+    ask_both,
     inputs,
     networks,
     require_nothing_held,
@@ -36,8 +38,6 @@ from tests.serving.served import (
     wait_for_answers,
 )
 
-#: Blocks of both models in one combined block, two of one model, and some alone.
-COMBINED = [{"branches": [0], "blocks": [0, 2]}, {"branches": [1], "blocks": [1]}]
 _FREE = 1_000_000
 _PLATFORM = Platform(name="cuda", devices=1, gpus=("NVIDIA H100 80GB HBM3",))
 
@@ -70,33 +70,12 @@ def given(models: dict[str, dict[str, Any]], tmp_path: Path) -> Scenario:
     return scenario(tmp_path, models, lanes=1, top={"combined": COMBINED})
 
 
-def ask(server: Server, count: int, first: int = 0) -> None:
-    """Ask for both models at once, several times; every answer is right."""
-    asked = [(label, inputs(label, number)) for number in range(first, first + count) for label in networks()]
-    answers = [server.submit(label, own) for label, own in asked]
-    for (label, own), answer in zip(asked, answers, strict=True):
-        require_right(label, own, answer.result(60))
-
-
 def test_cudnn_tries_its_algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU that serves convolves as one whose operators `hios profile` measures."""
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
     monkeypatch.setattr(devices, "describe", lambda _: _PLATFORM)
     gpu_lane.first_gpu()
     assert torch.backends.cudnn.benchmark
-
-
-@pytest.mark.parametrize("policy", ["top", "nimble"])
-def test_everything_is_captured_before_the_first_request(policy: str, given: Scenario) -> None:
-    """Every set of sub-blocks that can run beside each other, so that nothing is captured in a measurement."""
-    backend = HostBackend()
-    with Server(given, policy, gpu=on_gpu(backend)) as server:
-        captured = backend.captures
-        assert captured == sum(2 ** len(members) - 1 for members in server.pipeline.combined)
-        for number in range(3):
-            ask(server, 6, 10 * number)
-        assert backend.captures == captured
-        assert server.streamed == {}
 
 
 @pytest.mark.parametrize(
@@ -111,14 +90,17 @@ def test_every_output_is_that_of_the_model_alone(
     """Combined blocks, stages and streams, captured or launched: requests beside each other get their own answers.
 
     Graphs have places of their own for all that they make, or share a pool, where each overwrites what others left.
+    Every set of sub-blocks that can run is captured before the first request, so that none is in a measurement.
     """
     gpu = backend()
     with Server(given, policy, gpu=on_gpu(gpu)) as server:
+        sets = sum(2 ** len(members) - 1 for members in server.pipeline.combined)
+        assert gpu.captures == (sets if capturing else 0)
         for number in range(3):
-            ask(server, 6, 10 * number)
+            ask_both(server, 6, 10 * number)
         assert sum(counts.completed for counts in server.counts.values()) == 36
         assert server.busy_s > 0
-        assert (gpu.captures > 0) == capturing
+        assert gpu.captures == (sets if capturing else 0)
         assert not isinstance(gpu, PooledBackend) or gpu.taken_again > 0
         assert set(server.streamed.values()) == (
             set() if capturing else {"operation not permitted when stream is capturing"}
@@ -138,7 +120,7 @@ class _Full(HostBackend):
 def test_a_capture_without_memory_is_dropped(given: Scenario) -> None:
     """The runs are launched on streams from then on, and the server says why."""
     with Server(given, "top", gpu=on_gpu(_Full())) as server:
-        ask(server, 12)
+        ask_both(server, 12)
         assert server.streamed
         assert all("out of memory. Tried to allocate 2.00 GiB" in why for why in server.streamed.values())
         require_nothing_held(server)
@@ -149,7 +131,7 @@ def test_graphs_keep_to_their_budget(given: Scenario) -> None:
     backend = HostBackend()
     with Server(given, "top", gpu=on_gpu(backend, lambda: _FREE - backend.captures * _FREE // 2)) as server:
         assert backend.captures == 1, "before the first request"
-        ask(server, 12)
+        ask_both(server, 12)
         assert backend.captures == 1
         assert set(server.streamed.values()) == {"the memory for graphs is used up"}
 
@@ -172,7 +154,7 @@ def test_a_failed_task_fails_alone(given: Scenario) -> None:
     """An operator that cannot be launched fails its task, and none of those that run beside it, or later."""
     backend = _Refusing()
     with Server(given, "top", gpu=on_gpu(backend)) as server:
-        ask(server, 1)
+        ask_both(server, 1)
         shape = inputs("branches", 0)[0].shape
         backend.refused = lambda arguments: any(getattr(own, "shape", None) == shape for own in arguments)
         bad, good = server.submit("branches", inputs("branches", 1)), inputs("blocks", 1)
@@ -183,7 +165,7 @@ def test_a_failed_task_fails_alone(given: Scenario) -> None:
             bad.result(60)
         require_right("blocks", good, answer.result(60))
         backend.refused = lambda arguments: False
-        ask(server, 6, 10)
+        ask_both(server, 6, 10)
         assert (server.counts["branches"].failed, server.counts["blocks"].failed) == (1, 0)
         require_nothing_held(server)
 
@@ -204,7 +186,7 @@ def test_an_error_of_the_gpu_ends_serving(given: Scenario) -> None:
     """No request waits for ever, and later ones are told why."""
     backend = _Breaking()
     with Server(given, "top", gpu=on_gpu(backend)) as server:
-        ask(server, 1)
+        ask_both(server, 1)
         backend.broken = True
         with pytest.raises(TaskFailedError, match="illegal memory access"):
             server.submit("blocks", inputs("blocks", 0)).result(60)
@@ -218,7 +200,7 @@ def test_a_gpu_that_hangs_is_given_up(given: Scenario) -> None:
     """A run that takes longer than allowed fails, and the server says that it can serve no more."""
     backend, go_on = HostBackend(), threading.Event()
     with Server(given, "top", gpu=on_gpu(backend), timeout_s=20.0) as server:
-        ask(server, 1)
+        ask_both(server, 1)
         backend.synchronize = lambda device: go_on.wait(120)  # type: ignore[method-assign, assignment]
         with pytest.raises(TaskFailedError, match="did not end within 20 s"):
             server.submit("blocks", inputs("blocks", 0)).result(60)

@@ -11,8 +11,8 @@ from hios.serving.gpu_lane import first_gpu
 from hios.serving.load import load
 from hios.serving.server import Server
 from tests.gpu_marker import requires_gpu
-from tests.serving.served import require_nothing_held, scenario
-from tests.serving.test_gpu_lane import COMBINED, ask, predicted
+from tests.serving.served import COMBINED, ask_both, require_nothing_held, scenario
+from tests.serving.test_gpu_lane import predicted
 
 
 @requires_gpu
@@ -22,7 +22,7 @@ def test_every_output_is_that_of_the_model_alone(policy: str, tmp_path: Path) ->
     given = scenario(tmp_path, predicted(tmp_path), lanes=1, top={"combined": COMBINED})
     with Server(given, policy, gpu=first_gpu()) as server:
         for number in range(3):
-            ask(server, 6, 10 * number)
+            ask_both(server, 6, 10 * number)
         assert sum(counts.completed for counts in server.counts.values()) == 36
         assert server.streamed == {}
         assert server.busy_s > 0

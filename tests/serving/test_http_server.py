@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import http.client
 import itertools
 import json
 import os
@@ -35,7 +34,7 @@ from hios.serving.open_inference import InferRequest, ModelInterface
 from hios.serving.scenario import Scenario
 from hios.serving.server import Server
 from tests.serving import lane_faults
-from tests.serving.open_models import WORDS, open_networks, open_scenario
+from tests.serving.open_models import WORDS, answered, client_of, open_networks, open_scenario
 from tests.serving.served import inputs
 from tests.workers.processes import eventually
 
@@ -48,24 +47,12 @@ class Front:
     address: str
 
     def ask(self, path: str, body: bytes | None = None, **headers: str) -> tuple[int, Any, Any]:
-        """Status, headers and body of an answer: from JSON, text, or bytes where tensors are behind it."""
-        with contextlib.closing(_client(self.address)) as client:
-            sent = {name.replace("_", "-"): value for name, value in headers.items()}
-            client.request("GET" if body is None else "POST", path, body, sent)
-            answer = client.getresponse()
-            text = answer.read()
-            kind = answer.getheader("Content-Type", "")
-        if kind == "application/json":
-            return answer.status, answer.headers, json.loads(text)
-        return answer.status, answer.headers, text.decode() if kind.startswith("text/") else text
+        """Status, headers and body of an answer."""
+        return answered(self.address, path, body, **headers)
 
     def infer(self, label: str, **request: Any) -> tuple[int, Any, Any]:
         """The same for an inference."""
         return self.ask(f"/v2/models/{label}/infer", json.dumps(request).encode())
-
-
-def _client(address: str) -> http.client.HTTPConnection:
-    return http.client.HTTPConnection(address.removeprefix("http://"), timeout=300)
 
 
 @pytest.fixture(scope="module")
@@ -386,7 +373,7 @@ def test_connections_beyond_the_limit_are_cut(front: Front, monkeypatch: pytest.
     made = HttpServer(front.server, port=0)
     with _runs(made), contextlib.ExitStack() as open_ones:
         own = Front(front.server, made.address)
-        clients = [_client(made.address) for _ in range(2)]
+        clients = [client_of(made.address) for _ in range(2)]
         for client in (*clients, *clients):
             open_ones.callback(client.close)
             client.request("GET", "/v2/health/ready")

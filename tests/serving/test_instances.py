@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import functools
 import random
+from collections import deque
+from collections.abc import Iterable
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
 from hios.serving.admission import LiveTask
 from hios.serving.instances import Instances, LiveRun
 from hios.serving.pipeline import Pipeline, SubBlock
+from tests.serving.reference_simulator import following, ready
+from tests.serving.scenarios import random_partition
 
 _BLOCKS = (3, 4, 1)
 
@@ -18,12 +23,7 @@ _BLOCKS = (3, 4, 1)
 def _pipeline(chance: random.Random, *, strict: bool, several: bool, slots: int) -> Pipeline:
     """Blocks of three models in combined blocks at random."""
     members: list[SubBlock] = [(model, block) for model, count in enumerate(_BLOCKS) for block in range(count)]
-    chance.shuffle(members)
-    combined = []
-    while members:
-        size = chance.randint(1, 3)
-        combined.append(tuple(sorted(members[:size])))
-        members = members[size:]
+    combined = random_partition(chance, members)
     nothing = tuple(((),) for _ in combined)
     return Pipeline(
         2,
@@ -40,37 +40,10 @@ def _pipeline(chance: random.Random, *, strict: bool, several: bool, slots: int)
     )
 
 
-def _rank(pipeline: Pipeline, instances: Instances, combined: int, present: int) -> tuple[float, ...]:
-    members = [member for place, member in enumerate(pipeline.combined[combined]) if present >> place & 1]
-    tasks = [instances._waiting[sum(_BLOCKS[:model]) + block][0] for model, block in members]
-    return (
-        -len(members) / len(pipeline.combined[combined]),
-        min(pipeline.left_s[model][block] for model, block in members) if pipeline.left_s else 0.0,
-        min(task.arrived_s for task in tasks),
-        min(task.since_s for task in tasks),
-    )
-
-
-def _ready(pipeline: Pipeline, instances: Instances, combined: int) -> int:
-    """The rule in words: a block runs that has an instance, and room after it, also if the one after it makes room."""
-    first = [sum(_BLOCKS[:model]) for model in range(len(_BLOCKS))]
-    ready, able = 0, set()
-    for place, (model, block) in reversed(list(enumerate(pipeline.combined[combined]))):
-        number = first[model] + block
-        busy = instances._running[number] and not pipeline.several
-        last = block + 1 == _BLOCKS[model]
-        has_room = last or len(instances._waiting[number + 1]) < pipeline.slots or (model, block + 1) in able
-        if instances._waiting[number] and not busy and has_room:
-            able.add((model, block))
-            ready |= 1 << place
-    return 0 if pipeline.strict and len(able) < len(pipeline.combined[combined]) else ready
-
-
-def _next(pipeline: Pipeline, instances: Instances, due: list[tuple[int, int]], now: float) -> tuple[int, int]:
-    """The rule in words: what has waited too long by age, else the highest ratio, ties by time left, then by age."""
-    ranks = {entry: _rank(pipeline, instances, *entry) for entry in due}
-    late = [entry for entry in due if now - ranks[entry][3] > pipeline.max_wait_s]
-    return min(late, key=lambda entry: ranks[entry][2:]) if late else min(due, key=lambda entry: ranks[entry])
+def _by_block(values: Iterable[Any]) -> list[list[Any]]:
+    """What all blocks have, by model and block."""
+    own = iter(values)
+    return [[next(own) for _ in range(count)] for count in _BLOCKS]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -95,11 +68,13 @@ def test_what_is_due_is_what_a_look_at_every_block_finds(seed: int) -> None:
             pipeline = draw()
             instances.change(pipeline)
         due = instances.due()
-        every = [(c, _ready(pipeline, instances, c)) for c in range(len(pipeline.combined))]
+        slots = _by_block(deque((task.arrived_s, task.since_s) for task in own) for own in instances._waiting)
+        busy = _by_block(count > 0 and not pipeline.several for count in instances._running)
+        every = [(c, ready(pipeline, slots, busy, c)) for c in range(len(pipeline.combined))]
         assert due == [entry for entry in every if entry[1]]
         if due and len(runs) < 2:
             chosen = instances.first(due, now)
-            assert chosen == _next(pipeline, instances, due, now)
+            assert chosen == following(pipeline, slots, due, now)[0]
             runs.append(instances.start(*chosen, now))
             started += 1
     instances.drain()

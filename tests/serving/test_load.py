@@ -18,6 +18,7 @@ import torch
 from hios.core.graph import Graph
 from hios.errors import HiosError, PlatformError
 from hios.files import artifacts
+from hios.formats.serving_result import ResultFile
 from hios.frontends.program import export, save
 from hios.machine.description import private_bytes
 from hios.serving import lane_worker
@@ -34,6 +35,7 @@ from tests.openvino_marker import needs_openvino
 from tests.runtime.small import Amplifying
 from tests.scripts import python
 from tests.serving import lane_faults
+from tests.serving.scenarios import unaccounted
 from tests.serving.served import inputs, networks, scenario, scenario_file, wait_for_answers, write_costs
 from tests.serving.test_metrics_file import values
 from tests.workers.processes import children
@@ -48,13 +50,6 @@ def _samples(server: Server, *scales: float) -> dict[str, list[ReferenceSample]]
     return {
         label: [ReferenceSample(inputs(label, 0, scale), own, own) for scale in scales] for label, own in alone.items()
     }
-
-
-def _require_conserved(contents: dict[str, Any]) -> None:
-    """Every offered task is somewhere."""
-    for row in (*contents["models"].values(), contents["total"]):
-        ended = row["completed"] + row["dropped"] + row["expired"] + row["failed"]
-        assert row["offered"] == ended + row["waiting"] + row["in_flight"]
 
 
 def _require_requests(events: list[dict[str, Any]], requests: float, blocks: int) -> None:
@@ -91,20 +86,21 @@ def test_the_command_runs_a_scenario(tmp_path: Path) -> None:
     written = (word for option, name in files.items() for word in (option, tmp_path / name))
     done = python("-m", "hios", "load", path, "--policy", "top-open", "--virtual", *written)
     assert done.returncode == 0, done.stderr
-    contents = artifacts.read(tmp_path / "result.json", "result")
-    _require_conserved(contents)
-    assert {label: row["offered"] for label, row in contents["models"].items()} == {"branches": 40, "blocks": 40}
-    assert contents["total"]["failed"] == 0
-    assert contents["simulated"] is False
-    assert contents["platform"]["name"] == "cpu"
-    assert contents["control_share"] > 0
-    assert contents["compared_with"] == dict.fromkeys(("branches", "blocks"), "single inference")
+    result = artifacts.load(tmp_path / "result.json", ResultFile)
+    assert not any(map(unaccounted, (*result.models.values(), result.total)))
+    assert {label: row.offered for label, row in result.models.items()} == {"branches": 40, "blocks": 40}
+    assert result.total.failed == 0
+    assert not result.simulated
+    assert result.platform is not None
+    assert result.platform.name == "cpu"
+    assert (result.control_share or 0.0) > 0
+    assert result.compared_with == dict.fromkeys(("branches", "blocks"), "single inference")
     assert "models.blocks.program: missing; outputs are only compared with those of a single inference" in done.stderr
-    metrics, row = values(tmp_path / "metrics.prom"), contents["models"]["blocks"]
+    metrics, row = values(tmp_path / "metrics.prom"), result.models["blocks"]
     assert metrics['hios_tasks_offered_total{model="blocks"}'] == 40
     # Of what was not answered by the end, what waits is given up, and what is in flight goes on and is in the trace.
     answered = metrics['hios_tasks_total{model="blocks",outcome="completed"}']
-    assert 0 < row["completed"] <= answered <= row["completed"] + row["waiting"] + row["in_flight"]
+    assert 0 < row.completed <= answered <= row.completed + row.waiting + row.in_flight
     assert "control (launcher, dispatch, results): " in done.stdout
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     blocks = len(Scenario.read(path).models[1].blocks)
@@ -169,17 +165,15 @@ def test_strict_rounds_end(policy_name: str, tmp_path: Path) -> None:
     """What waits for the rarer model is no work left: every repeat ends, and the next one begins with nothing."""
     models = {"branches": {"rate": 40.0}, "blocks": {"rate": 10.0}}
     given = scenario(tmp_path, models, arrivals="periodic", duration_s=1.0, repeats=2)
-    loaded = load(given, policy_name, virtual=True)
-    contents = artifacts.plain(loaded.result)
-    _require_conserved(contents)
-    by_model = contents["models"]
-    assert {label: row["offered"] for label, row in by_model.items()} == {"branches": 80, "blocks": 20}
+    result = load(given, policy_name, virtual=True).result
+    assert not any(map(unaccounted, (*result.models.values(), result.total)))
+    assert {label: row.offered for label, row in result.models.items()} == {"branches": 80, "blocks": 20}
     # Each repeat completes a task of each model in every round, and no round of it has a task of the other repeat; of a
     # round whose tasks are being answered when the time is over, some are still in flight.
-    fewer, more = sorted(by_model.values(), key=lambda row: row["completed"])
-    assert 0 < by_model["blocks"]["completed"] <= 20
-    assert more["completed"] - fewer["completed"] <= fewer["in_flight"]
-    assert contents["total"]["failed"] == 0
+    fewer, more = sorted(result.models.values(), key=lambda row: row.completed)
+    assert 0 < result.models["blocks"].completed <= 20
+    assert more.completed - fewer.completed <= fewer.in_flight
+    assert result.total.failed == 0
 
 
 def test_deadlines_begin_with_the_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,13 +201,6 @@ def test_strict_rounds_of_a_slow_launcher_end(tmp_path: Path) -> None:
     total = artifacts.plain(load(given, "pos-strict", virtual=True).result)["total"]
     assert (total["offered"], total["failed"]) == (100, 0)
     assert total["expired"] > 0
-
-
-def test_closing_does_not_wait_for_rounds(tmp_path: Path) -> None:
-    """More tasks than places wait for the other model when the server closes: they fail."""
-    with Server(scenario(tmp_path, lanes=1), "pos-strict", virtual=True) as server:
-        answers = [server.submit("blocks", inputs("blocks", 0)) for _ in range(server.pipeline.slots + 3)]
-    assert all("the server is closed" in str(answer.exception(0)) for answer in answers)
 
 
 def test_tasks_that_fail_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,7 @@ import pytest
 from hios.core.problem import Stage
 from hios.core.schedule import StagedPlan, StreamPlan
 from hios.errors import HiosError
-from hios.formats.scenario import Overheads
-from hios.formats.serving_result import CalibrationFile, ResultFile
+from hios.formats.serving_result import ResultFile
 from hios.serving.calibration import calibrated
 from hios.serving.objective import worst_share
 from hios.serving.policies import (
@@ -27,7 +26,7 @@ from hios.serving.scenario import Scenario, ServedModel
 from hios.serving.simulate import simulate
 from hios.serving.stage_times import bound_per_s, restricted, side_by_side
 from hios.serving.strict_rounds import strict_rounds_per_s
-from tests.serving.scenarios import scenario, served
+from tests.serving.scenarios import constants, scenario, served, unaccounted
 
 #: Times of operators on two lanes, in milliseconds.
 _ON_TWO = {"b0v0": 1.25, "b1v0": 2.0}
@@ -121,11 +120,9 @@ def test_no_policy_passes_the_work_bound(name: str, launcher: str) -> None:
     """In overload, no policy completes more than the linear program allows, and every task is accounted for."""
     given = _scenario(load=4.0, arrivals="poisson")
     result = simulate(given, name, launcher=launcher)
-    total = result.total
-    ends = total.completed + total.dropped + total.expired + total.failed + total.waiting + total.in_flight
-    assert total.offered == ends
-    assert total.completed > 0
-    assert total.completed / given.duration_s <= result.bound_per_s * (1 + 1e-9)
+    assert unaccounted(result.total) == 0
+    assert result.total.completed > 0
+    assert result.total.completed / given.duration_s <= result.bound_per_s * (1 + 1e-9)
     assert result.work_share <= result.utilisation + 1e-9
     assert bound_per_s(given, [1e9, 1e9]) >= result.bound_per_s
 
@@ -134,14 +131,8 @@ def test_no_policy_passes_the_work_bound(name: str, launcher: str) -> None:
 @pytest.mark.parametrize("factor", [0.8, 1.25])
 def test_no_policy_passes_the_work_bound_of_a_machine(name: str, factor: float) -> None:
     """On a machine that is faster or slower than the costs, the bound counts the times of that machine."""
-    measured = CalibrationFile(
-        lanes=2,
-        models=dict.fromkeys(("left", "right"), factor),
-        overheads=Overheads(),
-        threads=dict.fromkeys(("left", "right"), 0.55),
-        jitter=(0.9, 1.0, 1.05),
-        seconds=1.0,
-    )
+    models, threads = (dict.fromkeys(("left", "right"), value) for value in (factor, 0.55))
+    measured = constants(models=models, threads=threads, jitter=(0.9, 1.0, 1.05))
     plain = _scenario(load=4.0, arrivals="poisson")
     result = simulate(calibrated(plain, measured), name)
     assert result.total.completed / plain.duration_s <= result.bound_per_s * (1 + 1e-9)
@@ -363,12 +354,16 @@ def test_the_launcher_deadline_limits_tasks_in_flight(name: str, limit: int) -> 
     assert launched(given, pipeline_of(given, name), "open")[0].in_flight is None
 
 
-def test_the_launcher_deadline_keeps_overload_in_time() -> None:
-    """In overload more tasks are within their SLO than with the launcher open, which holds them where none expires."""
+def _overloaded(**settings: Any) -> Scenario:
     models = [
         served(name, [[5.0]] * 4, rate, slo_ms=60.0, deadline_ms=40.0) for name, rate in (("a", 60.0), ("b", 90.0))
     ]
-    given = scenario(*models, lanes=2, duration_s=20.0, arrivals="poisson")
+    return scenario(*models, lanes=2, arrivals="poisson", **settings)
+
+
+def test_the_launcher_deadline_keeps_overload_in_time() -> None:
+    """In overload more tasks are within their SLO than with the launcher open, which holds them where none expires."""
+    given = _overloaded(duration_s=20.0)
     for name in ("top", "top-open", "one-per-lane"):
         late, in_time = (simulate(given, name, launcher=launcher) for launcher in ("open", "deadline"))
         assert in_time.total.goodput > late.total.goodput
@@ -376,10 +371,7 @@ def test_the_launcher_deadline_keeps_overload_in_time() -> None:
 
 def test_auto_chooses_the_launcher_too() -> None:
     """In overload one that holds tasks back; the result is that of the policy under it, on the same traces."""
-    models = [
-        served(name, [[5.0]] * 4, rate, slo_ms=60.0, deadline_ms=40.0) for name, rate in (("a", 60.0), ("b", 90.0))
-    ]
-    given = scenario(*models, lanes=2, duration_s=10.0, arrivals="poisson", launcher=AUTO)
+    given = _overloaded(duration_s=10.0, launcher=AUTO)
     result = simulate(given, AUTO)
     compared = [(entry.policy, entry.launcher) for entry in result.candidates if entry.left_out is None]
     assert {launcher for _, launcher in compared} == set(LAUNCHERS)

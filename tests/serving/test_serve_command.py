@@ -24,25 +24,31 @@ from click.testing import CliRunner
 from hios.cli.serving import serve_command
 from hios.frontends.program import export, save
 from tests.scripts import ROOT
-from tests.serving.open_models import open_scenario
+from tests.serving.open_models import answered, open_scenario
 from tests.serving.served import inputs, networks, require_right, scenario_file
 from tests.workers.processes import children, eventually, running
 
 
-@pytest.fixture
-def serving(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server on a free port, and its address."""
-    path = open_scenario(tmp_path, {"squeezenet": {}})
-    command = [sys.executable, "-m", "hios", "serve", str(path), "--policy", "one-per-lane", "--port", "0"]
+@contextlib.contextmanager
+def _serving(path: Path, label: str, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server of one model on a free port, and its address."""
+    command = [sys.executable, "-m", "hios", "serve", str(path), "--policy", "one-per-lane", "--port", "0", *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
-        address, _, words = process.stdout.readline().partition(" ")
-        assert words == "serves squeezenet by one-per-lane\n"
         try:
+            address, _, words = process.stdout.readline().partition(" ")
+            assert words == f"serves {label} by one-per-lane\n"
             yield process, address
         finally:
             process.kill()
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """SqueezeNet is served."""
+    with _serving(open_scenario(tmp_path, {"squeezenet": {}}), "squeezenet") as served:
+        yield served
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="what the docs tell to type calls curl")
@@ -70,14 +76,13 @@ def test_the_docs_and_the_end(serving: tuple[subprocess.Popen[str], str], tmp_pa
     statuses: list[int] = []
 
     def ask() -> None:
-        client = http.client.HTTPConnection(address.removeprefix("http://"), timeout=300)
-        client.request("POST", "/v2/models/squeezenet/infer", (tmp_path / "request.json").read_bytes())
-        statuses.append(client.getresponse().status)
+        body = (tmp_path / "request.json").read_bytes()
+        statuses.append(answered(address, "/v2/models/squeezenet/infer", body)[0])
 
     asking = threading.Thread(target=ask)
     asking.start()
     taken = re.compile(r'hios_tasks_in_flight\{model="squeezenet"\} 1\n')
-    assert eventually(lambda: taken.search(_metrics(address)) is not None)
+    assert eventually(lambda: taken.search(answered(address, "/metrics")[2]) is not None)
     process.terminate()
     assert eventually(lambda: not _listens(address))
     for lane in lanes:
@@ -93,38 +98,22 @@ def test_another_runtime(tmp_path: Path) -> None:
     program = tmp_path / "blocks.pt2"
     save(export(networks()["blocks"].module, tuple(inputs("blocks", 0))), program)
     path = scenario_file(tmp_path / "scenario.yaml", {"blocks": {"program": str(program), "weights": None}}, lanes=1)
-    arguments = [str(path), "--runtime", "onnxruntime", "--port", "0"]
-    refused = CliRunner().invoke(serve_command, [*arguments, "--policy", "top-open"])
+    runtime = ("--runtime", "onnxruntime")
+    refused = CliRunner().invoke(serve_command, [str(path), *runtime, "--port", "0", "--policy", "top-open"])
     assert "policy: found top-open; allowed with runtime onnxruntime: sequential, one-per-lane" in str(
         refused.exception
     )
-    command = [sys.executable, "-m", "hios", "serve", *arguments, "--policy", "one-per-lane"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stdout is not None
-        try:
-            line = process.stdout.readline()
-            assert " serves blocks by " in line
-            address = line.split()[0].removeprefix("http://")
-            (value,) = inputs("blocks", 1)
-            given = {"name": "x", "datatype": "FP32", "shape": list(value.shape), "data": value.flatten().tolist()}
-            with contextlib.closing(http.client.HTTPConnection(address, timeout=300)) as client:
-                client.request("POST", "/v2/models/blocks/infer", json.dumps({"inputs": [given]}))
-                (output,) = json.loads(client.getresponse().read())["outputs"]
-        finally:
-            process.kill()
+    (value,) = inputs("blocks", 1)
+    given = {"name": "x", "datatype": "FP32", "shape": list(value.shape), "data": value.flatten().tolist()}
+    with _serving(path, "blocks", *runtime) as (_, address):
+        _, _, answer = answered(address, "/v2/models/blocks/infer", json.dumps({"inputs": [given]}).encode())
+    (output,) = answer["outputs"]
     require_right("blocks", [value], [torch.tensor(output["data"]).reshape(output["shape"])])
-
-
-def _metrics(address: str) -> str:
-    client = http.client.HTTPConnection(address.removeprefix("http://"), timeout=300)
-    client.request("GET", "/metrics")
-    return client.getresponse().read().decode()
 
 
 def _listens(address: str) -> bool:
     try:
-        _metrics(address)
+        answered(address, "/metrics")
     except (ConnectionError, http.client.HTTPException):
         return False
     return True

@@ -24,7 +24,7 @@ from hios.serving.server import Server
 from hios.workers.arena import Layout
 from hios.workers.pool import WorkerPool
 from tests.serving import lane_faults
-from tests.serving.served import inputs, require_nothing_held, require_right, scenario
+from tests.serving.served import ask_both, inputs, require_nothing_held, require_right, scenario
 from tests.workers.processes import children, eventually, running
 
 _COMBINED = [{"branches": [0], "blocks": [0]}, {"branches": [1], "blocks": [1]}]
@@ -40,13 +40,6 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         with Server(given, request.param, virtual=True) as made:
             yield made
     assert set(children()) <= before
-
-
-def _require_all_right(server: Server, first: int) -> None:
-    for number in range(first, first + 4):
-        for label in ("branches", "blocks"):
-            given = inputs(label, number)
-            require_right(label, given, server.infer(label, given, timeout_s=60))
 
 
 def _is_told(server: Server, lane: int, victim: int) -> bool:
@@ -78,7 +71,7 @@ def test_numbers_that_are_none_stay_with_their_task(server: Server) -> None:
         good = server.submit("blocks", given)
         assert torch.isnan(bad.result(60)[0]).any()
         require_right("blocks", given, good.result(60))
-    _require_all_right(server, 10)
+    ask_both(server, 4, 10)
 
 
 def test_a_killed_lane_comes_back(server: Server) -> None:
@@ -86,7 +79,7 @@ def test_a_killed_lane_comes_back(server: Server) -> None:
     victim = server.process_ids[1]
     os.kill(victim, signal.SIGKILL)
     assert eventually(partial(_is_told, server, 1, victim))
-    _require_all_right(server, 20)  # the other lane serves both models meanwhile
+    ask_both(server, 4, 20)  # the other lane serves both models meanwhile
     assert eventually(lambda: server.lanes_up == 2)  # within 5 s on an idle machine: benchmarks/serving_soak.py
     assert victim not in server.process_ids
     failed = server.counts["branches"].failed
@@ -95,10 +88,10 @@ def test_a_killed_lane_comes_back(server: Server) -> None:
         TaskFailedError, match=r"^model branches: lane \d died by signal SIGKILL .*operator \S+ of model branches"
     ):
         bad.result(60)
-    _require_all_right(server, 30)
+    ask_both(server, 4, 30)
     assert server.counts["branches"].failed == failed + 1
     assert eventually(lambda: server.lanes_up == 2)
-    _require_all_right(server, 40)
+    ask_both(server, 4, 40)
     require_nothing_held(server)
 
 
@@ -164,7 +157,7 @@ def test_inputs_that_change_while_they_wait(server: Server, change: str) -> None
         blocked.set()
         with pytest.raises(TaskFailedError, match="model blocks: inputs: "):
             answer.result(60)
-    _require_all_right(server, 50)
+    ask_both(server, 4, 50)
     require_nothing_held(server)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.scenario import draw
-from hios.serving.simulator import COMPLETED, DROPPED, EXPIRED, IN_FLIGHT, WAITING, Simulation, _put, outcome, start_all
+from hios.serving.simulator import COMPLETED, DROPPED, EXPIRED, IN_FLIGHT, WAITING, Simulation, _put, start_all
 from tests.serving.reference_simulator import ReferenceSimulation
 from tests.serving.scenarios import OPEN, chains, random_case, scenario, served, server, trace
 
@@ -31,25 +31,14 @@ def test_deterministic_queue_in_overload_grows() -> None:
     assert _latencies(server(1.25), *map(float, range(100))) == [1.25 + 0.25 * task for task in range(100)]
 
 
-@pytest.mark.parametrize("load", [0.5, 0.8])
-def test_random_arrivals_wait_as_theory_says(load: float) -> None:
-    """M/D/1: the mean wait is rho s / (2 (1 - rho)) (Pollaczek-Khinchine)."""
-    given = scenario(served("one", [[1.0]], load * 1000), duration_s=30.0, seed=1)
-    tasks = draw(given)
-    record = Simulation(server(0.001), [OPEN], tasks, given.duration_s, compiled=False).run()
-    tally = outcome(record, server(0.001), tasks, given.duration_s).tallies[0]
-    wait_ms = sum(tally.latencies_ms) / tally.completed - 1.0
-    assert wait_ms == pytest.approx(load / (2 * (1 - load)), rel=0.1)  # a million within 2 %: test_event_kernel
-
-
 def test_littles_law() -> None:
     """The mean number of tasks present is their rate times their mean latency, for each model."""
     models = (served("a", [[2.0], [1.0]], 60.0), served("b", [[4.0], [3.0]], 60.0))
     given = scenario(*models, duration_s=60.0)
     chain = chains([0.002, 0.001], [0.004, 0.003])
-    tasks = draw(given)
-    record = Simulation(chain, [OPEN, OPEN], tasks, given.duration_s, compiled=False).run()
-    for tally in outcome(record, chain, tasks, given.duration_s).tallies:
+    simulation = Simulation(chain, [OPEN, OPEN], draw(given), given.duration_s, compiled=False)
+    simulation.run()
+    for tally in simulation.outcome().tallies:
         assert tally.present_s is not None
         assert tally.present_s == pytest.approx(sum(tally.latencies_ms) / 1e3, rel=0.01)
 
@@ -90,8 +79,7 @@ def test_nothing_is_lost_at_any_moment(seed: int) -> None:
         simulation.run_to(moment)
         _check(simulation, queues)
     simulation.run_to(duration_s)
-    record = simulation.record()
-    counted = outcome(record, pipeline, tasks, duration_s)
+    counted = simulation.outcome()
     assert sum(tally.offered for tally in counted.tallies) == len(tasks)
     assert all(tally.unaccounted == 0 for tally in counted.tallies)
     assert counted.busy_s >= 0
@@ -266,9 +254,9 @@ def test_deadline_passes_in_the_queue() -> None:
 def test_work_at_the_end_is_counted_as_left() -> None:
     """What is in the queue or in flight at the end is neither completed nor lost, and lanes were busy until then."""
     tasks = trace((0.0, 0), (0.0, 0), (0.0, 0))
-    pipeline = server(2.0)
-    record = Simulation(pipeline, [OPEN], tasks, 3.0, compiled=False).run()
-    counted = outcome(record, pipeline, tasks, 3.0)
+    simulation = Simulation(server(2.0), [OPEN], tasks, 3.0, compiled=False)
+    simulation.run()
+    counted = simulation.outcome()
     assert (counted.tallies[0].completed, counted.tallies[0].in_flight, counted.tallies[0].waiting) == (1, 2, 0)
     assert counted.busy_s == 3.0
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from hios.errors import HiosError
@@ -22,7 +20,7 @@ from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
 from hios.serving.stage_times import Device, restricted
 from hios.serving.top_pipeline import combined_stages, stages_to_learn
-from tests.serving.scenarios import scenario, served, written
+from tests.serving.scenarios import scenario, served, unaccounted, written
 
 _BRANCHES = [[2.0, 1.0, 0.5], [3.0], [1.0, 1.0, 2.0, 0.5]]
 _CHAIN = [[1.0], [2.0], [0.5]]
@@ -97,8 +95,7 @@ def test_blocks_of_two_models_share_stages() -> None:
 
 def test_training_has_the_times_of_serving() -> None:
     """On lanes, stages of a combination take in training what they take in a combined block; sequences as well."""
-    given = _given(combined=())
-    given = dataclasses.replace(given, file=msgspec.structs.replace(given.file, overheads=Overheads(stage_ms=0.1)))
+    given = _given(combined=()).with_settings(overheads=Overheads(stage_ms=0.1))
     problems, stage_time = stages_to_learn(given)
     pool, device = Pool(problems, 3, 8, stage_time), Device(given)
     start = combined(part for block in (pool.blocks[0], pool.blocks[3]) for part in block)
@@ -155,8 +152,7 @@ def test_tasks_are_conserved(name: str) -> None:
     given = _given()
     total = simulate(given, name).total
     assert total.completed > 0
-    ends = total.completed + total.dropped + total.expired + total.failed + total.waiting + total.in_flight
-    assert total.offered == ends
+    assert unaccounted(total) == 0
     by_ios = simulate(_given(stages="ios"), name).total
     assert abs(total.completed - by_ios.completed) <= 0.05 * by_ios.completed
 

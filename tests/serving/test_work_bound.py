@@ -9,7 +9,7 @@ import pytest
 from hios.core.costs import CostOverheads, Demand
 from hios.serving.simulate import simulate
 from hios.serving.stage_times import _gpu_stage_ms, bound_per_s, even_intervals_s, least_work_s
-from hios.serving.strict_rounds import rounds_notes, strict_rounds_per_s
+from hios.serving.strict_rounds import rounds_notes
 from tests.problems import problem
 from tests.serving.scenarios import scenario, served
 
@@ -59,16 +59,11 @@ def test_water_below_capacity_leaves_room() -> None:
     assert [1 / interval for interval in even_intervals_s(given, [0.01, 0.01])] == pytest.approx([25.0, 75.0])
 
 
-def test_strict_rounds() -> None:
-    """30, 60 and 120 tasks a second: rounds of one each cannot pass 90 of the 210."""
-    assert strict_rounds_per_s([30.0, 60.0, 120.0]) == 90.0
-
-
 def test_what_the_limit_of_strict_rounds_explains() -> None:
     """Of a policy that completes all 210 tasks, 133.3 % over 90: all of the margin over rounds that are never late."""
     models = [served(name, [[0.01]], rate) for name, rate in (("a", 30.0), ("b", 60.0), ("c", 120.0))]
     given = scenario(*models, lanes=2, duration_s=10.0, arrivals="periodic")
-    results = {name: simulate(given, name, compiled=False) for name in ("pos-strict", "sequential")}
+    results = {name: simulate(given, name) for name in ("pos-strict", "sequential")}
     limit, margin, *beside = rounds_notes(results)
     assert limit == "strict rounds cannot pass 90 of 210 tasks/s: 3 models x the smallest rate"
     # At the end of the trace a round or two are still unanswered.
@@ -85,7 +80,7 @@ def test_what_the_limit_of_strict_rounds_explains() -> None:
     assert rounds_notes({"pos-strict": results["pos-strict"]}) == [limit]
     assert rounds_notes({"sequential": results["sequential"]}) == []
     alone = scenario(models[0], duration_s=1.0)
-    assert rounds_notes({"pos-strict": simulate(alone, "pos-strict", compiled=False)}) == []
+    assert rounds_notes({"pos-strict": simulate(alone, "pos-strict")}) == []
 
 
 def test_stages_of_several_models_share_resources() -> None:

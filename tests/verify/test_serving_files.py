@@ -14,8 +14,7 @@ from hios.serving.calibration import calibrated
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
 from hios.verify import verify
-from tests.serving.scenarios import written
-from tests.serving.test_calibration import constants
+from tests.serving.scenarios import constants, written
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-import msgspec
 import numpy as np
 
 from hios.errors import HiosError
@@ -73,8 +72,7 @@ class LauncherEnvironment:
         blocks = [len(model.blocks) for model in scenario.models]
         self._nothing = np.zeros(state_size(blocks, settings.samples), np.float32)
         self._chance = random.Random(f"{settings.seed}/samples")
-        file = msgspec.structs.replace(scenario.file, duration_s=EPISODE * settings.step_s)
-        self._scenario = replace(scenario, file=file)
+        self._scenario = scenario.with_settings(duration_s=EPISODE * settings.step_s)
         self._slos_ms = slos_ms(scenario)
         self._episodes = 0
         self.state = self._nothing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from hios.errors import HiosError, shown
 from hios.files.base import MOST_SUB_BLOCKS
@@ -14,6 +14,9 @@ from hios.files.base import MOST_SUB_BLOCKS
 @dataclass(frozen=True)
 class LauncherSettings:
     """How the launcher is trained. "Paper" is the value of TOP, section VI-B, or what it prints.
+
+    Numbers have their least and largest values beside their types. Beyond the largest ones, memory would not do, or no
+    training would ever end.
 
     Attributes:
         steps: steps of the simulation, and of learning from the moment when the replay buffer is full (paper: 8000).
@@ -63,26 +66,26 @@ class LauncherSettings:
         judged_every: steps between two judgements of the policy on other traces; the best one is kept.
     """
 
-    steps: int = 2000
-    seed: int = 0
-    step_s: float = 5.0
-    samples: int = 10
-    most: int = 2
-    intervals: int = 0
-    replay: int = 500
-    batch: int = 100
-    gamma: float = 0.95
-    rate: float = 0.001
-    policy_rate: float = 0.0001
-    alone: int = 200
+    steps: Annotated[int, (1, 10**9)] = 2000
+    seed: Annotated[int, (0, 10**18)] = 0
+    step_s: Annotated[float, (0.001, 3600)] = 5.0
+    samples: Annotated[int, (1, 1000)] = 10
+    most: Annotated[int, (1, MOST_SUB_BLOCKS)] = 2
+    intervals: Annotated[int, (0, 10**5)] = 0
+    replay: Annotated[int, (1, 10**6)] = 500
+    batch: Annotated[int, (1, 10**5)] = 100
+    gamma: Annotated[float, (0, 1)] = 0.95
+    rate: Annotated[float, (0, 1)] = 0.001
+    policy_rate: Annotated[float, (0, 1)] = 0.0001
+    alone: Annotated[int, (0, 10**9)] = 200
     value_layers: tuple[int, ...] = (256, 128)
     policy_layers: tuple[int, ...] = (128, 64)
-    follow: float = 0.01
-    pull: float = 1.0
-    clip: float = 3.0
+    follow: Annotated[float, (0, 1)] = 0.01
+    pull: Annotated[float, (0, 10**6)] = 1.0
+    clip: Annotated[float, (0, 10**6)] = 3.0
     exploration: Literal["part", "all", "none"] = "part"
-    noise_first: float = 0.2
-    noise_last: float = 0.02
+    noise_first: Annotated[float, (0, 10)] = 0.2
+    noise_last: Annotated[float, (0, 10)] = 0.02
     update: Literal["error", "printed"] = "error"
     scores: Literal["frozen", "running"] = "frozen"
     interval_scale: Literal["log", "linear"] = "log"
@@ -92,14 +95,15 @@ class LauncherSettings:
     admission: Literal["deadline", "slot"] = "deadline"
     device: Literal["any", "top-open", "top"] = "any"
     stages: Literal["scenario", "gpg"] = "scenario"
-    variance: float = 25.0
-    wait_ms: float = 50.0
-    judged_every: int = 100
+    variance: Annotated[float, (0, 10**15)] = 25.0
+    wait_ms: Annotated[float, (0, 10**12)] = 50.0
+    judged_every: Annotated[int, (1, 10**9)] = 100
 
     def __post_init__(self) -> None:
-        for name, (least, most) in _LIMITS.items():
-            if not least <= getattr(self, name) <= most:  # NaN is not
-                raise HiosError(f"{name}: found {_stated(getattr(self, name))}; allowed: {least:,} to {most:,}")
+        for name, kind in get_type_hints(LauncherSettings, include_extras=True).items():
+            for least, most in getattr(kind, "__metadata__", ()):
+                if not least <= getattr(self, name) <= most:  # NaN is not
+                    raise HiosError(f"{name}: found {_stated(getattr(self, name))}; allowed: {least:,} to {most:,}")
         for name in ("value_layers", "policy_layers"):
             layers: tuple[int, ...] = getattr(self, name)
             if not 1 <= len(layers) <= _MOST_LAYERS or not all(1 <= units <= _MOST_UNITS for units in layers):
@@ -113,29 +117,6 @@ def _stated(number: float) -> str:
     return f"{number:g}" if isinstance(number, float) else shown(number)
 
 
-#: Least and largest values. Beyond the largest ones, memory would not do, or no training would ever end.
-_LIMITS: dict[str, tuple[float, float]] = {
-    "steps": (1, 10**9),
-    "seed": (0, 10**18),
-    "step_s": (0.001, 3600),
-    "samples": (1, 1000),
-    "most": (1, MOST_SUB_BLOCKS),
-    "intervals": (0, 10**5),
-    "replay": (1, 10**6),
-    "batch": (1, 10**5),
-    "gamma": (0, 1),
-    "rate": (0, 1),
-    "policy_rate": (0, 1),
-    "alone": (0, 10**9),
-    "follow": (0, 1),
-    "pull": (0, 10**6),
-    "clip": (0, 10**6),
-    "noise_first": (0, 10),
-    "noise_last": (0, 10),
-    "variance": (0, 10**15),
-    "wait_ms": (0, 10**12),
-    "judged_every": (1, 10**9),
-}
 _MOST_LAYERS, _MOST_UNITS = 8, 4096
 
 #: What a setting can be.

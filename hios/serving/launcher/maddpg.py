@@ -222,10 +222,7 @@ class Replay:
     def drawn(self, count: int, chance: np.random.Generator) -> Batch:
         """Random transitions, some perhaps more than once."""
         rows = chance.integers(0, len(self), count)
-        own = self._rows
-        return Batch(
-            own.states[rows], own.actions[rows], own.measures[rows], own.superblock[rows], own.next_states[rows]
-        )
+        return Batch._make(own[rows] for own in self._rows)
 
     def measured(self) -> Array:
         """Measures of all steps that were no superblocks."""

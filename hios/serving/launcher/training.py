@@ -48,7 +48,7 @@ class Judge:
         self.decisions = Decisions(scenario, settings)
         #: Sub-blocks that a combined block may have (H).
         self.most = settings.most
-        self._scenario, self._repeats = scenario, repeats
+        self._scenario = scenario
         self._traces = [draw(scenario, repeat) for repeat in repeats]
 
     def static(self, decision: LauncherDecision) -> Candidate:

@@ -1,4 +1,7 @@
-"""Simulations in steps: stopping changes nothing, and all simulators go on alike with other combined blocks."""
+"""The simulator does what the reference does, event by event, as it is and compiled.
+
+In steps as well: stopping changes nothing, and all of them go on alike with other combined blocks.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,20 @@ import functools
 import math
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from hios.serving.pipeline import Pipeline, QueueRules
-from hios.serving.simulator import Simulation, SimulationRecord, outcome
-from tests.serving.reference_simulator import ReferenceSimulation, ReferenceSteps
-from tests.serving.scenarios import OPEN, chains, random_case, random_partition, server, trace
+from hios.serving.scenario import draw
+from hios.serving.simulator import Simulation, SimulationRecord
+from tests.serving.reference_simulator import ReferenceSimulation
+from tests.serving.scenarios import OPEN, chains, random_case, random_partition, scenario, served, server, trace
 
 _Kind = Callable[..., Simulation]
 _PLAIN, _COMPILED = (functools.partial(Simulation, compiled=compiled) for compiled in (False, True))
 #: The reference, and the simulator as it is and compiled.
-_KINDS: list[_Kind] = [ReferenceSteps, _PLAIN, _COMPILED]
+_KINDS: list[_Kind] = [ReferenceSimulation, _PLAIN, _COMPILED]
 
 
 def _regrouped(pipeline: Pipeline, draw: random.Random) -> Pipeline:
@@ -142,7 +147,7 @@ def test_runs_under_way_end_as_they_began() -> None:
         record = steps.record()
         assert [(run.start_s, run.finish_s) for run in record.runs] == [(0.0, 1.0), (1.0, 8.0)]
         assert record.finish_s == [8.0, 8.0]
-        assert outcome(record, _chain(), trace((0.0, 0), (0.5, 1)), 20.0).busy_s == pytest.approx(8.0)
+        assert steps.outcome().busy_s == pytest.approx(8.0)
 
 
 @pytest.mark.parametrize("kind", _KINDS)
@@ -174,3 +179,69 @@ def test_a_tick_waits_only_for_a_task_that_finds_no_room(kind: _Kind) -> None:
         steps = kind(pipeline, [dataclasses.replace(rules, deadline_s=deadline_s)], tasks, 9.0)
         steps.run_to(9.0)
         assert list(steps.record().launched_s) == launched_s
+
+
+def _same(*case: Any) -> None:
+    expected, plain = ReferenceSimulation(*case).run(), Simulation(*case, compiled=False).run()
+    actual = Simulation(*case, compiled=True).run()
+    assert actual == plain
+    assert actual.runs == expected.runs
+    assert actual.state == expected.state
+    assert actual.finish_s == expected.finish_s
+    assert actual.launched_s == expected.launched_s
+    assert actual.promoted == expected.promoted
+    for own, theirs in ((actual.queued_s, expected.queued_s), (actual.present_s, expected.present_s)):
+        assert own == pytest.approx(theirs)
+    assert actual.variance_s == pytest.approx(expected.variance_s)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_same_as_the_reference(seed: int) -> None:
+    """Every run with its times, and what becomes of every task and when, to the last bit."""
+    _same(*random_case(seed))
+
+
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_same_as_the_reference_when_calibrated(seed: int) -> None:
+    """The same where runs slow each other down and times differ from run to run."""
+    draw = random.Random(seed)
+    pipeline, *rest = random_case(seed)
+    count = range(len(pipeline.combined))
+    beside = tuple(tuple(draw.choice([1.0, 1.1, 1 + draw.random()]) for _ in count) for _ in count)
+    jitter = tuple(draw.uniform(0.7, 1.6) for _ in range(7))
+    _same(dataclasses.replace(pipeline, beside=beside, jitter=jitter), *rest)
+
+
+@pytest.mark.slow
+def test_same_as_the_reference_in_a_thousand_cases() -> None:
+    """The same on a thousand further pipelines."""
+    for seed in range(1000, 2000):
+        _same(*random_case(seed))
+
+
+def test_cases_differ() -> None:
+    """The cases cover drops, expiries, promotions, and partial and overlapping runs."""
+    records = [(case := random_case(seed), ReferenceSimulation(*case).run()) for seed in range(60)]
+    for state in range(1, 6):
+        assert sum(state in record.state for _, record in records) >= 10
+    assert sum(record.promoted > 0 for _, record in records) >= 5
+    assert sum(len({run.present for run in record.runs}) > 1 for _, record in records) >= 20
+    overlapping = [
+        any(after.start_s < before.finish_s for before, after in zip(record.runs, record.runs[1:], strict=False))
+        for _, record in records
+    ]
+    assert sum(overlapping) >= 10
+
+
+@pytest.mark.parametrize("load", [0.5, 0.8])
+def test_random_arrivals_wait_as_theory_says(load: float) -> None:
+    """M/D/1 with a million arrivals: the mean wait is rho s / (2 (1 - rho)) within 2 %."""
+    given = scenario(served("one", [[1.0]], load * 1000), duration_s=1000 / load, seed=1)
+    tasks = draw(given)
+    assert len(tasks) == pytest.approx(1e6, rel=0.01)
+    simulation = Simulation(server(0.001), [OPEN], tasks, given.duration_s, compiled=True)
+    simulation.run_to(given.duration_s)
+    state = simulation.state
+    done = state.task_state == 3
+    times = (state.task_finish - tasks.times_s)[done]
+    assert float(times.mean()) * 1e3 - 1.0 == pytest.approx(load / (2 * (1 - load)), rel=0.02)
