@@ -84,8 +84,7 @@ def _no_bias(filters: Tensor) -> Tensor:
 
 def torch_dtype(name: str) -> torch.dtype:
     """Torch's dtype of a name such as float32."""
-    dtype: Any = getattr(torch, name)
-    return dtype
+    return getattr(torch, name)
 
 
 def nbytes(shape: Sequence[int], dtype: str) -> int:

@@ -49,8 +49,7 @@ def _max_pool(dimensions: int) -> Builder:
             if explicit is not None:
                 x = F.pad(x, explicit, value=-math.inf)
             if not (x.is_cuda and dimensions == 2 and _is_channels_last(x)):
-                result: Tensor = function(x, size, stride, padding, dilation, ceil_mode)
-                return result
+                return function(x, size, stride, padding, dilation, ceil_mode)
             # torch's kernel for that order starts few blocks: 24 to 40 us for the pools of GoogLeNet on an H100.
             result = function(x.contiguous(), size, stride, padding, dilation, ceil_mode)
             return result.contiguous(memory_format=torch.channels_last)
@@ -82,8 +81,7 @@ def _avg_pool(dimensions: int) -> Builder:
         def run(x: Tensor) -> Tensor:
             if explicit is not None:
                 x = F.pad(x, explicit)
-            result: Tensor = function(x, size, stride, padding, ceil_mode, count_include_pad)
-            return result
+            return function(x, size, stride, padding, ceil_mode, count_include_pad)
 
         return run
 

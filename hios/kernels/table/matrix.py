@@ -90,8 +90,7 @@ def _convolution(dimensions: int, transposed: bool) -> Builder:
         def run(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             if explicit is not None:
                 x = F.pad(x, explicit)
-            result: Tensor = function(x, weight, bias, stride, padding, *more)
-            return result
+            return function(x, weight, bias, stride, padding, *more)
 
         return cast(run, dtype_of(attributes, "out_dtype"))
 

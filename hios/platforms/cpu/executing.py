@@ -157,8 +157,7 @@ class CpuWorkers:
 
     def probe(self, device: int) -> tuple[float, float]:
         """Milliseconds of the probe in the worker of a device."""
-        time_ms: tuple[float, float] = self._pool.call(device, core_probe.time_probe)
-        return time_ms
+        return self._pool.call(device, core_probe.time_probe)
 
     def take_rows(self, name: str) -> None:
         """Keep the rows of the last run."""

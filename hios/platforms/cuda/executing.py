@@ -134,16 +134,14 @@ class CudaWorkers:
 
     def probe(self, device: int) -> tuple[float, float]:
         """Milliseconds of the probe on the GPU of a device."""
-        time_ms: tuple[float, float] = self._pool.call(_WORKER, gpu_probe.time_probe, gpu=self._gpus[device])
-        return time_ms
+        return self._pool.call(_WORKER, gpu_probe.time_probe, gpu=self._gpus[device])
 
     def take_rows(self, name: str) -> None:
         """Nothing: rows are recorded after the measurement, in a separate run."""
 
     def peak_memory_bytes(self, name: str) -> int | None:
         """Peak of torch's allocations for a competitor, summed over all GPUs."""
-        peak: int | None = self._pool.call(_WORKER, worker.peak_memory_bytes, name=name)
-        return peak
+        return self._pool.call(_WORKER, worker.peak_memory_bytes, name=name)
 
     def finish(self) -> None:
         """Record one run of each competitor by operator."""
