@@ -241,7 +241,6 @@ class RankDevice(Protocol):
         Raises:
             TimeoutError: the deadline passed, by ``time.monotonic``.
         """
-        ...
 
 
 class Workers(Protocol):

@@ -42,7 +42,6 @@ class Request(Protocol):
             TimeoutError: the deadline passed.
             ConnectionError: the other rank is gone.
         """
-        ...
 
 
 class Channel(Protocol):
@@ -58,11 +57,9 @@ class Channel(Protocol):
 
     def send(self, memory: Tensor, destination: int, tag: int) -> Request:
         """Start sending bytes, which must not change until the request is waited for."""
-        ...
 
     def receive(self, memory: Tensor, source: int, tag: int) -> Request:
         """Receive the bytes of one message into memory."""
-        ...
 
 
 class Transport(Channel, Protocol):
@@ -88,23 +85,18 @@ class Transport(Channel, Protocol):
             PlatformError: devices cannot reach each other.
             TimeoutError: the deadline passed.
         """
-        ...
 
     def gather(self, value: Any) -> list[Any]:
         """The values of all ranks, on every rank. Blocks; only used at the start."""
-        ...
 
     def progress(self) -> None:
         """Let pending messages advance, if the transport has no thread of its own."""
-        ...
 
     def versions(self) -> dict[str, str]:
         """Versions of the underlying software."""
-        ...
 
     def close(self) -> None:
         """Leave; called by all ranks."""
-        ...
 
 
 #: What torchrun tells every process.
