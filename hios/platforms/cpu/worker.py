@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from torch import Tensor
-
 from hios.core.graph import Graph
-from hios.core.merging import convolutions
 from hios.core.schedule import Placement
 from hios.kernels import CompiledOperator, compile_operator
 from hios.kernels.merged import compile_merged
@@ -33,7 +29,7 @@ def load(worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], ti
     known = Graph.read(graph)
     tensors = load_weights(weights, known)
     operators = [compile_operator(operator, tensors, packed=True) for operator in known.operators]
-    bind(worker, known, operators, partial(_merged, known, tensors), inputs, timeout_s)
+    bind(worker, known, operators, lambda names: compile_merged(known, names, tensors, packed=True), inputs, timeout_s)
 
 
 def bind(
@@ -54,12 +50,6 @@ def bind(
     worker.state["inputs"] = {("input", name, 0): arena_tensor(worker.arena, buffer) for name, buffer in inputs.items()}
     worker.state["timeout_s"] = timeout_s
     worker.state["programs"] = {}
-
-
-def _merged(graph: Graph, weights: Mapping[str, Tensor], names: tuple[str, ...]) -> Callable[..., Any]:
-    known, places = convolutions(graph), [graph.index[name] for name in names]
-    operators, members = [graph.operators[place] for place in places], [known[place] for place in places]
-    return compile_merged(operators, members, weights, packed=True)
 
 
 def prepare(
