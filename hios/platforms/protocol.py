@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from hios.platforms.program import ArenaPlan, Buffer, Row
     from hios.platforms.reference import Reference
     from hios.platforms.timer import DeviceTimer
-    from hios.workers.arena import Arena
     from hios.workers.pool import WorkerPool
     from hios.workers.worker import Worker
 
@@ -129,9 +128,6 @@ class ExecutingPart(Protocol):
 
     def most_threads(self, description: Description) -> int:
         """Threads inside operators of a device that has the cores of all devices; 1 if devices are not cores."""
-
-    def arena(self, plan: ArenaPlan, description: Description) -> Arena:
-        """Memory that the workers and this process share."""
 
     def workers(
         self,

@@ -209,7 +209,7 @@ def execute(
     use_engine(settings.engine, graph, taking_part.values())
     taking_turns = [] if runtime is None else executing.references(platform, runtime, baselines)
     workers = executing.workers(graph, plan, taking_part, platform, settings.timeout_s)
-    arena = executing.arena(plan, platform)
+    arena = Arena(plan.flags, plan.size, shares_cores=bool(platform.virtual))
     names = workers.names + [entry.name for entry in taking_turns]
     cores = workers.cores + [entry.cores for entry in taking_turns]
     with contextlib.ExitStack() as files:

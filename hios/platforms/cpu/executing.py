@@ -20,7 +20,6 @@ from hios.platforms.cpu import worker as cpu_worker
 from hios.platforms.cpu.devices import all_cores, cores_of
 from hios.platforms.program import ArenaPlan
 from hios.platforms.reference import Reference
-from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool, peak_bytes
 
 #: Part of `hios.platforms.protocol`.
@@ -32,11 +31,6 @@ _PRECISIONS = {"openvino": "f32"}
 def most_threads(description: Platform) -> int:
     """As many threads as there are cores."""
     return len(all_cores(cores_of(description)))
-
-
-def arena(plan: ArenaPlan, description: Platform) -> Arena:
-    """Memory for inputs, outputs, flags and all transferred values."""
-    return Arena(plan.flags, plan.size, shares_cores=bool(description.virtual))
 
 
 def workers(

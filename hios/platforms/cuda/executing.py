@@ -19,7 +19,6 @@ from hios.platforms.competitor import Competitor
 from hios.platforms.cuda import cuda_reference, gpu_probe, gpu_settings, launch, segments, worker
 from hios.platforms.program import ArenaPlan
 from hios.platforms.reference import Reference, require_compiler
-from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
 #: Number of the worker that holds the GPUs.
@@ -29,11 +28,6 @@ _WORKER = 0
 def most_threads(description: Platform) -> int:
     """One, as one thread launches an operator."""
     return 1
-
-
-def arena(plan: ArenaPlan, description: Platform) -> Arena:
-    """Memory for inputs, outputs and flags; values stay on the GPUs."""
-    return Arena(plan.flags, plan.size)
 
 
 def workers(
