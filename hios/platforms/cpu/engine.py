@@ -171,7 +171,8 @@ class Engine:
         """
         self._check(inputs)
         with self._lock:
-            return cpu_worker.timeline(self._call(name, inputs, timed=True), self._workers[name], {})
+            answers = self._call(name, inputs, timed=True)
+            return cpu_worker.joined({self._workers[name][worker]: own for worker, own in answers.items()})[1]
 
     def _call(self, name: str, inputs: Sequence[Tensor], *, timed: bool = False) -> dict[int, Any]:
         """Run a task in its workers; their replies if timed."""

@@ -143,11 +143,9 @@ class CpuWorkers:
         replies = self._pool.call_each(
             cpu_worker.run, {worker: {"name": name, "epoch": self._epoch} for worker in parts}
         )
-        began = next(iter(replies.values()))[0]
-        taken = [(finish - began) / 1e6 for _, finish, _ in replies.values()]
-        devices = {worker: part.device for worker, part in parts.items()}
-        self._rows = cpu_worker.timeline(replies, devices, competitor.wide(self._graph))
-        return len(taken) / sum(1 / part for part in taken) if competitor.copies else max(taken)
+        turns = {part.device: replies[worker] for worker, part in parts.items()}
+        latency, self._rows = cpu_worker.joined(turns, competitor.copies, competitor.wide(self._graph))
+        return latency
 
     def probe(self, device: int) -> tuple[float, float]:
         """Milliseconds of the probe in the worker of a device."""
