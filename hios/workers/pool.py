@@ -116,10 +116,6 @@ class WorkerPool:
         """Process number of every worker."""
         return [process.pid for process in self._processes]
 
-    def memory_bytes(self, worker: int) -> int:
-        """Memory that a worker shares with no other process, in bytes; 0 if the system does not tell."""
-        return private_bytes(self._processes[worker].pid)
-
     def __enter__(self) -> WorkerPool:
         return self
 

@@ -18,7 +18,7 @@ from hios.platforms.competitor import Competitor
 from hios.platforms.cpu import core_probe, segment_runtimes, thread_team
 from hios.platforms.cpu import worker as cpu_worker
 from hios.platforms.cpu.devices import all_cores, cores_of
-from hios.platforms.program import ArenaPlan
+from hios.platforms.program import ArenaPlan, is_wide
 from hios.platforms.reference import Reference
 from hios.workers.pool import WorkerPool, peak_bytes
 
@@ -95,7 +95,7 @@ class CpuWorkers:
         if len(everything) > len(cores[0]):
             self.names.append(f"one device of {len(everything)} cores")
             self.cores.append(everything)
-        wide = any(competitor.is_wide for competitor in competitors.values())
+        wide = any(is_wide(competitor.plan) for competitor in competitors.values())
         self.environment: Mapping[int, Mapping[str, str]] = (
             dict.fromkeys(range(len(cores)), thread_team.environment()) if wide else {}
         )
@@ -112,7 +112,7 @@ class CpuWorkers:
         workers = sorted({worker for competitor in self._competitors.values() for worker in competitor.parts})
         self._pool.call_each(cpu_worker.load, dict.fromkeys(workers, arguments))
         for name, competitor in self._competitors.items():
-            known = dict(enumerate(self.cores)) if competitor.is_wide else {}
+            known = dict(enumerate(self.cores)) if is_wide(competitor.plan) else {}
             cut = competitor.segments is not None
             programs = {
                 worker: {"name": name, "program": part, "cores": known, "segments": cut}
