@@ -60,52 +60,28 @@ _ONE: dict[str, tuple[Function, float, float]] = {
     "tanh": (np.tanh, -3, 3),
     "trunc": (np.trunc, -5, 5),
 }
-#: Functions of two numbers, both fractions.
+#: Functions of two numbers, both fractions or both whole; by numpy's names first.
+_SAME = (
+    *("add", "equal", "floor_divide", "greater", "greater_equal", "less", "less_equal", "maximum", "minimum"),
+    *("multiply", "not_equal", "subtract"),
+)
+_BOTH: dict[str, Function] = {
+    **{name: getattr(np, name) for name in _SAME},
+    "floor_mod": np.mod,
+    "mod": np.fmod,
+}
 _FRACTIONS: dict[str, Function] = {
-    "add": np.add,
+    **_BOTH,
     "atan2": np.arctan2,
     "divide": np.divide,
-    "equal": np.equal,
-    "floor_divide": np.floor_divide,
-    "floor_mod": np.mod,
-    "greater": np.greater,
-    "greater_equal": np.greater_equal,
-    "less": np.less,
-    "less_equal": np.less_equal,
     "log_add_exp": np.logaddexp,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "mod": np.fmod,
-    "multiply": np.multiply,
-    "not_equal": np.not_equal,
     "power": np.power,
-    "subtract": np.subtract,
 }
-#: Functions of two numbers, both whole; ``divide`` goes towards zero.
+_BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
 _WHOLE: dict[str, Function] = {
-    "add": np.add,
-    "bitwise_and": np.bitwise_and,
-    "bitwise_or": np.bitwise_or,
-    "bitwise_xor": np.bitwise_xor,
-    "divide": lambda x, y: np.trunc(x / y).astype(np.int64),
-    "equal": np.equal,
-    "floor_divide": np.floor_divide,
-    "floor_mod": np.mod,
-    "greater": np.greater,
-    "greater_equal": np.greater_equal,
-    "left_shift": np.left_shift,
-    "less": np.less,
-    "less_equal": np.less_equal,
-    "logical_and": np.logical_and,
-    "logical_or": np.logical_or,
-    "logical_xor": np.logical_xor,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "mod": np.fmod,
-    "multiply": np.multiply,
-    "not_equal": np.not_equal,
-    "right_shift": np.right_shift,
-    "subtract": np.subtract,
+    **_BOTH,
+    **{name: getattr(np, name) for name in (*_BITS, "logical_and", "logical_or", "logical_xor")},
+    "divide": lambda x, y: np.trunc(x / y).astype(np.int64),  # towards zero
 }
 
 
