@@ -35,11 +35,8 @@ class Request(Protocol):
     def wait(self, deadline: float) -> None:
         """Wait until the memory of the message may be read (received) or overwritten (sent).
 
-        Args:
-            deadline: by ``time.monotonic``.
-
         Raises:
-            TimeoutError: the deadline passed.
+            TimeoutError: the deadline passed, by ``time.monotonic``.
             ConnectionError: the other rank is gone.
         """
 
@@ -78,12 +75,9 @@ class Transport(Channel, Protocol):
 
         All ranks call it at once, and once, when their devices are ready.
 
-        Args:
-            deadline: by ``time.monotonic``.
-
         Raises:
             PlatformError: devices cannot reach each other.
-            TimeoutError: the deadline passed.
+            TimeoutError: the deadline passed, by ``time.monotonic``.
         """
 
     def gather(self, value: Any) -> list[Any]:
