@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from operator import itemgetter
 
 import torch
@@ -12,7 +13,6 @@ from torch import Tensor
 from hios.kernels.table.kernel_registry import (
     IN_PLACE,
     Attributes,
-    Builder,
     Kernel,
     always,
     dtype_of,
@@ -169,12 +169,9 @@ def _full(attributes: Attributes) -> Kernel:
     return full
 
 
-def _of_shape(function: Kernel) -> Builder:
-    def builder(attributes: Attributes) -> Kernel:
-        shape, dtype = tuple(attributes["shape"]), dtype_of(attributes)
-        return lambda: function(shape, dtype=dtype)
-
-    return builder
+def _of_shape(function: Kernel, attributes: Attributes) -> Kernel:
+    shape, dtype = tuple(attributes["shape"]), dtype_of(attributes)
+    return lambda: function(shape, dtype=dtype)
 
 
 #: Functions whose only attribute is the dtype.
@@ -186,17 +183,14 @@ _BY_DTYPE: dict[str, Kernel] = {
 }
 
 
-def _by_dtype(function: Kernel) -> Builder:
-    def builder(attributes: Attributes) -> Kernel:
-        dtype = dtype_of(attributes)
-        return lambda *arguments: function(*arguments, dtype=dtype)
-
-    return builder
+def _by_dtype(function: Kernel, attributes: Attributes) -> Kernel:
+    dtype = dtype_of(attributes)
+    return lambda *arguments: function(*arguments, dtype=dtype)
 
 
 for _name, _function in (("zeros", torch.zeros), ("ones", torch.ones)):
-    kernel(f"relax.{_name}", allocates=True)(_of_shape(_function))
+    kernel(f"relax.{_name}", allocates=True)(partial(_of_shape, _function))
 for _name, _function in _BY_DTYPE.items():
-    kernel(f"relax.{_name}", allocates=True)(_by_dtype(_function))
+    kernel(f"relax.{_name}", allocates=True)(partial(_by_dtype, _function))
 plain("relax.tril", torch.tril)
 plain("relax.triu", torch.triu)
