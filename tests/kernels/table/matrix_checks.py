@@ -68,14 +68,8 @@ def _attention(draw: Draw, run: Run, biased: bool) -> tuple[Tensor, Tensor]:
     return run(attributes, query, key, value, *bias), torch.einsum("bhqk,bkhf->bqhf", weights, value)
 
 
-@check("nn.attention")
-def _attention_alone(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
-    return _attention(draw, run, biased=False)
-
-
-@check("nn.attention_bias")
-def _attention_bias(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
-    return _attention(draw, run, biased=True)
+for _name, _biased in {"nn.attention": False, "nn.attention_bias": True}.items():
+    check(_name, _biased)(_attention)
 
 
 _AXES = {1: "W", 2: "HW", 3: "DHW"}
