@@ -141,8 +141,7 @@ class _Compiler:
         name = None if activation is None else self._calls[activation].function
         if is_product(call):
             return packed_product(weight, bias, name)
-        convolution: Kernel = library.packed_convolution(call.attributes, weight, bias, name)
-        return convolution
+        return library.packed_convolution(call.attributes, weight, bias, name)
 
     def _bias(self, position: int, columns: int) -> tuple[int, Tensor] | None:
         """The call that adds a constant vector to a product, if it is the only one that reads the product."""

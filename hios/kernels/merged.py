@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from hios.core.graph import Graph, Operator
-from hios.core.merging import Convolution, merged_kernel
+from hios.core.graph import Graph
+from hios.core.merging import convolutions, merged_kernel
 from hios.errors import UnsupportedError
 from hios.kernels import cudnn, onednn
 from hios.kernels.compiled_operator import External
@@ -20,30 +20,28 @@ from hios.kernels.table import IN_PLACE, Kernel, build
 
 
 def compile_merged(
-    operators: Sequence[Operator],
-    members: Sequence[Convolution | None],
-    weights: Mapping[str, Tensor],
-    *,
-    packed: bool = False,
+    graph: Graph, names: Sequence[str], weights: Mapping[str, Tensor], *, packed: bool = False
 ) -> Callable[[Tensor], tuple[Tensor, ...]]:
-    """Turn two operators or more into one function that computes all their outputs with one convolution.
+    """Turn two operators of a graph or more, by id, into one function that makes all their outputs by one convolution.
 
-    It takes the value that all of them read, and gives parts of one tensor in the order of the operators. ``members``
-    are those of ``hios.core.merging.convolutions``; packed as in ``compile_operator``.
+    It takes the value that all of them read, and gives parts of one tensor in the order of the operators; packed as in
+    ``compile_operator``.
 
     Kernels are padded with zeros to the elementwise largest and stacked here, once.
 
     Raises:
         UnsupportedError: they cannot be merged.
     """
-    merged = merged_kernel(members)
+    known, places = convolutions(graph), [graph.index[name] for name in names]
+    merged = merged_kernel([known[place] for place in places])
     if merged is None:
-        raise UnsupportedError(f"operators {', '.join(operator.id for operator in operators)} cannot run as one")
+        raise UnsupportedError(f"operators {', '.join(names)} cannot run as one")
+    operators = [graph.operators[place] for place in places]
     calls = [operator.calls[0] for operator in operators]
-    names = [[argument.weight or "" for argument in call.arguments[1:]] for call in calls]
-    filters = torch.cat([_padded(weights[own[0]], merged.kernel) for own in names])
-    bias = torch.cat([weights[own[1]] if len(own) > 1 else _no_bias(weights[own[0]]) for own in names])
-    sizes = [weights[own[0]].shape[0] for own in names]
+    tensors = [[weights[argument.weight or ""] for argument in call.arguments[1:]] for call in calls]
+    sizes = [own[0].shape[0] for own in tensors]
+    filters = torch.cat([_padded(own[0], merged.kernel) for own in tensors])
+    bias = torch.cat([own[1] if len(own) > 1 else own[0].new_zeros(own[0].shape[0]) for own in tensors])
     attributes = {**calls[0].attributes, "padding": merged.padding * 2}
     library = next((own for own in (onednn, cudnn) if packed and own.is_packable(filters)), None)
     following = list(operators[0].calls[1:])
@@ -78,14 +76,9 @@ def _padded(filters: Tensor, kernel: tuple[int, int]) -> Tensor:
     return F.pad(filters, (left, right, above, below))
 
 
-def _no_bias(filters: Tensor) -> Tensor:
-    return torch.zeros(filters.shape[0], dtype=filters.dtype, device=filters.device)
-
-
 def torch_dtype(name: str) -> torch.dtype:
     """Torch's dtype of a name such as float32."""
-    dtype: Any = getattr(torch, name)
-    return dtype
+    return getattr(torch, name)
 
 
 def nbytes(shape: Sequence[int], dtype: str) -> int:

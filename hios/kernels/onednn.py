@@ -89,8 +89,7 @@ def packed_convolution(
             ordered = filters.contiguous(memory_format=torch.channels_last)
             filters = pack(ordered, padding, stride, dilation, groups, list(x.shape))
             kept = filters, True
-        result: Tensor = run(x, filters, bias, padding, stride, dilation, groups, fused, [], algorithm)
-        return result
+        return run(x, filters, bias, padding, stride, dilation, groups, fused, [], algorithm)
 
     return convolution
 
@@ -114,8 +113,7 @@ def packed_product(weight: Tensor, bias: Tensor | None, activation: str | None =
             kept = matrix, True
         if x.ndim == 1:
             return run(x[None], matrix, bias, fused, [], algorithm)[0]
-        result: Tensor = run(x, matrix, bias, fused, [], algorithm)
-        return result
+        return run(x, matrix, bias, fused, [], algorithm)
 
     return product
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import time
@@ -26,21 +25,16 @@ def usable_cores() -> list[int]:
 
 def processor() -> str:
     """Model name of the processor."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+    for line in topology.system_text(Path("/proc/cpuinfo")).splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
 
 
 def governor(cores: Collection[int]) -> str | None:
     """What decides the clock rates of cores: Linux's frequency governors, each once; None if it does not say."""
-    names = set()
-    for core in cores:
-        with contextlib.suppress(OSError):
-            names.add((_CPUS / f"cpu{core}" / "cpufreq/scaling_governor").read_text(encoding="utf-8").strip())
-    return ", ".join(sorted(names)) or None
+    names = {topology.system_text(_CPUS / f"cpu{core}" / "cpufreq/scaling_governor") for core in cores}
+    return ", ".join(sorted(filter(None, names))) or None
 
 
 def busy_share(cores: Collection[int], seconds: float = 0.5) -> float:
@@ -91,12 +85,9 @@ class OtherWork:
 
 def _ticks_of(pid: int) -> int:
     """Ticks that a process has used since its start; 0 if it has ended."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except OSError:
-        return 0
-    user, system = text.rpartition(")")[2].split()[11:13]  # the name in parentheses may contain any characters
-    return int(user) + int(system)
+    text = topology.system_text(Path(f"/proc/{pid}/stat"))
+    # The name in parentheses may contain any characters; user and system time are the 12th and 13th field after it.
+    return sum(map(int, text.rpartition(")")[2].split()[11:13]))
 
 
 def private_bytes(pid: int, *, written: bool = False) -> int:
@@ -105,9 +96,6 @@ def private_bytes(pid: int, *, written: bool = False) -> int:
     With ``written``, only what the process has written. The rest are pages of files, such as libraries, which count as
     soon as the last other process that has mapped them ends.
     """
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return 0
+    lines = topology.system_text(Path(f"/proc/{pid}/smaps_rollup")).splitlines()
     kind = "Private_Dirty" if written else "Private_"
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(kind))

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextvars import ContextVar
-from types import TracebackType
 from typing import Never
 
 from tqdm import tqdm
@@ -56,10 +55,8 @@ class Meter:
     def __enter__(self) -> Meter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
             self._bar.total = self._bar.n  # the rest was given up
             self._bar.refresh()
         self._bar.close()

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from hios.core.graph import Graph
 from hios.core.schedule import Placement, Plan, StreamPlan
-from hios.formats.run import SegmentResult
+from hios.formats.run import Launch, SegmentResult
 from hios.machine.statistics import spread
-from hios.platforms.program import DeviceProgram, is_wide
+from hios.platforms.program import DeviceProgram
 from hios.platforms.segments import segmented
 
 
@@ -25,7 +25,8 @@ class Competitor:
         latencies_ms: of every measured run; for copies the harmonic mean over the devices.
         timelines: rows of every measured run, or of one separate run if timing operators slows them down.
         difference: largest difference of any output from the expected one.
-        launch: on GPUs, how it is launched: as one CUDA ``graph`` on each run, or operator by operator on ``streams``.
+        launch: on GPUs, how it is launched: as one CUDA ``graph`` on each run, or operator by operator on ``streams``;
+            None on cores.
         no_graph: why it could not be captured in a graph.
         peak_memory_bytes: of one run; None where it is not known.
         segments: what runs each segment of its programs; None if devices run operator by operator.
@@ -39,7 +40,7 @@ class Competitor:
     latencies_ms: list[float] = field(default_factory=list)
     timelines: list[list[Placement]] = field(default_factory=list)
     difference: float = 0.0
-    launch: str = ""
+    launch: Launch | None = None
     no_graph: str = ""
     peak_memory_bytes: int | None = None
     segments: tuple[SegmentResult, ...] | None = None
@@ -52,11 +53,6 @@ class Competitor:
     def use_segments(self, graph: Graph) -> None:
         """Have its devices run segments in place of operators."""
         self.programs, self.segments = segmented(self.programs, graph, concurrent=self.cores > 1), ()
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether some operators of its plan use several devices at once, or are merged on streams."""
-        return is_wide(self.plan)
 
     def wide(self, graph: Graph) -> dict[str, tuple[int, ...]]:
         """The devices of each operator that uses several at once, by id."""

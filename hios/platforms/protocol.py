@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from hios.platforms.program import ArenaPlan, Buffer, Row
     from hios.platforms.reference import Reference
     from hios.platforms.timer import DeviceTimer
-    from hios.workers.arena import Arena
     from hios.workers.pool import WorkerPool
     from hios.workers.worker import Worker
 
@@ -70,12 +69,9 @@ class PlatformPart(Protocol):
         """Whether ``hios.optimize`` supports it."""
 
     def describe(self, devices: int, *, virtual: bool = False, **options: Any) -> Description:
-        """Its devices, as artifacts state them.
+        """A number of its devices, as artifacts state them; ``options`` have the names in `hios.platforms.PLATFORMS`.
 
-        Args:
-            devices: how many.
-            virtual: whether devices may share hardware; the description then has ``virtual`` if they do.
-            options: of the platform, by the names in ``hios.platforms.PLATFORMS``.
+        With ``virtual``, devices may share hardware; the description then has ``virtual`` if they do.
 
         Raises:
             PlatformError: there are too few devices, or an option has a value that is not allowed.
@@ -84,9 +80,7 @@ class PlatformPart(Protocol):
     def device_limit(self, cores: int, cores_per_device: int = 1) -> tuple[int, str] | None:
         """The most non-virtual devices on a host with this many usable cores, and why; None if there is no limit.
 
-        Args:
-            cores: of the host.
-            cores_per_device: cores of each device, where devices are groups of cores.
+        ``cores_per_device`` are the cores of each device, where devices are groups of cores.
         """
 
 
@@ -97,13 +91,9 @@ class MeasuringPart(Protocol):
         """The measurement environment: part of the keys under which measurements are cached."""
 
     def timer(self, graph: Graph, path: str, description: Description, widths: Sequence[int] = ()) -> DeviceTimer:
-        """The devices, ready to measure operators of a graph.
+        """The devices, ready to measure operators of a graph, whose file workers read.
 
-        Args:
-            graph: the graph.
-            path: its file, for workers to read.
-            description: of the devices.
-            widths: numbers of devices that operators are measured on at once; empty if devices are not cores.
+        ``widths`` are numbers of devices that operators are measured on at once; empty if devices are not cores.
         """
 
 
@@ -114,10 +104,7 @@ class PredictingPart(Protocol):
         """Predicted costs; ``hios.profiling.predict`` adds graph and platform."""
 
     def files(self, **options: str) -> list[Path]:
-        """Files that predictions depend on.
-
-        Args:
-            options: of the platform, by the names in ``hios.platforms.PLATFORMS``.
+        """Files that predictions depend on; ``options`` have the names in `hios.platforms.PLATFORMS`.
 
         Raises:
             HiosError: an option has a value that is not allowed, or a file breaks its format.
@@ -130,9 +117,6 @@ class ExecutingPart(Protocol):
     def most_threads(self, description: Description) -> int:
         """Threads inside operators of a device that has the cores of all devices; 1 if devices are not cores."""
 
-    def arena(self, plan: ArenaPlan, description: Description) -> Arena:
-        """Memory that the workers and this process share."""
-
     def workers(
         self,
         graph: Graph,
@@ -141,21 +125,13 @@ class ExecutingPart(Protocol):
         description: Description,
         timeout_s: float,
     ) -> Workers:
-        """The workers that run the competitors.
+        """The workers that run the competitors of a graph, by name; no run may take longer than ``timeout_s``.
 
-        Args:
-            graph: what is run.
-            plan: where inputs, outputs and transferred values are in memory.
-            competitors: by name.
-            description: of the devices.
-            timeout_s: longest time of one run.
+        The plan says where inputs, outputs and transferred values are in memory.
         """
 
     def require_runtime(self, name: str) -> None:
-        """Check that a runtime for whole models is installed.
-
-        Args:
-            name: one of ``RUNTIMES`` of the platform.
+        """Check that a runtime for whole models, one of ``RUNTIMES`` of the platform, is installed.
 
         Raises:
             PlatformError: it is not; the message says what to install.
@@ -164,12 +140,8 @@ class ExecutingPart(Protocol):
     def references(self, description: Description, runtime: str, baselines: Collection[str]) -> list[Reference]:
         """The model itself in other runtimes; their workers come after those of `workers`.
 
-        The first one is the reference for outputs: the program's own runtime, which always takes part.
-
-        Args:
-            description: of the devices.
-            runtime: of the program, ``eager`` or ``onnxruntime``.
-            baselines: names of ``RUNTIMES`` that take part.
+        The first one is the reference for outputs: the program's own runtime, ``eager`` or ``onnxruntime``, which
+        always takes part. Of the others, ``baselines`` names the ``RUNTIMES`` that do.
         """
 
 
@@ -177,10 +149,7 @@ class DistributingPart(Protocol):
     """Part ``distributing``: the device of one rank."""
 
     def device(self, local_rank: int) -> RankDevice:
-        """The device that a rank computes on.
-
-        Args:
-            local_rank: which rank of its host it is, from 0.
+        """The device that a rank computes on, by the number of the rank on its host, from 0.
 
         Raises:
             PlatformError: there is no such device.
@@ -189,8 +158,7 @@ class DistributingPart(Protocol):
     def joined(self, ranks: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[list[int]]]:
         """The devices of all ranks as one description, and the hardware indices that each uses on its host.
 
-        Args:
-            ranks: the description of each rank's device, with its ``cores``.
+        Given is the description of each rank's device, with its ``cores``.
         """
 
 
@@ -241,7 +209,6 @@ class RankDevice(Protocol):
         Raises:
             TimeoutError: the deadline passed, by ``time.monotonic``.
         """
-        ...
 
 
 class Workers(Protocol):

@@ -109,6 +109,9 @@ class Place:
         return given, time.perf_counter_ns() - began
 
 
+_HOST = Place()
+
+
 def load(
     worker: Worker,
     program: str,
@@ -117,8 +120,9 @@ def load(
     trusted: bool = False,
     kind: str = "eager",
     parallel: bool = False,
+    place: Place = _HOST,
 ) -> Loaded:
-    """Load a program on the host; called through the worker pool, as all that loads references.
+    """Load a program somewhere; called through the worker pool, as all that loads references.
 
     Inputs and outputs are those of the graph, in the arena; a place that is not the host reads them now. ``trusted``
     says that the user trusts a program that can run code when it is loaded, ``parallel`` that threads of ONNX Runtime
@@ -127,20 +131,6 @@ def load(
     Raises:
         ArtifactError: its inputs or outputs are not those of the graph.
     """
-    return load_in(Place(), worker, program, inputs, outputs, trusted, kind, parallel)
-
-
-def load_in(
-    place: Place,
-    worker: Worker,
-    program: str,
-    inputs: list[Buffer],
-    outputs: list[Buffer],
-    trusted: bool,
-    kind: str,
-    parallel: bool = False,
-) -> Loaded:
-    """Load a program somewhere; arguments are those of `load`."""
     module, types, loaded = _read(place, program, trusted, parallel)
     for what, stated, buffers in zip(("inputs", "outputs"), types, (inputs, outputs), strict=True):
         _require(program, what, stated, [(buffer.shape, torch_dtype(buffer.dtype)) for buffer in buffers])
@@ -164,14 +154,13 @@ def in_runtime(program: str, graph: Graph, kind: str, trusted: bool) -> Callable
         ArtifactError: it has other inputs or outputs than the graph.
         PlatformError: the runtime cannot run it.
     """
-    place = Place()
-    module, types, loaded = _read(place, program, trusted)
+    module, types, loaded = _read(_HOST, program, trusted)
     given = [(tuple(entry.shape), torch_dtype(entry.dtype)) for entry in graph.inputs]
     made = [value_type(graph, value.external) for value in graph.outputs if value.external is not None]
     _require(program, "inputs", types[0], given)
     _require(program, "outputs", types[1], [(tuple(shape), torch_dtype(dtype)) for shape, dtype in made])
     inputs = [torch.zeros(shape, dtype=dtype) for shape, dtype in given]
-    compute = _in_kind(place, program, kind, module, loaded, inputs)[0]
+    compute = _in_kind(_HOST, program, kind, module, loaded, inputs)[0]
 
     def run(given: Sequence[Tensor]) -> list[Tensor]:
         with torch.inference_mode():

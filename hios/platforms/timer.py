@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from types import TracebackType
 
 from hios.core.costs import BlockResources, CostOverheads
 from hios.workers.pool import WorkerPool
@@ -54,10 +53,8 @@ class DeviceTimer(ABC):
         self.pool.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.pool.__exit__(kind, error, traceback)
+    def __exit__(self, *error: object) -> None:
+        self.pool.__exit__(*error)
 
     @abstractmethod
     def ends(self, devices: int) -> Mapping[str, object]:

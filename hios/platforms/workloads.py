@@ -12,7 +12,6 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from hios.core.graph import Graph, Operator, TensorSpec
-from hios.core.merging import convolutions
 from hios.errors import ArtifactError, PlatformError
 from hios.kernels import CompiledOperator, compile_operator
 from hios.kernels.compiled_operator import External, weights_of
@@ -57,10 +56,9 @@ class Merged:
     """
 
     def __init__(self, graph: Graph, operators: Sequence[str], generator: torch.Generator) -> None:
-        known, places = convolutions(graph), [graph.index[operator] for operator in operators]
-        members = [graph.operators[place] for place in places]
+        members = [graph.operators[graph.index[operator]] for operator in operators]
         weights = _weights(graph, members, generator)
-        self._together = compile_merged(members, [known[place] for place in places], weights, packed=True)
+        self._together = compile_merged(graph, operators, weights, packed=True)
         compiled = [compile_operator(operator, weights, packed=True) for operator in members]
         self._apart = [operator.run for operator in compiled]
         (value,) = compiled[0].externals

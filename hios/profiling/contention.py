@@ -81,8 +81,9 @@ def fit(measured: Mapping[Stage, float], time_ms: Mapping[str, float], seed: int
     ]
     better = _is_better(*errors)
     model = _fitted(measured, time_ms) if better else plain
-    median, p90 = _summary(errors[better])
-    return Contention(model.alpha, model.utilization, median, p90, len(unseen))
+    own = errors[better]
+    p90 = statistics.quantiles(own, n=10, method="inclusive")[-1]
+    return Contention(model.alpha, model.utilization, statistics.median(own), p90, len(unseen))
 
 
 def _errors(
@@ -90,11 +91,6 @@ def _errors(
 ) -> list[float]:
     """The relative error of every stage."""
     return [abs(model.time_ms(stage, time_ms) / measured[stage] - 1) for stage in stages]
-
-
-def _summary(errors: Sequence[float]) -> tuple[float, float]:
-    """Median and 90th percentile."""
-    return statistics.median(errors), statistics.quantiles(errors, n=10, method="inclusive")[-1]
 
 
 def _is_better(plain: Sequence[float], fitted: Sequence[float]) -> bool:

@@ -17,7 +17,6 @@ from hios.formats.run import (
     Checked,
     Chosen,
     Latency,
-    Launch,
     ReferenceKind,
     ReferenceResult,
     Run,
@@ -151,7 +150,7 @@ def run_file(
         chosen=chosen,
         ceilings=tuple(Ceiling(count, latency, ratios[count]) for count, latency in copies.items()),
         references=(*engines, *(_reference(own, own.name, own.threads, own.kind, runs) for own in session.references)),
-        baseline=Baseline(baseline, _launch(first), first.no_graph or None, first.peak_memory_bytes, first.segments),
+        baseline=Baseline(baseline, first.launch, first.no_graph or None, first.peak_memory_bytes, first.segments),
         results=tuple(
             _result(entry, session.competitors[entry.competitor], runs, {1: 1.0, **ratios}, session.probe)
             for entry in session.entries
@@ -220,7 +219,7 @@ def _result(
         measured=tuple(competitor.typical()),
         speedup_interval=interval,
         cuts=schedule.cuts,
-        launch=_launch(competitor),
+        launch=competitor.launch,
         no_graph=competitor.no_graph or None,
         drift=drifted,
         error_beyond_drift=None
@@ -230,8 +229,3 @@ def _result(
         peak_memory_bytes=competitor.peak_memory_bytes,
         segments=competitor.segments,
     )
-
-
-def _launch(competitor: Competitor) -> Launch | None:
-    """How the competitor was launched on GPUs; None on cores."""
-    return cast("Launch", competitor.launch) if competitor.launch else None

@@ -209,7 +209,7 @@ def execute(
     use_engine(settings.engine, graph, taking_part.values())
     taking_turns = [] if runtime is None else executing.references(platform, runtime, baselines)
     workers = executing.workers(graph, plan, taking_part, platform, settings.timeout_s)
-    arena = executing.arena(plan, platform)
+    arena = Arena(plan.flags, plan.size, shares_cores=bool(platform.virtual))
     names = workers.names + [entry.name for entry in taking_turns]
     cores = workers.cores + [entry.cores for entry in taking_turns]
     with contextlib.ExitStack() as files:
@@ -291,7 +291,9 @@ class PoolRunner:
 
     def load(self, graph: str, weights: str, program: str | None, trusted: bool = False) -> None:
         """Load everything, and compute the expected outputs."""
-        self._write_inputs()
+        buffers = self.plan.inputs.values()
+        for buffer, value in zip(buffers, example_inputs(self.graph.inputs, self.settings.seed), strict=True):
+            self._tensor(buffer).copy_(value)
         self.workers.load(graph, weights)
         if program is not None:
             self._load_references(program, trusted)
@@ -342,11 +344,6 @@ class PoolRunner:
             raise PlatformError(why)
         warn(f"{why}; {entry.name} is left out")
         self.references.remove(entry)
-
-    def _write_inputs(self) -> None:
-        buffers = list(self.plan.inputs.values())
-        for buffer, value in zip(buffers, example_inputs(self.graph.inputs, self.settings.seed), strict=True):
-            self._tensor(buffer).copy_(value)
 
     def _tensor(self, buffer: Buffer) -> Tensor:
         return self.arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype))

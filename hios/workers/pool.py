@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from hios.errors import HiosError, PlatformError
@@ -124,17 +124,11 @@ class WorkerPool:
         """Process number of every worker."""
         return [process.pid for process in self._processes]
 
-    def memory_bytes(self, worker: int) -> int:
-        """Memory that a worker shares with no other process, in bytes; 0 if the system does not tell."""
-        return private_bytes(self._processes[worker].pid)
-
     def __enter__(self) -> WorkerPool:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
             self.close()
         else:
             self._abort()  # their results are no longer needed

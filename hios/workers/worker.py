@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from hios.workers.stream_threads import Streams
 
 
+@dataclass(eq=False)
 class Worker:
     """What functions called inside a worker receive: its number, the shared memory, and a place for their state.
 
@@ -32,15 +34,12 @@ class Worker:
     ``clock`` is the time in nanoseconds of the monotonic clock; ``state`` is whatever functions keep for later calls.
     """
 
-    def __init__(
-        self, number: int, arena: Arena, streams: Streams, mark: Callable[[int], None] = lambda _: None
-    ) -> None:
-        self.number = number
-        self.arena = arena
-        self.streams = streams
-        self.mark = mark
-        self.clock: Callable[[], Any] = time.perf_counter_ns
-        self.state: dict[str, Any] = {}
+    number: int
+    arena: Arena
+    streams: Streams
+    mark: Callable[[int], None] = lambda _: None
+    clock: Callable[[], Any] = time.perf_counter_ns
+    state: dict[str, Any] = field(default_factory=dict)
 
 
 def main(arguments: list[str]) -> None:

@@ -147,7 +147,8 @@ def outputs(members: tuple[Conv, ...], *, packed: bool = False) -> tuple[list[An
     weights = {entry.name: torch.randn(entry.shape, generator=generator) for entry in graph.weights}
     image = torch.randn((2, 2, *members[0].image), generator=generator)
     with torch.inference_mode():
-        merged = compile_merged(graph.operators, convolutions(graph), weights, packed=packed)(image)
+        names = [operator.id for operator in graph.operators]
+        merged = compile_merged(graph, names, weights, packed=packed)(image)
         alone = [compile_operator(operator, weights).run(image) for operator in graph.operators]
     return alone, list(merged)
 

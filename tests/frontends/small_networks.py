@@ -170,6 +170,24 @@ def _squeezenet(image_size: int) -> Files:
     return Files(folder / "program.pt2", folder / "graph.json", folder / "weights.safetensors")
 
 
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """Program, graph and weights of SqueezeNet, for a ``conftest.py`` to import, as what follows."""
+    return write_squeezenet(tmp_path_factory.mktemp("squeezenet"))
+
+
+@pytest.fixture(scope="session")
+def graph_file(files: Files) -> Path:
+    """graph.json."""
+    return files.graph
+
+
+@pytest.fixture(scope="session")
+def graph(files: Files) -> Graph:
+    """The graph."""
+    return Graph.read(files.graph)
+
+
 class Model(nn.Module):
     """A module from a function of itself and its inputs, with parts: modules, parameters or buffers."""
 

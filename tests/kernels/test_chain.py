@@ -58,34 +58,24 @@ def _whole(*shape: int) -> Tensor:
     return torch.randint(1, 9, shape, generator=_GENERATOR)
 
 
+def _alike(*names: str) -> list[tuple[str, Callable[..., Any]]]:
+    """Operators of the names of torch's functions."""
+    return [(name, getattr(torch, name)) for name in names]
+
+
 GROUPS = {
     "functions of one number": Group(
         (_uniform(3, 4),),
         [
+            *_alike("acos", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log", "rsqrt", "sigmoid"),
+            *_alike("sin", "sinh", "sqrt", "tan", "tanh"),
             ("abs", lambda x: torch.abs(x - 0.5)),
-            ("acos", torch.acos),
             ("acosh", lambda x: torch.acosh(x + 1)),
-            ("asin", torch.asin),
-            ("asinh", torch.asinh),
-            ("atan", torch.atan),
-            ("atanh", torch.atanh),
             ("ceil", lambda x: torch.ceil(4 * x)),
-            ("cos", torch.cos),
-            ("cosh", torch.cosh),
-            ("erf", torch.erf),
-            ("exp", torch.exp),
             ("floor", lambda x: torch.floor(4 * x)),
-            ("log", torch.log),
             ("negative", torch.neg),
             ("round", lambda x: torch.round(4 * x)),
-            ("rsqrt", torch.rsqrt),
-            ("sigmoid", torch.sigmoid),
             ("sign", lambda x: torch.sign(x - 0.5)),
-            ("sin", torch.sin),
-            ("sinh", torch.sinh),
-            ("sqrt", torch.sqrt),
-            ("tan", torch.tan),
-            ("tanh", torch.tanh),
             ("trunc", lambda x: torch.trunc(4 * x)),
         ],
     ),
@@ -115,7 +105,7 @@ GROUPS = {
     "two tensors": Group(
         (_normal(3, 1, 5), _uniform(4, 1)),
         [
-            ("add", torch.add),
+            *_alike("add", "atan2", "maximum", "minimum"),
             ("subtract", torch.sub),
             ("subtract", lambda x, y: 1 - y),
             ("multiply", torch.mul),
@@ -127,10 +117,7 @@ GROUPS = {
             ("aten.div.Tensor_mode", lambda x, y: torch.div(x, y, rounding_mode="floor")),
             ("floor_mod", torch.remainder),
             ("mod", torch.fmod),
-            ("atan2", torch.atan2),
             ("exp log", torch.logaddexp),
-            ("maximum", torch.maximum),
-            ("minimum", torch.minimum),
             ("equal", torch.eq),
             ("not_equal", torch.ne),
             ("less", torch.lt),
@@ -153,10 +140,7 @@ GROUPS = {
     "whole numbers": Group(
         (_whole(3, 4), _whole(3, 4)),
         [
-            ("add", torch.add),
-            ("bitwise_and", torch.bitwise_and),
-            ("bitwise_or", torch.bitwise_or),
-            ("bitwise_xor", torch.bitwise_xor),
+            *_alike("add", "bitwise_and", "bitwise_or", "bitwise_xor"),
             ("bitwise_not", lambda x, y: ~x),
             ("aten.div.Tensor_mode", lambda x, y: torch.div(x, y + 1, rounding_mode="floor")),
             ("floor_mod", lambda x, y: torch.remainder(x, y + 1)),
@@ -231,12 +215,9 @@ GROUPS = {
     "reductions": Group(
         (_normal(3, 4, 5),),
         [
-            ("sum", torch.sum),
+            *_alike("sum", "max", "min", "prod", "argmax"),
             ("sum", lambda x: torch.sum(x, (0, 2), keepdim=True)),
             ("mean", lambda x: torch.mean(x, (-1,))),
-            ("max", torch.max),
-            ("min", torch.min),
-            ("prod", torch.prod),
             ("variance", lambda x: torch.var(x, (1, 2), correction=0)),
             ("variance multiply", lambda x: torch.var(x, (1, 2))),
             ("variance sqrt", lambda x: torch.std(x, 1, keepdim=True)),
@@ -244,7 +225,6 @@ GROUPS = {
             ("topk", lambda x: torch.topk(x, 2, 1)),
             ("topk", lambda x: torch.topk(x, 3, -1, largest=False).indices),
             ("argmax", lambda x: torch.argmax(x, 1)),
-            ("argmax", torch.argmax),
             ("argmin", lambda x: torch.argmin(x, -1, keepdim=True)),
             ("argsort", lambda x: torch.argsort(x, 1, descending=True)),
             ("gather_elements", lambda x: torch.sort(x, 2)),

@@ -8,19 +8,15 @@ from pathlib import Path
 import pytest
 
 from hios.cli.files import profile
-from tests.frontends.small_networks import write_squeezenet
+from tests.frontends.small_networks import files, graph, graph_file
+
+__all__ = ["files", "graph", "graph_file"]
 
 #: Devices to profile on: two, or one on a machine with a single core.
 DEVICES = min(2, len(os.sched_getaffinity(0)))
 REPEATS = 7
 #: Seconds for measuring, which do not end a measurement however busy the machine is.
 ENOUGH_S = 3600.0
-
-
-@pytest.fixture(scope="session")
-def graph_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """graph.json."""
-    return write_squeezenet(tmp_path_factory.mktemp("profiled")).graph
 
 
 @pytest.fixture(scope="session")

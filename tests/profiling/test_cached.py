@@ -19,6 +19,7 @@ from hios.profiling import measurements as session
 from hios.profiling.cache import Cache
 from hios.profiling.measurements import Effort
 from hios.report.statements import profile_details
+from tests.platforms.model.gpu_graphs import one_operator
 from tests.profiling.conftest import DEVICES, ENOUGH_S
 
 #: What a cache holds.
@@ -142,10 +143,12 @@ def test_a_missing_entry_is_measured_alone(graph_file: Path, cache: Path, tmp_pa
     assert after["profile"]["cached"] == before["profile"]["cached"] - 1
 
 
-def test_busy_machines_keep_nothing(graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_busy_machines_keep_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where other work took the cores right before, nothing is added to the cache, and costs.json says so."""
     monkeypatch.setattr("hios.profiling.profile.BUSY", -1.0)
-    costs = _profile(graph_file, tmp_path / "costs.json", tmp_path / "kept", repeats=1, stages_of=[])
+    graph = tmp_path / "graph.json"
+    one_operator("relax.nn.relu", [[4]], [4]).write(graph)
+    costs = _profile(graph, tmp_path / "costs.json", tmp_path / "kept", devices=1, repeats=1, stages_of=[])
     assert costs["profile"]["kept"] is False
     assert not (tmp_path / "kept").exists()
     assert "none kept in the cache, as other work took " in _details(costs)

@@ -33,12 +33,6 @@ def costs(costs_file: Path) -> dict[str, Any]:
     return artifacts.read(costs_file, "costs")
 
 
-@pytest.fixture(scope="module")
-def graph(graph_file: Path) -> Graph:
-    """The graph that was profiled."""
-    return Graph.read(graph_file)
-
-
 def _entries(costs: dict[str, Any]) -> list[dict[str, Any]]:
     return [*costs["operators"].values(), *costs["transfers"], *costs["stages"]]
 

@@ -8,7 +8,6 @@ import pytest
 
 from hios import Graph
 from hios.cli.files import profile
-from hios.errors import PlatformError
 from hios.files import artifacts
 from hios.files.base import Platform
 from hios.machine.description import usable_cores
@@ -49,12 +48,6 @@ def test_virtual_devices_have_keys_of_their_own(graph_file: Path, monkeypatch: p
     real, virtual = (cores.CpuTimer(Graph.read(graph_file), "", platform).ends(2) for platform in described)
     assert real == {"cores": [[0], [1]]}
     assert virtual == {**real, "virtual": True}
-
-
-def test_devices_beyond_the_cores_have_to_be_asked_for(graph_file: Path, tmp_path: Path) -> None:
-    """Without virtual, more devices than cores are refused."""
-    with pytest.raises(PlatformError, match="platform cpu: devices: found 10000; allowed: 1 to "):
-        profile(graph_file, tmp_path / "costs.json", devices=10_000, repeats=1, stages_of=[])
 
 
 @pytest.mark.parametrize(

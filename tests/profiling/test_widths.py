@@ -22,12 +22,6 @@ from hios.profiling.cache import Cache, Measured, now
 from hios.profiling.measurements import Session
 
 
-@pytest.fixture(scope="module")
-def graph(graph_file: Path) -> Graph:
-    """The graph."""
-    return Graph.read(graph_file)
-
-
 @pytest.fixture
 def timer(graph: Graph, graph_file: Path) -> Iterator[DeviceTimer]:
     """Two devices."""

@@ -14,7 +14,8 @@ from hios.core.drift import Estimate, ProfiledSpeed, Speed
 from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.files import artifacts
 from hios.platforms.cpu import core_probe
-from tests.frontends.small_networks import Files, write_squeezenet
+from tests.frontends import small_networks
+from tests.frontends.small_networks import Files
 from tests.runtime.schedules import (
     merged_plan,
     one_by_one,
@@ -42,16 +43,7 @@ class Session:
     traces: Path
 
 
-@pytest.fixture(scope="session")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    """program.pt2, graph.json and weights."""
-    return write_squeezenet(tmp_path_factory.mktemp("executed"))
-
-
-@pytest.fixture(scope="session")
-def graph(files: Files) -> Graph:
-    """The graph."""
-    return Graph.read(files.graph)
+files, graph = small_networks.files, small_networks.graph
 
 
 @pytest.fixture(scope="session")

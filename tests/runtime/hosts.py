@@ -17,7 +17,6 @@ import tempfile
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -155,9 +154,7 @@ class Hosts:
             self._own.add(_child(self._relay))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -48,6 +48,24 @@ def branches() -> Network:
     return extracted_once("branches", Branches(), (torch.randn(1, 3, 16, 16),))
 
 
+def image(seed: int) -> tuple[Tensor]:
+    """Random inputs of the network."""
+    return (torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(seed)),)
+
+
+def require_right(output: Tensor, x: Tensor) -> None:
+    """An output is what the network itself makes of an image."""
+    with torch.no_grad():
+        expected = branches().module(x)
+    torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
+
+
+def require_right_run(engine: Engine, name: str, seed: int) -> None:
+    """A task makes of a random image what the network itself does."""
+    (output,) = engine.run(name, image(seed))
+    require_right(output, *image(seed))
+
+
 def alternating() -> StagedPlan:
     """Operators one by one, on two devices in turns."""
     order = branches().graph.order

@@ -31,6 +31,7 @@ from hios.platforms.program import ArenaPlan
 from hios.platforms.workloads import load_weights
 from hios.runtime import competitors
 from tests.frontends.small_networks import Files, Model, write_files
+from tests.refusals import refused
 from tests.runtime import faults
 from tests.runtime.conftest import DEVICES
 from tests.runtime.schedules import merged_plan, one_by_one, random_plan, run_schedules, write_schedules
@@ -225,13 +226,11 @@ def test_weights_belong_to_the_graph(files: Files, graph: Graph, tmp_path: Path)
             load_weights(path, graph)
     for data in (b"", b"\x00" * 100, files.weights.read_bytes()[:5000]):
         path.write_bytes(data)
-        with pytest.raises(ArtifactError, match=r"weights\.safetensors: damaged or not a safetensors file") as caught:
+        with refused(f"{path}: damaged or not a safetensors file", kind=ArtifactError):
             load_weights(path, graph)
-        assert "\n" not in str(caught.value)
     for unreadable in (tmp_path, tmp_path / "nowhere.safetensors"):
-        with pytest.raises(ArtifactError, match=f"^{unreadable}: cannot be read: ") as caught:
+        with refused(f"{unreadable}: cannot be read: ", kind=ArtifactError):
             load_weights(unreadable, graph)
-        assert "\n" not in str(caught.value)
     assert sorted(load_weights(files.weights, graph)) == sorted(load_file(files.weights))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from operator import itemgetter
 
 import torch
@@ -12,7 +13,6 @@ from torch import Tensor
 from hios.kernels.table.kernel_registry import (
     IN_PLACE,
     Attributes,
-    Builder,
     Kernel,
     always,
     dtype_of,
@@ -53,13 +53,20 @@ _ARITHMETIC: dict[str, Kernel] = {
     "multiply": torch.mul,
     "power": torch.pow,
 }
+#: Operators of two tensors, and of one, whose torch functions have their names.
+_SAME_OF_TWO = (
+    *("atan2", "bitwise_and", "bitwise_or", "bitwise_xor", "floor_divide", "logical_and", "logical_or", "logical_xor"),
+    *("maximum", "minimum"),
+)
+_SAME_OF_ONE = (
+    *("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "ceil", "cos", "cosh", "erf", "exp"),
+    *("floor", "isfinite", "isinf", "isnan", "log", "logical_not", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt"),
+    *("square", "tan", "tanh", "trunc"),
+    "round",  # halves round to even, as in Relax
+)
 _TWO_TENSORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "atan2": torch.atan2,
-    "bitwise_and": torch.bitwise_and,
-    "bitwise_or": torch.bitwise_or,
-    "bitwise_xor": torch.bitwise_xor,
+    **{name: getattr(torch, name) for name in _SAME_OF_TWO},
     "equal": torch.eq,
-    "floor_divide": torch.floor_divide,
     "floor_mod": torch.remainder,
     "greater": torch.gt,
     "greater_equal": torch.ge,
@@ -67,52 +74,18 @@ _TWO_TENSORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "less": torch.lt,
     "less_equal": torch.le,
     "log_add_exp": torch.logaddexp,
-    "logical_and": torch.logical_and,
-    "logical_or": torch.logical_or,
-    "logical_xor": torch.logical_xor,
-    "maximum": torch.maximum,
-    "minimum": torch.minimum,
     "mod": torch.fmod,  # the sign of the dividend, as in C
     "not_equal": torch.ne,
     "right_shift": torch.bitwise_right_shift,
 }
 _ONE_TENSOR: dict[str, Kernel] = {
-    "abs": torch.abs,
-    "acos": torch.acos,
-    "acosh": torch.acosh,
-    "asin": torch.asin,
-    "asinh": torch.asinh,
-    "atan": torch.atan,
-    "atanh": torch.atanh,
-    "bitwise_not": torch.bitwise_not,
-    "ceil": torch.ceil,
-    "cos": torch.cos,
-    "cosh": torch.cosh,
-    "erf": torch.erf,
-    "exp": torch.exp,
-    "floor": torch.floor,
-    "isfinite": torch.isfinite,
-    "isinf": torch.isinf,
-    "isnan": torch.isnan,
-    "log": torch.log,
-    "logical_not": torch.logical_not,
+    **{name: getattr(torch, name) for name in _SAME_OF_ONE},
     "negative": torch.neg,
     "nn.gelu": F.gelu,
     "nn.gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "nn.relu": torch.relu,
     "nn.selu": F.selu,
     "nn.silu": F.silu,
-    "round": torch.round,  # halves round to even, as in Relax
-    "rsqrt": torch.rsqrt,
-    "sigmoid": torch.sigmoid,
-    "sign": torch.sign,
-    "sin": torch.sin,
-    "sinh": torch.sinh,
-    "sqrt": torch.sqrt,
-    "square": torch.square,
-    "tan": torch.tan,
-    "tanh": torch.tanh,
-    "trunc": torch.trunc,
 }
 for _name, _function in {**_ARITHMETIC, **_ONE_TENSOR}.items():
     plain(f"relax.{_name}", _function)
@@ -196,12 +169,9 @@ def _full(attributes: Attributes) -> Kernel:
     return full
 
 
-def _of_shape(function: Kernel) -> Builder:
-    def builder(attributes: Attributes) -> Kernel:
-        shape, dtype = tuple(attributes["shape"]), dtype_of(attributes)
-        return lambda: function(shape, dtype=dtype)
-
-    return builder
+def _of_shape(function: Kernel, attributes: Attributes) -> Kernel:
+    shape, dtype = tuple(attributes["shape"]), dtype_of(attributes)
+    return lambda: function(shape, dtype=dtype)
 
 
 #: Functions whose only attribute is the dtype.
@@ -213,17 +183,14 @@ _BY_DTYPE: dict[str, Kernel] = {
 }
 
 
-def _by_dtype(function: Kernel) -> Builder:
-    def builder(attributes: Attributes) -> Kernel:
-        dtype = dtype_of(attributes)
-        return lambda *arguments: function(*arguments, dtype=dtype)
-
-    return builder
+def _by_dtype(function: Kernel, attributes: Attributes) -> Kernel:
+    dtype = dtype_of(attributes)
+    return lambda *arguments: function(*arguments, dtype=dtype)
 
 
 for _name, _function in (("zeros", torch.zeros), ("ones", torch.ones)):
-    kernel(f"relax.{_name}", allocates=True)(_of_shape(_function))
+    kernel(f"relax.{_name}", allocates=True)(partial(_of_shape, _function))
 for _name, _function in _BY_DTYPE.items():
-    kernel(f"relax.{_name}", allocates=True)(_by_dtype(_function))
+    kernel(f"relax.{_name}", allocates=True)(partial(_by_dtype, _function))
 plain("relax.tril", torch.tril)
 plain("relax.triu", torch.triu)

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from hios.kernels.table.kernel_registry import (
     Attributes,
-    Builder,
     Kernel,
     explicit_padding,
     kernel,
@@ -33,81 +32,67 @@ def _require_layout(attributes: Attributes, dimensions: int) -> None:
     only(attributes, "out_layout", _LAYOUT[dimensions])
 
 
-def _max_pool(dimensions: int) -> Builder:
+def _max_pool(dimensions: int, attributes: Attributes) -> Kernel:
     function = _MAX[dimensions]
+    _require_layout(attributes, dimensions)
+    size, stride = sizes(attributes, "pool_size", dimensions), sizes(attributes, "strides", dimensions)
+    dilation, ceil_mode = sizes(attributes, "dilation", dimensions), attributes["ceil_mode"]
+    padding, explicit = split_padding(sizes(attributes, "padding", 2 * dimensions, 0))
+    if any(side > window // 2 for side, window in zip(padding, size, strict=True)):
+        # torch's own padding is limited to half the window.
+        padding, explicit = (0,) * dimensions, explicit_padding(attributes["padding"])
 
-    def builder(attributes: Attributes) -> Kernel:
-        _require_layout(attributes, dimensions)
-        size, stride = sizes(attributes, "pool_size", dimensions), sizes(attributes, "strides", dimensions)
-        dilation, ceil_mode = sizes(attributes, "dilation", dimensions), attributes["ceil_mode"]
-        padding, explicit = split_padding(sizes(attributes, "padding", 2 * dimensions, 0))
-        if any(side > window // 2 for side, window in zip(padding, size, strict=True)):
-            # torch's own padding is limited to half the window.
-            padding, explicit = (0,) * dimensions, explicit_padding(attributes["padding"])
+    def run(x: Tensor) -> Tensor:
+        if explicit is not None:
+            x = F.pad(x, explicit, value=-math.inf)
+        if not (x.is_cuda and dimensions == 2 and _is_channels_last(x)):
+            return function(x, size, stride, padding, dilation, ceil_mode)
+        # torch's kernel for that order starts few blocks: 24 to 40 us for the pools of GoogLeNet on an H100.
+        result = function(x.contiguous(), size, stride, padding, dilation, ceil_mode)
+        return result.contiguous(memory_format=torch.channels_last)
 
-        def run(x: Tensor) -> Tensor:
-            if explicit is not None:
-                x = F.pad(x, explicit, value=-math.inf)
-            if not (x.is_cuda and dimensions == 2 and _is_channels_last(x)):
-                result: Tensor = function(x, size, stride, padding, dilation, ceil_mode)
-                return result
-            # torch's kernel for that order starts few blocks: 24 to 40 us for the pools of GoogLeNet on an H100.
-            result = function(x.contiguous(), size, stride, padding, dilation, ceil_mode)
-            return result.contiguous(memory_format=torch.channels_last)
-
-        return run
-
-    return builder
+    return run
 
 
 def _is_channels_last(x: Tensor) -> bool:
     return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
 
 
-def _avg_pool(dimensions: int) -> Builder:
+def _avg_pool(dimensions: int, attributes: Attributes) -> Kernel:
     function = _AVERAGE[dimensions]
+    _require_layout(attributes, dimensions)
+    size, stride = sizes(attributes, "pool_size", dimensions), sizes(attributes, "strides", dimensions)
+    ceil_mode, count_include_pad = attributes["ceil_mode"], attributes["count_include_pad"]
+    padding, explicit = split_padding(sizes(attributes, "padding", 2 * dimensions, 0))
+    if any(step != 1 for step in sizes(attributes, "dilation", dimensions)):
+        raise refuse("dilation", attributes["dilation"], "1")
+    if explicit is not None and (ceil_mode or not count_include_pad):
+        raise refuse("padding", attributes["padding"], "equal padding on both sides of an axis")
+    if any(side > window // 2 for side, window in zip(padding, size, strict=True)):
+        raise refuse("padding", attributes["padding"], f"half of the window {list(size)}")
 
-    def builder(attributes: Attributes) -> Kernel:
-        _require_layout(attributes, dimensions)
-        size, stride = sizes(attributes, "pool_size", dimensions), sizes(attributes, "strides", dimensions)
-        ceil_mode, count_include_pad = attributes["ceil_mode"], attributes["count_include_pad"]
-        padding, explicit = split_padding(sizes(attributes, "padding", 2 * dimensions, 0))
-        if any(step != 1 for step in sizes(attributes, "dilation", dimensions)):
-            raise refuse("dilation", attributes["dilation"], "1")
-        if explicit is not None and (ceil_mode or not count_include_pad):
-            raise refuse("padding", attributes["padding"], "equal padding on both sides of an axis")
-        if any(side > window // 2 for side, window in zip(padding, size, strict=True)):
-            raise refuse("padding", attributes["padding"], f"half of the window {list(size)}")
+    def run(x: Tensor) -> Tensor:
+        if explicit is not None:
+            x = F.pad(x, explicit)
+        return function(x, size, stride, padding, ceil_mode, count_include_pad)
 
-        def run(x: Tensor) -> Tensor:
-            if explicit is not None:
-                x = F.pad(x, explicit)
-            result: Tensor = function(x, size, stride, padding, ceil_mode, count_include_pad)
-            return result
-
-        return run
-
-    return builder
+    return run
 
 
-def _adaptive_avg_pool(dimensions: int) -> Builder:
+def _adaptive_avg_pool(dimensions: int, attributes: Attributes) -> Kernel:
     function = _ADAPTIVE[dimensions]
-
-    def builder(attributes: Attributes) -> Kernel:
-        _require_layout(attributes, dimensions)
-        if attributes["output_size"] is None:
-            raise refuse("output_size", None, "a size")
-        size = sizes(attributes, "output_size", dimensions)
-        return lambda x: function(x, size)
-
-    return builder
+    _require_layout(attributes, dimensions)
+    if attributes["output_size"] is None:
+        raise refuse("output_size", None, "a size")
+    size = sizes(attributes, "output_size", dimensions)
+    return lambda x: function(x, size)
 
 
 for _dimensions in _LAYOUT:
-    kernel(f"relax.nn.max_pool{_dimensions}d", allocates=True)(_max_pool(_dimensions))
-    kernel(f"relax.nn.avg_pool{_dimensions}d", allocates=True)(_avg_pool(_dimensions))
+    kernel(f"relax.nn.max_pool{_dimensions}d", allocates=True)(functools.partial(_max_pool, _dimensions))
+    kernel(f"relax.nn.avg_pool{_dimensions}d", allocates=True)(functools.partial(_avg_pool, _dimensions))
     # torch may return its input if the size does not change, so this does not allocate.
-    kernel(f"relax.nn.adaptive_avg_pool{_dimensions}d")(_adaptive_avg_pool(_dimensions))
+    kernel(f"relax.nn.adaptive_avg_pool{_dimensions}d")(functools.partial(_adaptive_avg_pool, _dimensions))
 
 
 #: Torch's names of Relax's methods.

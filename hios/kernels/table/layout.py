@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from operator import itemgetter
 
 import torch
@@ -10,7 +11,6 @@ from torch import Tensor
 
 from hios.kernels.table.kernel_registry import (
     Attributes,
-    Builder,
     Kernel,
     axes_of,
     explicit_padding,
@@ -21,16 +21,13 @@ from hios.kernels.table.kernel_registry import (
 )
 
 
-def _joining(function: Kernel) -> Builder:
-    def builder(attributes: Attributes) -> Kernel:
-        axis = attributes["axis"] or 0
-        return lambda *tensors: function(tensors, axis)
-
-    return builder
+def _joining(function: Kernel, attributes: Attributes) -> Kernel:
+    axis = attributes["axis"] or 0
+    return lambda *tensors: function(tensors, axis)
 
 
-kernel("relax.concat", allocates=True)(_joining(torch.cat))
-kernel("relax.stack", allocates=True)(_joining(torch.stack))
+kernel("relax.concat", allocates=True)(partial(_joining, torch.cat))
+kernel("relax.stack", allocates=True)(partial(_joining, torch.stack))
 
 
 @kernel("relax.split")

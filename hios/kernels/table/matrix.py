@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from hios.kernels.table.kernel_registry import (
     Attributes,
-    Builder,
     Kernel,
     cast,
     count,
@@ -69,35 +70,30 @@ _CONVOLUTION: dict[int, Kernel] = {1: torch.conv1d, 2: torch.conv2d, 3: torch.co
 _TRANSPOSED: dict[int, Kernel] = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
 
 
-def _convolution(dimensions: int, transposed: bool) -> Builder:
+def _convolution(dimensions: int, attributes: Attributes, *, transposed: bool) -> Kernel:
     function = (_TRANSPOSED if transposed else _CONVOLUTION)[dimensions]
+    axes = _AXES[dimensions]
+    only(attributes, "data_layout", f"NC{axes}")
+    only(attributes, "kernel_layout", f"{'IO' if transposed else 'OI'}{axes}")
+    only(attributes, "out_layout", f"NC{axes}")
+    stride, dilation = sizes(attributes, "strides", dimensions), sizes(attributes, "dilation", dimensions)
+    groups = count(attributes, "groups")
+    more = (sizes(attributes, "output_padding", dimensions, 0), groups, dilation) if transposed else (dilation, groups)
+    padding, explicit = split_padding(sizes(attributes, "padding", 2 * dimensions, 0))
+    if explicit is not None and transposed:
+        raise refuse("padding", attributes["padding"], "equal padding on both sides of an axis")
 
-    def builder(attributes: Attributes) -> Kernel:
-        axes = _AXES[dimensions]
-        only(attributes, "data_layout", f"NC{axes}")
-        only(attributes, "kernel_layout", f"{'IO' if transposed else 'OI'}{axes}")
-        only(attributes, "out_layout", f"NC{axes}")
-        stride, dilation = sizes(attributes, "strides", dimensions), sizes(attributes, "dilation", dimensions)
-        groups = count(attributes, "groups")
-        more = (
-            (sizes(attributes, "output_padding", dimensions, 0), groups, dilation) if transposed else (dilation, groups)
-        )
-        padding, explicit = split_padding(sizes(attributes, "padding", 2 * dimensions, 0))
-        if explicit is not None and transposed:
-            raise refuse("padding", attributes["padding"], "equal padding on both sides of an axis")
+    # Relax's convolution has no bias; folding adds one, see hios.frontends.extract.
+    def run(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        if explicit is not None:
+            x = F.pad(x, explicit)
+        return function(x, weight, bias, stride, padding, *more)
 
-        # Relax's convolution has no bias; folding adds one, see hios.frontends.extract.
-        def run(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-            if explicit is not None:
-                x = F.pad(x, explicit)
-            result: Tensor = function(x, weight, bias, stride, padding, *more)
-            return result
-
-        return cast(run, dtype_of(attributes, "out_dtype"))
-
-    return builder
+    return cast(run, dtype_of(attributes, "out_dtype"))
 
 
 for _dimensions in _AXES:
-    kernel(f"relax.nn.conv{_dimensions}d", allocates=True)(_convolution(_dimensions, transposed=False))
-    kernel(f"relax.nn.conv{_dimensions}d_transpose", allocates=True)(_convolution(_dimensions, transposed=True))
+    kernel(f"relax.nn.conv{_dimensions}d", allocates=True)(partial(_convolution, _dimensions, transposed=False))
+    kernel(f"relax.nn.conv{_dimensions}d_transpose", allocates=True)(
+        partial(_convolution, _dimensions, transposed=True)
+    )

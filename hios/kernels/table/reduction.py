@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from operator import itemgetter
 
 import torch
@@ -11,7 +12,6 @@ from torch import Tensor
 from hios.errors import UnsupportedError
 from hios.kernels.table.kernel_registry import (
     Attributes,
-    Builder,
     Kernel,
     axes_of,
     cast,
@@ -44,15 +44,12 @@ _OVER_AXES: dict[str, Kernel] = {
 }
 
 
-def _running(function: Kernel) -> Builder:
-    def builder(attributes: Attributes) -> Kernel:
-        only(attributes, "exclusive", False)
-        axis, dtype = attributes["axis"], dtype_of(attributes)
-        if axis is None:
-            return lambda x: function(x.flatten(), 0, dtype=dtype or x.dtype)
-        return lambda x: function(x, axis, dtype=dtype or x.dtype)
-
-    return builder
+def _running(function: Kernel, attributes: Attributes) -> Kernel:
+    only(attributes, "exclusive", False)
+    axis, dtype = attributes["axis"], dtype_of(attributes)
+    if axis is None:
+        return lambda x: function(x.flatten(), 0, dtype=dtype or x.dtype)
+    return lambda x: function(x, axis, dtype=dtype or x.dtype)
 
 
 for _name, _function in _OVER_AXES.items():
@@ -65,8 +62,8 @@ plain(
     itemgetter("axis"),
     itemgetter("descending"),
 )
-kernel("relax.cumsum", allocates=True)(_running(torch.cumsum))
-kernel("relax.cumprod", allocates=True)(_running(torch.cumprod))
+kernel("relax.cumsum", allocates=True)(partial(_running, torch.cumsum))
+kernel("relax.cumprod", allocates=True)(partial(_running, torch.cumprod))
 
 
 @kernel("relax.argsort", allocates=True)

@@ -27,6 +27,7 @@ from hios.errors import FailedCallError, PlatformError
 from hios.files import option_defaults
 from hios.formats.run import SegmentResult
 from hios.kernels.executable import require_executable
+from hios.machine.description import private_bytes
 from hios.platforms.cpu import segment_runtimes, thread_team
 from hios.platforms.cpu import worker as cpu_worker
 from hios.platforms.program import ABORT, ArenaPlan, DeviceProgram, is_wide
@@ -171,7 +172,8 @@ class Engine:
         """
         self._check(inputs)
         with self._lock:
-            return cpu_worker.timeline(self._call(name, inputs, timed=True), self._workers[name], {})
+            answers = self._call(name, inputs, timed=True)
+            return cpu_worker.joined({self._workers[name][worker]: own for worker, own in answers.items()})[1]
 
     def _call(self, name: str, inputs: Sequence[Tensor], *, timed: bool = False) -> dict[int, Any]:
         """Run a task in its workers; their replies if timed."""
@@ -229,8 +231,8 @@ class Engine:
             raise PlatformError(f"inputs: found {_text(inputs)}; allowed: {_text(self._inputs)}, on the CPU")
 
     def memory_bytes(self, name: str) -> int:
-        """Memory that only the workers of a task have, in bytes."""
-        return sum(self._pool.memory_bytes(worker) for worker in self._workers[name])
+        """Memory that only the workers of a task have, in bytes; 0 if the system does not tell."""
+        return sum(private_bytes(self.process_ids[worker]) for worker in self._workers[name])
 
     @property
     def process_ids(self) -> list[int]:

@@ -18,9 +18,8 @@ from hios.platforms.competitor import Competitor
 from hios.platforms.cpu import core_probe, segment_runtimes, thread_team
 from hios.platforms.cpu import worker as cpu_worker
 from hios.platforms.cpu.devices import all_cores, cores_of
-from hios.platforms.program import ArenaPlan
+from hios.platforms.program import ArenaPlan, is_wide
 from hios.platforms.reference import Reference
-from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool, peak_bytes
 
 #: Part of `hios.platforms.protocol`.
@@ -32,11 +31,6 @@ _PRECISIONS = {"openvino": "f32"}
 def most_threads(description: Platform) -> int:
     """As many threads as there are cores."""
     return len(all_cores(cores_of(description)))
-
-
-def arena(plan: ArenaPlan, description: Platform) -> Arena:
-    """Memory for inputs, outputs, flags and all transferred values."""
-    return Arena(plan.flags, plan.size, shares_cores=bool(description.virtual))
 
 
 def workers(
@@ -101,7 +95,7 @@ class CpuWorkers:
         if len(everything) > len(cores[0]):
             self.names.append(f"one device of {len(everything)} cores")
             self.cores.append(everything)
-        wide = any(competitor.is_wide for competitor in competitors.values())
+        wide = any(is_wide(competitor.plan) for competitor in competitors.values())
         self.environment: Mapping[int, Mapping[str, str]] = (
             dict.fromkeys(range(len(cores)), thread_team.environment()) if wide else {}
         )
@@ -118,7 +112,7 @@ class CpuWorkers:
         workers = sorted({worker for competitor in self._competitors.values() for worker in competitor.parts})
         self._pool.call_each(cpu_worker.load, dict.fromkeys(workers, arguments))
         for name, competitor in self._competitors.items():
-            known = dict(enumerate(self.cores)) if competitor.is_wide else {}
+            known = dict(enumerate(self.cores)) if is_wide(competitor.plan) else {}
             cut = competitor.segments is not None
             programs = {
                 worker: {"name": name, "program": part, "cores": known, "segments": cut}
@@ -149,16 +143,13 @@ class CpuWorkers:
         replies = self._pool.call_each(
             cpu_worker.run, {worker: {"name": name, "epoch": self._epoch} for worker in parts}
         )
-        began = next(iter(replies.values()))[0]
-        taken = [(finish - began) / 1e6 for _, finish, _ in replies.values()]
-        devices = {worker: part.device for worker, part in parts.items()}
-        self._rows = cpu_worker.timeline(replies, devices, competitor.wide(self._graph))
-        return len(taken) / sum(1 / part for part in taken) if competitor.copies else max(taken)
+        turns = {part.device: replies[worker] for worker, part in parts.items()}
+        latency, self._rows = cpu_worker.joined(turns, competitor.copies, competitor.wide(self._graph))
+        return latency
 
     def probe(self, device: int) -> tuple[float, float]:
         """Milliseconds of the probe in the worker of a device."""
-        time_ms: tuple[float, float] = self._pool.call(device, core_probe.time_probe)
-        return time_ms
+        return self._pool.call(device, core_probe.time_probe)
 
     def take_rows(self, name: str) -> None:
         """Keep the rows of the last run."""

@@ -58,8 +58,7 @@ class CpuTimer(DeviceTimer):
 
     def probe(self, device: int) -> tuple[float, float]:
         """Milliseconds of the probe in the worker of a device."""
-        time_ms: tuple[float, float] = self.pool.call(device, core_probe.time_probe)
-        return time_ms
+        return self.pool.call(device, core_probe.time_probe)
 
     def load(self, operators: Mapping[str, int]) -> None:
         """Prepare copies of operators in every worker."""
@@ -72,8 +71,7 @@ class CpuTimer(DeviceTimer):
     def time(self, device: int, quantities: Sequence[Quantity], rounds: int, warmup: int) -> list[Times]:
         """Milliseconds in the worker of a device; groups of a stage are its threads."""
         given = {"quantities": quantities, "rounds": rounds, "warmup": warmup}
-        times: list[Times] = self.pool.call(device, timing.time_rounds, **given)
-        return times
+        return self.pool.call(device, timing.time_rounds, **given)
 
     def time_wide(self, width: int, quantities: Sequence[Quantity], rounds: int, warmup: int) -> list[Times]:
         """Milliseconds in the first worker, whose threads are on the cores of all ``width`` devices.
@@ -83,14 +81,12 @@ class CpuTimer(DeviceTimer):
         self._epoch += 1
         cores = dict(enumerate(self._cores[:width]))
         given = {"cores": cores, "quantities": quantities, "rounds": rounds, "warmup": warmup, "epoch": self._epoch}
-        times: list[Times] = self.pool.call_each(timing.time_wide, dict.fromkeys(range(width), given))[0]
-        return times
+        return self.pool.call_each(timing.time_wide, dict.fromkeys(range(width), given))[0]
 
     def time_transfers(self, sizes: Sequence[int], rounds: int, turn: int) -> dict[int, list[float]]:
         """Milliseconds from one worker to the other through the arena; of one device, of copies into the arena."""
         if self.devices == 1:
-            copy_times: dict[int, list[float]] = self.pool.call(0, timing.time_copies, sizes=sizes, rounds=rounds)
-            return copy_times
+            return self.pool.call(0, timing.time_copies, sizes=sizes, rounds=rounds)
         sender = turn % 2
         both = {"sizes": sizes, "rounds": rounds + _WARMUP, "epoch": self._epoch}
         self._epoch += len(sizes) * (rounds + _WARMUP)
@@ -130,8 +126,7 @@ class CpuTimer(DeviceTimer):
             lasting_s = max(lasting_s, _VIRTUAL_S)
         span = {"begin_ns": begin, "end_ns": begin + round(lasting_s * 1e9)}
         arguments = {device: {"operators": network, **span} for device, network in networks.items()}
-        times: dict[int, list[float]] = self.pool.call_each(timing.time_inferences, arguments)
-        return times
+        return self.pool.call_each(timing.time_inferences, arguments)
 
     def overheads(self) -> CostOverheads:
         """Measured in the worker of the first device."""

@@ -66,8 +66,7 @@ class ThreadTeam:
         """The team of a worker, created on first use."""
         if "team" not in worker.state:
             worker.state["team"] = cls(own)
-        team: ThreadTeam = worker.state["team"]
-        return team
+        return worker.state["team"]
 
     def release(self) -> None:
         """Restrict operators to the cores of the worker's own device."""

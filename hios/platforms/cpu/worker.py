@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from torch import Tensor
-
 from hios.core.graph import Graph
-from hios.core.merging import convolutions
 from hios.core.schedule import Placement
 from hios.kernels import CompiledOperator, compile_operator
 from hios.kernels.merged import compile_merged
@@ -33,7 +29,7 @@ def load(worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], ti
     known = Graph.read(graph)
     tensors = load_weights(weights, known)
     operators = [compile_operator(operator, tensors, packed=True) for operator in known.operators]
-    bind(worker, known, operators, partial(_merged, known, tensors), inputs, timeout_s)
+    bind(worker, known, operators, lambda names: compile_merged(known, names, tensors, packed=True), inputs, timeout_s)
 
 
 def bind(
@@ -54,12 +50,6 @@ def bind(
     worker.state["inputs"] = {("input", name, 0): arena_tensor(worker.arena, buffer) for name, buffer in inputs.items()}
     worker.state["timeout_s"] = timeout_s
     worker.state["programs"] = {}
-
-
-def _merged(graph: Graph, weights: Mapping[str, Tensor], names: tuple[str, ...]) -> Callable[..., Any]:
-    known, places = convolutions(graph), [graph.index[name] for name in names]
-    operators, members = [graph.operators[place] for place in places], [known[place] for place in places]
-    return compile_merged(operators, members, weights, packed=True)
 
 
 def prepare(
@@ -101,25 +91,25 @@ def run(worker: Worker, name: str, epoch: int, timed: bool = True) -> tuple[int,
     return began, time.perf_counter_ns(), operator_rows(rows) if timed else []
 
 
-def timeline(
-    replies: Mapping[int, tuple[int, int, list[Row]]], devices: Mapping[int, int], wide: Mapping[str, tuple[int, ...]]
-) -> list[Placement]:
-    """What workers recorded in a `run`, by worker, as placements; ``wide`` are operators on several devices."""
-    began = next(iter(replies.values()))[0]
+def joined(
+    turns: Mapping[int, tuple[int, int, list[Row]]],
+    copies: bool = False,
+    wide: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+) -> tuple[float, list[Placement]]:
+    """Latency in milliseconds and rows of a `run` from what it returned on each device, all by one clock.
+
+    A run begins when the first device does and ends when the last one has finished; of ``copies`` the latency is the
+    harmonic mean. ``wide`` are operators on several devices.
+    """
+    began = min(start for start, _, _ in turns.values())
+    taken = [(finished - began) / 1e6 for _, finished, _ in turns.values()]
+    latency = len(taken) / sum(1 / part for part in taken) if copies else max(taken)
     rows = [
-        Placement(
-            operator,
-            devices[worker],
-            stream,
-            stage,
-            (start - began) / 1e6,
-            (end - began) / 1e6,
-            wide.get(operator, ()),
-        )
-        for worker, (_, _, own) in replies.items()
+        Placement(operator, device, stream, stage, (start - began) / 1e6, (end - began) / 1e6, wide.get(operator, ()))
+        for device, (_, _, own) in turns.items()
         for operator, stream, stage, start, end in own
     ]
-    return sorted(rows, key=lambda row: (row.start_ms, row.device))
+    return latency, sorted(rows, key=lambda row: (row.start_ms, row.device))
 
 
 def _start_together(arena: Arena, device: int, devices: tuple[int, ...], epoch: int, timeout_s: float) -> int:

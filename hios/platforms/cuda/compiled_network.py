@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from hios.core.graph import Graph, Operator
-from hios.core.merging import convolutions
 from hios.kernels import compile_operator
 from hios.kernels.compiled_operator import externals
 from hios.kernels.cudnn import is_packable, packed_filters
@@ -81,15 +80,13 @@ class Network:
         return self._functions[place, operators], self.reads[operators[0]]
 
     def _compiled(self, place: torch.device, names: tuple[str, ...]) -> Callable[..., Any]:
-        numbers = [self.graph.index[name] for name in names]
-        operators, packed = [self.graph.operators[number] for number in numbers], place.type == "cuda"
-        if len(operators) == 1:
-            compiled = compile_operator(operators[0], self._weights[place], packed=packed)
-            self._kernels[compiled.id] = compiled.kernels
-            return _at(place, operators[0], compiled.run)
-        known = convolutions(self.graph)
-        members = [known[number] for number in numbers]
-        return compile_merged(operators, members, self._weights[place], packed=packed)
+        weights, packed = self._weights[place], place.type == "cuda"
+        if len(names) > 1:
+            return compile_merged(self.graph, names, weights, packed=packed)
+        operator = self.graph.operators[self.graph.index[names[0]]]
+        compiled = compile_operator(operator, weights, packed=packed)
+        self._kernels[compiled.id] = compiled.kernels
+        return _at(place, operator, compiled.run)
 
     def kernels(self, operator: str) -> int:
         """How many functions of the kernel table a compiled operator calls."""

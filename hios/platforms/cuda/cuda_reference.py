@@ -17,7 +17,7 @@ from hios.errors import PlatformError, first_line
 from hios.platforms.cuda.graph_pool import GraphPool
 from hios.platforms.cuda.precision import exactly, keep_busy
 from hios.platforms.program import Buffer
-from hios.platforms.reference import Loaded, Place, load_in
+from hios.platforms.reference import Loaded, Place, load
 from hios.workers.worker import Worker
 
 #: Calls before a capture: libraries choose algorithms and allocate workspaces in the first ones.
@@ -106,7 +106,7 @@ def load_network(
     Raises:
         ArtifactError: its inputs or outputs are not those of the graph.
     """
-    return load_in(ReferenceGpu(gpu, kind), worker, program, inputs, outputs, trusted, kind)
+    return load(worker, program, inputs, outputs, trusted, kind, place=ReferenceGpu(gpu, kind))
 
 
 def in_graph(module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[..., Any]:

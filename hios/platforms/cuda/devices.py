@@ -10,7 +10,7 @@ from typing import Any
 
 from hios.errors import PlatformError
 from hios.files.base import Platform
-from hios.machine import description
+from hios.machine import description, topology
 
 #: As on platform cpu, for ONNX Runtime, which runs on cores here.
 SETTLE_S = 0.03
@@ -85,7 +85,7 @@ def describe(devices: int, *, virtual: bool = False, **_: Any) -> Platform:
         gpu_indices=tuple(gpus),
         compute_capability=tuple(f"{known.major}.{known.minor}" for known in properties),
         memory_gb=tuple(round(known.total_memory / _GB, 1) for known in properties),
-        driver=driver_version(_DRIVER.read_text(encoding="utf-8") if _DRIVER.exists() else ""),
+        driver=driver_version(topology.system_text(_DRIVER)),
         cuda=str(torch.version.cuda),
         cudnn=str(torch.backends.cudnn.version()),
         processor=description.processor(),

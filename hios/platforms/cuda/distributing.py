@@ -99,7 +99,7 @@ class DistributedGpu:
         if kind == "eager":
             cuda_reference.load_network(worker, program, inputs, outputs, trusted, kind, self.place.index)
         else:
-            reference.load_in(_Host(), worker, program, inputs, outputs, trusted, kind)
+            reference.load(worker, program, inputs, outputs, trusted, kind, place=_Host())
 
     def begin(self) -> int:
         """The current time, after earlier work has finished."""

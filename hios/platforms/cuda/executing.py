@@ -19,7 +19,6 @@ from hios.platforms.competitor import Competitor
 from hios.platforms.cuda import cuda_reference, gpu_probe, gpu_settings, launch, segments, worker
 from hios.platforms.program import ArenaPlan
 from hios.platforms.reference import Reference, require_compiler
-from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
 #: Number of the worker that holds the GPUs.
@@ -29,11 +28,6 @@ _WORKER = 0
 def most_threads(description: Platform) -> int:
     """One, as one thread launches an operator."""
     return 1
-
-
-def arena(plan: ArenaPlan, description: Platform) -> Arena:
-    """Memory for inputs, outputs and flags; values stay on the GPUs."""
-    return Arena(plan.flags, plan.size)
 
 
 def workers(
@@ -134,16 +128,14 @@ class CudaWorkers:
 
     def probe(self, device: int) -> tuple[float, float]:
         """Milliseconds of the probe on the GPU of a device."""
-        time_ms: tuple[float, float] = self._pool.call(_WORKER, gpu_probe.time_probe, gpu=self._gpus[device])
-        return time_ms
+        return self._pool.call(_WORKER, gpu_probe.time_probe, gpu=self._gpus[device])
 
     def take_rows(self, name: str) -> None:
         """Nothing: rows are recorded after the measurement, in a separate run."""
 
     def peak_memory_bytes(self, name: str) -> int | None:
         """Peak of torch's allocations for a competitor, summed over all GPUs."""
-        peak: int | None = self._pool.call(_WORKER, worker.peak_memory_bytes, name=name)
-        return peak
+        return self._pool.call(_WORKER, worker.peak_memory_bytes, name=name)
 
     def finish(self) -> None:
         """Record one run of each competitor by operator."""

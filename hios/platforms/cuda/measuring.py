@@ -59,8 +59,7 @@ class CudaTimer(DeviceTimer):
 
     def probe(self, device: int) -> tuple[float, float]:
         """Milliseconds of the probe on the GPU of a device."""
-        time_ms: tuple[float, float] = self._call(gpu_probe.time_probe, gpu=self._indices[device])
-        return time_ms
+        return self._call(gpu_probe.time_probe, gpu=self._indices[device])
 
     def load(self, operators: Mapping[str, int]) -> None:
         """Prepare copies of operators on every device."""
@@ -73,19 +72,16 @@ class CudaTimer(DeviceTimer):
     def time(self, device: int, quantities: Sequence[Quantity], rounds: int, warmup: int) -> list[Times]:
         """Milliseconds on a GPU; groups of a stage are streams."""
         given = {"quantities": quantities, "rounds": rounds, "warmup": warmup}
-        times: list[Times] = self._call(timing.time_rounds, device=device, **given)
-        return times
+        return self._call(timing.time_rounds, device=device, **given)
 
     def time_transfers(self, sizes: Sequence[int], rounds: int, turn: int) -> dict[int, list[float]]:
         """Milliseconds of copies between the first two GPUs, which take turns within each chain of them."""
-        times: dict[int, list[float]] = self._call(timing.time_transfers, sizes=sizes, rounds=rounds)
-        return times
+        return self._call(timing.time_transfers, sizes=sizes, rounds=rounds)
 
     def corun(self, turn: int, devices: int, network: Sequence[str], alone_ms: float) -> float:
         """Inferences on all devices at once over inferences on one of them, taken right after each other."""
         device = whose_turn(turn, self._uuids[:devices])
-        factor: float = self._call(timing.corun, device=device, devices=devices, network=network)
-        return factor
+        return self._call(timing.corun, device=device, devices=devices, network=network)
 
     def resources(self, operators: Sequence[str]) -> dict[str, BlockResources]:
         """Resources of operators on a GPU; empty if torch.profiler cannot trace kernels."""

@@ -310,8 +310,7 @@ def _taken(held: Sequence[Copy], count: int) -> list[Copy]:
 
 
 def _gpus(worker: Worker) -> list[TimedGpu]:
-    gpus: list[TimedGpu] = worker.state["gpus"]
-    return gpus
+    return worker.state["gpus"]
 
 
 def _mark(worker: Worker, gpu: TimedGpu, operator: str) -> None:

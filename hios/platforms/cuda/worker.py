@@ -105,8 +105,7 @@ def rows(worker: Worker, name: str) -> tuple[list[LaunchRow], str]:
 
 
 def _executor(worker: Worker) -> Executor:
-    executor: Executor = worker.state["executor"]
-    return executor
+    return worker.state["executor"]
 
 
 def _deliver(worker: Worker, outputs: Sequence[Tensor]) -> None:

@@ -15,6 +15,7 @@ from hios.core.graph import LOOKUPS, RECURRENT, Call, Graph, Operator, Value
 from hios.errors import UnsupportedError
 
 Shape = tuple[int, ...]
+Attributes = Mapping[str, Any]
 
 #: Bytes of an element, by its torch name.
 ELEMENT_BYTES = {
@@ -233,7 +234,7 @@ def _output(call: Call, arguments: Sequence[Shape], otherwise: Shape) -> Shape:
     return otherwise
 
 
-def _convolved(attributes: Mapping[str, Any], arguments: Sequence[Shape]) -> Shape:
+def _convolved(attributes: Attributes, arguments: Sequence[Shape]) -> Shape:
     image, filters = arguments[:2]
     size = len(image) - 2
     padding, strides, dilation = (list(attributes[key]) for key in ("padding", "strides", "dilation"))
@@ -269,9 +270,7 @@ def _kernel(call: Call, arguments: Sequence[Shape], outputs: Sequence[Shape], dt
     return Streaming(max(made, read if window == 1 else made), passes * max(made * window, read), passes * moved)
 
 
-def _convolution(
-    attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape, moved: int, dtype: str
-) -> Kernel:
+def _convolution(attributes: Attributes, arguments: Sequence[Shape], output: Shape, moved: int, dtype: str) -> Kernel:
     filters = arguments[1]
     groups = attributes["groups"]
     pixels = output[0] * math.prod(output[2:])
@@ -284,9 +283,7 @@ def _convolution(
     )
 
 
-def _transposed(
-    attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape, moved: int, dtype: str
-) -> Kernel:
+def _transposed(attributes: Attributes, arguments: Sequence[Shape], output: Shape, moved: int, dtype: str) -> Kernel:
     image, filters = arguments[:2]
     groups = attributes["groups"]
     pixels = image[0] * math.prod(image[2:])
@@ -295,7 +292,7 @@ def _transposed(
     )
 
 
-def _matmul(attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape, moved: int, dtype: str) -> Kernel:
+def _matmul(attributes: Attributes, arguments: Sequence[Shape], output: Shape, moved: int, dtype: str) -> Kernel:
     left, right = arguments[:2]
     rows = left[-2] if len(left) > 1 else 1
     columns = right[-1] if len(right) > 1 else 1
@@ -305,15 +302,13 @@ def _matmul(attributes: Mapping[str, Any], arguments: Sequence[Shape], output: S
     return MatrixProduct(max(1, batch), max(1, rows), max(1, columns), left[-1], moved, (), False, dtype)
 
 
-def _attention(
-    attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape, moved: int, dtype: str
-) -> Kernel:
+def _attention(attributes: Attributes, arguments: Sequence[Shape], output: Shape, moved: int, dtype: str) -> Kernel:
     batch, queries, heads, features = arguments[0]
     keys, own = arguments[2][1], arguments[2][3]
     return MatrixProduct(batch * heads, queries, features + own, keys, moved, (), False, dtype)
 
 
-_CONTRACTIONS: dict[str, Callable[[Mapping[str, Any], Sequence[Shape], Shape, int, str], Kernel]] = {
+_CONTRACTIONS: dict[str, Callable[[Attributes, Sequence[Shape], Shape, int, str], Kernel]] = {
     **{f"nn.conv{dimensions}d": _convolution for dimensions in (1, 2, 3)},
     **{f"nn.conv{dimensions}d_transpose": _transposed for dimensions in (1, 2, 3)},
     "matmul": _matmul,

@@ -124,7 +124,7 @@ class RankPlace:
     def here(cls) -> RankPlace:
         """The host and cores of this process."""
         host = socket.gethostname()
-        boot = _BOOT.read_text(encoding="utf-8").strip() if _BOOT.exists() else host
+        boot = topology.system_text(_BOOT) or host
         network = str(_NETWORK.readlink()) if _NETWORK.is_symlink() else ""
         return cls(host, boot, tuple(sorted(os.sched_getaffinity(0))), network)
 

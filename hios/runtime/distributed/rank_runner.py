@@ -434,24 +434,15 @@ def joined(
 ) -> tuple[float, list[Placement]]:
     """Latency and rows of a run from the measurements of its ranks, in the clock of rank 0.
 
-    A run begins when the first rank leaves the barrier and ends when the last one has finished; of copies the latency
-    is the harmonic mean.
-    Turns are dictionaries of a ``Turn``, by rank, and offsets those of other hosts' clocks (`Peers.offsets`).
+    A run begins when the first rank leaves the barrier. Turns are dictionaries of a ``Turn``, by rank, and offsets
+    those of other hosts' clocks (`Peers.offsets`).
     """
-    offset = {rank: offsets.get(rank, (0, 0))[0] for rank in turns}
-    began = min(turn["began"] - offset[rank] for rank, turn in turns.items())
-    taken = [(turn["finished"] - offset[rank] - began) / 1e6 for rank, turn in turns.items()]
-    latency = len(taken) / sum(1 / part for part in taken) if copies else max(taken)
-    rows = [
-        Placement(
-            operator,
-            rank,
-            stream,
-            stage,
-            (start - offset[rank] - began) / 1e6,
-            (finish - offset[rank] - began) / 1e6,
-        )
-        for rank, turn in turns.items()
-        for operator, stream, stage, start, finish in turn["rows"]
-    ]
-    return latency, sorted(rows, key=lambda row: (row.start_ms, row.device))
+    shifted: dict[int, tuple[int, int, list[Row]]] = {}
+    for rank, turn in turns.items():
+        offset = offsets.get(rank, (0, 0))[0]
+        rows = [
+            (operator, stream, stage, start - offset, finish - offset)
+            for operator, stream, stage, start, finish in turn["rows"]
+        ]
+        shifted[rank] = turn["began"] - offset, turn["finished"] - offset, rows
+    return cpu_worker.joined(shifted, copies)

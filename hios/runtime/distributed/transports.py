@@ -35,14 +35,10 @@ class Request(Protocol):
     def wait(self, deadline: float) -> None:
         """Wait until the memory of the message may be read (received) or overwritten (sent).
 
-        Args:
-            deadline: by ``time.monotonic``.
-
         Raises:
-            TimeoutError: the deadline passed.
+            TimeoutError: the deadline passed, by ``time.monotonic``.
             ConnectionError: the other rank is gone.
         """
-        ...
 
 
 class Channel(Protocol):
@@ -58,11 +54,9 @@ class Channel(Protocol):
 
     def send(self, memory: Tensor, destination: int, tag: int) -> Request:
         """Start sending bytes, which must not change until the request is waited for."""
-        ...
 
     def receive(self, memory: Tensor, source: int, tag: int) -> Request:
         """Receive the bytes of one message into memory."""
-        ...
 
 
 class Transport(Channel, Protocol):
@@ -81,30 +75,22 @@ class Transport(Channel, Protocol):
 
         All ranks call it at once, and once, when their devices are ready.
 
-        Args:
-            deadline: by ``time.monotonic``.
-
         Raises:
             PlatformError: devices cannot reach each other.
-            TimeoutError: the deadline passed.
+            TimeoutError: the deadline passed, by ``time.monotonic``.
         """
-        ...
 
     def gather(self, value: Any) -> list[Any]:
         """The values of all ranks, on every rank. Blocks; only used at the start."""
-        ...
 
     def progress(self) -> None:
         """Let pending messages advance, if the transport has no thread of its own."""
-        ...
 
     def versions(self) -> dict[str, str]:
         """Versions of the underlying software."""
-        ...
 
     def close(self) -> None:
         """Leave; called by all ranks."""
-        ...
 
 
 #: What torchrun tells every process.

@@ -14,7 +14,7 @@ Draw = Callable[..., Any]
 #: Runs the kernel that is checked: attributes, arguments.
 Run = Callable[..., Any]
 #: Draws attributes and arguments, runs the kernel, and returns what it gives and what was expected.
-Check = Callable[[Draw, Run], tuple[Any, Any]]
+Check = Callable[..., tuple[Any, Any]]
 #: By Relax function; their ``Run`` takes the function first.
 CHECKS: dict[str, Check] = {}
 
@@ -22,13 +22,16 @@ CHECKS: dict[str, Check] = {}
 SIZES = st.integers(1, 7)
 
 
-def check(name: str) -> Callable[[Check], Check]:
-    """Register the check of a Relax function, given without ``relax.``."""
+def check(name: str, *more: Any) -> Callable[[Check], Check]:
+    """Register the check of a Relax function, named without ``relax.``; it takes a draw, a run and what else is given.
+
+    One check may be that of several functions.
+    """
 
     def decorate(function: Check) -> Check:
         full = f"relax.{name}"
         assert full not in CHECKS, f"{full} has a check already"
-        CHECKS[full] = lambda draw, run: function(draw, functools.partial(run, full))
+        CHECKS[full] = lambda draw, run: function(draw, functools.partial(run, full), *more)
         return function
 
     return decorate
@@ -74,6 +77,18 @@ def axes_of(draw: Draw, dimensions: int) -> list[int] | None:
     chosen = st.lists(st.integers(0, dimensions - 1), min_size=1, unique=True)
     axes = draw(st.one_of(st.none(), chosen))
     return axes if axes is None or draw(st.booleans()) else [axis - dimensions for axis in axes]
+
+
+def padded(x: Tensor, padding: Sequence[int], fill: float = 0.0) -> Tensor:
+    """With borders on the axes behind the second: before each of them, then behind each."""
+    half = len(padding) // 2
+    extent = [
+        own + before + behind for own, before, behind in zip(x.shape[2:], padding[:half], padding[half:], strict=True)
+    ]
+    larger = torch.full((*x.shape[:2], *extent), fill)
+    inside = (slice(before, before + own) for before, own in zip(padding, x.shape[2:], strict=False))
+    larger[(slice(None), slice(None), *inside)] = x
+    return larger
 
 
 def windows(

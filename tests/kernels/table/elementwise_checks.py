@@ -11,7 +11,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.kernels.table.checks import Check, Draw, Run, check, normal, shape_of, uniform, whole
+from tests.kernels.table.checks import Draw, Run, check, normal, shape_of, uniform, whole
 
 Function = Callable[..., Any]
 
@@ -60,52 +60,28 @@ _ONE: dict[str, tuple[Function, float, float]] = {
     "tanh": (np.tanh, -3, 3),
     "trunc": (np.trunc, -5, 5),
 }
-#: Functions of two numbers, both fractions.
+#: Functions of two numbers, both fractions or both whole; by numpy's names first.
+_SAME = (
+    *("add", "equal", "floor_divide", "greater", "greater_equal", "less", "less_equal", "maximum", "minimum"),
+    *("multiply", "not_equal", "subtract"),
+)
+_BOTH: dict[str, Function] = {
+    **{name: getattr(np, name) for name in _SAME},
+    "floor_mod": np.mod,
+    "mod": np.fmod,
+}
 _FRACTIONS: dict[str, Function] = {
-    "add": np.add,
+    **_BOTH,
     "atan2": np.arctan2,
     "divide": np.divide,
-    "equal": np.equal,
-    "floor_divide": np.floor_divide,
-    "floor_mod": np.mod,
-    "greater": np.greater,
-    "greater_equal": np.greater_equal,
-    "less": np.less,
-    "less_equal": np.less_equal,
     "log_add_exp": np.logaddexp,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "mod": np.fmod,
-    "multiply": np.multiply,
-    "not_equal": np.not_equal,
     "power": np.power,
-    "subtract": np.subtract,
 }
-#: Functions of two numbers, both whole; ``divide`` goes towards zero.
+_BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
 _WHOLE: dict[str, Function] = {
-    "add": np.add,
-    "bitwise_and": np.bitwise_and,
-    "bitwise_or": np.bitwise_or,
-    "bitwise_xor": np.bitwise_xor,
-    "divide": lambda x, y: np.trunc(x / y).astype(np.int64),
-    "equal": np.equal,
-    "floor_divide": np.floor_divide,
-    "floor_mod": np.mod,
-    "greater": np.greater,
-    "greater_equal": np.greater_equal,
-    "left_shift": np.left_shift,
-    "less": np.less,
-    "less_equal": np.less_equal,
-    "logical_and": np.logical_and,
-    "logical_or": np.logical_or,
-    "logical_xor": np.logical_xor,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "mod": np.fmod,
-    "multiply": np.multiply,
-    "not_equal": np.not_equal,
-    "right_shift": np.right_shift,
-    "subtract": np.subtract,
+    **_BOTH,
+    **{name: getattr(np, name) for name in (*_BITS, "logical_and", "logical_or", "logical_xor")},
+    "divide": lambda x, y: np.trunc(x / y).astype(np.int64),  # towards zero
 }
 
 
@@ -119,12 +95,9 @@ def _expected(function: Function, *arguments: Any) -> Tensor:
     return result.float() if result.is_floating_point() else result
 
 
-def _one(function: Function, low: float, high: float) -> Check:
-    def one(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
-        x = uniform(draw, low, high, *shape_of(draw, draw(st.integers(0, 4))))
-        return run({}, x), _expected(function, x)
-
-    return one
+def _one(draw: Draw, run: Run, function: Function, low: float, high: float) -> tuple[Tensor, Tensor]:
+    x = uniform(draw, low, high, *shape_of(draw, draw(st.integers(0, 4))))
+    return run({}, x), _expected(function, x)
 
 
 def _shapes(draw: Draw) -> list[list[int]]:
@@ -134,29 +107,26 @@ def _shapes(draw: Draw) -> list[list[int]]:
     return draw(st.permutations([shape, other]))
 
 
-def _two(name: str) -> Check:
-    def two(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
-        first, second = _shapes(draw)
-        if name in _FRACTIONS and (name not in _WHOLE or draw(st.booleans())):
-            # Multiples of 1/4 above 0, which every dtype holds: what is equal or a multiple stays so.
-            operands: list[Any] = [whole(draw, 1, 24, *shape).float() / 4 for shape in (first, second)]
-            function = _FRACTIONS[name]
-        else:
-            least = 0 if "shift" in name or "bitwise" in name else -9
-            operands = [whole(draw, least, 10, *first), whole(draw, 1, 10, *second)]
-            function = _WHOLE[name]
-        number = draw(st.sampled_from([None, 0, 1]))
-        if number is not None:
-            operands[number] = operands[number].flatten()[0].item()
-        return run({}, *operands), _expected(function, *operands)
-
-    return two
+def _two(draw: Draw, run: Run, name: str) -> tuple[Tensor, Tensor]:
+    first, second = _shapes(draw)
+    if name in _FRACTIONS and (name not in _WHOLE or draw(st.booleans())):
+        # Multiples of 1/4 above 0, which every dtype holds: what is equal or a multiple stays so.
+        operands: list[Any] = [whole(draw, 1, 24, *shape).float() / 4 for shape in (first, second)]
+        function = _FRACTIONS[name]
+    else:
+        least = 0 if "shift" in name or "bitwise" in name else -9
+        operands = [whole(draw, least, 10, *first), whole(draw, 1, 10, *second)]
+        function = _WHOLE[name]
+    number = draw(st.sampled_from([None, 0, 1]))
+    if number is not None:
+        operands[number] = operands[number].flatten()[0].item()
+    return run({}, *operands), _expected(function, *operands)
 
 
 for _name, _domain in _ONE.items():
-    check(_name)(_one(*_domain))
+    check(_name, *_domain)(_one)
 for _name in {**_FRACTIONS, **_WHOLE}:
-    check(_name)(_two(_name))
+    check(_name, _name)(_two)
 
 
 @check("bitwise_not")
@@ -172,16 +142,13 @@ def _logical_not(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     return run({}, x), torch.from_numpy(np.logical_not(x.numpy()))
 
 
-def _special(function: Function) -> Check:
-    def special(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
-        x = torch.tensor(draw(st.lists(st.sampled_from([0.0, -1.5, math.inf, -math.inf, math.nan]), min_size=1)))
-        return run({}, x), torch.from_numpy(function(x.numpy()))
-
-    return special
+def _special(draw: Draw, run: Run, function: Function) -> tuple[Tensor, Tensor]:
+    x = torch.tensor(draw(st.lists(st.sampled_from([0.0, -1.5, math.inf, -math.inf, math.nan]), min_size=1)))
+    return run({}, x), torch.from_numpy(function(x.numpy()))
 
 
 for _name, _function in {"isfinite": np.isfinite, "isinf": np.isinf, "isnan": np.isnan}.items():
-    check(_name)(_special(_function))
+    check(_name, _function)(_special)
 
 
 @check("ewise_fma")
@@ -257,27 +224,21 @@ def _prelu(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
 _DTYPES = st.sampled_from(["float32", "float64", "int64"])
 
 
-def _constant(value: int) -> Check:
-    def constant(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
-        shape, dtype = shape_of(draw, draw(st.integers(0, 3))), draw(_DTYPES)
-        expected = torch.from_numpy(np.full(shape, value, dtype))
-        return run({"shape": shape, "dtype": dtype}), expected
-
-    return constant
+def _constant(draw: Draw, run: Run, value: int) -> tuple[Tensor, Tensor]:
+    shape, dtype = shape_of(draw, draw(st.integers(0, 3))), draw(_DTYPES)
+    expected = torch.from_numpy(np.full(shape, value, dtype))
+    return run({"shape": shape, "dtype": dtype}), expected
 
 
-def _constant_like(value: int) -> Check:
-    def constant_like(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
-        x, dtype = normal(draw, *shape_of(draw, 2)), draw(st.one_of(st.none(), _DTYPES))
-        expected = torch.from_numpy(np.full(x.shape, value, dtype or "float32"))
-        return run({"dtype": dtype}, x), expected
-
-    return constant_like
+def _constant_like(draw: Draw, run: Run, value: int) -> tuple[Tensor, Tensor]:
+    x, dtype = normal(draw, *shape_of(draw, 2)), draw(st.one_of(st.none(), _DTYPES))
+    expected = torch.from_numpy(np.full(x.shape, value, dtype or "float32"))
+    return run({"dtype": dtype}, x), expected
 
 
 for _name, _value in {"zeros": 0, "ones": 1}.items():
-    check(_name)(_constant(_value))
-    check(f"{_name}_like")(_constant_like(_value))
+    check(_name, _value)(_constant)
+    check(f"{_name}_like", _value)(_constant_like)
 
 
 def _filling(draw: Draw) -> tuple[Any, float]:
@@ -310,15 +271,12 @@ def _arange(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     return run({"dtype": dtype}, start, end, step), expected
 
 
-def _triangle(function: Any) -> Check:
-    def triangle(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
-        x, k = normal(draw, *shape_of(draw, draw(st.integers(2, 3)))), draw(st.integers(-4, 4))
-        arguments = [k] if k or draw(st.booleans()) else []
-        expected = torch.from_numpy(function(x.numpy(), k))
-        return run({}, x, *arguments), expected
-
-    return triangle
+def _triangle(draw: Draw, run: Run, function: Any) -> tuple[Tensor, Tensor]:
+    x, k = normal(draw, *shape_of(draw, draw(st.integers(2, 3)))), draw(st.integers(-4, 4))
+    arguments = [k] if k or draw(st.booleans()) else []
+    expected = torch.from_numpy(function(x.numpy(), k))
+    return run({}, x, *arguments), expected
 
 
-check("tril")(_triangle(np.tril))
-check("triu")(_triangle(np.triu))
+check("tril", np.tril)(_triangle)
+check("triu", np.triu)(_triangle)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.kernels.table.checks import (
-    Check,
     Draw,
     Run,
     axes_of,
@@ -36,51 +35,42 @@ _REDUCTIONS: dict[str, tuple[Any, bool]] = {
 }
 
 
-def _reduction(function: Any, whole_numbers: bool) -> Check:
-    def reduction(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
-        shape, axes, keepdims = integers(draw, 2, 4, 3), axes_of(draw, 3), draw(st.booleans())
-        x = uniform(draw, 0.5, 1.5, *shape)
-        if whole_numbers and draw(st.booleans()):
-            x = whole(draw, 1, 3, *shape).int()
-        wide = x.double() if x.is_floating_point() else x
-        result = function(wide.numpy(), None if axes is None else tuple(axes), keepdims=keepdims)
-        return run({"axis": axes, "keepdims": keepdims}, x), torch.as_tensor(result).to(x.dtype)
-
-    return reduction
+def _reduction(draw: Draw, run: Run, function: Any, whole_numbers: bool) -> tuple[Tensor, Tensor]:
+    shape, axes, keepdims = integers(draw, 2, 4, 3), axes_of(draw, 3), draw(st.booleans())
+    x = uniform(draw, 0.5, 1.5, *shape)
+    if whole_numbers and draw(st.booleans()):
+        x = whole(draw, 1, 3, *shape).int()
+    wide = x.double() if x.is_floating_point() else x
+    result = function(wide.numpy(), None if axes is None else tuple(axes), keepdims=keepdims)
+    return run({"axis": axes, "keepdims": keepdims}, x), torch.as_tensor(result).to(x.dtype)
 
 
 for _name, _kind in _REDUCTIONS.items():
-    check(_name)(_reduction(*_kind))
+    check(_name, *_kind)(_reduction)
 
 
-def _running(function: Any) -> Check:
-    def running(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
-        shape, axis = integers(draw, 1, 5, 2), draw(st.sampled_from([None, 0, 1, -1]))
-        x = draw(st.sampled_from([normal(draw, *shape), whole(draw, 1, 3, *shape).int()]))
-        dtype = draw(st.sampled_from([None, "float64"]))
-        result = torch.from_numpy(np.asarray(function(x.double().numpy(), axis)))
-        attributes = {"axis": axis, "dtype": dtype, "exclusive": False}
-        return run(attributes, x), result.to(torch.float64 if dtype else x.dtype)
-
-    return running
+def _running(draw: Draw, run: Run, function: Any) -> tuple[Tensor, Tensor]:
+    shape, axis = integers(draw, 1, 5, 2), draw(st.sampled_from([None, 0, 1, -1]))
+    x = draw(st.sampled_from([normal(draw, *shape), whole(draw, 1, 3, *shape).int()]))
+    dtype = draw(st.sampled_from([None, "float64"]))
+    result = torch.from_numpy(np.asarray(function(x.double().numpy(), axis)))
+    attributes = {"axis": axis, "dtype": dtype, "exclusive": False}
+    return run(attributes, x), result.to(torch.float64 if dtype else x.dtype)
 
 
-check("cumsum")(_running(np.cumsum))
-check("cumprod")(_running(np.cumprod))
+check("cumsum", np.cumsum)(_running)
+check("cumprod", np.cumprod)(_running)
 
 
-def _extreme(function: Any) -> Check:
-    def extreme(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
-        x, axis = distinct(draw, *shape_of(draw, 3)), draw(st.sampled_from([None, 0, 1, -1]))
-        keepdims = draw(st.booleans())
-        expected = torch.from_numpy(np.asarray(function(x.numpy(), axis, keepdims=keepdims)))
-        return run({"axis": axis, "keepdims": keepdims}, x), expected
-
-    return extreme
+def _extreme(draw: Draw, run: Run, function: Any) -> tuple[Tensor, Tensor]:
+    x, axis = distinct(draw, *shape_of(draw, 3)), draw(st.sampled_from([None, 0, 1, -1]))
+    keepdims = draw(st.booleans())
+    expected = torch.from_numpy(np.asarray(function(x.numpy(), axis, keepdims=keepdims)))
+    return run({"axis": axis, "keepdims": keepdims}, x), expected
 
 
-check("argmax")(_extreme(np.argmax))
-check("argmin")(_extreme(np.argmin))
+check("argmax", np.argmax)(_extreme)
+check("argmin", np.argmin)(_extreme)
 
 
 def _sorting(draw: Draw) -> tuple[Tensor, dict[str, Any], Tensor]:

@@ -26,13 +26,9 @@ from tests.frontends.small_networks import Model, extracted, write_files
 from tests.openvino_marker import needs_openvino
 from tests.platforms.cpu import forced_segments
 from tests.runtime.schedules import one_by_one, run_schedules, write_schedules
-from tests.runtime.small import alternating, branches, sequential
+from tests.runtime.small import alternating, branches, image, require_right_run, sequential
 
 pytestmark = needs_openvino
-
-
-def _inputs(seed: int) -> tuple[Tensor, ...]:
-    return (torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(seed)),)
 
 
 def _tasks() -> dict[str, Task]:
@@ -58,16 +54,13 @@ def test_plans_of_all_kinds_give_equal_outputs(runtime: str, monkeypatch: pytest
     monkeypatch.setattr(segment_runtimes, "choose", forced_segments.choose)
     network, (first, *_, last) = branches(), [*usable_cores(), usable_cores()[0]]
     given = network.graph, network.tensors, _tasks(), [[first], [last]]
-    with Engine(*given, choosing=Choosing(_inputs(0), tmp_path, 0.0 if runtime == "packed" else 1e3)) as engine:
+    with Engine(*given, choosing=Choosing(image(0), tmp_path, 0.0 if runtime == "packed" else 1e3)) as engine:
         for name in _tasks():
             for seed in (0, 1):
-                (output,) = engine.run(name, _inputs(seed))
-                with torch.no_grad():
-                    right = network.module(*_inputs(seed))
-                torch.testing.assert_close(output, right, rtol=1e-4, atol=1e-4)
-        engine.add("later", Task(alternating(), (1, 0)), network.tensors, Choosing(_inputs(0), tmp_path, 1e3))
-        rows = engine.timeline("later", _inputs(1))
-        torch.testing.assert_close(engine.run("later", _inputs(1))[0], right, rtol=1e-4, atol=1e-4)
+                require_right_run(engine, name, seed)
+        engine.add("later", Task(alternating(), (1, 0)), network.tensors, Choosing(image(0), tmp_path, 1e3))
+        rows = engine.timeline("later", image(1))
+        require_right_run(engine, "later", 1)
     placed = {
         network.graph.operators[place].id: device
         for device, stages in enumerate(alternating().devices)
@@ -142,37 +135,36 @@ def test_other_outputs_rule_a_runtime_out(right: Tensor, wrong: Tensor) -> None:
     converter._equal(Session(), recorded)  # type: ignore[arg-type]
 
 
-def test_recurrent_layers_stay_whole(tmp_path: Path) -> None:
-    """ONNX Runtime and OpenVINO run a layer as one operator."""
-    from hios.frontends import openvino
-
+def _recurrent(layer: nn.Module) -> tuple[segment_runtimes.Converter, Segment]:
+    """A recurrent layer as a segment of six steps, and what converts it."""
     given = torch.randn(1, 6, 4)
-    network = extracted(Model(lambda model, x: model.gru(x)[0], gru=nn.GRU(4, 8, batch_first=True)), (given,))
-    graph = network.graph
-    read = (("input", graph.inputs[0].name, 0),)
-    operators = [graph.operators[place] for place in graph.order]
-    whole = Segment(operators, (), Boundary(read, (("operator", operators[-1].id, 0),)), [given])
-    converter = object.__new__(segment_runtimes.Converter)
-    converter.deadline, converter.weights, converter.kinds = math.inf, network.tensors, ("finite",)
-    for runtime in ("openvino", "onnxruntime"):
-        converter._convert(runtime, whole, tmp_path)
-    assert [made.get_type_name() for made in openvino.load(tmp_path / "model.xml").get_ops()].count("GRUSequence") == 1
-    nodes = onnx.load_model(tmp_path / "model.onnx").graph.node
-    assert [node.op_type for node in nodes].count("GRU") == 1
-    assert len(nodes) < given.shape[1]
-
-
-def test_recurrent_layers_are_not_written_out_for_openvino(tmp_path: Path) -> None:
-    """An RNN is no operator for torch.onnx."""
-    given = torch.randn(1, 6, 4)
-    network = extracted(Model(lambda model, x: model.rnn(x)[0], rnn=nn.RNN(4, 8, batch_first=True)), (given,))
+    network = extracted(Model(lambda model, x: model.layer(x)[0], layer=layer), (given,))
     graph = network.graph
     operators = [graph.operators[place] for place in graph.order]
     boundary = Boundary((("input", graph.inputs[0].name, 0),), (("operator", operators[-1].id, 0),))
     converter = object.__new__(segment_runtimes.Converter)
     converter.deadline, converter.weights, converter.kinds = math.inf, network.tensors, ("finite",)
+    return converter, Segment(operators, (), boundary, [given])
+
+
+def test_recurrent_layers_stay_whole(tmp_path: Path) -> None:
+    """ONNX Runtime and OpenVINO run a layer as one operator."""
+    from hios.frontends import openvino
+
+    converter, whole = _recurrent(nn.GRU(4, 8, batch_first=True))
+    for runtime in ("openvino", "onnxruntime"):
+        converter._convert(runtime, whole, tmp_path)
+    assert [made.get_type_name() for made in openvino.load(tmp_path / "model.xml").get_ops()].count("GRUSequence") == 1
+    nodes = onnx.load_model(tmp_path / "model.onnx").graph.node
+    assert [node.op_type for node in nodes].count("GRU") == 1
+    assert len(nodes) < 6
+
+
+def test_recurrent_layers_are_not_written_out_for_openvino(tmp_path: Path) -> None:
+    """An RNN is no operator for torch.onnx."""
+    converter, segment = _recurrent(nn.RNN(4, 8, batch_first=True))
     with pytest.raises(HiosError, match=r"^it would run recurrent layers step by step$"):
-        converter._convert("openvino", Segment(operators, (), boundary, [given]), tmp_path)
+        converter._convert("openvino", segment, tmp_path)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int64, torch.bool, torch.complex64])

@@ -25,7 +25,7 @@ from hios.platforms.cpu import worker as device
 from hios.platforms.cpu.engine import Engine, Task
 from hios.workers.pool import WorkerPool
 from tests.runtime import faults
-from tests.runtime.small import alternating, branches, small_engine
+from tests.runtime.small import alternating, branches, image, require_right, require_right_run, small_engine
 from tests.workers.processes import children, eventually, running
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,26 +38,11 @@ def engine() -> Iterator[Engine]:
         yield made
 
 
-def _inputs(seed: int) -> tuple[Tensor, ...]:
-    return (torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(seed)),)
-
-
-def _expected(inputs: tuple[Tensor, ...]) -> Tensor:
-    with torch.no_grad():
-        output: Tensor = branches().module(*inputs)
-    return output
-
-
-def _require_right(engine: Engine, name: str, seed: int) -> None:
-    (output,) = engine.run(name, _inputs(seed))
-    torch.testing.assert_close(output, _expected(_inputs(seed)), rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize("name", ["first", "second", "both"])
 def test_outputs_are_those_of_the_model(engine: Engine, name: str) -> None:
     """Every task computes what the model does, for inputs that change from call to call."""
     for seed in range(5):
-        _require_right(engine, name, seed)
+        require_right_run(engine, name, seed)
 
 
 @pytest.mark.parametrize("workers", [(), (1, 0)])
@@ -68,7 +53,7 @@ def test_operators_may_take_several_devices(workers: tuple[int, ...]) -> None:
     plan = StreamPlan(((order,), (order[1:],)), order, dict.fromkeys(order[1:], (0, 1)))
     with Engine(network.graph, network.tensors, {"wide": Task(plan, workers)}, [[first], [last]]) as made:
         for seed in range(3):
-            _require_right(made, "wide", seed)
+            require_right_run(made, "wide", seed)
 
 
 def _refusing_tasks() -> dict[str, Task]:
@@ -95,29 +80,29 @@ def test_a_failed_operator_leaves_the_workers(monkeypatch: pytest.MonkeyPatch) -
                 with pytest.raises(
                     FailedCallError, match=rf"worker \d: operator {network.graph.operators[1].id}.*: too"
                 ):
-                    call(name, (_inputs(0)[0] * faults.LARGE,))
-            _require_right(made, name, 1)
+                    call(name, (image(0)[0] * faults.LARGE,))
+            require_right_run(made, name, 1)
         assert set(children()) - before == workers
 
 
 def test_outputs_belong_to_the_caller(engine: Engine) -> None:
     """A later call leaves the outputs of an earlier one as they were."""
-    (first,) = engine.run("both", _inputs(1))
+    (first,) = engine.run("both", image(1))
     kept = first.clone()
-    engine.run("both", _inputs(2))
+    engine.run("both", image(2))
     assert torch.equal(first, kept)
 
 
 def test_inputs_need_not_be_contiguous(engine: Engine) -> None:
     """Inputs in another order in memory, views and lazily negated ones are read as they are meant."""
-    (plain,) = _inputs(3)
+    (plain,) = image(3)
     turned = plain.contiguous(memory_format=torch.channels_last)
     negated = torch._neg_view(-plain)
     assert not turned.is_contiguous()
     assert negated.is_neg()
     for value in (turned, negated, plain.transpose(2, 3).contiguous().transpose(2, 3)):
         (output,) = engine.run("first", (value,))
-        torch.testing.assert_close(output, _expected((plain,)), rtol=1e-4, atol=1e-4)
+        require_right(output, plain)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +118,7 @@ def test_other_inputs_are_refused(engine: Engine, inputs: tuple[Tensor, ...], sh
     with pytest.raises(PlatformError) as error:
         engine.run("first", inputs)
     assert str(error.value) == f"inputs: found {shown}; allowed: float32 [1, 3, 16, 16], on the CPU"
-    _require_right(engine, "first", 4)
+    require_right_run(engine, "first", 4)
 
 
 def test_threads_take_turns(engine: Engine) -> None:
@@ -143,7 +128,7 @@ def test_threads_take_turns(engine: Engine) -> None:
     def call(seed: int) -> None:
         try:
             for number in range(10):
-                _require_right(engine, "both", 100 * seed + number)
+                require_right_run(engine, "both", 100 * seed + number)
         except BaseException as error:
             failed.append(error)
 
@@ -161,7 +146,7 @@ def test_a_forked_process_is_refused(engine: Engine) -> None:
     child = os.fork()
     if child == 0:
         try:
-            engine.run("first", _inputs(0))
+            engine.run("first", image(0))
         except PlatformError as error:
             os.write(writing, str(error).encode())
         os._exit(0)
@@ -171,7 +156,7 @@ def test_a_forked_process_is_refused(engine: Engine) -> None:
     os.waitpid(child, 0)
     assert message.startswith(f"this engine belongs to process {os.getpid()}; allowed: to use it there")
     assert "\n" not in message
-    _require_right(engine, "both", 5)
+    require_right_run(engine, "both", 5)
 
 
 def test_a_closed_engine_is_refused() -> None:
@@ -184,7 +169,7 @@ def test_a_closed_engine_is_refused() -> None:
     assert set(children()) <= before
     assert made.closed
     with pytest.raises(PlatformError, match="closed; make another one"):
-        made.run("first", _inputs(0))
+        made.run("first", image(0))
 
 
 def test_a_forgotten_engine_ends() -> None:
@@ -218,7 +203,7 @@ def test_a_dead_worker_closes_the_engine() -> None:
     for worker in set(children()) - before:
         os.kill(worker, signal.SIGKILL)
     with pytest.raises(HiosError, match=r"worker \d.* died by signal SIGKILL"):
-        made.run("both", _inputs(0))
+        made.run("both", image(0))
     assert made.closed
     assert set(children()) <= before
 
@@ -244,7 +229,7 @@ def test_operator_and_stage_are_named(load: Callable[..., None], message: str, m
     if load is faults.load_hanging_at_the_end:
         made._pool._timeout_s = 10.0  # only now, as loading may take longer
     with pytest.raises(PlatformError) as error:
-        made.run("first", _inputs(0))
+        made.run("first", image(0))
     assert str(error.value) == f"{message.format(at=at)}the run was ended"
     assert made.closed
     assert set(children()) <= before
@@ -260,7 +245,7 @@ def test_an_interrupt_closes_the_engine(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(made._pool, "call_each", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        made.run("both", _inputs(0))
+        made.run("both", image(0))
     assert made.closed
     assert set(children()) <= before
 

@@ -196,8 +196,7 @@ class HostBackend:
 
     def exactly(self) -> AbstractContextManager[None]:
         """Counts how often it was asked for."""
-        region: AbstractContextManager[None] = self._exactly()
-        return region
+        return self._exactly()
 
     def synchronize(self, device: int) -> None:
         """Wait for all streams of a device; what failed on any is raised."""

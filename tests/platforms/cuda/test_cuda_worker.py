@@ -142,7 +142,7 @@ def test_models_move_to_their_device(tmp_path: Path) -> None:
     made = _worker(torch.zeros(1, 3, 8, 8), torch.zeros(1, 16, 8, 8))
     buffers = [Buffer(0, (1, 3, 8, 8), "float32")], [Buffer(1, (1, 16, 8, 8), "float32")]
     with torch.inference_mode():
-        loaded = reference.load_in(place, made, str(tmp_path / "program.pt2"), *buffers, False, "eager")
+        loaded = reference.load(made, str(tmp_path / "program.pt2"), *buffers, place=place)
         (output,) = flat(made.state["module"](*made.state["inputs"]))
     assert loaded == reference.Loaded()
     assert (output.device.type, output.shape) == ("meta", (1, 16, 8, 8))

@@ -28,7 +28,7 @@ from hios.runtime.competitors import BASELINE, require
 from hios.runtime.distributed.session import refuse_segments
 from hios.runtime.run_table import latency_table
 from hios.runtime.session import LEAST_RUNS
-from tests.frontends.small_networks import Files, write_files
+from tests.frontends.small_networks import Files, write_network
 from tests.platforms.cuda import simulated
 from tests.platforms.cuda.simulated import DEVICES
 from tests.runtime.schedules import (
@@ -40,7 +40,7 @@ from tests.runtime.schedules import (
     schedule_of,
     write_schedules,
 )
-from tests.runtime.small import Branches
+from tests.runtime.small import branches
 from tests.workers.processes import children
 
 RUNS = LEAST_RUNS
@@ -49,10 +49,7 @@ RUNS = LEAST_RUNS
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     """A small network with two branches."""
-    import torch
-
-    torch.manual_seed(0)
-    return write_files(tmp_path_factory.mktemp("branches"), Branches(), (torch.randn(1, 3, 16, 16),))
+    return write_network(tmp_path_factory.mktemp("branches"), branches())
 
 
 @pytest.fixture
