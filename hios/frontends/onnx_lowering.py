@@ -170,8 +170,7 @@ def _imported(importer: _OnnxImporter, model: ModelProto) -> Lowered:
     opset = next(versions, 1)  # where all operators are of other domains, nothing depends on it
     try:
         # The importer warns about every renaming, and prints the node it fails on.
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
             module = importer.from_onnx(model.graph, opset)
     except Exception as error:  # the importer raises many types; all mean the same to the user
         place = _origin(importer.node).place if importer.node is not None else "the model"

@@ -172,8 +172,7 @@ def _quiet() -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):
             yield
     finally:
         logger.setLevel(level)

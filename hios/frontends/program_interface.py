@@ -53,8 +53,8 @@ def arguments_of(node: fx.Node) -> dict[str, Any]:
 
 def copied(program: ExportedProgram) -> ExportedProgram:
     """A copy of the program that can be modified; it shares the tensors of weights and constants."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # torch warns about a deprecated class that it uses itself
+    # torch warns about a deprecated class that it uses itself
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):
         calls = copy.deepcopy(program.module_call_graph)
     graph = copy.deepcopy(program.graph)
     for node, original in zip(graph.nodes, program.graph.nodes, strict=True):

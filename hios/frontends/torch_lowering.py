@@ -349,8 +349,7 @@ def _decomposed(program: ExportedProgram) -> ExportedProgram:
             del table[overload]
         if str(overload) in RECURRENT:
             table[overload] = _one_direction_at_a_time(overload)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # torch's own pytree deprecation
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):  # torch's own pytree deprecation
         try:
             decomposed = program.run_decompositions(table)
         except Exception as error:  # torch runs every operator on shapes here; a damaged program fails in many ways

@@ -73,8 +73,7 @@ def convert(kind: str, program: ExportedProgram, path: Path, threads: int) -> No
         path.write_bytes(to_onnx(program))
         return
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             _to_inductor(program, path, threads)
     except Exception as error:  # it raises many types; all mean the same to the user
         reason = first_line(getattr(error, "inner_exception", error))

@@ -40,8 +40,7 @@ def _exported(
     module: nn.Module, inputs: tuple[Tensor, ...], path: Path, *, dynamo: bool = True, **options: Any
 ) -> Path:
     """A module as torch exports it to ONNX, by its new exporter or by the one before."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
         torch.onnx.export(module.eval(), inputs, path, dynamo=dynamo, verbose=False, **options)
     return path

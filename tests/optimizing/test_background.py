@@ -83,8 +83,7 @@ def test_another_process_finds_the_way(tmp_path: Path, go: Path) -> None:
             torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
             time.sleep(0.05)  # leaves the cores to the process
         assert fast.report.chosen.startswith("OpenVINO")
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", HiosWarning)
+        with warnings.catch_warnings(action="error", category=HiosWarning):
             torch.testing.assert_close(fast(image(1)), model(image(1)), rtol=1e-4, atol=1e-4)
     fast.close()
     _until(lambda: not list(tmp_path.glob("background-*")))

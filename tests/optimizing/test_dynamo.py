@@ -70,8 +70,7 @@ def test_outputs_are_those_of_the_model(compiled: Callable[..., Any], made: list
     """Five random inputs give what the model gives, by the engine, without a warning."""
     model = Branches()
     fast = compiled(model)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", HiosWarning)
+    with warnings.catch_warnings(action="error", category=HiosWarning):
         for seed in range(5):
             require_equal(fast, model, image(seed))
     assert [module.report.chosen.partition(",")[0] for module in made] == ["hios-lp"]
@@ -149,8 +148,7 @@ def test_another_module_of_the_same_code_has_its_own_weights(compiled: Callable[
     first, second = Branches(), Branches()
     for model in (first, second):
         fast = compiled(model)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", HiosWarning)
+        with warnings.catch_warnings(action="ignore", category=HiosWarning):
             for seed in range(2):
                 require_equal(fast, model, image(seed))
 
@@ -199,8 +197,7 @@ def test_modes_of_another_backend_are_ignored(mode: str) -> None:
     torch._dynamo.reset()
     model = nn.Linear(4, 4).eval()
     fast = torch.compile(model, backend="hios", mode=mode)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", HiosWarning)
+    with warnings.catch_warnings(record=True, action="always", category=HiosWarning) as caught:
         require_equal(fast, model, torch.ones(2, 4))
     said = [str(warning.message) for warning in caught if warning.category is HiosWarning]
     line = f"torch.compile, backend hios: mode {mode} is ignored: hios measures which way is the fastest"

@@ -295,8 +295,7 @@ def test_tools_are_no_changes(use: Callable[[Any], object]) -> None:
     torch._dynamo.reset()
     model = Tagged().eval()
     guards = Guards(model)
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch.jit is deprecated
+    with torch.no_grad(), warnings.catch_warnings(action="ignore"):  # torch.jit is deprecated
         use(model)
     assert guards.changed() == ""
     _in_place(model)

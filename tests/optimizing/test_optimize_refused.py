@@ -108,8 +108,7 @@ def test_objects_that_hold_tensors_are_outputs() -> None:
     """Dataclasses and other objects are made anew with the tensors of a call; one without tensors is refused."""
     model = Acting(outputs=lambda model, x, y: {"y": y, "cache": _Cache(y * 2, y + 1)}).eval()
     fast = hios.optimize(model, _image(), cache=False, algorithm="sequential", devices=1, budget_s=0.1)
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("error", HiosWarning)
+    with warnings.catch_warnings(action="error", category=HiosWarning), torch.no_grad():
         made, right = fast(_image() * 2)["cache"], model(_image() * 2)["cache"]
     assert fast.report.chosen.startswith("sequential")
     assert type(made) is _Cache

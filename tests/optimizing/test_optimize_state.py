@@ -87,8 +87,7 @@ def test_what_is_set_once_is_no_change(action: Callable[[Any, Tensor], None]) ->
     require_pure(model, (x,), {})
     assert [dict(vars(model)), len(model.body._forward_hooks)] == [before[0], before[2]]
     torch.testing.assert_close(_state(model), before[1], rtol=0, atol=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", HiosWarning)
+    with warnings.catch_warnings(action="error", category=HiosWarning):
         fast = hios.optimize(model, x, cache=False, least_ms=1e6)
         torch.testing.assert_close(fast(x), model(x))
     assert fast.report.reason.startswith("it takes")
@@ -171,8 +170,7 @@ def test_optimizing_changes_nothing(action: Callable[[Any, Tensor], object]) -> 
 @pytest.mark.parametrize("way", ["optimize", "compile"])
 def test_state_is_that_of_the_users_calls(way: str, action: Callable[[Any, Tensor], object]) -> None:
     """After one, two and three calls state, input and output are those that the model itself leaves behind."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HiosWarning)
+    with warnings.catch_warnings(action="ignore", category=HiosWarning):
         seen = []
         for run in ("eager", way):
             _OUTSIDE.zero_()
