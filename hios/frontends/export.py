@@ -30,7 +30,7 @@ from hios.frontends.example_inputs import example_inputs
 from hios.frontends.model_declarations import Declarations
 from hios.frontends.models import Model, model, names
 from hios.frontends.program import Program
-from hios.frontends.program_interface import copied, dtype_name, flat_module, plain, type_text
+from hios.frontends.program_interface import copied, dtype_name, flat_module, plain, type_text, user_inputs
 from hios.frontends.tolerances import nan_in_words
 
 #: Takes keyword options; gives the module and a tuple of example inputs.
@@ -358,13 +358,11 @@ def with_shapes(text: str, program: ExportedProgram, shapes: Mapping[str, Sequen
 
 def _inputs(program: ExportedProgram) -> list[tuple[TensorSpec, _Sizes]]:
     """The shape of every input by argument name."""
-    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
     specs = []
-    for name in program.graph_signature.user_inputs:
-        value = values.get(str(name))
-        if isinstance(value, Tensor):
+    for node in user_inputs(program):
+        if isinstance(value := node.meta.get("val"), Tensor):
             sizes: _Sizes = [size if isinstance(size, int) else None for size in value.shape]
-            specs.append((TensorSpec(str(name), tuple(size or 1 for size in sizes), dtype_name(value.dtype)), sizes))
+            specs.append((TensorSpec(node.name, tuple(size or 1 for size in sizes), dtype_name(value.dtype)), sizes))
     return specs
 
 

@@ -32,7 +32,8 @@ from hios.frontends.relax_calls import (
     FunctionReader,
     Lowered,
     NodeError,
-    OpaqueCall,
+    OpaqueCalls,
+    RelaxCall,
     Result,
     Weight,
     canonical,
@@ -210,7 +211,7 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         self.node: NodeProto | None = None
         self.weights: dict[str, Weight] = {}
         self.made: list[tuple[Origin, list[Any]]] = []
-        self.opaque_calls: dict[str, OpaqueCall] = {}
+        self.opaque_calls = OpaqueCalls()
         self._model = model
         self._opaque = opaque
         self._types = {
@@ -294,15 +295,14 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             made = session(*(torch.zeros(shape, dtype=dtype) for shape, dtype in map(tensor_type, inputs)))
         except Exception as error:  # it raises many types; all mean the same to the user
             raise UnsupportedError(f"{reason}; as an operator of its own: {first_line(error)}") from error
-        call = OpaqueCall(
+        call = RelaxCall(
             f"{onnx_node.PREFIX}{node.op_type}",
+            [],
             onnx_node.attributes_of(model),
             [tuple(value.shape) for value in made],
             [dtype_name(value.dtype) for value in made],
         )
-        symbol = f"opaque_{len(self.opaque_calls)}"
-        self.opaque_calls[symbol] = call
-        self._nodes.update(zip(names, call.emit(self.bb, symbol, tensors), strict=True))
+        self._nodes.update(zip(names, self.opaque_calls.emit(call, self.bb, tensors), strict=True))
 
 
 def _is_fixed(value: ValueInfoProto) -> bool:

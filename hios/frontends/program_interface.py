@@ -51,6 +51,12 @@ def arguments_of(node: fx.Node) -> dict[str, Any]:
     return {**{argument.name: argument.default_value for argument in arguments}, **given, **node.kwargs}
 
 
+def user_inputs(program: ExportedProgram) -> list[fx.Node]:
+    """The nodes of the inputs that a caller gives, in order."""
+    given = set(program.graph_signature.user_inputs)
+    return [node for node in program.graph.nodes if node.op == "placeholder" and node.name in given]
+
+
 def copied(program: ExportedProgram) -> ExportedProgram:
     """A copy of the program that can be modified; it shares the tensors of weights and constants."""
     # torch warns about a deprecated class that it uses itself

@@ -24,12 +24,13 @@ from tvm.tirx import FloatImm
 
 from hios.core.graph import RECURRENT
 from hios.errors import UnsupportedError, first_line
-from hios.frontends.program_interface import arguments_of, dtype_name, of_node
+from hios.frontends.program_interface import arguments_of, dtype_name, of_node, user_inputs
 from hios.frontends.relax_calls import (
     STAND_IN,
     FunctionReader,
     Lowered,
-    OpaqueCall,
+    OpaqueCalls,
+    RelaxCall,
     Result,
     Weight,
     canonical,
@@ -374,7 +375,7 @@ class _TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         super().__init__()
         self.convert_map: dict[str, Any]
         self.node: fx.Node | None = None
-        self.opaque_calls: dict[str, OpaqueCall] = {}
+        self.opaque_calls = OpaqueCalls()
         self._opaque = opaque
 
     @staticmethod
@@ -416,15 +417,14 @@ class _TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         if any(not isinstance(size, int) for item in used for size in parts[item].shape):
             raise UnsupportedError(f"the shape of its result depends on values; allowed: fixed shapes ({reason})")
         tensors, arguments = aten.described(own, arguments_of(node), _is_tensor)
-        call = OpaqueCall(
+        call = RelaxCall(
             str(own),
+            [],
             {"arguments": arguments} | ({} if len(used) == len(parts) else {"outputs": used}),
             [tuple(parts[item].shape) for item in used],
             [dtype_name(parts[item].dtype) for item in used],
         )
-        name = f"opaque_{len(self.opaque_calls)}"
-        self.opaque_calls[name] = call
-        outputs = call.emit(self.block_builder, name, [self.env[tensor] for tensor in tensors])
+        outputs = self.opaque_calls.emit(call, self.block_builder, [self.env[tensor] for tensor in tensors])
         if not isinstance(made, list | tuple):
             return outputs[0]
         by_item = dict(zip(used, outputs, strict=True))
@@ -480,19 +480,12 @@ def _difference(value: Any, node: fx.Node) -> str | None:
     return None
 
 
-def _user_inputs(program: ExportedProgram) -> list[fx.Node]:
-    given = set(program.graph_signature.user_inputs)
-    return [node for node in program.graph.nodes if node.op == "placeholder" and node.name in given]
-
-
 def _imported(program: ExportedProgram, parameters: Mapping[str, Weight], opaque: Mapping[fx.Node, str]) -> Lowered:
     """The program as calls, some nodes as opaque ones."""
     importer = _TorchImporter(opaque)
-    for value in _user_inputs(program):
-        if _TorchImporter._convert_data_type(value.meta["val"].dtype) != (dtype := dtype_name(value.meta["val"].dtype)):
-            raise UnsupportedError(
-                f"input {value.name}: found {dtype}; allowed: dtypes of Relax; let the model make it"
-            )
+    for node in user_inputs(program):
+        if _TorchImporter._convert_data_type(node.meta["val"].dtype) != (dtype := dtype_name(node.meta["val"].dtype)):
+            raise UnsupportedError(f"input {node.name}: found {dtype}; allowed: dtypes of Relax; let the model make it")
     names = {node.target.__name__ for node in program.graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
     converters = {**dict.fromkeys(names - importer.convert_map.keys(), _missing), **CONVERTERS}
     try:

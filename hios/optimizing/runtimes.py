@@ -30,6 +30,8 @@ from torch import Tensor
 from hios import platforms
 from hios.errors import FailedCallError, PlatformError, UnsupportedError, first_line
 from hios.frontends.models import RUNTIMES
+from hios.frontends.program_interface import user_inputs
+from hios.optimizing.tracing import laid_out
 from hios.workers.pool import import_folders
 
 if TYPE_CHECKING:
@@ -84,7 +86,7 @@ def _to_inductor(program: ExportedProgram, path: Path, threads: int) -> None:
     from torch._inductor import aoti_compile_and_package
 
     if program.example_inputs is None:  # it was read from a file
-        inputs = [node.meta["val"] for node in program.graph.nodes if node.name in program.graph_signature.user_inputs]
+        inputs = [node.meta["val"] for node in user_inputs(program)]
         zeros = [torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).zero_() for value in inputs]
         program.example_inputs = (tuple(zeros), {})
     before = torch.get_num_threads()
@@ -139,18 +141,11 @@ def _inductor(path: Path, strides: Sequence[tuple[int, ...]]) -> Run:
 
     def run(inputs: list[Tensor]) -> list[Tensor]:
         with torch.inference_mode(False), torch.no_grad():
-            given = [_laid_out(value.detach(), own) for value, own in zip(inputs, strides, strict=True)]
+            given = [laid_out(value.detach(), own) for value, own in zip(inputs, strides, strict=True)]
             outputs = compiled(*given)
         return [outputs] if isinstance(outputs, Tensor) else list(outputs)
 
     return run
-
-
-def _laid_out(value: Tensor, stride: tuple[int, ...]) -> Tensor:
-    """A tensor with the strides that compiled code expects; the tensor itself if it has them."""
-    if value.stride() == stride:
-        return value
-    return torch.empty_strided(value.shape, stride, dtype=value.dtype).copy_(value)
 
 
 #: Maximum number of characters of an error line that is passed on.

@@ -283,11 +283,13 @@ class ModelOutputs:
         stride = self._strides[number]
         if stride is None:
             return tensor.contiguous() if number in self._viewed else tensor
-        return tensor if tensor.stride() == stride else laid_out(tensor, stride)
+        return laid_out(tensor, stride)
 
 
-def laid_out(tensor: Tensor, stride: Sequence[int]) -> Tensor:
-    """A tensor with other strides, of which 0 repeats the first element: a copy, unless they mean the same memory."""
+def laid_out(tensor: Tensor, stride: tuple[int, ...]) -> Tensor:
+    """A tensor with these strides, of which 0 repeats the first element: a copy, unless they mean the same memory."""
+    if tensor.stride() == stride:
+        return tensor
     if all(size == 1 or own == other for size, own, other in zip(tensor.shape, tensor.stride(), stride, strict=True)):
         return tensor.as_strided(tensor.shape, stride)
     made = torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype)
