@@ -23,12 +23,6 @@ from tests.workers.processes import children, eventually
 DEVICES = min(2, len(os.sched_getaffinity(0)))
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for measurements that the tests of this file share."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture(autouse=True)
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[OptimizedModule]]:
     """Modules that the backend made in a test, closed after it."""

@@ -36,12 +36,6 @@ from tests.runtime.small import Branches
 from tests.workers.processes import children
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for measurements that the tests of this file share."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
 def fresh(cache: Path) -> Iterator[OptimizedModule]:
     """A small network that the engine runs, for a test that changes it."""
