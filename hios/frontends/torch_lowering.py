@@ -211,25 +211,19 @@ CONVERTERS: dict[str, _Converter] = {
     **dict.fromkeys(("matmul.default", "mm.default", "bmm.default"), _matmul),
     "scaled_dot_product_attention.default": _attention,
     **{
-        f"{name}.{kind}": _arithmetic(operator)
-        for name, operator in {
-            "add": relax.op.add,
-            "sub": relax.op.subtract,
-            "mul": relax.op.multiply,
-            "div": relax.op.divide,
-            "remainder": relax.op.floor_mod,
-        }.items()
-        for kind in ("Tensor", "Scalar")
-    },
-    **{
-        f"{name}.{kind}": _comparison(operator)
-        for name, operator in {
-            "eq": relax.op.equal,
-            "ne": relax.op.not_equal,
-            "lt": relax.op.less,
-            "le": relax.op.less_equal,
-            "gt": relax.op.greater,
-            "ge": relax.op.greater_equal,
+        f"{name}.{kind}": convert
+        for name, convert in {
+            "add": _arithmetic(relax.op.add),
+            "sub": _arithmetic(relax.op.subtract),
+            "mul": _arithmetic(relax.op.multiply),
+            "div": _arithmetic(relax.op.divide),
+            "remainder": _arithmetic(relax.op.floor_mod),
+            "eq": _comparison(relax.op.equal),
+            "ne": _comparison(relax.op.not_equal),
+            "lt": _comparison(relax.op.less),
+            "le": _comparison(relax.op.less_equal),
+            "gt": _comparison(relax.op.greater),
+            "ge": _comparison(relax.op.greater_equal),
         }.items()
         for kind in ("Tensor", "Scalar")
     },

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from hios import platforms
-from hios.errors import FailedCallError, PlatformError, UnsupportedError, first_line
+from hios.errors import FailedCallError, HiosError, PlatformError, UnsupportedError, first_line
 from hios.frontends.models import RUNTIMES
 from hios.frontends.program_interface import user_inputs
 from hios.optimizing.tracing import laid_out
@@ -199,9 +199,6 @@ class Conversion:
             self._partial.replace(self._path)
             return ""
         self.took_s = time.monotonic() - self._began
-        return self._reason(code)
-
-    def _reason(self, code: int) -> str:
         lines = self._lines()
         return lines[-1][:_LONGEST] if lines else f"its conversion ended with exit status {code}"
 
@@ -225,9 +222,6 @@ def main(arguments: list[str]) -> None:
     """Convert; the last line on standard error is an error, or the time of completion (``time.monotonic``)."""
     gc.set_threshold(500_000)  # looking for garbage as often as by default would take a tenth of the time
     kind, path, threads = arguments
-    import torch
-
-    from hios.errors import HiosError
     from hios.frontends import program as programs
     from hios.workers.process_settings import end_with_parent
 
