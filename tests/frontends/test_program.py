@@ -286,8 +286,8 @@ class Regions(nn.Module):
         return torch.relu(scaled), total
 
 
-def test_regions_join_the_model() -> None:
-    """The program has no regions any more, and its graph computes what the model does."""
+def test_regions_join_the_model(tmp_path: Path) -> None:
+    """The program has no regions any more, its graph computes what the model does, and it can be written and read."""
     model, x = Regions().eval(), torch.randn(2, 4)
     program = programs.export(model, (x,))
     assert not [node for node in program.graph.nodes if "wrap_with" in str(node.target) or node.op == "get_attr"]
@@ -295,15 +295,8 @@ def test_regions_join_the_model() -> None:
     assert set(weights) == {"first.weight", "first.bias", "second.weight", "second.bias"}
     with torch.no_grad():
         torch.testing.assert_close(run_graph(graph, weights, (x,)), list(model(x)))
-
-
-def test_programs_with_regions_are_saved(tmp_path: object) -> None:
-    """A program without its regions can be written and read again."""
-    model, x = Regions().eval(), torch.randn(2, 4)
-    path = f"{tmp_path}/net.pt2"
-    programs.save(programs.export(model, (x,)), path)
-    with torch.no_grad():
-        torch.testing.assert_close(programs.load(path).module()(x), model(x))
+        programs.save(program, tmp_path / "net.pt2")
+        torch.testing.assert_close(programs.load(tmp_path / "net.pt2").module()(x), model(x))
 
 
 def test_autocast_that_is_on_is_refused() -> None:

@@ -23,36 +23,24 @@ from tests.optimizing.optimized_models import Acting
 _OUTSIDE = torch.zeros(2)
 
 
-def _item_of_input(model: Acting, x: Tensor) -> None:
-    x[0] = 3
-
-
-def _new_buffer(model: Acting, x: Tensor) -> None:
-    model.position = model.position + 1
-
-
 def _cache(model: Acting, x: Tensor) -> None:
     model.kept.index_copy_(0, model.position.reshape(1), x.mean().reshape(1))
     model.position.add_(1)
-
-
-def _number(model: Acting, x: Tensor) -> None:
-    model.calls += 1
 
 
 #: What a model does with itself and its input, by what it changes.
 _ACTIONS: dict[str, Callable[[Any, Tensor], object]] = {
     "input": lambda model, x: x.mul_(2),
     "data of input": lambda model, x: x.data.view(-1).add_(1),
-    "item of input": _item_of_input,
+    "item of input": lambda model, x: x.__setitem__(0, 3),
     "inplace function": lambda model, x: nn.functional.relu_(x),
     "buffer": lambda model, x: model.position.add_(1),
-    "new buffer": _new_buffer,
+    "new buffer": lambda model, x: setattr(model, "position", model.position + 1),
     "cache": _cache,
     "statistics": lambda model, x: nn.functional.batch_norm(x, model.kept[:3], model.kept[3:], training=True),
     "parameter": lambda model, x: model.body.stem.weight.data.mul_(1.5),
     "plain tensor": lambda model, x: model.plain.add_(1),
-    "number": _number,
+    "number": lambda model, x: setattr(model, "calls", model.calls + 1),
     "list": lambda model, x: model.seen.append(1),
     "nested list": lambda model, x: model.held["a"].append(1),
     "outside": lambda model, x: _OUTSIDE.add_(1),
