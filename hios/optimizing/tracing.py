@@ -283,7 +283,7 @@ class ModelOutputs:
         stride = self._strides[number]
         if stride is None:
             return tensor.contiguous() if number in self._viewed else tensor
-        return laid_out(tensor, stride)
+        return tensor if tensor.stride() == stride else laid_out(tensor, stride)
 
 
 def laid_out(tensor: Tensor, stride: tuple[int, ...]) -> Tensor:
