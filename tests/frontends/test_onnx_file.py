@@ -90,10 +90,11 @@ class Small(nn.Module):
         return features, torch.softmax(self.head(features.mean((2, 3)).flatten(1)), 1)
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small network with two outputs in ONNX."""
-    return _exported(Small(), (torch.ones(1, 3, 8, 8),), tmp_path / "small.onnx", external_data=False, optimize=False)
+    path = tmp_path_factory.mktemp("small") / "small.onnx"
+    return _exported(Small(), (torch.ones(1, 3, 8, 8),), path, external_data=False, optimize=False)
 
 
 def test_small_network(small: Path) -> None:
