@@ -147,14 +147,10 @@ def _require_cpu(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
 
 
 def _is_network(result: Any) -> bool:
-    if not isinstance(result, tuple) or len(result) != 2:
-        return False
-    module, inputs = result
-    return (
-        isinstance(module, nn.Module)
-        and isinstance(inputs, tuple)
-        and all(isinstance(value, Tensor) for value in inputs)
-    )
+    match result:
+        case (nn.Module(), tuple(inputs)) if isinstance(result, tuple):
+            return all(isinstance(value, Tensor) for value in inputs)
+    return False
 
 
 #: Name that models/ has as a package while one of its files is loaded.
