@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,13 +14,11 @@ from torch import nn
 from hios import HiosWarning
 from hios.optimizing import autotune, dynamo
 from hios.optimizing.module import OptimizedModule
-from tests.optimizing.optimized_models import Broken, Unsupported, image, pretend_busy, require_equal
+from tests.optimizing.optimized_models import DEVICES, Broken, Unsupported, image, pretend_busy, require_equal
 from tests.refusals import refused
 from tests.runtime.small import Branches
 from tests.scripts import printed
 from tests.workers.processes import children, eventually
-
-DEVICES = min(2, len(os.sched_getaffinity(0)))
 
 
 @pytest.fixture(autouse=True)
