@@ -26,11 +26,9 @@ class OnnxSession:
         if parallel:
             options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
         options.add_session_config_entry("session.force_spinning_stop", "1")  # others use its cores in turn
-        options.add_session_config_entry(
-            "session.load_model_format", "ONNX"
-        )  # not its own, whatever the first bytes are
+        # Not its own format, whatever the first bytes are.
+        options.add_session_config_entry("session.load_model_format", "ONNX")
         options.log_severity_level = 3  # errors only; warnings are about its own optimizations
-        self._names: list[str] = []
         try:
             self._session = onnxruntime.InferenceSession(
                 content or str(path), options, providers=["CPUExecutionProvider"]

@@ -30,7 +30,7 @@ from hios.frontends.example_inputs import example_inputs
 from hios.frontends.model_declarations import Declarations
 from hios.frontends.models import Model, model, names
 from hios.frontends.program import Program
-from hios.frontends.program_interface import copied, dtype_name, flat_module, plain, type_text
+from hios.frontends.program_interface import copied, dtype_name, flat_module, plain, type_text, user_inputs
 from hios.frontends.tolerances import nan_in_words
 
 #: Takes keyword options; gives the module and a tuple of example inputs.
@@ -147,14 +147,10 @@ def _require_cpu(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
 
 
 def _is_network(result: Any) -> bool:
-    if not isinstance(result, tuple) or len(result) != 2:
-        return False
-    module, inputs = result
-    return (
-        isinstance(module, nn.Module)
-        and isinstance(inputs, tuple)
-        and all(isinstance(value, Tensor) for value in inputs)
-    )
+    match result:
+        case (nn.Module(), tuple(inputs)) if isinstance(result, tuple):
+            return all(isinstance(value, Tensor) for value in inputs)
+    return False
 
 
 #: Name that models/ has as a package while one of its files is loaded.
@@ -358,13 +354,11 @@ def with_shapes(text: str, program: ExportedProgram, shapes: Mapping[str, Sequen
 
 def _inputs(program: ExportedProgram) -> list[tuple[TensorSpec, _Sizes]]:
     """The shape of every input by argument name."""
-    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
     specs = []
-    for name in program.graph_signature.user_inputs:
-        value = values.get(str(name))
-        if isinstance(value, Tensor):
+    for node in user_inputs(program):
+        if isinstance(value := node.meta.get("val"), Tensor):
             sizes: _Sizes = [size if isinstance(size, int) else None for size in value.shape]
-            specs.append((TensorSpec(str(name), tuple(size or 1 for size in sizes), dtype_name(value.dtype)), sizes))
+            specs.append((TensorSpec(node.name, tuple(size or 1 for size in sizes), dtype_name(value.dtype)), sizes))
     return specs
 
 

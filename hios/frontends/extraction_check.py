@@ -188,8 +188,8 @@ def _doubled(value: Tensor) -> Tensor:
 
 def _in_float64(program: ExportedProgram) -> Callable[..., Any]:
     """A copy of a program with weights, constants and conversions in float64."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of torch, about how it copies its own modules
+    # torch warns about how it copies its own modules
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):
         module = copy.deepcopy(flat_module(program)).double()
     for part in module.modules():
         if isinstance(part, torch.fx.GraphModule):

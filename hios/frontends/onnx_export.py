@@ -22,8 +22,7 @@ def to_onnx(program: ExportedProgram) -> bytes:
         UnsupportedError: it cannot be converted; the message is the first line of the exporter's error.
     """
     try:
-        with warnings.catch_warnings(), _kept_registry():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"), _kept_registry():
             exported = torch.onnx.export(program, dynamo=True, verbose=False)
         assert exported is not None  # noqa: S101 - it is where no file is named
         content: bytes = exported.model_proto.SerializeToString()

@@ -9,7 +9,7 @@ import re
 import warnings
 from collections.abc import Callable, Container, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,7 +32,8 @@ from hios.frontends.relax_calls import (
     FunctionReader,
     Lowered,
     NodeError,
-    OpaqueCall,
+    OpaqueCalls,
+    RelaxCall,
     Result,
     Weight,
     canonical,
@@ -43,14 +44,7 @@ from hios.frontends.relax_calls import (
 from hios.kernels.table import onnx_node
 
 
-class Importer(Protocol):
-    """What converters need from the importer."""
-
-    def constant(self, value: Any) -> np.ndarray | None:
-        """The value of an input that is a weight or constant; None if it is computed."""
-
-
-def _constant(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+def _constant(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Constant: the importer knows only tensors, not the plain numbers of later ONNX versions."""
     if "value" in attributes:
         value = to_array(attributes["value"])
@@ -62,7 +56,7 @@ def _constant(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str
     raise UnsupportedError("a constant that is neither a tensor nor numbers is not supported")
 
 
-def _clip(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+def _clip(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Clip: bounds are attributes before version 11 and inputs since; both are optional."""
     data, dtype = inputs[0], inputs[0].ty.dtype
     bounds = []
@@ -78,19 +72,19 @@ def _clip(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, An
     return data if high is None else relax.op.minimum(data, relax.const(high, dtype))
 
 
-def _expand(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+def _expand(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Expand: the shape is broadcast, so that the result can be larger than it."""
     sizes = [int(size) for size in inputs[0].ty.shape]
     shape = _required(importer, inputs[1], "the shape").tolist()
     return relax.op.broadcast_to(inputs[0], np.broadcast_shapes(tuple(sizes), tuple(shape)))
 
 
-def _gather(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+def _gather(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Gather: negative indices count from the end, as in the kernel of relax.take."""
     return relax.op.take(inputs[0], inputs[1], axis=attributes.get("axis", 0))
 
 
-def _pad(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+def _pad(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Pad: ONNX lists widths before all axes, then after; Relax lists both for each axis."""
     data, *others = [*inputs, None, None, None][:4]
     widths, value, axes = (None if other is None else _required(importer, other, "the padding") for other in others)
@@ -107,12 +101,12 @@ def _pad(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, Any
     return relax.op.nn.pad(data, padding, modes[mode], float(filled))
 
 
-def _tile(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+def _tile(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Tile: how often each axis is repeated."""
     return relax.op.tile(inputs[0], _required(importer, inputs[1], "the number of repeats").tolist())
 
 
-def _required(importer: Importer, value: Any, what: str) -> np.ndarray:
+def _required(importer: _OnnxImporter, value: Any, what: str) -> np.ndarray:
     constant = importer.constant(value)
     if constant is None:
         raise UnsupportedError(f"{what} is computed in the model; allowed: a constant")
@@ -121,7 +115,7 @@ def _required(importer: Importer, value: Any, what: str) -> np.ndarray:
 
 #: By ONNX operator. A converter takes the importer, the inputs (None where left out) and the attributes by name, and
 #: returns a Relax expression.
-CONVERTERS: dict[str, Callable[[Importer, Sequence[Any], Mapping[str, Any]], Any]] = {
+CONVERTERS: dict[str, Callable[[_OnnxImporter, Sequence[Any], Mapping[str, Any]], Any]] = {
     "Clip": _clip,
     "Constant": _constant,
     "Expand": _expand,
@@ -170,8 +164,7 @@ def _imported(importer: _OnnxImporter, model: ModelProto) -> Lowered:
     opset = next(versions, 1)  # where all operators are of other domains, nothing depends on it
     try:
         # The importer warns about every renaming, and prints the node it fails on.
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
             module = importer.from_onnx(model.graph, opset)
     except Exception as error:  # the importer raises many types; all mean the same to the user
         place = _origin(importer.node).place if importer.node is not None else "the model"
@@ -211,7 +204,7 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         self.node: NodeProto | None = None
         self.weights: dict[str, Weight] = {}
         self.made: list[tuple[Origin, list[Any]]] = []
-        self.opaque_calls: dict[str, OpaqueCall] = {}
+        self.opaque_calls = OpaqueCalls()
         self._model = model
         self._opaque = opaque
         self._types = {
@@ -295,15 +288,14 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             made = session(*(torch.zeros(shape, dtype=dtype) for shape, dtype in map(tensor_type, inputs)))
         except Exception as error:  # it raises many types; all mean the same to the user
             raise UnsupportedError(f"{reason}; as an operator of its own: {first_line(error)}") from error
-        call = OpaqueCall(
+        call = RelaxCall(
             f"{onnx_node.PREFIX}{node.op_type}",
+            [],
             onnx_node.attributes_of(model),
             [tuple(value.shape) for value in made],
             [dtype_name(value.dtype) for value in made],
         )
-        symbol = f"opaque_{len(self.opaque_calls)}"
-        self.opaque_calls[symbol] = call
-        self._nodes.update(zip(names, call.emit(self.bb, symbol, tensors), strict=True))
+        self._nodes.update(zip(names, self.opaque_calls.emit(call, self.bb, tensors), strict=True))
 
 
 def _is_fixed(value: ValueInfoProto) -> bool:

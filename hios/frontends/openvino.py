@@ -183,8 +183,7 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     root.addHandler(handler)  # without a handler, the root logger would get a permanent one
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         root.removeHandler(handler)

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -59,9 +59,7 @@ class Program:
 
     def to_bytes(self) -> bytes:
         """The contents of a program.pt2."""
-        stream = io.BytesIO()
-        _write(self.exported, stream, self.declared)
-        return stream.getvalue()
+        return _written(self.exported, self.declared).getvalue()
 
 
 def export(module: nn.Module, inputs: tuple[Tensor, ...], model: nn.Module | None = None) -> ExportedProgram:
@@ -109,12 +107,11 @@ def save(program: ExportedProgram, path: str | Path, declared: Declarations | No
     """
     # Given a path, torch names the folder inside the archive after it; given a stream, equal programs give equal files.
     # Its writer ends the process where a stream has no room.
+    write_whole(path, _written(program, declared or Declarations()).getbuffer())
+
+
+def _written(program: ExportedProgram, declared: Declarations) -> io.BytesIO:
     stream = io.BytesIO()
-    _write(program, stream, declared or Declarations())
-    write_whole(path, stream.getbuffer())
-
-
-def _write(program: ExportedProgram, stream: IO[bytes], declared: Declarations) -> None:
     if (examples := program.example_inputs) is not None:
         values, named = examples
         declared = declared.for_inputs([*values, *named.values()])
@@ -123,6 +120,7 @@ def _write(program: ExportedProgram, stream: IO[bytes], declared: Declarations) 
         torch.export.save(program, stream, extra_files={_DECLARATIONS: declared.json()})
     finally:
         program.example_inputs = examples
+    return stream
 
 
 def load(path: str | Path, *, trusted: bool = False) -> ExportedProgram:
@@ -172,8 +170,7 @@ def _quiet() -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):
             yield
     finally:
         logger.setLevel(level)
@@ -212,12 +209,9 @@ def tensor_types(program: ExportedProgram) -> tuple[list[TensorType], list[Tenso
     """Shape and dtype of all input and output tensors of a program, in order."""
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     signature = program.graph_signature
-    values_of = [
-        [values[name] for name in names if isinstance(name, str)]
-        for names in (signature.user_inputs, signature.user_outputs)
-    ]
     inputs, outputs = (
-        [(tuple(value.shape), value.dtype) for value in tensors if isinstance(value, Tensor)] for tensors in values_of
+        [(tuple(value.shape), value.dtype) for value in map(values.get, names) if isinstance(value, Tensor)]
+        for names in (signature.user_inputs, signature.user_outputs)
     )
     return inputs, outputs
 

@@ -51,10 +51,16 @@ def arguments_of(node: fx.Node) -> dict[str, Any]:
     return {**{argument.name: argument.default_value for argument in arguments}, **given, **node.kwargs}
 
 
+def user_inputs(program: ExportedProgram) -> list[fx.Node]:
+    """The nodes of the inputs that a caller gives, in order."""
+    given = set(program.graph_signature.user_inputs)
+    return [node for node in program.graph.nodes if node.op == "placeholder" and node.name in given]
+
+
 def copied(program: ExportedProgram) -> ExportedProgram:
     """A copy of the program that can be modified; it shares the tensors of weights and constants."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # torch warns about a deprecated class that it uses itself
+    # torch warns about a deprecated class that it uses itself
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):
         calls = copy.deepcopy(program.module_call_graph)
     graph = copy.deepcopy(program.graph)
     for node, original in zip(graph.nodes, program.graph.nodes, strict=True):

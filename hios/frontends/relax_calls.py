@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import torch
@@ -46,30 +46,22 @@ class RelaxCall:
     origin: Origin | None = field(default=None)
 
 
-@dataclass(frozen=True)
-class OpaqueCall:
-    """What a call of an external function in Relax stands for: one operator that Relax does not know.
+class OpaqueCalls(dict[str, RelaxCall]):
+    """What calls of external functions in Relax stand for, by their names: operators that Relax does not know.
 
-    ``function`` and ``attributes`` are those of graph.json, ``shapes`` and ``dtypes`` those of its outputs.
+    ``function`` and ``attributes`` are those of graph.json; the arguments are added when the call is read.
     """
 
-    function: str
-    attributes: dict[str, Any]
-    shapes: list[tuple[int, ...]]
-    dtypes: list[str]
-
-    def emit(self, builder: relax.BlockBuilder, name: str, tensors: Sequence[Any]) -> list[relax.Var]:
-        """Bind the outputs of a call of the external function of a name; dtypes that Relax lacks are replaced."""
-        known = [dtype if dtype in _RELAX_DTYPES else STAND_IN for dtype in self.dtypes]
-        types = [relax.TensorType(shape, dtype) for shape, dtype in zip(self.shapes, known, strict=True)]
+    def emit(self, call: RelaxCall, builder: relax.BlockBuilder, tensors: Sequence[Any]) -> list[relax.Var]:
+        """Bind the outputs of a call on tensors of Relax; dtypes that Relax lacks are replaced."""
+        name = f"opaque_{len(self)}"
+        self[name] = call
+        known = [dtype if dtype in _RELAX_DTYPES else STAND_IN for dtype in call.dtypes]
+        types = [relax.TensorType(shape, dtype) for shape, dtype in zip(call.shapes, known, strict=True)]
         made = builder.emit(relax.op.call_dps_packed(name, relax.Tuple(tensors), types if len(types) > 1 else types[0]))
         if len(types) == 1:
             return [made]
         return [builder.emit(relax.TupleGetItem(made, item)) for item in range(len(types))]
-
-    def with_arguments(self, arguments: list[Any]) -> RelaxCall:
-        """The call on values as `read` has them."""
-        return RelaxCall(self.function, arguments, self.attributes, self.shapes, self.dtypes)
 
 
 class NodeError(UnsupportedError):
@@ -178,7 +170,7 @@ class FunctionReader:
     function: relax.Function
     parameters: Mapping[str, Weight]
     origins: Mapping[str, Origin]
-    opaque: Mapping[str, OpaqueCall]
+    opaque: Mapping[str, RelaxCall]
 
     def __post_init__(self) -> None:
         self._values: dict[Any, Any] = {}
@@ -252,7 +244,7 @@ class FunctionReader:
         origin = self.origins.get(_text(variable.name))
         if expression.op.name == _EXTERNAL:
             symbol, given = expression.args
-            call = self.opaque[_text(symbol.global_symbol)].with_arguments(list(map(self._tensor, given.fields)))
+            call = replace(self.opaque[_text(symbol.global_symbol)], arguments=list(map(self._tensor, given.fields)))
         else:
             call = self._operator_call(expression, variable, origin)
         call.constant = all(is_constant(argument) for argument in call.arguments)

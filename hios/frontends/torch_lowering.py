@@ -24,12 +24,13 @@ from tvm.tirx import FloatImm
 
 from hios.core.graph import RECURRENT
 from hios.errors import UnsupportedError, first_line
-from hios.frontends.program_interface import arguments_of, dtype_name, of_node
+from hios.frontends.program_interface import arguments_of, dtype_name, of_node, user_inputs
 from hios.frontends.relax_calls import (
     STAND_IN,
     FunctionReader,
     Lowered,
-    OpaqueCall,
+    OpaqueCalls,
+    RelaxCall,
     Result,
     Weight,
     canonical,
@@ -210,25 +211,19 @@ CONVERTERS: dict[str, _Converter] = {
     **dict.fromkeys(("matmul.default", "mm.default", "bmm.default"), _matmul),
     "scaled_dot_product_attention.default": _attention,
     **{
-        f"{name}.{kind}": _arithmetic(operator)
-        for name, operator in {
-            "add": relax.op.add,
-            "sub": relax.op.subtract,
-            "mul": relax.op.multiply,
-            "div": relax.op.divide,
-            "remainder": relax.op.floor_mod,
-        }.items()
-        for kind in ("Tensor", "Scalar")
-    },
-    **{
-        f"{name}.{kind}": _comparison(operator)
-        for name, operator in {
-            "eq": relax.op.equal,
-            "ne": relax.op.not_equal,
-            "lt": relax.op.less,
-            "le": relax.op.less_equal,
-            "gt": relax.op.greater,
-            "ge": relax.op.greater_equal,
+        f"{name}.{kind}": convert
+        for name, convert in {
+            "add": _arithmetic(relax.op.add),
+            "sub": _arithmetic(relax.op.subtract),
+            "mul": _arithmetic(relax.op.multiply),
+            "div": _arithmetic(relax.op.divide),
+            "remainder": _arithmetic(relax.op.floor_mod),
+            "eq": _comparison(relax.op.equal),
+            "ne": _comparison(relax.op.not_equal),
+            "lt": _comparison(relax.op.less),
+            "le": _comparison(relax.op.less_equal),
+            "gt": _comparison(relax.op.greater),
+            "ge": _comparison(relax.op.greater_equal),
         }.items()
         for kind in ("Tensor", "Scalar")
     },
@@ -349,8 +344,7 @@ def _decomposed(program: ExportedProgram) -> ExportedProgram:
             del table[overload]
         if str(overload) in RECURRENT:
             table[overload] = _one_direction_at_a_time(overload)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # torch's own pytree deprecation
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):  # torch's own pytree deprecation
         try:
             decomposed = program.run_decompositions(table)
         except Exception as error:  # torch runs every operator on shapes here; a damaged program fails in many ways
@@ -375,7 +369,7 @@ class _TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         super().__init__()
         self.convert_map: dict[str, Any]
         self.node: fx.Node | None = None
-        self.opaque_calls: dict[str, OpaqueCall] = {}
+        self.opaque_calls = OpaqueCalls()
         self._opaque = opaque
 
     @staticmethod
@@ -417,15 +411,14 @@ class _TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         if any(not isinstance(size, int) for item in used for size in parts[item].shape):
             raise UnsupportedError(f"the shape of its result depends on values; allowed: fixed shapes ({reason})")
         tensors, arguments = aten.described(own, arguments_of(node), _is_tensor)
-        call = OpaqueCall(
+        call = RelaxCall(
             str(own),
+            [],
             {"arguments": arguments} | ({} if len(used) == len(parts) else {"outputs": used}),
             [tuple(parts[item].shape) for item in used],
             [dtype_name(parts[item].dtype) for item in used],
         )
-        name = f"opaque_{len(self.opaque_calls)}"
-        self.opaque_calls[name] = call
-        outputs = call.emit(self.block_builder, name, [self.env[tensor] for tensor in tensors])
+        outputs = self.opaque_calls.emit(call, self.block_builder, [self.env[tensor] for tensor in tensors])
         if not isinstance(made, list | tuple):
             return outputs[0]
         by_item = dict(zip(used, outputs, strict=True))
@@ -481,19 +474,12 @@ def _difference(value: Any, node: fx.Node) -> str | None:
     return None
 
 
-def _user_inputs(program: ExportedProgram) -> list[fx.Node]:
-    given = set(program.graph_signature.user_inputs)
-    return [node for node in program.graph.nodes if node.op == "placeholder" and node.name in given]
-
-
 def _imported(program: ExportedProgram, parameters: Mapping[str, Weight], opaque: Mapping[fx.Node, str]) -> Lowered:
     """The program as calls, some nodes as opaque ones."""
     importer = _TorchImporter(opaque)
-    for value in _user_inputs(program):
-        if _TorchImporter._convert_data_type(value.meta["val"].dtype) != (dtype := dtype_name(value.meta["val"].dtype)):
-            raise UnsupportedError(
-                f"input {value.name}: found {dtype}; allowed: dtypes of Relax; let the model make it"
-            )
+    for node in user_inputs(program):
+        if _TorchImporter._convert_data_type(node.meta["val"].dtype) != (dtype := dtype_name(node.meta["val"].dtype)):
+            raise UnsupportedError(f"input {node.name}: found {dtype}; allowed: dtypes of Relax; let the model make it")
     names = {node.target.__name__ for node in program.graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
     converters = {**dict.fromkeys(names - importer.convert_map.keys(), _missing), **CONVERTERS}
     try:

@@ -40,7 +40,7 @@ class FusionPattern:
     pattern: DFPattern
     operators: tuple[str, ...]
     weights: tuple[DFPattern, ...]
-    accepts: Callable[[Sequence[RelaxCall]], bool] = lambda calls: True
+    accepts: Callable[[Sequence[RelaxCall]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,41 +51,34 @@ class Units:
     folds_sums: frozenset[str] = frozenset()
 
 
-class _Chain:
-    """A pattern under construction: a chain of operators with their weights."""
-
-    def __init__(self) -> None:
-        self.pattern: DFPattern = wildcard()
-        self.weights: list[DFPattern] = []
-        self.operators: list[str] = []
-
-    def then(self, operator: str, weights: int = 0) -> _Chain:
-        """Append an operator that takes the current value and weights."""
-        own = [wildcard() for _ in range(weights)]
-        self.pattern = is_op(operator)(self.pattern, *own)
-        self.weights += own
-        self.operators.append(operator)
-        return self
-
-    def convolution(self, *, biased: bool, normalized: bool, operator: str = _CONV2D) -> _Chain:
-        """Append a convolution with its bias and batch norm."""
-        self.then(operator, 1)
-        if biased:
-            self.then("relax.add", 1)
-        if normalized:
-            self.then("relax.nn.batch_norm", 4)
-            self.pattern = is_tuple_get_item(self.pattern, 0)
-        return self
-
-    def named(self, kind: str, accepts: Callable[[Sequence[RelaxCall]], bool] = lambda calls: True) -> FusionPattern:
-        """The pattern as a unit of this type."""
-        return FusionPattern(kind, self.pattern, tuple(self.operators), tuple(self.weights), accepts)
-
-
+#: An operator of a chain, with the number of weights that it takes in addition to its input.
+_Step = tuple[str, int]
 #: Convolution with bias and batch norm, bias alone, batch norm alone, neither: longest first.
 _VARIANTS = [(biased, normalized) for normalized in (True, False) for biased in (True, False)]
 #: Activations that join the operator before them, with the numbers that they take in addition to their input.
 _ACTIVATIONS = {"relax.nn.relu": 0, "relax.nn.silu": 0, "relax.nn.leakyrelu": 0, "relax.clip": 2}
+_RELU: _Step = ("relax.nn.relu", 0)
+_LINEAR: tuple[_Step, ...] = (("relax.matmul", 1), ("relax.add", 1))
+
+
+def _chain(
+    kind: str, *steps: _Step, accepts: Callable[[Sequence[RelaxCall]], bool] = lambda calls: True
+) -> FusionPattern:
+    """A kind of unit in which every operator takes the result of the one before."""
+    pattern, weights = wildcard(), list[DFPattern]()
+    for operator, count in steps:
+        own = [wildcard() for _ in range(count)]
+        pattern = is_op(operator)(pattern, *own)
+        if operator == "relax.nn.batch_norm":
+            pattern = is_tuple_get_item(pattern, 0)
+        weights += own
+    return FusionPattern(kind, pattern, tuple(operator for operator, _ in steps), tuple(weights), accepts)
+
+
+def _convolution(biased: bool, normalized: bool, operator: str = _CONV2D) -> list[_Step]:
+    """A convolution with its bias and batch norm."""
+    steps = {operator: 1, "relax.add": int(biased), "relax.nn.batch_norm": 4 * normalized}
+    return [(name, weights) for name, weights in steps.items() if weights]
 
 
 def _plain(operator: str) -> str:
@@ -95,49 +88,39 @@ def _plain(operator: str) -> str:
 def _convolutions() -> list[FusionPattern]:
     """A convolution with bias and batch norm, which are folded into its weights."""
     return [
-        _Chain().convolution(biased=b, normalized=n, operator=operator).named(kind)
+        _chain(kind, *_convolution(*variant, operator))
         for operator, kind in CONVOLUTIONS.items()
-        for b, n in _VARIANTS
+        for variant in _VARIANTS
     ]
 
 
 def _activated_convolutions() -> list[FusionPattern]:
     """The same followed by an activation: "Conv-Relu" (IOS section 6, LIOS table IV)."""
     return [
-        _Chain()
-        .convolution(biased=b, normalized=n, operator=operator)
-        .then(activation, numbers)
-        .named(f"{kind}-{_plain(activation)}")
+        _chain(f"{kind}-{_plain(activation)}", *_convolution(*variant, operator), (activation, numbers))
         for operator, kind in CONVOLUTIONS.items()
         for activation, numbers in _ACTIVATIONS.items()
-        for b, n in _VARIANTS
+        for variant in _VARIANTS
     ]
 
 
 def _linears() -> list[FusionPattern]:
     """A product with a weight matrix, with bias and activation; not a product of two values."""
-    return [
-        _Chain().then("relax.matmul", 1).then("relax.add", 1).then(activation).named(f"linear-{_plain(activation)}")
-        for activation in ("relax.nn.relu", "relax.nn.gelu", "relax.nn.gelu_tanh", "relax.nn.silu")
-    ] + [_Chain().then("relax.matmul", 1).then("relax.add", 1).named("linear")]
+    activations = ("relax.nn.relu", "relax.nn.gelu", "relax.nn.gelu_tanh", "relax.nn.silu")
+    activated = [_chain(f"linear-{_plain(activation)}", *_LINEAR, (activation, 0)) for activation in activations]
+    return [*activated, _chain("linear", *_LINEAR)]
 
 
 def _activations_before_convolutions() -> list[FusionPattern]:
     """ReLU followed by a convolution: "Relu-Conv"."""
-    return [
-        _Chain().then("relax.nn.relu").convolution(biased=b, normalized=n).named("relu-conv2d") for b, n in _VARIANTS
-    ]
+    return [_chain("relu-conv2d", _RELU, *_convolution(*variant)) for variant in _VARIANTS]
 
 
 def _separable_convolutions() -> list[FusionPattern]:
     """ReLU, depthwise and pointwise convolution: "Relu-SepConv"."""
     return [
-        _Chain()
-        .then("relax.nn.relu")
-        .convolution(biased=inner, normalized=False)
-        .convolution(biased=b, normalized=n)
-        .named("relu-sepconv", _is_separable)
-        for b, n in _VARIANTS
+        _chain("relu-sepconv", _RELU, *_convolution(inner, False), *_convolution(*variant), accepts=_is_separable)
+        for variant in _VARIANTS
         for inner in (True, False)
     ]
 

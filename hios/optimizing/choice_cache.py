@@ -28,6 +28,7 @@ from torch import Tensor, fx, nn
 from hios.core.graph import Graph
 from hios.errors import ArtifactError, HiosError
 from hios.files.json_cache import JsonCache
+from hios.frontends.models import reached
 from hios.machine.description import usable_cores
 from hios.optimizing import runtimes
 from hios.optimizing.candidates import SCHEDULE, Candidate
@@ -225,16 +226,9 @@ def _own_classes(model: nn.Module) -> set[type]:
 
 def _reached(model: nn.Module) -> set[str]:
     """Names of the Python modules that define the classes of a model, and of those they import."""
-    waiting = [kind.__module__ for kind in _own_classes(model)]
-    tops = set(map(_top, waiting))
-    reached: set[str] = set()
-    while waiting:
-        name = waiting.pop()
-        if name in reached:
-            continue
-        reached.add(name)
-        waiting += [other for other in _named(name) if _top(other) in tops or not _is_installed(other)]
-    return reached
+    own = {kind.__module__ for kind in _own_classes(model)}
+    tops = set(map(_top, own))
+    return reached(own, lambda name: (n for n in _named(name) if _top(n) in tops or not _is_installed(n)))
 
 
 def _named(name: str) -> Iterator[str]:

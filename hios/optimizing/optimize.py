@@ -224,8 +224,7 @@ def work(folder: str) -> None:
     model, args, kwargs, options, threads = received(Path(folder))
     options = replace(options, told=lambda early: report(Path(folder), Found(early, [])))
     torch.set_num_threads(threads)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", HiosWarning)
+    with warnings.catch_warnings(record=True, action="always", category=HiosWarning) as caught:
         try:
             fast = accelerated(model, args, kwargs, options)
         except HiosError as error:

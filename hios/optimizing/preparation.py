@@ -168,7 +168,7 @@ class Preparation:
             if (others or schedules) and self._export([*others, *schedules]):
                 self._prepare([kind for kind in others if not self._differs(kind)], schedules, conversions)
         if self.traced is not None:
-            self._attempt(SCHEDULE, self._start_engine)
+            self._attempt(SCHEDULE, self._start_engine, "costs", "engine")
 
     def _prepare(self, others: Sequence[str], schedules: Sequence[str], conversions: contextlib.ExitStack) -> None:
         """Prepare other runtimes of what was exported, and extract the graph if there are to be schedules."""
@@ -189,7 +189,7 @@ class Preparation:
         self._load_alone()
         self._start([kind for kind in _APART if kind in others and kind not in at_once], conversions)
         if schedules:
-            self._attempt(SCHEDULE, self._extract)
+            self._attempt(SCHEDULE, self._extract, "extract", "costs", "engine")
         self._await("compile")
 
     def _usable(self, kind: str) -> bool:
@@ -314,40 +314,30 @@ class Preparation:
         return took
 
     def _in_process(self, kind: str) -> None:
-        concurrent = self.concurrent
-        if why := self.budget.too_short_for(kind, keep_s=self._kept_s, concurrent=concurrent):
-            self._note(kind, "not started", why)
-            return
-
         def convert() -> None:
             began = time.monotonic()
-            with self.budget.step(kind, f"converting for {RUNTIMES[kind]}", concurrent):
+            with self.budget.step(kind, f"converting for {RUNTIMES[kind]}", self.concurrent):
                 runtimes.convert(kind, self._program(), runtimes.file(kind, self.folder, 0), 0)
                 self._load(kind, self._export_s + time.monotonic() - began)
 
-        self._attempt(kind, convert)
+        self._attempt(kind, convert, kind)
 
     def _load_onnx(self, took: float) -> None:
         """Have OpenVINO read the file for ONNX Runtime, which took so long, as the two conversions differ in speed."""
-        if why := self.budget.too_short_for("openvino", keep_s=self._kept_s, concurrent=self.concurrent):
-            self._note("openvino", "not started", why, from_onnx=True)
-            return
-        took += self._export_s
-        self._attempt("openvino", functools.partial(self._load, "openvino", took, from_onnx=True), from_onnx=True)
+        load = functools.partial(self._load, "openvino", self._export_s + took, from_onnx=True)
+        self._attempt("openvino", load, "openvino", from_onnx=True)
 
     def _load_alone(self) -> None:
         """Load the runtimes that are quick to load with one thread too."""
         for ready in self.quick[1:]:
             if ready.threads > 1 and not ready.from_onnx:
-                self._attempt(ready.kind, functools.partial(self._load_with_one, self.ready[ready.label]), threads=1)
+                load = functools.partial(self._load_with_one, self.ready[ready.label])
+                self._attempt(ready.kind, load, "load", threads=1)
 
     def _load_with_one(self, ready: ReadyCandidate) -> None:
         """Load what is ready with all threads with one thread too."""
-        kind, concurrent = ready.candidate.kind, self.concurrent
-        if why := self.budget.too_short_for("load", keep_s=self._kept_s, concurrent=concurrent):
-            self._note(kind, "not started", why, threads=1)
-            return
-        with self.budget.step("load", f"loading {in_runtime(kind, 1).label}", concurrent):
+        kind = ready.candidate.kind
+        with self.budget.step("load", f"loading {in_runtime(kind, 1).label}", self.concurrent):
             self._load(kind, ready.prepare_s - ready.load_s, 1)
 
     def _load(self, kind: str, took: float, threads: int = 0, *, from_onnx: bool = False) -> None:
@@ -365,8 +355,13 @@ class Preparation:
     ) -> None:
         self.ready[candidate.label] = ReadyCandidate(candidate, run, prepare_s, self.budget.spent_s, memory_mb, load_s)
 
-    def _attempt(self, kind: str, action: Callable[[], object], *, threads: int = 0, from_onnx: bool = False) -> None:
-        """Run a step of a candidate that may fail; the report then says why."""
+    def _attempt(
+        self, kind: str, action: Callable[[], object], *steps: str, threads: int = 0, from_onnx: bool = False
+    ) -> None:
+        """Prepare a candidate in steps that the budget has to allow, which may fail; the report then says why."""
+        if steps and (why := self.budget.too_short_for(*steps, keep_s=self._kept_s, concurrent=self.concurrent)):
+            self._note(kind, "not started", why, threads=threads, from_onnx=from_onnx)
+            return
         began = time.monotonic()
         try:
             action()
@@ -378,13 +373,9 @@ class Preparation:
                 warn(f"{self.subject.name} is not scheduled: {why}")
 
     def _extract(self) -> None:
-        concurrent = self.concurrent
-        if why := self.budget.too_short_for("extract", "costs", "engine", keep_s=self._kept_s, concurrent=concurrent):
-            self._note(SCHEDULE, "not started", why)
-            return
         assert self.exported is not None  # noqa: S101 - nothing that needs it runs before
         began = time.monotonic()
-        with self.budget.step("extract", "extracting the graph", concurrent):
+        with self.budget.step("extract", "extracting the graph", self.concurrent):
             self.traced = extract(self.exported, self.subject.name, self.options.units)
         self.budget.graph_operators = len(self.traced.graph.operators)
         self._extract_s = time.monotonic() - began
@@ -392,9 +383,6 @@ class Preparation:
     def _start_engine(self) -> None:
         """Schedule the graph and start workers for all schedules."""
         assert self.traced is not None  # noqa: S101 - nothing that needs it runs before
-        if why := self.budget.too_short_for("costs", "engine", keep_s=self._kept_s):
-            self._note(SCHEDULE, "not started", why)
-            return
         began, graph, divisions = time.monotonic(), self.traced.graph, self.subject.divisions
         keep_s = self.reserve_s + self.budget.predicted_s("engine")
         proposals = ScheduleProposals(graph, self.options, divisions, self.everything, self.budget, keep_s)

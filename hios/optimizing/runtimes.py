@@ -28,8 +28,9 @@ import torch
 from torch import Tensor
 
 from hios import platforms
-from hios.errors import FailedCallError, PlatformError, UnsupportedError, first_line
+from hios.errors import FailedCallError, HiosError, PlatformError, UnsupportedError, first_line
 from hios.frontends.models import RUNTIMES
+from hios.frontends.program_interface import user_inputs
 from hios.workers.pool import import_folders
 
 if TYPE_CHECKING:
@@ -73,8 +74,7 @@ def convert(kind: str, program: ExportedProgram, path: Path, threads: int) -> No
         path.write_bytes(to_onnx(program))
         return
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             _to_inductor(program, path, threads)
     except Exception as error:  # it raises many types; all mean the same to the user
         reason = first_line(getattr(error, "inner_exception", error))
@@ -85,7 +85,7 @@ def _to_inductor(program: ExportedProgram, path: Path, threads: int) -> None:
     from torch._inductor import aoti_compile_and_package
 
     if program.example_inputs is None:  # it was read from a file
-        inputs = [node.meta["val"] for node in program.graph.nodes if node.name in program.graph_signature.user_inputs]
+        inputs = [node.meta["val"] for node in user_inputs(program)]
         zeros = [torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).zero_() for value in inputs]
         program.example_inputs = (tuple(zeros), {})
     before = torch.get_num_threads()
@@ -148,7 +148,7 @@ def _inductor(path: Path, strides: Sequence[tuple[int, ...]]) -> Run:
 
 
 def _laid_out(value: Tensor, stride: tuple[int, ...]) -> Tensor:
-    """A tensor with the strides that compiled code expects; the tensor itself if it has them."""
+    """A tensor with the strides that compiled code expects, itself if it has them; refused for repeated elements."""
     if value.stride() == stride:
         return value
     return torch.empty_strided(value.shape, stride, dtype=value.dtype).copy_(value)
@@ -205,9 +205,6 @@ class Conversion:
             self._partial.replace(self._path)
             return ""
         self.took_s = time.monotonic() - self._began
-        return self._reason(code)
-
-    def _reason(self, code: int) -> str:
         lines = self._lines()
         return lines[-1][:_LONGEST] if lines else f"its conversion ended with exit status {code}"
 
@@ -231,9 +228,6 @@ def main(arguments: list[str]) -> None:
     """Convert; the last line on standard error is an error, or the time of completion (``time.monotonic``)."""
     gc.set_threshold(500_000)  # looking for garbage as often as by default would take a tenth of the time
     kind, path, threads = arguments
-    import torch
-
-    from hios.errors import HiosError
     from hios.frontends import program as programs
     from hios.workers.process_settings import end_with_parent
 

@@ -286,8 +286,10 @@ class ModelOutputs:
         return tensor if tensor.stride() == stride else laid_out(tensor, stride)
 
 
-def laid_out(tensor: Tensor, stride: Sequence[int]) -> Tensor:
-    """A tensor with other strides, of which 0 repeats the first element: a copy, unless they mean the same memory."""
+def laid_out(tensor: Tensor, stride: tuple[int, ...]) -> Tensor:
+    """A tensor with these strides, of which 0 repeats the first element: a copy, unless they mean the same memory."""
+    if tensor.stride() == stride:
+        return tensor
     if all(size == 1 or own == other for size, own, other in zip(tensor.shape, tensor.stride(), stride, strict=True)):
         return tensor.as_strided(tensor.shape, stride)
     made = torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype)

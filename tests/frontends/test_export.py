@@ -302,17 +302,18 @@ class Open(nn.Module):
         return (self.stem(x) * scale[:, None, None, None]).view(x.shape[0], -1)
 
 
-@pytest.fixture
-def given(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A program that leaves batch, height and width open."""
+    path = tmp_path_factory.mktemp("given") / "given.pt2"
     batch, sizes = Dim("batch", min=1, max=8), {2: Dim("height", min=4, max=64), 3: Dim("width", min=4, max=64)}
     program = torch.export.export(
         Open().eval(),
         (torch.randn(2, 3, 8, 9), torch.ones(2)),
         dynamic_shapes={"x": {0: batch, **sizes}, "scale": {0: batch}},
     )
-    torch.export.save(program, tmp_path / "given.pt2")
-    return tmp_path / "given.pt2"
+    torch.export.save(program, path)
+    return path
 
 
 def test_shapes_are_fixed(given: Path, tmp_path: Path) -> None:

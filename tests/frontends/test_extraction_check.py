@@ -138,17 +138,11 @@ def test_compared(values: list[float], expected: list[float], off: float, within
     assert close == within
 
 
-@pytest.mark.parametrize(("value", "expected"), [(NAN, 1.0), (1.0, NAN)])
-def test_what_is_no_number_is_off(value: float, expected: float) -> None:
-    """A value that is no number on one side only is outside any tolerance."""
-    assert not compared(torch.tensor([value]), torch.tensor([expected]), 1e-4)[1]
-
-
-@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("wrong", [NAN, INF, -INF, 1.0])
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
 def test_one_rule_for_what_is_not_finite(wrong: float, place: int) -> None:
     """Every comparison treats NaN as equal to NaN and an infinity to itself, and nothing else to either."""
-    expected = torch.tensor([1.0, math.nan, math.inf, -math.inf])
+    expected = torch.tensor([1.0, NAN, INF, -INF])
     values = expected.clone()
     values[place] = wrong
     same = torch.equal(values.nan_to_num(nan=7.0), expected.nan_to_num(nan=7.0))

@@ -40,8 +40,7 @@ def _exported(
     module: nn.Module, inputs: tuple[Tensor, ...], path: Path, *, dynamo: bool = True, **options: Any
 ) -> Path:
     """A module as torch exports it to ONNX, by its new exporter or by the one before."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
         torch.onnx.export(module.eval(), inputs, path, dynamo=dynamo, verbose=False, **options)
     return path
@@ -91,10 +90,11 @@ class Small(nn.Module):
         return features, torch.softmax(self.head(features.mean((2, 3)).flatten(1)), 1)
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small network with two outputs in ONNX."""
-    return _exported(Small(), (torch.ones(1, 3, 8, 8),), tmp_path / "small.onnx", external_data=False, optimize=False)
+    path = tmp_path_factory.mktemp("small") / "small.onnx"
+    return _exported(Small(), (torch.ones(1, 3, 8, 8),), path, external_data=False, optimize=False)
 
 
 def test_small_network(small: Path) -> None:

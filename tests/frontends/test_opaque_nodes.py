@@ -322,8 +322,8 @@ def _coded(model: ModelProto) -> dict[str, Any]:
     return {"model": base64.b64encode(model.SerializeToString()).decode()}
 
 
-def _two() -> ModelProto:
-    return _model([node("Celu", ["x"], ["c"]), node("Celu", ["c"], ["y"])], {"x": [2]})
+_TWO = _model([node("Celu", ["x"], ["c"]), node("Celu", ["c"], ["y"])], {"x": [2]})
+_NOISE = _model([node("RandomUniformLike", ["x"], ["y"], seed=1.0)], {"x": [2]})
 
 
 def _elsewhere() -> ModelProto:
@@ -350,10 +350,6 @@ def _sparse() -> ModelProto:
     return model
 
 
-def _noise() -> ModelProto:
-    return _model([node("RandomUniformLike", ["x"], ["y"], seed=1.0)], {"x": [2]})
-
-
 def _foreign() -> ModelProto:
     model = _MODELS["Det"][0]
     copy = ModelProto()
@@ -368,7 +364,7 @@ def _foreign() -> ModelProto:
         ("onnx.Celu", {}, "the attribute model is missing"),
         ("onnx.Celu", {"model": "?"}, "its model is not in base64"),
         ("onnx.Celu", {"model": base64.b64encode(b"nonsense").decode()}, "its model is damaged"),
-        ("onnx.Celu", _coded(_two()), 'its model has the nodes ["Celu", "Celu"]; allowed: one Celu'),
+        ("onnx.Celu", _coded(_TWO), 'its model has the nodes ["Celu", "Celu"]; allowed: one Celu'),
         ("onnx.Relu", _coded(_MODELS["Det"][0]), 'its model has the nodes ["Det"]; allowed: one Relu'),
         ("onnx.Det", _coded(_foreign()), 'its model has "com.example.Det"; allowed: operators of ONNX itself'),
         ("onnx.PRelu", _coded(_elsewhere()), "its model has data in other files; allowed: in the model"),
@@ -376,7 +372,7 @@ def _foreign() -> ModelProto:
         ("onnx.PRelu", _coded(_sparse()), "its model has data in other files; allowed: in the model"),
         (
             "onnx.RandomUniformLike",
-            _coded(_noise()),
+            _coded(_NOISE),
             "RandomUniformLike draws random numbers; allowed: the same outputs",
         ),
     ],

@@ -40,7 +40,7 @@ from hios.optimizing.report import Report
 from tests.optimizing.optimized_models import as_optimized, image
 from tests.runtime.small import Branches
 from tests.scripts import python
-from tests.workers.processes import children
+from tests.workers.processes import children, eventually
 
 _KEYWORDS: dict[str, Any] = {"way": "openvino", "least_ms": 0.0, "wait": False}
 
@@ -52,13 +52,6 @@ class _Counting(nn.Module):
         """Count the calls."""
         self.calls += 1
         return x * 2
-
-
-def _until(done: Callable[[], bool]) -> None:
-    end = time.monotonic() + 600.0
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -83,11 +76,10 @@ def test_another_process_finds_the_way(tmp_path: Path, go: Path) -> None:
             torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
             time.sleep(0.05)  # leaves the cores to the process
         assert fast.report.chosen.startswith("OpenVINO")
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", HiosWarning)
+        with warnings.catch_warnings(action="error", category=HiosWarning):
             torch.testing.assert_close(fast(image(1)), model(image(1)), rtol=1e-4, atol=1e-4)
     fast.close()
-    _until(lambda: not list(tmp_path.glob("background-*")))
+    assert eventually(lambda: not list(tmp_path.glob("background-*")))
     if not fast.report.provisional:
         again = hios.optimize(model, x, cache=tmp_path, **{**_KEYWORDS, "wait": True})
         assert again.report.cached
@@ -232,21 +224,30 @@ def test_an_earlier_choice_is_taken_at_once(tmp_path: Path) -> None:
     other.close()
 
 
+def _require_left_alone(model: nn.Module, change: Callable[[], None] = lambda: None) -> None:
+    """A model that changes, here or elsewhere, while it is optimized runs itself, and one warning says so."""
+    with warnings.catch_warnings(record=True) as told:
+        fast = hios.optimize(model, image(0), cache=False, **_KEYWORDS)
+        change()
+        assert eventually(lambda: not fast.report.pending)
+    assert ["changed while it was optimized; call hios.optimize again" in str(own.message) for own in told] == [True]
+    assert fast.runner is None
+    torch.testing.assert_close(fast(image(1)), model(image(1)))
+    fast.close()
+
+
 @pytest.mark.slow
 def test_a_model_that_changes_meanwhile_runs_itself(go: Path) -> None:
     """What was found for other weights is not taken, and one warning says so."""
     pytest.importorskip("openvino")
     model = Branches().eval()
-    with warnings.catch_warnings(record=True) as told:
-        fast = hios.optimize(model, image(0), cache=False, **_KEYWORDS)
+
+    def change() -> None:
         with torch.no_grad():
             next(model.parameters()).mul_(2)
         go.touch()
-        _until(lambda: not fast.report.pending)
-    assert ["changed while it was optimized; call hios.optimize again" in str(own.message) for own in told] == [True]
-    assert fast.runner is None
-    torch.testing.assert_close(fast(image(1)), model(image(1)))
-    fast.close()
+
+    _require_left_alone(model, change)
 
 
 def test_a_model_that_changes_while_the_result_is_loaded_runs_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,13 +262,7 @@ def test_a_model_that_changes_while_the_result_is_loaded_runs_itself(monkeypatch
         return right
 
     monkeypatch.setattr(_Optimizer, "_is_right", changing)
-    with warnings.catch_warnings(record=True) as told:
-        fast = hios.optimize(model, image(0), cache=False, **_KEYWORDS)
-        _until(lambda: not fast.report.pending)
-    assert ["changed while it was optimized; call hios.optimize again" in str(own.message) for own in told] == [True]
-    assert fast.runner is None
-    torch.testing.assert_close(fast(image(1)), model(image(1)))
-    fast.close()
+    _require_left_alone(model)
 
 
 def test_folders_of_processes_that_ended_are_deleted(tmp_path: Path) -> None:
@@ -318,7 +313,7 @@ def _watched(background: Background, found: Callable[[Found], None]) -> list[str
     """Why a process failed, once it has ended and what it found was looked at."""
     why: list[str] = []
     background.start((), found, why.append)
-    _until(lambda: not background.folder.exists())
+    assert eventually(lambda: not background.folder.exists())
     background.end()
     return why
 
@@ -332,7 +327,7 @@ def test_a_choice_that_is_reported_while_one_is_read_is_not_lost(
 
     def decoded(text: bytes, **keywords: Any) -> Any:
         (background.folder / "go").touch()
-        _until((background.folder / "reported").exists)
+        assert eventually((background.folder / "reported").exists)
         return decode(text, **keywords)
 
     monkeypatch.setattr(backgrounds, "msgspec", SimpleNamespace(json=SimpleNamespace(decode=decoded)))
@@ -435,7 +430,7 @@ def test_what_fails_in_the_process_is_told_once() -> None:
     pytest.importorskip("openvino")
     with warnings.catch_warnings(record=True) as told:
         fast = hios.optimize(_Counting(), image(0), cache=False, **_KEYWORDS)
-        _until(lambda: not fast.report.pending)
+        assert eventually(lambda: not fast.report.pending)
     assert ["Counting is left as it is: it changes its attribute calls" in str(own.message) for own in told] == [True]
     assert fast.runner is None
 
@@ -459,8 +454,8 @@ def test_closing_ends_the_process() -> None:
     """Nothing is left of a search that nobody waits for."""
     before = set(children())  # of which those of tests before may end meanwhile
     fast = hios.optimize(Branches().eval(), image(0), cache=False, **_KEYWORDS)
-    _until(lambda: bool(set(children()) - before))
+    assert eventually(lambda: bool(set(children()) - before))
     fast.close()
-    _until(lambda: set(children()) <= before)
+    assert eventually(lambda: set(children()) <= before)
     assert isinstance(fast, OptimizedModule)
     torch.testing.assert_close(fast(image(0)), fast.original(image(0)))

@@ -202,8 +202,7 @@ def test_a_choice_for_other_numbers_is_made_again(tmp_path: Path) -> None:
         torch.manual_seed(0)
         inputs = torch.tensor([[0, 1, largest] * 20]), torch.tensor([[2, 3, largest] * 20])
         fast = hios.optimize(Sum(), inputs, cache=tmp_path, way="schedule", devices=1, least_ms=0.0, budget_s=0.1)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", HiosWarning)  # as there is if the model itself runs
+        with warnings.catch_warnings(action="error", category=HiosWarning):  # as there is if the model itself runs
             fast(*inputs)
         fast.close()
         return fast

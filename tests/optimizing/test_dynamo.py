@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,21 +11,14 @@ import pytest
 import torch
 from torch import nn
 
-from hios import HiosError, HiosWarning
+from hios import HiosWarning
 from hios.optimizing import autotune, dynamo
 from hios.optimizing.module import OptimizedModule
-from tests.optimizing.optimized_models import Broken, Unsupported, image, pretend_busy, require_equal
+from tests.optimizing.optimized_models import DEVICES, Broken, Unsupported, image, pretend_busy, require_equal
+from tests.refusals import refused
 from tests.runtime.small import Branches
 from tests.scripts import printed
 from tests.workers.processes import children, eventually
-
-DEVICES = min(2, len(os.sched_getaffinity(0)))
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for measurements that the tests of this file share."""
-    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(autouse=True)
@@ -70,8 +62,7 @@ def test_outputs_are_those_of_the_model(compiled: Callable[..., Any], made: list
     """Five random inputs give what the model gives, by the engine, without a warning."""
     model = Branches()
     fast = compiled(model)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", HiosWarning)
+    with warnings.catch_warnings(action="error", category=HiosWarning):
         for seed in range(5):
             require_equal(fast, model, image(seed))
     assert [module.report.chosen.partition(",")[0] for module in made] == ["hios-lp"]
@@ -149,8 +140,7 @@ def test_another_module_of_the_same_code_has_its_own_weights(compiled: Callable[
     first, second = Branches(), Branches()
     for model in (first, second):
         fast = compiled(model)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", HiosWarning)
+        with warnings.catch_warnings(action="ignore", category=HiosWarning):
             for seed in range(2):
                 require_equal(fast, model, image(seed))
 
@@ -186,10 +176,8 @@ def test_workers_end_with_what_was_compiled(compiled: Callable[..., Any], made: 
 def test_wrong_options_are_refused(options: dict[str, Any] | None, mode: str | None, message: str) -> None:
     """Options of torch.compile that hios does not know are refused in one line."""
     part = torch.fx.symbolic_trace(nn.ReLU())
-    with pytest.raises(HiosError) as error:
+    with refused("", message):
         dynamo.hios(part, [torch.zeros(1)], mode=mode, options=options)
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 @torch.no_grad()
@@ -199,8 +187,7 @@ def test_modes_of_another_backend_are_ignored(mode: str) -> None:
     torch._dynamo.reset()
     model = nn.Linear(4, 4).eval()
     fast = torch.compile(model, backend="hios", mode=mode)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", HiosWarning)
+    with warnings.catch_warnings(record=True, action="always", category=HiosWarning) as caught:
         require_equal(fast, model, torch.ones(2, 4))
     said = [str(warning.message) for warning in caught if warning.category is HiosWarning]
     line = f"torch.compile, backend hios: mode {mode} is ignored: hios measures which way is the fastest"

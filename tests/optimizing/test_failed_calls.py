@@ -46,8 +46,7 @@ def test_a_failed_call_fails_alone() -> None:
         HiosWarning, match=r"^Linear runs as it was .*: a call failed: ONNX Runtime: zeros; this concerns only"
     ):
         assert torch.equal(fast(zeros), fast.original(zeros))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", HiosWarning)
+    with warnings.catch_warnings(action="error", category=HiosWarning):
         fast(ones)
         assert torch.equal(fast(zeros), fast.original(zeros))
         fast(ones)
@@ -81,8 +80,7 @@ def test_a_way_that_fails_again_and_again_is_given_up() -> None:
     fast = as_optimized(_Positive(), (ones,), way)
     with pytest.warns(HiosWarning, match="this concerns only such calls"):
         fast(zeros)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", HiosWarning)
+    with warnings.catch_warnings(action="error", category=HiosWarning):
         for x in (zeros, ones, zeros, zeros):
             assert torch.equal(fast(x), x * 2)
         for _ in range(4):
@@ -90,8 +88,7 @@ def test_a_way_that_fails_again_and_again_is_given_up() -> None:
                 fast(-ones)
     with pytest.warns(HiosWarning, match="3 calls in a row failed, so no more are tried: ONNX Runtime: nothing posit"):
         assert not fast(zeros).any()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", HiosWarning)
+    with warnings.catch_warnings(action="error", category=HiosWarning):
         assert torch.equal(fast(ones), ones * 2)
     assert (fast.runner, len(ran)) == (None, 10)
 
@@ -105,8 +102,7 @@ def test_one_bad_request_ends_nothing(way: str) -> None:
     fast = hios.optimize(model, inputs, way=way, cache=False, budget_s=0.1, least_ms=0.0)
     runner = fast.runner
     assert runner is not None
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", HiosWarning)
+    with warnings.catch_warnings(action="error", category=HiosWarning):
         for _ in range(2):
             with pytest.raises((IndexError, RuntimeError), match=r"out of range|out of bounds"):
                 fast(x, torch.tensor([4, 0, 99, 5]))
@@ -152,8 +148,7 @@ def test_ids_outside_of_a_table(way: str) -> None:
                 fast(*wrong)
         most = [value.clone() for value in inputs]
         most[place].view(-1)[-1] = (49, 2, 0, 3)[place]
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", HiosWarning)  # as there is if the model itself runs
+        with warnings.catch_warnings(action="error", category=HiosWarning):  # as there is if the model itself runs
             torch.testing.assert_close(fast(*most), model(*most), rtol=1e-4, atol=1e-4)
     flags = inputs[2] * (1 << 40)
     with pytest.warns(

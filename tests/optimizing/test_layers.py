@@ -15,6 +15,7 @@ from hios.optimizing import dynamo
 from hios.optimizing.module import without_fast_paths
 from hios.optimizing.purity import require_pure
 from tests.frontends.small_networks import Model
+from tests.refusals import refused
 
 
 def _encoder(**more: Any) -> nn.Module:
@@ -112,6 +113,5 @@ def test_operators_that_fail_without_values_alone_are_no_refusal() -> None:
 def test_wrong_example_inputs_are_plain_errors() -> None:
     """Shapes that an operator refuses are an error of ours, in one line, not a warning and not a traceback."""
     for model, x in ((nn.Linear(4, 2), torch.ones(3)), (_encoder(), torch.ones(1, 3, 5))):
-        with pytest.raises(ExampleInputsError, match=r"^example inputs: \w+ cannot run on them: ") as error:
+        with refused("example inputs: ", " cannot run on them: ", kind=ExampleInputsError):
             hios.optimize(model, x, cache=False, least_ms=0.0)
-        assert "\n" not in str(error.value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +29,10 @@ class _Session:
     """Calls of an online race on a clock of its own, beside other work that a test sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.busy, self.now_ns, self.calls, self.races = 1.0, 0, list[str](), list[Race]()
+        self.now_ns, self.calls, self.races = 0, list[str](), list[Race]()
         monkeypatch.setattr(online_race.time, "perf_counter_ns", lambda: self.now_ns)  # type: ignore[attr-defined]
         monkeypatch.setattr(online_race.time, "monotonic", lambda: self.now_ns / 1e9)  # type: ignore[attr-defined]
-
-        class Other:
-            def __init__(own, cores: Sequence[int]) -> None:  # noqa: N805
-                pass
-
-            def share(own, children: Sequence[int] = ()) -> float:  # noqa: N805
-                return self.busy
-
-        monkeypatch.setattr(online_race, "OtherWork", Other)
+        pretend_busy(monkeypatch, 1.0)
         candidates = [TODAY, OTHER, SLOW]
         runs = {candidate.label: self._runs(candidate) for candidate in candidates}
         self.race = OnlineRace(candidates, runs, SLOW.label, [0], [], lambda race, _: self.races.append(race))
@@ -73,7 +64,7 @@ def test_the_choice_is_made_again_once_the_cores_are_idle(monkeypatch: pytest.Mo
     assert set(session.call(5)) == {SLOW.label}
     session.wait()
     assert set(session.call(5)) == {SLOW.label}  # still busy
-    session.busy = 0.0
+    pretend_busy(monkeypatch)
     assert set(session.call(5)) == {SLOW.label}  # not looked at yet
     session.wait()
     first = session.call(12)
@@ -89,10 +80,10 @@ def test_the_choice_is_made_again_once_the_cores_are_idle(monkeypatch: pytest.Mo
 def test_work_that_begins_meanwhile_ends_the_race(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds beside other work decide nothing."""
     session = _Session(monkeypatch)
-    session.busy = 0.0
+    pretend_busy(monkeypatch)
     session.wait()
     session.call(12)
-    session.busy = 0.5
+    pretend_busy(monkeypatch, 0.5)
     session.call(2 * FEWEST_ROUNDS)
     assert session.races == []
     assert set(session.call(3)) == {SLOW.label}
@@ -119,7 +110,7 @@ def test_candidates_that_fail_drop_out(monkeypatch: pytest.MonkeyPatch) -> None:
         OTHER.label: failing(OTHER.label, always=False),
         SLOW.label: failing(SLOW.label, always=True),
     }
-    session.busy = 0.0
+    pretend_busy(monkeypatch)
     session.wait()
     calls = 0
     while not session.races and calls < 4 * FEWEST_ROUNDS:
@@ -149,7 +140,7 @@ def test_bad_requests_drop_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None
         return call
 
     session.race.runs = {label: refusing(label) for label in working}
-    session.busy = 0.0
+    pretend_busy(monkeypatch)
     session.wait()
     while not session.races:
         with pytest.raises(IndexError, match=TODAY.label):

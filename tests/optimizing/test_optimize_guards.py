@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.nn.utils import parametrizations
 from torch.utils.flop_counter import FlopCounterMode
@@ -23,6 +23,7 @@ from hios import HiosWarning
 from hios.optimizing import untouched
 from hios.optimizing.module import Guards, has_hooks
 from hios.optimizing.tracing import export
+from tests.optimizing.optimized_models import image
 from tests.runtime.small import Branches
 
 
@@ -144,10 +145,6 @@ _CHANGES: dict[str, tuple[Callable[[Any], object], str]] = {
 }
 
 
-def _image() -> Tensor:
-    return torch.ones(1, 3, 8, 8)
-
-
 @pytest.mark.parametrize("way", ["natively", "asked", "compared"])
 @pytest.mark.parametrize(("change", "words"), _CHANGES.values(), ids=_CHANGES)
 def test_changes_are_seen(
@@ -163,7 +160,7 @@ def test_changes_are_seen(
         monkeypatch.setattr(untouched, "_version", lambda: untouched._held)
     model = Tagged().eval()
     guards = Guards(model)
-    model.eval()(_image())
+    model.eval()(image(0))
     assert guards.changed() == ""
     change(model)
     assert guards.changed() == words
@@ -254,17 +251,17 @@ def test_hooks_of_the_models_library_are_its_own(monkeypatch: pytest.MonkeyPatch
 def _compiled_in_place(model: Tagged) -> None:
     model.compile(backend="eager")
     model.left.compile(backend="eager")
-    model(_image())
+    model(image(0))
 
 
 def _scripted(model: Tagged) -> None:
     torch.jit.script(model.left)
-    torch.jit.trace(model, _image())
+    torch.jit.trace(model, image(0))
 
 
 def _within(context: AbstractContextManager[Any], model: Tagged) -> None:
     with context:
-        model(_image())
+        model(image(0))
 
 
 def _set_to_what_it_is(model: Tagged) -> None:
@@ -274,10 +271,10 @@ def _set_to_what_it_is(model: Tagged) -> None:
 
 
 _USES: dict[str, Callable[[Any], object]] = {
-    "compiled": lambda model: torch.compile(model, backend="eager")(_image()),
+    "compiled": lambda model: torch.compile(model, backend="eager")(image(0)),
     "compiled in place": _compiled_in_place,
-    "exported": lambda model: torch.export.export(model, (_image(),)),
-    "exported by hios": lambda model: export(model, (_image(),), {}),
+    "exported": lambda model: torch.export.export(model, (image(0),)),
+    "exported by hios": lambda model: export(model, (image(0),), {}),
     "scripted": _scripted,
     "profiled": lambda model: _within(torch.profiler.profile(with_modules=True, with_stack=True), model),
     "counted": lambda model: _within(FlopCounterMode(display=False), model),
@@ -285,7 +282,7 @@ _USES: dict[str, Callable[[Any], object]] = {
         lambda module, inputs, output: output * 2
     ),
     "hooks of gradients": lambda model: model.register_full_backward_hook(lambda module, given, output: None),
-    "copied": lambda model: copy.deepcopy(model)(_image()),
+    "copied": lambda model: copy.deepcopy(model)(image(0)),
     "moved nowhere": lambda model: model.to("cpu").float().requires_grad_(False).eval(),
     "set to what it is": _set_to_what_it_is,
 }
@@ -297,8 +294,7 @@ def test_tools_are_no_changes(use: Callable[[Any], object]) -> None:
     torch._dynamo.reset()
     model = Tagged().eval()
     guards = Guards(model)
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch.jit is deprecated
+    with torch.no_grad(), warnings.catch_warnings(action="ignore"):  # torch.jit is deprecated
         use(model)
     assert guards.changed() == ""
     _in_place(model)
@@ -337,7 +333,7 @@ def test_models_with_hooks_run_themselves() -> None:
     model, seen = Branches().eval(), []
     model.left.register_forward_hook(lambda module, inputs, output: seen.append(1))
     with pytest.warns(HiosWarning, match="Branches is left as it is: found hooks"):
-        fast = hios.optimize(model, _image(), cache=False, least_ms=0.0)
+        fast = hios.optimize(model, image(0), cache=False, least_ms=0.0)
     assert seen == []
-    fast(_image())
+    fast(image(0))
     assert seen == [1]

@@ -18,15 +18,11 @@ import hios
 from hios import HiosWarning
 from hios.errors import UnsupportedError
 from hios.optimizing.tracing import ModelInputs, ModelOutputs
-from tests.optimizing.optimized_models import Acting
+from tests.optimizing.optimized_models import Acting, image
 
 
 class _Kind(enum.Enum):
     ONE = 1
-
-
-def _image() -> Tensor:
-    return torch.linspace(-1, 1, 3 * 8 * 8).reshape(1, 3, 8, 8)
 
 
 @torch.no_grad()
@@ -37,8 +33,8 @@ def test_numbers_that_depend_on_tensors_are_computed_anew(value: Any) -> None:
     """A model that returns a number read from a tensor is left as it is, and returns Python's own numbers."""
     model = Acting(outputs=lambda model, x, y: (y, value(y))).eval()
     with pytest.warns(HiosWarning, match="outputs: found a value of type Sym|cannot run on tensors without values"):
-        fast = hios.optimize(model, _image(), cache=False, least_ms=0.0)
-    for x in (_image(), _image() * 2):
+        fast = hios.optimize(model, image(0), cache=False, least_ms=0.0)
+    for x in (image(0), image(0) * 2):
         assert fast(x)[1] == value(model(x)[0])
 
 
@@ -107,10 +103,9 @@ class _Cache:
 def test_objects_that_hold_tensors_are_outputs() -> None:
     """Dataclasses and other objects are made anew with the tensors of a call; one without tensors is refused."""
     model = Acting(outputs=lambda model, x, y: {"y": y, "cache": _Cache(y * 2, y + 1)}).eval()
-    fast = hios.optimize(model, _image(), cache=False, algorithm="sequential", devices=1, budget_s=0.1)
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("error", HiosWarning)
-        made, right = fast(_image() * 2)["cache"], model(_image() * 2)["cache"]
+    fast = hios.optimize(model, image(0), cache=False, algorithm="sequential", devices=1, budget_s=0.1)
+    with warnings.catch_warnings(action="error", category=HiosWarning), torch.no_grad():
+        made, right = fast(image(0) * 2)["cache"], model(image(0) * 2)["cache"]
     assert fast.report.chosen.startswith("sequential")
     assert type(made) is _Cache
     assert made.by_name["size"] == 2
@@ -150,11 +145,11 @@ def test_containers_that_a_model_fills_are_its_state(*, inputs: bool) -> None:
     model, earlier = _Keeping(inputs=inputs), list[Tensor]()
     what = "a list or dictionary among its inputs" if inputs else "its attribute cache"
     with pytest.warns(HiosWarning, match=f"it changes {what} when it runs"):
-        fast = hios.optimize(model, (_image(), earlier), cache=False, least_ms=0.0)
+        fast = hios.optimize(model, (image(0), earlier), cache=False, least_ms=0.0)
     assert (earlier, len(model.cache.layers)) == ([], 1)
-    fast(_image() * 2, earlier)
+    fast(image(0) * 2, earlier)
     assert len(earlier) == inputs
-    assert inputs or torch.equal(model.cache.layers[0], _image() * 4)
+    assert inputs or torch.equal(model.cache.layers[0], image(0) * 4)
 
 
 @torch.library.custom_op("hios_tests::valued", mutates_args=())
@@ -185,10 +180,10 @@ def test_examples_that_run_are_no_errors() -> None:
 def test_modules_without_eval_mode_are_left_alone() -> None:
     """The module of an exported program, which refuses eval(), is called as it is."""
     model = Acting().eval()
-    exported = torch.export.export(model, (_image(),)).module()
+    exported = torch.export.export(model, (image(0),)).module()
     with pytest.warns(HiosWarning, match=r"is left as it is: .*eval\(\).* allowed: models that torch.export has not"):
-        fast = hios.optimize(exported, _image(), cache=False, least_ms=0.0)
-    torch.testing.assert_close(fast(_image() * 2), model(_image() * 2))
+        fast = hios.optimize(exported, image(0), cache=False, least_ms=0.0)
+    torch.testing.assert_close(fast(image(0) * 2), model(image(0) * 2))
 
 
 @torch.no_grad()
@@ -205,16 +200,16 @@ def test_other_layouts_are_left_alone(kind: str, convert: Any) -> None:
     else:
         model.odd = odd
     with pytest.warns(HiosWarning, match=r"Acting is left as it is: odd: found layout torch\..*allowed: dense"):
-        fast = hios.optimize(model, _image(), cache=False, least_ms=0.0)
-    torch.testing.assert_close(fast(_image() * 2), model(_image() * 2))
+        fast = hios.optimize(model, image(0), cache=False, least_ms=0.0)
+    torch.testing.assert_close(fast(image(0) * 2), model(image(0) * 2))
 
 
 def test_autocast_is_not_optimized() -> None:
     """Under autocast a model is left as it is, and computes outside as it does by itself."""
     model = Acting().eval()
     with torch.autocast("cpu", dtype=torch.bfloat16), pytest.warns(HiosWarning, match="autocast is on"):
-        fast = hios.optimize(model, _image(), cache=False, least_ms=0.0)
-    assert fast(_image()).dtype is torch.float32
+        fast = hios.optimize(model, image(0), cache=False, least_ms=0.0)
+    assert fast(image(0)).dtype is torch.float32
 
 
 def test_examples_must_have_tensors() -> None:

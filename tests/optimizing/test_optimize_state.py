@@ -17,18 +17,10 @@ from hios import HiosWarning
 from hios.errors import UnsupportedError
 from hios.optimizing.purity import require_pure
 from tests.openvino_marker import OPENVINO
-from tests.optimizing.optimized_models import Acting
+from tests.optimizing.optimized_models import Acting, image
 
 #: Something outside the model that a model may write into.
 _OUTSIDE = torch.zeros(2)
-
-
-def _item_of_input(model: Acting, x: Tensor) -> None:
-    x[0] = 3
-
-
-def _new_buffer(model: Acting, x: Tensor) -> None:
-    model.position = model.position + 1
 
 
 def _cache(model: Acting, x: Tensor) -> None:
@@ -36,23 +28,19 @@ def _cache(model: Acting, x: Tensor) -> None:
     model.position.add_(1)
 
 
-def _number(model: Acting, x: Tensor) -> None:
-    model.calls += 1
-
-
 #: What a model does with itself and its input, by what it changes.
 _ACTIONS: dict[str, Callable[[Any, Tensor], object]] = {
     "input": lambda model, x: x.mul_(2),
     "data of input": lambda model, x: x.data.view(-1).add_(1),
-    "item of input": _item_of_input,
+    "item of input": lambda model, x: x.__setitem__(0, 3),
     "inplace function": lambda model, x: nn.functional.relu_(x),
     "buffer": lambda model, x: model.position.add_(1),
-    "new buffer": _new_buffer,
+    "new buffer": lambda model, x: setattr(model, "position", model.position + 1),
     "cache": _cache,
     "statistics": lambda model, x: nn.functional.batch_norm(x, model.kept[:3], model.kept[3:], training=True),
     "parameter": lambda model, x: model.body.stem.weight.data.mul_(1.5),
     "plain tensor": lambda model, x: model.plain.add_(1),
-    "number": _number,
+    "number": lambda model, x: setattr(model, "calls", model.calls + 1),
     "list": lambda model, x: model.seen.append(1),
     "nested list": lambda model, x: model.held["a"].append(1),
     "outside": lambda model, x: _OUTSIDE.add_(1),
@@ -82,13 +70,12 @@ def _constant_once(model: Acting, x: Tensor) -> None:
 @pytest.mark.parametrize("action", [_flag, _appended_once, _hook_once, _constant_once])
 def test_what_is_set_once_is_no_change(action: Callable[[Any, Tensor], None]) -> None:
     """Flags, hooks and caches that a first call sets, and no other, do not keep a model from being optimized."""
-    model, x = Acting(action).eval(), _example()
+    model, x = Acting(action).eval(), image(0)
     before = [dict(vars(model)), _state(model), len(model.body._forward_hooks)]
     require_pure(model, (x,), {})
     assert [dict(vars(model)), len(model.body._forward_hooks)] == [before[0], before[2]]
     torch.testing.assert_close(_state(model), before[1], rtol=0, atol=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", HiosWarning)
+    with warnings.catch_warnings(action="error", category=HiosWarning):
         fast = hios.optimize(model, x, cache=False, least_ms=1e6)
         torch.testing.assert_close(fast(x), model(x))
     assert fast.report.reason.startswith("it takes")
@@ -131,7 +118,7 @@ def test_later_calls_must_not_depend_on_the_first(action: Callable[[Any, Tensor]
     """What a first call sets may neither come from its inputs, if it is used, nor be written or returned later."""
     model = Acting(action, lambda model, x, y: (y, model.made) if action is _output_made_once else y).eval()
     with pytest.raises(UnsupportedError, match=message):
-        require_pure(model, (_example(),), {})
+        require_pure(model, (image(0),), {})
 
 
 def _state(model: Acting) -> list[Any]:
@@ -150,19 +137,15 @@ def _fresh() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-def _example() -> Tensor:
-    return torch.linspace(-1, 1, 3 * 8 * 8).reshape(1, 3, 8, 8)
-
-
 @pytest.mark.parametrize("action", _ACTIONS.values(), ids=_ACTIONS)
 def test_optimizing_changes_nothing(action: Callable[[Any, Tensor], object]) -> None:
     """A model that changes something is left as it is with a warning, and neither it nor the example is changed."""
-    model, x = Acting(action).eval(), _example()
+    model, x = Acting(action).eval(), image(0)
     before = _state(model)
     with pytest.warns(HiosWarning, match="Acting is left as it is: it changes .* when it runs; allowed"):
         fast = hios.optimize(model, x, cache=False)
     torch.testing.assert_close(_state(model), before, rtol=0, atol=0)
-    torch.testing.assert_close(x, _example(), rtol=0, atol=0)
+    torch.testing.assert_close(x, image(0), rtol=0, atol=0)
     assert fast.report.chosen == "the model itself"
 
 
@@ -171,8 +154,7 @@ def test_optimizing_changes_nothing(action: Callable[[Any, Tensor], object]) -> 
 @pytest.mark.parametrize("way", ["optimize", "compile"])
 def test_state_is_that_of_the_users_calls(way: str, action: Callable[[Any, Tensor], object]) -> None:
     """After one, two and three calls state, input and output are those that the model itself leaves behind."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HiosWarning)
+    with warnings.catch_warnings(action="ignore", category=HiosWarning):
         seen = []
         for run in ("eager", way):
             _OUTSIDE.zero_()
@@ -180,12 +162,12 @@ def test_state_is_that_of_the_users_calls(way: str, action: Callable[[Any, Tenso
             model = Acting(action).eval()
             called: Any = {
                 "eager": lambda made: made,
-                "optimize": lambda made: hios.optimize(made, _example(), cache=False),
+                "optimize": lambda made: hios.optimize(made, image(0), cache=False),
                 "compile": lambda made: torch.compile(made, backend="hios", options={"cache": False, "least_ms": 1e6}),
             }[run](model)
             after = []
             for _ in range(3):
-                x = _example()
+                x = image(0)
                 after.append([called(x).clone(), x, *_state(model)])
             seen.append(after)
     torch.testing.assert_close(seen[1], seen[0])
@@ -208,13 +190,13 @@ def test_outputs_have_memory_of_their_own(outputs: Callable[..., Any]) -> None:
     """
     model = Acting(outputs=outputs).eval()
     with pytest.raises(UnsupportedError, match=r"an output (shares memory with|is a tensor that it keeps)"):
-        require_pure(model, (_example(),), {})
+        require_pure(model, (image(0),), {})
 
 
 @torch.no_grad()
 def test_parts_of_one_tensor_are_apart() -> None:
     """Outputs of one memory that share no element, as those of ``chunk``, come through with their strides."""
-    model, x = Acting(outputs=lambda model, x, y: y.chunk(2, 1)).eval(), _example()
+    model, x = Acting(outputs=lambda model, x, y: y.chunk(2, 1)).eval(), image(0)
     fast, expected = hios.optimize(model, x, way="onnxruntime", cache=False, budget_s=0.1, least_ms=0.0), model(x)
     assert fast.runner is not None
     outputs = fast(x)
@@ -227,7 +209,7 @@ def test_parts_of_one_tensor_are_apart() -> None:
 def test_views_and_strides_come_through(way: str) -> None:
     """For an example in channels_last outputs are so too, and what is written into an output is seen in its views."""
     model = Acting(outputs=lambda model, x, y: {"all": y, "sums": [(s := y.sum(1)).mT, s, s.view(-1)[1:]]}).eval()
-    x = _example().to(memory_format=torch.channels_last)
+    x = image(0).to(memory_format=torch.channels_last)
     fast, expected = hios.optimize(model, x, way=way, cache=False, budget_s=0.1, least_ms=0.0), model(x)
     outputs = fast(x)
     assert fast.runner is not None
@@ -252,7 +234,7 @@ def test_what_is_allowed() -> None:
 
     model = Acting(written, lambda model, x, y: (y.mT, y, y, {"x": x, "views": [y.view(-1)[3:], y[:, 2]]})).eval()
     model.scale = 0.5
-    require_pure(model, (_example(),), {})
+    require_pure(model, (image(0),), {})
 
 
 def test_random_numbers_go_on_where_they_were() -> None:
@@ -262,7 +244,7 @@ def test_random_numbers_go_on_where_they_were() -> None:
     expected = torch.rand(3)
     torch.manual_seed(5)
     with pytest.warns(HiosWarning, match="draws random numbers"):
-        hios.optimize(model, _example(), cache=False, least_ms=0.0)
+        hios.optimize(model, image(0), cache=False, least_ms=0.0)
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -288,5 +270,5 @@ def test_parts_that_share_memory_are_left_alone() -> None:
     options: dict[str, Any] = {"algorithm": "sequential", "devices": 1, "budget_s": 0.1, "cache": False}
     fast = torch.compile(model, backend="hios", options=options)
     with pytest.warns(HiosWarning, match="shares memory with"):
-        output = fast(_example())
-    torch.testing.assert_close(output, model(_example()))
+        output = fast(image(0))
+    torch.testing.assert_close(output, model(image(0)))

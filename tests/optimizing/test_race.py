@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import torch
@@ -24,21 +24,34 @@ TODAY = itself(1)
 
 
 class _Clock:
-    """A race whose calls take the time given for each label on a simulated clock."""
+    """A race whose calls take the time given for each label on a simulated clock; so does warming up."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, milliseconds: dict[str, float]) -> None:
-        self.calls: list[str] = []
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, milliseconds: dict[str, float], warm_s: float = 0.0, warmed: float = 1.0
+    ) -> None:
+        self.calls, self.now_s = list[str](), 0.0
 
         def timed(race: Race, candidate: Candidate) -> float:
             self.calls.append(candidate.label)
+            self.now_s += milliseconds[candidate.label] / 1e3
             return milliseconds[candidate.label]
 
+        def warm(race: Race, candidate: Candidate) -> None:
+            self.now_s += warm_s
+            race.warm_ms[candidate.label] = milliseconds[candidate.label] / warmed
+
+        monkeypatch.setattr(module.time, "monotonic", lambda: self.now_s)  # type: ignore[attr-defined] # what it imported
         monkeypatch.setattr(Race, "_timed", timed)
-        monkeypatch.setattr(Race, "_warm", lambda race, c: race.warm_ms.update({c.label: milliseconds[c.label]}))
+        monkeypatch.setattr(Race, "_warm", warm)
 
 
-def _race(candidates: Sequence[Candidate], expected: Tensor, **more: object) -> Race:
-    return Race(candidates, lambda candidate: [expected], [expected], 1e-4, **more)  # type: ignore[arg-type]
+def _raced(
+    candidates: Sequence[Candidate], call: Callable[[Candidate], list[Tensor]] = lambda _: [torch.ones(2)], **more: Any
+) -> Race:
+    """A race, at its end, of ways whose outputs are to be ones."""
+    race = Race(candidates, call, [torch.ones(2)], 1e-4, **more)
+    race.measure()
+    return race
 
 
 def test_what_is_clearly_slower_leaves_early(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,8 +60,7 @@ def test_what_is_clearly_slower_leaves_early(monkeypatch: pytest.MonkeyPatch) ->
     fast, close, slow = (in_runtime(name, 1) for name in names)
     times = {TODAY.label: 40.0, fast.label: 10.0, close.label: 10.5, slow.label: 14.0}
     clock = _Clock(monkeypatch, times)
-    race = _race([TODAY, fast, close, slow], torch.ones(2))
-    race.measure()
+    race = _raced([TODAY, fast, close, slow])
     assert set(race.latencies) == {TODAY.label, fast.label, close.label}
     assert clock.calls.count(slow.label) == len(race.left[slow.label]) < FEWEST_ROUNDS / 3
     assert len(race.latencies[fast.label]) >= FEWEST_ROUNDS
@@ -57,8 +69,7 @@ def test_what_is_clearly_slower_leaves_early(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_budget_ends_a_race() -> None:
     """Once the deadline has passed nothing more is measured, and the model stays as it is."""
-    race = _race([TODAY, in_runtime("openvino", 1)], torch.ones(2), deadline=time.monotonic() - 1)
-    race.measure()
+    race = _raced([TODAY, in_runtime("openvino", 1)], deadline=time.monotonic() - 1)
     assert race.reported() == {}
     way, reason = race.chosen()
     assert way is TODAY
@@ -71,7 +82,7 @@ _SLOW, _FAST = [41.1, 41.5, 42.0, 42.2], [16.7, 16.8, 17.0, 18.4]
 
 def _after(rounds: dict[Candidate, list[float]], before: Race | None = None, *, busy: bool = False) -> Race:
     """A race after rounds that took so many milliseconds."""
-    race = _race(list(rounds), torch.ones(2), before=before, busy=busy)
+    race = Race(list(rounds), lambda _: [], [], 1e-4, before=before, busy=busy)
     race.latencies = {candidate.label: times for candidate, times in rounds.items()}
     return race
 
@@ -148,25 +159,22 @@ def test_what_was_taken_early_is_measured_to_the_end(monkeypatch: pytest.MonkeyP
     quick, new = in_runtime("openvino", 1), in_runtime("onnxruntime", 1)
     _Clock(monkeypatch, {TODAY.label: 42.0, quick.label: 17.0, new.label: 10.0})
     early = _after({TODAY: _SLOW * 2, quick: _FAST * 2}, busy=True)
-    race = _race([TODAY, quick, new], torch.ones(2), before=early)
-    race.measure()
+    race = _raced([TODAY, quick, new], before=early)
     assert quick.label in race.latencies
     assert race.chosen()[0] is new
 
 
 def test_what_fails_or_differs_is_named() -> None:
     """A candidate that raises, and one with other values, shapes or dtypes, take no part."""
-    expected = torch.ones(2)
     kinds = {"openvino": torch.zeros(2), "onnxruntime": torch.ones(3), "compile": torch.ones(2, dtype=torch.float64)}
     candidates = [TODAY, *(in_runtime(kind, 1) for kind in kinds), Candidate("broken", "compile", 2)]
 
     def call(candidate: Candidate) -> list[Tensor]:
         if candidate.label == "broken":
             raise ValueError("no such operator\nand more")
-        return [expected if candidate is TODAY else kinds[candidate.kind]]
+        return [torch.ones(2) if candidate is TODAY else kinds[candidate.kind]]
 
-    race = Race(candidates, call, [expected], 1e-4)
-    race.measure()
+    race = _raced(candidates, call)
     assert race.failed == {"broken": "no such operator"}
     assert [race.wrong[in_runtime(kind, 1).label].off for kind in kinds] == [1.0, math.inf, math.inf]
     assert race.chosen()[0] is TODAY
@@ -175,17 +183,13 @@ def test_what_fails_or_differs_is_named() -> None:
 def test_one_that_is_asked_for_is_taken_or_refused() -> None:
     """A forced candidate is taken however slow it is; where it is wrong, the error says by how much."""
     forced = in_runtime("openvino", 1)
-    race = _race([TODAY, forced], torch.ones(2), forced=[forced.label])
-    race.measure()
+    race = _raced([TODAY, forced], forced=[forced.label])
     assert race.chosen() == (forced, "as asked for")
-    wrong = Race(
+    wrong = _raced(
         [TODAY, forced],
         lambda candidate: [torch.ones(2) if candidate is TODAY else torch.zeros(2)],
-        [torch.ones(2)],
-        1e-4,
         forced=[forced.label],
     )
-    wrong.measure()
     with pytest.raises(HiosError, match=r"^OpenVINO, 1 thread: outputs differ from the model's by 1 of"):
         wrong.chosen()
 
@@ -203,14 +207,7 @@ def test_what_rounding_explains_takes_part(monkeypatch: pytest.MonkeyPatch) -> N
         return 2e-3
 
     for candidates, explained in (([TODAY], 0.0), ([TODAY, near, far], 2e-3)):
-        race = Race(
-            candidates,
-            lambda candidate: [torch.full((2,), outputs[candidate.label])],
-            [torch.ones(2)],
-            1e-4,
-            rounding=rounding,
-        )
-        race.measure()
+        race = _raced(candidates, lambda way: [torch.full((2,), outputs[way.label])], rounding=rounding)
         assert bool(asked) == (len(candidates) > 1)
         assert race.explained == explained
     assert list(race.wrong) == [far.label]
@@ -222,9 +219,7 @@ def test_a_short_budget_keeps_the_faster_half(monkeypatch: pytest.MonkeyPatch) -
     names = [Candidate(f"way {number}", "compile", 1) for number in range(5)]
     times = {TODAY.label: 10.0, **{way.label: 10.0 + number / 10 for number, way in enumerate(names)}}
     _Clock(monkeypatch, times)
-    monkeypatch.setattr(module.time, "monotonic", lambda: 0.0)  # type: ignore[attr-defined] # what it imported
-    race = _race([TODAY, *names], torch.ones(2), deadline=0.7)
-    race.measure()
+    race = _raced([TODAY, *names], deadline=0.7)
     assert TODAY.label in race.latencies
     assert 2 <= len(race.latencies) < 6
     assert "way 4" not in race.latencies
@@ -232,42 +227,19 @@ def test_a_short_budget_keeps_the_faster_half(monkeypatch: pytest.MonkeyPatch) -
 
 def test_rounds_that_no_longer_fit_are_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last three rounds are left out if they would end after the deadline, by how long the rounds before took."""
-    clock = [0.0]
     other = in_runtime("openvino", 1)
-    milliseconds = {TODAY.label: 100.0, other.label: 60.0}
-
-    def timed(race: Race, candidate: Candidate) -> float:
-        clock[0] += milliseconds[candidate.label] / 1e3
-        return milliseconds[candidate.label]
-
-    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])  # type: ignore[attr-defined] # what it imported
-    monkeypatch.setattr(Race, "_timed", timed)
-    monkeypatch.setattr(Race, "_warm", lambda race, c: race.warm_ms.update({c.label: milliseconds[c.label] / 2}))
-    race = _race([TODAY, other], torch.ones(2), deadline=5.0)
-    race.measure()
-    assert 4.0 < clock[0] <= 5.0
+    clock = _Clock(monkeypatch, {TODAY.label: 100.0, other.label: 60.0}, warmed=2.0)
+    race = _raced([TODAY, other], deadline=5.0)
+    assert 4.0 < clock.now_s <= 5.0
     assert len(race.latencies[other.label]) % 3 == 0
 
 
 def test_time_is_kept_for_rounds_while_warming_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many ways, whose outputs take long to compare, do not take the time in which those near the fastest are raced."""
-    clock = [0.0]
     quick, slow = in_runtime("openvino", 1), [Candidate(f"way {number}", "compile", 1) for number in range(40)]
     milliseconds = {TODAY.label: 40.0, quick.label: 16.0, **dict.fromkeys((way.label for way in slow), 30.0)}
-
-    def timed(race: Race, candidate: Candidate) -> float:
-        clock[0] += milliseconds[candidate.label] / 1e3
-        return milliseconds[candidate.label]
-
-    def warm(race: Race, candidate: Candidate) -> None:
-        clock[0] += 0.25
-        race.warm_ms[candidate.label] = milliseconds[candidate.label]
-
-    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])  # type: ignore[attr-defined] # what it imported
-    monkeypatch.setattr(Race, "_timed", timed)
-    monkeypatch.setattr(Race, "_warm", warm)
-    race = _race([TODAY, quick, *slow], torch.ones(2), deadline=9.0)
-    race.measure()
+    _Clock(monkeypatch, milliseconds, warm_s=0.25)
+    race = _raced([TODAY, quick, *slow], deadline=9.0)
     assert len(race.latencies[quick.label]) >= FEWEST_ROUNDS
     assert race.chosen() == (quick, "2.50 times as fast as the model itself, 1 thread")
     assert 20 < len(race.warm_ms) < len(race.candidates)

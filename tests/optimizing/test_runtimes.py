@@ -14,6 +14,7 @@ from torch import Tensor
 from hios.errors import PlatformError
 from hios.optimizing import runtimes
 from hios.optimizing.runtimes import Conversion
+from hios.optimizing.tracing import laid_out
 from tests.openvino_marker import needs_openvino
 from tests.scripts import printed
 
@@ -68,11 +69,10 @@ def test_signals_and_forks_after_openvino(tmp_path: Path) -> None:
 def test_compiled_code_gets_the_strides_that_it_relies_on() -> None:
     """A tensor of other strides is copied into these, one of the same is not."""
     value = torch.arange(6.0).reshape(2, 3)
-    assert runtimes._laid_out(value, (3, 1)) is value
-    transposed = value.t().contiguous().t()
-    laid_out = runtimes._laid_out(transposed, (3, 1))
-    assert laid_out.stride() == (3, 1)
-    assert torch.equal(laid_out, value)
+    assert laid_out(value, (3, 1)) is value
+    made = laid_out(value.t().contiguous().t(), (3, 1))
+    assert made.stride() == (3, 1)
+    assert torch.equal(made, value)
 
 
 def test_missing_runtimes_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from hios.errors import ExampleInputsError
 from hios.optimizing.tracing import Binding, ModelInputs, ModelOutputs
+from tests.refusals import refused
 
 
 class Two(nn.Module):
@@ -54,9 +54,8 @@ def test_wrong_example_inputs_are_plain_errors() -> None:
     """Too many, too few and unknown example inputs are refused with the signature, in one line."""
     x = torch.ones(2)
     for args, kwargs in (((x, x, 1.0, 2.0), {}), ((), {}), ((x,), {"image": x})):
-        with pytest.raises(ExampleInputsError, match=r"^example inputs of Two: .*; its forward is \(images") as error:
+        with refused("example inputs of Two: ", "; its forward is (images", kind=ExampleInputsError):
             ModelInputs(args, kwargs, Two())
-        assert "\n" not in str(error.value)
 
 
 def _outputs_of_runtime(outputs: Any) -> tuple[ModelOutputs, Any]:
