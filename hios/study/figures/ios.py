@@ -57,13 +57,12 @@ def fig1_comparisons(rows: Rows) -> list[Comparison]:
     return comparisons("ios_fig1", {"flops_per_kernel": {} if found is None else {"NASNet": found}})
 
 
-def fig1_finding(rows: Rows) -> str:
-    """Operations of a convolution, by network."""
-    texts = [f"{row['MFLOP a convolution']:.0f} MFLOP in {row['network']}" for row in rows]
-    return f"Average operations per convolution: {', '.join(texts)}."
-
-
-register("ios_fig1", rows=fig1_rows, compare=fig1_comparisons, finding=fig1_finding)
+register(
+    "ios_fig1",
+    rows=fig1_rows,
+    compare=fig1_comparisons,
+    finding=runs.listing("Average operations per convolution:", "{MFLOP a convolution:.0f} MFLOP in {network}"),
+)
 
 # Figure 2: how much every stage of three schedules computes, and how fast.
 register(
@@ -472,19 +471,16 @@ register(
     compare=lambda rows: runs.columns_compared("ios_tab1", rows, ("width", "bound", "transitions", "schedules")),
 )
 
-
 # Table 2: the networks.
-def tab2_why(rows: Rows) -> str:
-    """Why blocks are counted otherwise."""
-    counts = ", ".join(f"{row['blocks']} of {row['network']}" for row in rows)
-    return f"hios makes a block of every layer that stands alone, so it counts {counts}; operators are the same."
-
-
 register(
     "ios_tab2",
     rows=lambda data: runs.size_rows(benchmark()),
     compare=lambda rows: runs.columns_compared("ios_tab2", rows),
-    explain=tab2_why,
+    explain=runs.listing(
+        "hios makes a block of every layer that stands alone, so it counts",
+        "{blocks} of {network}",
+        end="; operators are the same.",
+    ),
 )
 
 
