@@ -17,14 +17,12 @@ import pytest
 from hios import Edge, Graph, Operator
 from hios.files import artifacts
 from hios.report import write_report
-from hios.study import registry
-from hios.study.figure_data import FigureData
-from hios.study.figure_files import write_figure
 from hios.study.gpu_predictions import predict_targets
 from hios.study.page_part import papers_part
 from tests.charts.latex_compiler import compile_latex, needs_pdflatex
 from tests.cli.commands import refused, succeed
 from tests.report.test_report import latency, make_results, page_of
+from tests.study.drawn_figures import draw
 from tests.verify.results import write_network
 
 #: What was measured of this schedule is made shorter; it is not the fastest, and stays within 10 % of its prediction.
@@ -264,8 +262,7 @@ def _changes(before: str, after: str) -> Counter[tuple[str, str]]:
 
 def _paper_page(folder: Path, model: Path, figure: str, *data: Path) -> str:
     """The page of a network with a figure that is drawn from some files."""
-    record = write_figure(registry.figure(figure), FigureData.read(data), folder / "figures")
-    assert record.state == "drawn"
+    assert draw(figure, data, folder / "figures").state == "drawn"
     papers = papers_part(folder / "figures", folder / "report.html")
     write_report([model], folder / "report.html", folder / "tables", papers=papers)
     page = (folder / "papers.html").read_text(encoding="utf-8")

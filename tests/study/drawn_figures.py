@@ -1,0 +1,31 @@
+"""Figures of the registry, drawn by tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from hios.formats.study import FigureFile
+from hios.study import registry
+from hios.study.figure_data import ExecutedNetwork, FigureData
+
+
+def draw(name: str, data: FigureData | Iterable[Path], folder: Path) -> FigureFile:
+    """Write a figure into a folder, from data or the files that hold them; what its JSON file holds."""
+    from hios.study.figure_files import write_figure  # needs the extra report
+
+    return write_figure(registry.figure(name), data if isinstance(data, FigureData) else FigureData.read(data), folder)
+
+
+def of_sessions(name: str, files: Mapping[str, Iterable[Path]]) -> list[Path]:
+    """The files that a figure is drawn from, of those of all sessions."""
+    return [path for session in registry.figure(name).sessions for path in files[session]]
+
+
+def on_gpu(network: ExecutedNetwork, **changes: object) -> ExecutedNetwork:
+    """A network as if it had run on a GPU, with changes of its run."""
+    run = network.run
+    platform = msgspec.structs.replace(run.platform, name="cuda")
+    return ExecutedNetwork(network.graph, network.costs, msgspec.structs.replace(run, platform=platform, **changes))
