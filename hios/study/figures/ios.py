@@ -7,10 +7,11 @@ from itertools import pairwise
 from hios.charts import marks
 from hios.core.blocks import found_blocks
 from hios.core.graph import Edge, Graph, Operator
+from hios.core.problem import reachable
 from hios.formats.partition import GpuPrediction
 from hios.formats.run import ScheduleResult
 from hios.schedulers.ios import search_space
-from hios.schedulers.nimble import maximum_matching
+from hios.schedulers.nimble import bits, maximum_matching
 from hios.study import machine_rows as machines
 from hios.study import predicted_rows as predicted
 from hios.study import run_rows as runs
@@ -451,17 +452,12 @@ def _binomial(number: float) -> float:
 def width(graph: Graph, block: tuple[str, ...]) -> int:
     """The most operators of a block that can run beside each other, by Dilworth's theorem."""
     place = {operator: number for number, operator in enumerate(block)}
-    below: list[set[int]] = [set() for _ in block]
-    inside = {
-        (place[edge.source], place[edge.target])
-        for edge in graph.edges
-        if edge.source in place and edge.target in place
-    }
-    in_order = [place[name] for number in graph.order if (name := graph.operators[number].id) in place]
-    for source in reversed(in_order):
-        for target in {other for one, other in inside if one == source}:
-            below[source] |= below[target] | {target}
-    matched = maximum_matching([sorted(row) for row in below], len(block))
+    successors: list[list[tuple[int, float]]] = [[] for _ in block]
+    for edge in graph.edges:
+        if edge.source in place and edge.target in place:
+            successors[place[edge.source]].append((place[edge.target], 0.0))
+    last_first = [place[name] for number in graph.order[::-1] if (name := graph.operators[number].id) in place]
+    matched = maximum_matching([list(bits(below)) for below in reachable(last_first, successors)], len(block))
     return len(block) - sum(partner >= 0 for partner in matched)
 
 
