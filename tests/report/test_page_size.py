@@ -32,7 +32,7 @@ from hios.study import registry
 from hios.study.page_part import papers_part
 from hios.study.reference_networks import inception_v3, nasnet_large, squeezenet
 from hios.study.sessions import page_figures, series
-from tests.report.test_report import COMPETITORS, PageTables, make_results, make_several, page_of, read_csv
+from tests.report.test_report import COMPETITORS, make_results, make_several, page_of, read_csv, tables_of
 from tests.scripts import ROOT
 from tests.study.drawn_figures import draw, of_sessions
 from tests.study.every_session import write_sessions
@@ -191,7 +191,7 @@ def test_charts_of_the_fastest_are_left(page: str) -> None:
 
 def test_rows_that_say_most_are_left(page: str, tmp_path: Path) -> None:
     """The tables have the fastest and the sequential schedules and every row that is linked to; the file has all."""
-    tables = PageTables(page).tables
+    tables = tables_of(page)
     labels = [row[1] for row in tables["schedules"][1:]]
     assert sum("lowest median" in label for label in labels) == 2
     assert sum(label.startswith("sequential") for label in labels) == 2

@@ -26,11 +26,6 @@ def write_sessions(folder: Path, other: Path) -> dict[str, list[Path]]:
     """
     write_network(folder / "inception_v3", seed=1)
     write_network(folder / "squeezenet", seed=2)
-    simulated = folder / "study" / "simulation" / f"{SMALL.name}.json"
-    artifacts.write(simulated, "simulation", *simulate([SMALL], range(2), window=2, alpha=0.5, moves=200))
-    ablations = [folder / "study" / "ablation" / f"{generator}.json" for generator in GENERATORS]
-    for path in ablations:
-        artifacts.write(path, "ablation", ablate(SMALL, path.stem, range(2), alpha=0.5))
     alone = folder / "study" / "convolutions.json"
     artifacts.write(alone, "convolutions", MADE)
     write_network(
@@ -44,9 +39,18 @@ def write_sessions(folder: Path, other: Path) -> dict[str, list[Path]]:
         "archives": [pack(other / "results", other / "other.zip")],
         "profiles": write_profiles(folder),
         "networks": [folder / "inception_v3" / "run.json", folder / "squeezenet" / "run.json"],
-        "ablation": ablations,
         "convolutions": [alone],
         "pruning": [write_pruning(folder, "inception_v3", seed=3)],
         "serving": write_scenarios(folder),
-        **{f"simulation/{name}": [simulated] for name in SERIES},
+        **write_simulations(folder),
     }
+
+
+def write_simulations(folder: Path) -> dict[str, list[Path]]:
+    """Write a setting of the simulation, which stands for every series, and the ablation; their files by session."""
+    simulated = folder / "study" / "simulation" / f"{SMALL.name}.json"
+    artifacts.write(simulated, "simulation", *simulate([SMALL], range(2), window=2, alpha=0.5, moves=200))
+    ablations = [folder / "study" / "ablation" / f"{generator}.json" for generator in GENERATORS]
+    for path in ablations:
+        artifacts.write(path, "ablation", ablate(SMALL, path.stem, range(2), alpha=0.5))
+    return {"ablation": ablations, **{f"simulation/{name}": [simulated] for name in SERIES}}
