@@ -10,13 +10,22 @@ import msgspec
 from hios.formats.study import FigureFile
 from hios.study import registry
 from hios.study.figure_data import ExecutedNetwork, FigureData
+from hios.study.figure_files import stated, write_figure
 
 
 def draw(name: str, data: FigureData | Iterable[Path], folder: Path) -> FigureFile:
     """Write a figure into a folder, from data or the files that hold them; what its JSON file holds."""
-    from hios.study.figure_files import write_figure  # needs the extra report
+    return write_figure(registry.figure(name), _read(data), folder)
 
-    return write_figure(registry.figure(name), data if isinstance(data, FigureData) else FigureData.read(data), folder)
+
+def found(name: str, data: FigureData | Iterable[Path]) -> FigureFile:
+    """The same without drawing it."""
+    _, record = stated(registry.figure(name), _read(data))
+    return record
+
+
+def _read(data: FigureData | Iterable[Path]) -> FigureData:
+    return data if isinstance(data, FigureData) else FigureData.read(data)
 
 
 def of_sessions(name: str, files: Mapping[str, Iterable[Path]]) -> list[Path]:
