@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import html
 from pathlib import Path
 
 from hios.files import artifacts
 from hios.formats.config import SERIES
+from hios.report.archive import origin_text, write_archive
+from hios.report.results import ORIGIN
 from hios.study.random_graphs import GENERATORS
 from hios.study.simulation import ablate, simulate
 from tests.serving.study_scenarios import write_scenarios
-from tests.study.packed_machine import pack
 from tests.study.test_convolutions import MADE
 from tests.study.test_simulation import SMALL
 from tests.study.top_points import write_experiments
@@ -44,6 +46,17 @@ def write_sessions(folder: Path, other: Path) -> dict[str, list[Path]]:
         "serving": write_scenarios(folder),
         **write_simulations(folder),
     }
+
+
+def pack(results: Path, output: Path) -> Path:
+    """An archive of the networks in a folder, whose page is no more than what says how it was made."""
+    networks = sorted(run.parent for run in results.glob("*/run.json"))
+    origin = html.escape(origin_text("hios report", networks))
+    page = results / "report.html"
+    page.write_text(f'<html><head><meta name="{ORIGIN}" content="{origin}"></head></html>')
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_archive(page, output)
+    return output
 
 
 def write_simulations(folder: Path) -> dict[str, list[Path]]:

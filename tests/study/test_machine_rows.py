@@ -28,7 +28,7 @@ from hios.study.machine_rows import device_rows
 from hios.study.sessions import checked_archives, figure_files, page_figures
 from tests.cli.commands import invoke, refused
 from tests.study.drawn_figures import draw
-from tests.study.packed_machine import pack
+from tests.study.every_session import pack
 from tests.verify.results import write_network
 
 pytest.importorskip("altair", reason="needs the extra report")
