@@ -17,7 +17,7 @@ def load_script(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(Path(name).stem, ROOT / name)
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # where its annotations are looked up
     spec.loader.exec_module(module)
     return module
 

@@ -102,26 +102,15 @@ def dark_rules(scope: str) -> str:
 
 def configuration() -> Vega:
     """The style of charts as the ``config`` of Vega-Lite."""
+    texts = {"labelFontSize": FONT_SIZE, "titleFontSize": FONT_SIZE, "labelColor": INK, "titleColor": INK}
+    plain = {**texts, "titleFontWeight": "normal"}
     return {
         "background": GROUND,
         "font": FONT,
         "view": {"stroke": None},
-        "axis": {
-            "labelFontSize": FONT_SIZE,
-            "titleFontSize": FONT_SIZE,
-            "labelColor": INK,
-            "titleColor": INK,
-            "titleFontWeight": "normal",
-            "gridColor": GRID,
-            "domainColor": SOFT,
-            "tickColor": SOFT,
-        },
+        "axis": {**plain, "gridColor": GRID, "domainColor": SOFT, "tickColor": SOFT},
         "legend": {
-            "labelFontSize": FONT_SIZE,
-            "titleFontSize": FONT_SIZE,
-            "labelColor": INK,
-            "titleColor": INK,
-            "titleFontWeight": "normal",
+            **plain,
             "symbolStrokeColor": SOFT,
             "symbolFillColor": SOFT,
             "symbolStrokeWidth": 1.5,
@@ -134,7 +123,7 @@ def configuration() -> Vega:
             "subtitleFontSize": FONT_SIZE,
             "anchor": "start",
         },
-        "header": {"labelColor": INK, "titleColor": INK, "labelFontSize": FONT_SIZE, "titleFontSize": FONT_SIZE},
+        "header": texts,
         "text": {"color": INK, "fontSize": FONT_SIZE},
         "rule": {"color": INK},
         "range": {"category": list(SERIES)},

@@ -15,7 +15,7 @@ from hios.core.problem import Problem
 from hios.core.schedule import Placement, Schedule
 from hios.errors import ArtifactError
 from hios.files import artifacts
-from hios.report.results import ModelResults, path_ends, read_model, told_apart
+from hios.report.results import ModelPredictions, ModelResults, path_ends, read_model, told_apart
 from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, operator_rows, prediction_rows, table
 
 #: Columns of the data frames with their data types; those of operators are the columns of operators.csv and one more.
@@ -82,16 +82,8 @@ class Results:
     costs: pd.DataFrame
 
 
-@dataclass(frozen=True)
-class _Folder:
-    """Results of one network: ``run`` is None where nothing was executed."""
-
-    name: str
-    directory: Path
-    graph: Graph
-    costs: CostsFile
-    run: ModelResults | None
-    schedules: Mapping[str, Schedule]
+#: A network that was executed, or was not.
+_Model = ModelResults | ModelPredictions
 
 
 def load_results(folder: str | Path) -> Results:
@@ -134,35 +126,34 @@ def load_results(folder: str | Path) -> Results:
     )
 
 
-def _read(directory: Path) -> _Folder:
+def _read(directory: Path) -> _Model:
     if (directory / "run.json").is_file():
-        model = read_model(directory)
-        return _Folder(model.name, directory, model.graph, model.costs, model, {})
+        return read_model(directory)
     graph = Graph.read(directory / "graph.json")
     schedules = {path.stem: Schedule.read(path) for path in sorted((directory / "schedules").glob("*.json"))}
     for schedule in schedules.values():
         schedule.plan(graph)  # refuses schedules of another graph
     costs = artifacts.load(directory / "costs.json", CostsFile)
-    return _Folder(graph.name or directory.resolve().name, directory, graph, costs, None, schedules)
+    return ModelPredictions(graph.name or directory.resolve().name, graph, costs, schedules)
 
 
 def _frame(
-    columns: Mapping[str, str], models: Sequence[_Folder], rows_of: Callable[[_Folder], Iterable[Row]]
+    columns: Mapping[str, str], models: Sequence[_Model], rows_of: Callable[[_Model], Iterable[Row]]
 ) -> pd.DataFrame:
     return table(columns, (row | {"model": model.name} for model in models for row in rows_of(model))).astype(columns)
 
 
-def _latencies(model: _Folder) -> Iterator[Row]:
-    if model.run is None:
+def _latencies(model: _Model) -> Iterator[Row]:
+    if isinstance(model, ModelPredictions):
         rows, platform = prediction_rows(model.name, model.schedules, model.costs), model.costs.platform
     else:
-        rows, platform = latency_rows(model.run), model.run.run.platform
+        rows, platform = latency_rows(model), model.run.platform
     virtual = platform is not None and bool(platform.virtual)
     for row in rows:
         yield row | {"virtual": virtual, "predicted_only": bool(row.get("predicted_only"))}
 
 
-def _operators(model: _Folder) -> Iterator[Row]:
+def _operators(model: _Model) -> Iterator[Row]:
     for row in operator_rows(model.name, model.graph, model.costs):
         yield row | {
             "utilization": model.costs.operators[row["operator"]].utilization or 1.0,
@@ -170,10 +161,12 @@ def _operators(model: _Folder) -> Iterator[Row]:
         }
 
 
-def _placements(model: _Folder) -> Iterator[Row]:
-    for label, schedule in model.schedules.items():
-        yield from _rows(label, "predicted", schedule.placements)
-    for result in () if model.run is None else model.run.run.results:
+def _placements(model: _Model) -> Iterator[Row]:
+    if isinstance(model, ModelPredictions):
+        for label, schedule in model.schedules.items():
+            yield from _rows(label, "predicted", schedule.placements)
+        return
+    for result in model.run.results:
         yield from _rows(result.label, "predicted", result.predicted)
         yield from _rows(result.label, "measured", result.measured)
 
@@ -184,7 +177,7 @@ def _rows(label: str, times: str, placements: Iterable[Placement]) -> Iterator[R
         yield {"label": label, "times": times, **msgspec.structs.asdict(placement), "width": width}
 
 
-def _costs(model: _Folder) -> Iterator[Row]:
+def _costs(model: _Model) -> Iterator[Row]:
     for operator, entry in model.costs.operators.items():
         yield {"kind": "operator", "operator": operator, **_times(entry)}
     for transfer in _transfers(model):
@@ -197,12 +190,12 @@ def _costs(model: _Folder) -> Iterator[Row]:
         yield {"kind": "merge", "groups": groups, **_times(merge)}
 
 
-def _transfers(model: _Folder) -> Iterable[TransferCost]:
+def _transfers(model: _Model) -> Iterable[TransferCost]:
     """The transfers, also where costs.json has a link model instead of them."""
     measured = model.costs.transfers
     if isinstance(measured, tuple):
         return measured
-    problem = Problem(model.graph, Costs.of(model.costs, str(model.directory / "costs.json")))
+    problem = Problem(model.graph, Costs.of(model.costs, str(Path(model.graph.source).with_name("costs.json"))))
     return [
         TransferCost(source=problem.ids[source], target=problem.ids[target], time_ms=time_ms)
         for target, predecessors in enumerate(problem.predecessors)

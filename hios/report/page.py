@@ -21,6 +21,7 @@ import markupsafe
 from hios.charts.marks import BOUND, MEASURED, PREDICTED, explanation
 from hios.charts.rendering import unchecked
 from hios.charts.theme import DARK, GRID, GROUND, INK, SOFT, TINT, dark_rules
+from hios.core.costs import predicted_for
 from hios.core.schedule import Schedule
 from hios.report.charts import gantt_chart, latency_chart, predicted_chart, schedule_chart
 from hios.report.graph_layout import lay_out
@@ -33,6 +34,7 @@ from hios.report.results import (
     input_text,
     origin,
     predicted_hardware,
+    sequential_ms,
 )
 from hios.report.serving_results import (
     ServedScenario,
@@ -372,14 +374,15 @@ def render_predictions(
 
 def _predicted_view(number: int, model: ModelPredictions) -> View:
     """What the template shows of a model."""
+    baseline_ms = sequential_ms(model.costs)
     rows = [
-        {**row, "predicted_speedup": model.sequential_ms / row["predicted_ms"] if row["predicted_ms"] else None}
+        {**row, "predicted_speedup": baseline_ms / row["predicted_ms"] if row["predicted_ms"] else None}
         for row in prediction_rows(model.name, model.schedules, model.costs)
     ]
     return {
         **model_head(number, model),
         "fastest": _fastest(model),
-        "words": model.words,
+        "words": predicted_for(model.costs.platform) or "",
         "rows": rows,
         "costs": cost_summary(model.costs),
         "legend": type_counts(operator.type for operator in model.graph.operators),
@@ -397,6 +400,7 @@ def _predicted_view(number: int, model: ModelPredictions) -> View:
 
 def _fastest(model: ModelPredictions) -> str:
     label, schedule = min(model.schedules.items(), key=lambda entry: entry[1].latency_ms)
-    gain = f", {model.sequential_ms / schedule.latency_ms:.2f} times as fast as the sequential schedule on one device"
+    speedup = sequential_ms(model.costs) / (schedule.latency_ms or 1.0)
+    gain = f", {speedup:.2f} times as fast as the sequential schedule on one device"
     chain = chain_note(model.graph, model.costs)
     return f"{label}, {schedule.latency_ms:.3f} ms{gain if schedule.latency_ms > 0 else ''}{chain}"

@@ -134,16 +134,6 @@ class ModelPredictions(_ModelFiles):
 
     schedules: Mapping[str, Schedule]
 
-    @property
-    def sequential_ms(self) -> float:
-        """Predicted latency of the sequential schedule on one device."""
-        return sequential_ms(self.costs)
-
-    @property
-    def words(self) -> str:
-        """What times are predicted for."""
-        return predicted_for(self.costs.platform) or ""
-
 
 def is_predicted(directory: Path) -> bool:
     """Whether the costs of a results folder are predicted; False where there are none."""

@@ -423,16 +423,11 @@ def cost_summary(costs: CostsFile) -> list[CostEntry]:
 
 def _operators(costs: CostsFile) -> CostEntry:
     times = [entry.time_ms for entry in costs.operators.values()]
-    if (words := predicted_for(costs.platform)) is not None:
-        return CostEntry(
-            "Operators, predicted",
-            f"{len(times)}, {sum(times):.4g} ms one after another",
-            f"t(v), the time of each alone on one device, added up; {words}",
-        )
+    words = predicted_for(costs.platform)
     return CostEntry(
-        "Operators",
+        "Operators" if words is None else "Operators, predicted",
         f"{len(times)}, {sum(times):.4g} ms one after another",
-        "t(v), the time of each alone on one device, added up; equal operators are measured once",
+        f"t(v), the time of each alone on one device, added up; {words or 'equal operators are measured once'}",
     )
 
 

@@ -301,10 +301,9 @@ def spreads(rows: Rows) -> str:
     return f"Interquartile range of the runs on {_where(rows)}, relative to the median: {'; '.join(texts)}."
 
 
-def scheduling_times(rows: Rows) -> str:
-    """Seconds of scheduling of every algorithm, by network."""
-    texts = [f"{row['algorithm']} {row['scheduling s']:.3g} s on {row['network']}" for row in rows]
-    return f"Scheduling takes here: {'; '.join(texts)}."
+def listing(lead: str, of_row: str, *, between: str = ", ", end: str = ".") -> Callable[[Rows], str]:
+    """Makes a sentence that lists the rows; ``of_row`` is what it says of one, with the names of columns in braces."""
+    return lambda rows: f"{lead} {between.join(map(of_row.format_map, rows))}{end}"
 
 
 def on_cores(text: Callable[[Rows], str]) -> Callable[[Rows], str]:

@@ -48,41 +48,30 @@ def rows_over(data: FigureData, name: str) -> Rows:
 
 def _rows_of(file: SimulationFile, name: str) -> Rows:
     value = getattr(file.setting, name)
-    lines = [(HIOS, {key: [i.latency_ms[key] for i in file.instances] for key in file.instances[0].latency_ms})]
-    of_released = [{**i.even_layers_ms, **i.released_ms} for i in file.instances]
-    lines.append((RELEASED, {key: [row[key] for row in of_released] for key in of_released[0]}))
-    rows: Rows = []
-    for program, latencies in lines:
-        mean = {key: statistics.mean(numbers) for key, numbers in latencies.items()}
-        for algorithm, numbers in latencies.items():
-            rows.append(
-                _row(name, value, algorithm, program, marks.PREDICTED.name, numbers)
-                | {
-                    "speedup over sequential": mean["sequential"] / mean[algorithm],
-                    "speedup over ios": mean["ios"] / mean[algorithm],
-                }
-            )
-    bounds = [instance.bound_ms for instance in file.instances]
-    sequential = statistics.mean(instance.latency_ms["sequential"] for instance in file.instances)
-    of_ios = statistics.mean(instance.latency_ms["ios"] for instance in file.instances)
-    most = {
-        "speedup over sequential": sequential / statistics.mean(bounds),
-        "speedup over ios": of_ios / statistics.mean(bounds),
-    }
-    rows.append(_row(name, value, "hios-opt", HIOS, marks.BOUND.name, bounds) | most)
-    return rows
+    of_hios = _by_algorithm([instance.latency_ms for instance in file.instances])
+    of_released = _by_algorithm([{**instance.even_layers_ms, **instance.released_ms} for instance in file.instances])
+    rows = [
+        {name: value, "algorithm": algorithm, "program": program, **_numbers(marks.PREDICTED, numbers, latencies)}
+        for program, latencies in ((HIOS, of_hios), (RELEASED, of_released))
+        for algorithm, numbers in latencies.items()
+    ]
+    bounds = _numbers(marks.BOUND, [instance.bound_ms for instance in file.instances], of_hios)
+    return [*rows, {name: value, "algorithm": "hios-opt", "program": HIOS, **bounds}]
 
 
-def _row(name: str, value: float, algorithm: str, program: str, mark: str, numbers: Sequence[float]) -> Row:
+def _by_algorithm(instances: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
+    return {algorithm: [latencies[algorithm] for latencies in instances] for algorithm in instances[0]}
+
+
+def _numbers(mark: marks.Mark, numbers: Sequence[float], latencies: Mapping[str, Sequence[float]]) -> Row:
+    """The columns of numbers in a row; speedups are over latencies by algorithm."""
     mean = statistics.mean(numbers)
     return {
-        name: value,
-        "algorithm": algorithm,
-        "program": program,
-        "mark": mark,
+        "mark": mark.name,
         "instances": len(numbers),
         "mean ms": mean,
         "sd ms": statistics.stdev(numbers) if len(numbers) > 1 else None,
+        **{f"speedup over {base}": statistics.mean(latencies[base]) / mean for base in ("sequential", "ios")},
     }
 
 

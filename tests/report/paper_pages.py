@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from hios.files import artifacts
 from hios.report import write_report
-from hios.study import registry
-from hios.study.figure_data import FigureData
-from hios.study.figure_files import write_figure
 from hios.study.page_part import papers_part
-from hios.study.random_graphs import GENERATORS
-from hios.study.simulation import ablate, simulate
 from tests.report.test_serving_results import write_serving
-from tests.study.test_simulation import SMALL
+from tests.study.drawn_figures import draw, of_sessions
+from tests.study.every_session import write_simulations
 from tests.verify.results import write_network
 
 #: Figures by the sessions that they are drawn from: a simulated, one with a chart of networks, box plots, tables.
@@ -27,19 +22,10 @@ def write_results(folder: Path, figures: Sequence[str] = (*DRAWN, CARD)) -> Path
     """Write sessions and figures."""
     for seed, name in enumerate(("inception_v3", "squeezenet")):
         write_network(folder / name, seed)
-    files = {
-        "networks": [folder / name / "run.json" for name in ("inception_v3", "squeezenet")],
-        "simulation": [folder / "study" / "simulation" / f"{SMALL.name}.json"],
-        "ablation": [folder / "study" / "ablation" / f"{generator}.json" for generator in GENERATORS],
-    }
-    (simulated,) = files["simulation"]
-    artifacts.write(simulated, "simulation", *simulate([SMALL], range(2), window=2, alpha=0.5, moves=200))
-    for path in files["ablation"]:
-        artifacts.write(path, "ablation", ablate(SMALL, path.stem, range(2), alpha=0.5))
+    networks = [folder / name / "run.json" for name in ("inception_v3", "squeezenet")]
+    files = {"networks": networks, **write_simulations(folder)}
     for name in figures:
-        figure = registry.figure(name)
-        paths = [path for session in figure.sessions for path in files[session.partition("/")[0]]]
-        write_figure(figure, FigureData.read(paths), folder / "figures")
+        draw(name, of_sessions(name, files), folder / "figures")
     return folder
 
 

@@ -103,6 +103,11 @@ def document(picture: Picture) -> ET.Element:
     return ET.fromstring(svg_file(picture))  # noqa: S314
 
 
+def edges(picture: Picture) -> list[ET.Element]:
+    """The lines of the file."""
+    return [path for path in document(picture).iter(f"{SVG}path") if path.get("class") == "edge"]
+
+
 def anchors(path: str) -> list[tuple[float, float]]:
     """Points where the pieces of a path end, with the corners of rounded turns."""
     points: list[tuple[float, float]] = []
@@ -121,8 +126,7 @@ def test_every_operator_and_edge_is_drawn_once(picture: Picture) -> None:
     root, index = document(picture), picture.graph.index
     drawn = [int(group.attrib["data-operator"]) for group in root.iter(f"{SVG}g") if "data-operator" in group.attrib]
     assert sorted(drawn) == list(range(len(index)))
-    lines = [path for path in root.iter(f"{SVG}path") if path.get("class") == "edge"]
-    assert Counter((int(p.attrib["data-from"]), int(p.attrib["data-to"])) for p in lines) == Counter(
+    assert Counter((int(p.attrib["data-from"]), int(p.attrib["data-to"])) for p in edges(picture)) == Counter(
         (index[edge.source], index[edge.target]) for edge in picture.graph.edges
     )
 
@@ -171,22 +175,19 @@ def test_values_run_from_left_to_right_within_a_frame(picture: Picture) -> None:
 def test_lines_join_their_operators(picture: Picture) -> None:
     """A line begins at the right side of its source and ends at the left side of its target."""
     drawn = boxes(picture)
-    for path in document(picture).iter(f"{SVG}path"):
-        if path.get("class") == "edge":
-            source, target = drawn[int(path.attrib["data-from"])], drawn[int(path.attrib["data-to"])]
-            points = anchors(path.attrib["d"])
-            assert points[0][0] == pytest.approx(source.x + source.width, abs=0.11)
-            assert source.y < points[0][1] < source.y + source.height
-            assert points[-1][0] == pytest.approx(target.x, abs=0.11)
-            assert target.y < points[-1][1] < target.y + target.height
+    for path in edges(picture):
+        source, target = drawn[int(path.attrib["data-from"])], drawn[int(path.attrib["data-to"])]
+        points = anchors(path.attrib["d"])
+        assert points[0][0] == pytest.approx(source.x + source.width, abs=0.11)
+        assert source.y < points[0][1] < source.y + source.height
+        assert points[-1][0] == pytest.approx(target.x, abs=0.11)
+        assert target.y < points[-1][1] < target.y + target.height
 
 
 def test_no_line_runs_behind_an_operator(picture: Picture) -> None:
     """Curves stay between columns and level or upright pieces pass no box but those at the ends."""
     drawn = boxes(picture)
-    for path in document(picture).iter(f"{SVG}path"):
-        if path.get("class") != "edge":
-            continue
+    for path in edges(picture):
         ends = {int(path.attrib["data-from"]), int(path.attrib["data-to"])}
         others = [box for operator, box in drawn.items() if operator not in ends]
         for (x, y), (to_x, to_y) in itertools.pairwise(anchors(path.attrib["d"])):
@@ -199,13 +200,12 @@ def test_lines_of_different_values_only_cross(picture: Picture) -> None:
     """Level and upright pieces of different values never lie on one another."""
     level: dict[float, list[tuple[float, float, str]]] = {}
     upright: dict[float, list[tuple[float, float, str]]] = {}
-    for path in document(picture).iter(f"{SVG}path"):
-        if path.get("class") == "edge":
-            for (x, y), (to_x, to_y) in itertools.pairwise(anchors(path.attrib["d"])):
-                if y == to_y:
-                    level.setdefault(y, []).append((min(x, to_x), max(x, to_x), path.attrib["data-from"]))
-                elif x == to_x:
-                    upright.setdefault(x, []).append((min(y, to_y), max(y, to_y), path.attrib["data-from"]))
+    for path in edges(picture):
+        for (x, y), (to_x, to_y) in itertools.pairwise(anchors(path.attrib["d"])):
+            if y == to_y:
+                level.setdefault(y, []).append((min(x, to_x), max(x, to_x), path.attrib["data-from"]))
+            elif x == to_x:
+                upright.setdefault(x, []).append((min(y, to_y), max(y, to_y), path.attrib["data-from"]))
     for pieces in [*level.values(), *upright.values()]:
         reach, owner = float("-inf"), ""
         for begin, end, value in sorted(pieces):

@@ -8,7 +8,6 @@ import random
 import re
 import statistics
 from collections import Counter
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,12 @@ import pytest
 from hios import Edge, Graph, Operator
 from hios.files import artifacts
 from hios.report import write_report
-from hios.study import registry
-from hios.study.figure_data import FigureData
-from hios.study.figure_files import write_figure
 from hios.study.gpu_predictions import predict_targets
 from hios.study.page_part import papers_part
 from tests.charts.latex_compiler import compile_latex, needs_pdflatex
 from tests.cli.commands import refused, succeed
 from tests.report.test_report import latency, make_results, page_of
+from tests.study.drawn_figures import draw
 from tests.verify.results import write_network
 
 #: What was measured of this schedule is made shorter; it is not the fastest, and stays within 10 % of its prediction.
@@ -32,28 +29,11 @@ CHANGED = "greedy <1>"
 FACTOR = 0.9
 
 
-class _Texts(HTMLParser):
+def _texts(page: str) -> list[str]:
     """Every text of a page, and what attributes say to readers, in order; scripts and styles left out."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-        self._code = False
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what is said by attributes."""
-        self._code = tag in ("script", "style")
-        self.texts += [value or "" for name, value in attrs if name in ("aria-label", "data-hover", "data-value")]
-
-    def handle_endtag(self, tag: str) -> None:
-        """Texts behind a script count again."""
-        self._code = False
-
-    def handle_data(self, data: str) -> None:
-        """Note a text."""
-        if not self._code and data.strip():
-            self.texts.append(data.strip())
+    shown = re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.DOTALL)
+    said = re.finditer(r' (?:aria-label|data-hover|data-value)="([^"]*)"|>([^<]+)', shown)
+    return [html.unescape(match[1] or match[2] or "").strip() for match in said]
 
 
 def _expected(run: dict[str, Any]) -> list[str]:
@@ -109,7 +89,7 @@ def test_a_changed_measurement_changes_what_rests_on_it_and_nothing_else(tmp_pat
     result["error_beyond_drift"] = 1.06 * result["predicted_ms"] / time["median"] - 1
     artifacts.write(model / "run.json", "run", run)
     after, new = page_of(model, model), _expected(run)
-    pairs = zip(_Texts(before).texts, _Texts(after).texts, strict=True)
+    pairs = zip(_texts(before), _texts(after), strict=True)
     changed = {(one, other) for one, other in pairs if one != other}
     assert changed == {(one, other) for one, other in zip(old, new, strict=True) if one != other}
     assert len(changed) >= len(old) - 1  # the largest error may be that of another schedule
@@ -253,7 +233,7 @@ def test_one_color_in_report_show_and_draw(tmp_path: Path, kind: str) -> None:
 def _numbers(page: str) -> list[tuple[str, str]]:
     """Every number in what the page says, with the text that it is in, up to the number."""
     numbers = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
-    return [(text, match[0]) for text in _Texts(page).texts for match in numbers.finditer(text)]
+    return [(text, match[0]) for text in _texts(page) for match in numbers.finditer(text)]
 
 
 def _changes(before: str, after: str) -> Counter[tuple[str, str]]:
@@ -264,8 +244,7 @@ def _changes(before: str, after: str) -> Counter[tuple[str, str]]:
 
 def _paper_page(folder: Path, model: Path, figure: str, *data: Path) -> str:
     """The page of a network with a figure that is drawn from some files."""
-    record = write_figure(registry.figure(figure), FigureData.read(data), folder / "figures")
-    assert record.state == "drawn"
+    assert draw(figure, data, folder / "figures").state == "drawn"
     papers = papers_part(folder / "figures", folder / "report.html")
     write_report([model], folder / "report.html", folder / "tables", papers=papers)
     page = (folder / "papers.html").read_text(encoding="utf-8")
@@ -309,7 +288,7 @@ def test_predicted_panels_follow_predictions_and_nothing_else(tmp_path: Path) ->
         return _paper_page(tmp_path, model, "ios_fig6", model / "run.json", predicted)
 
     def panel(text: str) -> list[str]:
-        return [said for said in _Texts(text).texts if "fork" in said and "predicted" in said]
+        return [said for said in _texts(text) if "fork" in said and "predicted" in said]
 
     before = page()
     document = artifacts.read(predicted, "predicted")

@@ -29,23 +29,21 @@ from hios.report import page as large_pages
 from hios.report import write_report
 from hios.schedulers import ALGORITHMS, find
 from hios.study import registry
-from hios.study.figure_data import FigureData
 from hios.study.page_part import papers_part
 from hios.study.reference_networks import inception_v3, nasnet_large, squeezenet
 from hios.study.sessions import page_figures, series
-from tests.report.test_report import COMPETITORS, PageTables, make_results, make_several, page_of, read_csv
+from tests.report.test_report import COMPETITORS, make_results, make_several, page_of, read_csv, tables_of
+from tests.scripts import ROOT
+from tests.study.drawn_figures import draw, of_sessions
 from tests.study.every_session import write_sessions
 from tests.workers.processes import children
 
 pytest.importorskip("altair", reason="needs the extra report")
 
-from hios.study.figure_files import write_figure
-
 _MB = 1_000_000
 _DEFAULT, _EVERYTHING = 2.5 * _MB, 10 * _MB
 #: Algorithms that search for long on these networks, with one in whose place their schedules are drawn.
 _STAND_INS = {"ios": "greedy", "hios-opt": "heft"}
-_ROOT = Path(__file__).resolve().parents[2]
 
 
 def _named(graph: Graph) -> Graph:
@@ -84,9 +82,8 @@ def _write(folder: Path, graph: Graph, algorithms: Iterable[str]) -> Path:
 
 
 def _draw(folder: Path, figures: Iterable[str], files: Mapping[str, list[Path]]) -> None:
-    for figure in map(registry.figure, figures):
-        data = FigureData.read(path for session in figure.sessions for path in files[session])
-        write_figure(figure, data, folder / "figures")
+    for name in figures:
+        draw(name, of_sessions(name, files), folder / "figures")
 
 
 def _with_all_settings(files: dict[str, list[Path]], study: Study) -> dict[str, list[Path]]:
@@ -131,7 +128,7 @@ def _take_figures(folder: Path, drawn: Path, figures: Iterable[str], files: Mapp
 @pytest.mark.slow
 def test_default_page(files: dict[str, list[Path]], drawn: Path, tmp_path: Path) -> None:
     """Networks, algorithms and figures of config.yaml make a page of at most 2.5 MB."""
-    path = _ROOT / "config.yaml"
+    path = ROOT / "config.yaml"
     settings = config.resolve(plain(read_yaml(path), str(path), ()), str(path))
     known = {"squeezenet": squeezenet, "inception_v3": inception_v3}
     algorithms = [str(entry.get("algorithm", label)) for label, entry in settings.algorithms.items()]
@@ -194,7 +191,7 @@ def test_charts_of_the_fastest_are_left(page: str) -> None:
 
 def test_rows_that_say_most_are_left(page: str, tmp_path: Path) -> None:
     """The tables have the fastest and the sequential schedules and every row that is linked to; the file has all."""
-    tables = PageTables(page).tables
+    tables = tables_of(page)
     labels = [row[1] for row in tables["schedules"][1:]]
     assert sum("lowest median" in label for label in labels) == 2
     assert sum(label.startswith("sequential") for label in labels) == 2

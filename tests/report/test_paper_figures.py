@@ -17,15 +17,13 @@ from hios.report import write_report
 from hios.report.archive import origin_text, write_archive, write_archived_page
 from hios.report.results import Provenance
 from hios.study import registry
-from hios.study.figure_data import FigureData
 from hios.study.page_part import papers_part
 from tests.cli.commands import refused, succeed
 from tests.report.paper_pages import CARD, DRAWN, write_page, write_results
+from tests.study.drawn_figures import draw
 
 pytest.importorskip("altair", reason="needs the extra report")
 pytest.importorskip("numba", reason="needs the extra opt")
-
-from hios.study.figure_files import write_figure
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +168,7 @@ def test_changed_data_change_the_page(results: Path, tmp_path: Path) -> None:
     for instance in document["instances"]:
         instance["latency_ms"]["sequential"] *= 1.1
     path.write_text(json.dumps(document))
-    write_figure(registry.figure("hios_fig8"), FigureData.read([path]), other / "figures")
+    draw("hios_fig8", [path], other / "figures")
     before, after = ((folder / "papers.html").read_text() for folder in (results, write_page(other).parent))
     changed = {name for name in registry.ids() if _said(before, name) != _said(after, name)}
     assert changed == {"hios_fig8"}

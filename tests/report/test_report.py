@@ -10,7 +10,6 @@ import random
 import re
 import statistics
 from collections.abc import Callable
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -139,36 +138,14 @@ def make_result(problem: Problem, algorithm: str, devices: int, chance: random.R
     }
 
 
-class PageTables(HTMLParser):
-    """Collects the cells of every table of a page, by the table's class."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tables: dict[str, list[list[str]]] = {}
-        self._name = ""
-        self._cell = False
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Open a table, row or cell."""
-        if tag == "table":
-            self._name = (dict(attrs).get("class") or "").split()[0]
-            self.tables.setdefault(self._name, [])
-        elif tag == "tr":
-            self.tables[self._name].append([])
-        elif tag in ("td", "th"):
-            self._cell = True
-            self.tables[self._name][-1].append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        """Close a cell."""
-        if tag in ("td", "th"):
-            self._cell = False
-
-    def handle_data(self, data: str) -> None:
-        """Add to the open cell."""
-        if self._cell:
-            self.tables[self._name][-1][-1] += data
+def tables_of(page: str) -> dict[str, list[list[str]]]:
+    """The texts of the cells of all tables of a page, row by row, by the first class of the table."""
+    tables: dict[str, list[list[str]]] = {}
+    for name, table in re.findall(r'<table class="([\w-]+)[^>]*>(.*?)</table>', page, re.DOTALL):
+        for row in re.findall(r"<tr\b[^>]*>(.*?)</tr>", table, re.DOTALL):
+            cells = re.findall(r"<t[dh]\b[^>]*>(.*?)</t[dh]>", row, re.DOTALL)
+            tables.setdefault(name, []).append([html.unescape(re.sub(r"<[^>]*>", "", cell)) for cell in cells])
+    return tables
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
@@ -230,7 +207,7 @@ def test_page_loads_nothing(page: str) -> None:
 def test_schedule_table_equals_csv(report: Path, page: str) -> None:
     """The numbers of the schedule tables are those of latency.csv, rounded."""
     rows = [row for row in read_csv(report / "out/tables/latency.csv") if row["kind"] == "schedule"]
-    tables = PageTables(page).tables
+    tables = tables_of(page)
     assert len(rows) == len(tables["schedules"][1:]) == len(tables["predictions"][1:]) == 2 * len(COMPETITORS)
     for row, measured, predicted in zip(rows, tables["schedules"][1:], tables["predictions"][1:], strict=True):
         places = len(measured[3].partition(".")[2])
@@ -263,7 +240,7 @@ def test_fastest_schedule_is_marked(report: Path, page: str) -> None:
         min((row for row in rows if row["model"] == model), key=lambda row: float(row["measured_median_ms"]))
         for model in ("first", "second")
     ]
-    marked = [cells[1] for cells in PageTables(page).tables["schedules"] if cells[1].endswith(" lowest median")]
+    marked = [cells[1] for cells in tables_of(page)["schedules"] if cells[1].endswith(" lowest median")]
     assert marked == [f"{row['label']} lowest median" for row in expected]
 
 
@@ -313,7 +290,7 @@ def test_operators_csv(report: Path) -> None:
 
 def test_predicted_figures_say_so(page: str) -> None:
     """Columns, markers, chart halves and summaries with predicted figures bear the word."""
-    heads = [cell for cells in PageTables(page).tables["predictions"] for cell in cells]
+    heads = [cell for cells in tables_of(page)["predictions"] for cell in cells]
     assert "<h3>Schedules, predicted</h3>" in page
     assert "predicted, ms" in heads
     assert len(re.findall(r">predicted</text>", page)) == 2  # in the legend of each chart of latencies
@@ -370,7 +347,7 @@ def test_without_a_probe_drift_is_not_known(tmp_path: Path) -> None:
     page = page_of(tmp_path, model)
     assert "than when it was profiled" not in page
     assert "; drift " not in page
-    rows = PageTables(page).tables["predictions"][1:]
+    rows = tables_of(page)["predictions"][1:]
     assert {cells[5] for cells in rows} == {"–"}  # noqa: RUF001
     assert {row["drift"] for row in read_csv(tmp_path / "latency.csv")} == {""}
 
@@ -419,7 +396,8 @@ def test_sentences_rest_on_intervals(tmp_path: Path) -> None:
             "eager PyTorch": [(2.05 - 0.3 * wrong) * f for f, wrong in zip(drift, noise, strict=True)],
         },
     )
-    text = html.unescape(page_of(tmp_path, model))
+    page = page_of(tmp_path, model)
+    text = html.unescape(page)
     assert re.search(
         r"Fastest schedule as measured: hios-lp <2>, [\d.]+ ms, 2\.00 times as fast as the .* \(95 % interval", text
     )
@@ -431,7 +409,7 @@ def test_sentences_rest_on_intervals(tmp_path: Path) -> None:
     assert "References statistically tied with it: eager PyTorch, 1 thread, eager PyTorch, 2 threads." in text
     assert "Slower than the sequential schedule on one device: greedy <1> (0.95)." in text
     assert "Faster than every schedule" not in text
-    cells = {row[1].removesuffix(" lowest median"): row[5] for row in PageTables(text).tables["schedules"]}
+    cells = {row[1].removesuffix(" lowest median"): row[5] for row in tables_of(page)["schedules"]}
     assert cells["hios-lp <2>"] == "2.00 (2.00–2.00)"  # noqa: RUF001
     assert cells["sequential <1>"] == "1.00"
     rows = {row["label"]: row for row in read_csv(tmp_path / "latency.csv")}
@@ -454,7 +432,7 @@ def test_auto_has_a_row(tmp_path: Path) -> None:
     }
     variants: list[tuple[str, dict[str, Any]]] = [("chosen", {"chosen": chosen}), ("plain", {})]
     page, plain = (page_of(tmp_path / name, make_results(tmp_path / name, "net", **more)) for name, more in variants)
-    row = PageTables(page).tables["schedules"][-1]
+    row = tables_of(page)["schedules"][-1]
     assert row[1:6] == ["auto: sequential, 2 cores", "1", "1.250", "1.000–1.500", "3.50 (3.40–3.60)"]  # noqa: RUF001
     assert "chosen by other runs" in page
     assert "<dt>auto</dt>" in page
@@ -475,7 +453,7 @@ def test_summary_names_faster_references(tmp_path: Path) -> None:
         make_results(tmp_path / "not", "not", references=[quick[1]]),
     ]
     page = page_of(tmp_path, *models)
-    (head, *rows) = PageTables(page).tables["models"]
+    (head, *rows) = tables_of(page)["models"]
     assert head[-1] == "faster references"
     assert [(row[0], row[-1]) for row in rows] == [("beaten", "quick, 1 thread (0.500 ms)"), ("not", "none")]
 

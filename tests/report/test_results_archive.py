@@ -161,6 +161,12 @@ def _rewritten(old: Path, new: Path, change: Callable[[dict[str, bytes]], None],
     return new
 
 
+def _refused(archive: Path, message: str) -> None:
+    """It is not unpacked, for this reason."""
+    with pytest.raises(ArtifactError, match=message), unpacked(archive):
+        pass
+
+
 def _nothing(files: dict[str, bytes]) -> None:
     pass
 
@@ -179,9 +185,7 @@ def test_paths_that_lead_out_are_refused(project: Path, tmp_path: Path, name: st
     info = _entry("placeholder")
     info.filename = name
     bad = _rewritten(project / "results" / "archive.zip", tmp_path / "bad.zip", _nothing, info)
-    refusal = pytest.raises(ArtifactError, match=r"bad\.zip: found the path '.*up'; allowed: names of files below")
-    with refusal, unpacked(bad):
-        pass
+    _refused(bad, r"bad\.zip: found the path '.*up'; allowed: names of files below")
     assert [path.name for path in tmp_path.iterdir()] == ["bad.zip"]
     assert not (tmp_path.parent / "up").exists()
 
@@ -194,12 +198,10 @@ def test_links_folders_and_doubles_are_refused(project: Path, tmp_path: Path) ->
         (_entry("pipe", stat.S_IFIFO | 0o600), "pipe: found no plain file"),
         (_entry("extra"), r"found extra, which archive\.json does not list; the archive was changed or damaged"),
     ):
-        with pytest.raises(ArtifactError, match=message), unpacked(_rewritten(good, bad, _nothing, info)):
-            pass
+        _refused(_rewritten(good, bad, _nothing, info), message)
     with pytest.warns(UserWarning, match="Duplicate name"):
         _rewritten(good, bad, _nothing, _entry("config.yaml"))
-    with pytest.raises(ArtifactError, match=r"found config\.yaml twice; allowed: once"), unpacked(bad):
-        pass
+    _refused(bad, r"found config\.yaml twice; allowed: once")
 
 
 @pytest.mark.parametrize(
@@ -233,17 +235,13 @@ def test_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """No zip file, one of something else, a damaged one, and one that would fill the disk."""
     path = tmp_path / "x.zip"
     path.write_text("no zip")
-    with pytest.raises(ArtifactError, match=r"x\.zip: found File is not a zip file; required: a"), unpacked(path):
-        pass
+    _refused(path, r"x\.zip: found File is not a zip file; required: a")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive.json", b"0" * 1_000_000)
     monkeypatch.setattr(archive_format, "_MOST_BYTES_OF_A_LIST", 999_999)
-    with pytest.raises(ArtifactError, match=r"archive\.json: found 1000000 bytes; allowed: at m"), unpacked(path):
-        pass
+    _refused(path, r"archive\.json: found 1000000 bytes; allowed: at m")
     monkeypatch.undo()
     monkeypatch.setattr(archive_format, "_MOST_BYTES", 10)
-    with pytest.raises(ArtifactError, match="found 1000000 bytes in all; allowed: at most 10"), unpacked(path):
-        pass
+    _refused(path, "found 1000000 bytes in all; allowed: at most 10")
     monkeypatch.setattr(archive_format, "_MOST_FILES", 0)
-    with pytest.raises(ArtifactError, match="found 1 files; allowed: at most 0"), unpacked(path):
-        pass
+    _refused(path, "found 1 files; allowed: at most 0")

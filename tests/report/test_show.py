@@ -8,6 +8,7 @@ import json
 import random
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,27 @@ from hios.report.terminal import ASCII, PIPED_WIDTH, Look, device_uses, draw, lo
 from tests.cli.commands import invoke, refused
 from tests.problems import problem, problems
 from tests.report.browser import loads_nothing, needs_chromium, opened
-from tests.report.drawn_schedules import made
+
+#: Operator, device, stream, stage, start and finish in milliseconds.
+Row = tuple[str, int, int, int | None, float, float]
+
+
+def made(rows: Sequence[Row], **fields: Any) -> Schedule:
+    """A schedule from its rows; the latency is the last finish, the bound nothing, unless they are given."""
+    known: dict[str, Any] = {
+        "algorithm": "by hand",
+        "parameters": {},
+        "devices": 1,
+        "latency_ms": float(max(finish for *_, finish in rows)),
+        "lower_bound_ms": 0.0,
+        "scheduling_time_s": 0.0,
+    }
+    placements = tuple(
+        Placement(operator, device, stream, stage, float(start), float(finish))
+        for operator, device, stream, stage, start, finish in rows
+    )
+    return Schedule(**{**known, **fields}, placements=placements)
+
 
 STAGED = made(
     [

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import html
 from pathlib import Path
 
 from hios.files import artifacts
 from hios.formats.config import SERIES
+from hios.report.archive import origin_text, write_archive
+from hios.report.results import ORIGIN
 from hios.study.random_graphs import GENERATORS
 from hios.study.simulation import ablate, simulate
 from tests.serving.study_scenarios import write_scenarios
-from tests.study.packed_machine import pack
 from tests.study.test_convolutions import MADE
 from tests.study.test_simulation import SMALL
 from tests.study.top_points import write_experiments
@@ -26,11 +28,6 @@ def write_sessions(folder: Path, other: Path) -> dict[str, list[Path]]:
     """
     write_network(folder / "inception_v3", seed=1)
     write_network(folder / "squeezenet", seed=2)
-    simulated = folder / "study" / "simulation" / f"{SMALL.name}.json"
-    artifacts.write(simulated, "simulation", *simulate([SMALL], range(2), window=2, alpha=0.5, moves=200))
-    ablations = [folder / "study" / "ablation" / f"{generator}.json" for generator in GENERATORS]
-    for path in ablations:
-        artifacts.write(path, "ablation", ablate(SMALL, path.stem, range(2), alpha=0.5))
     alone = folder / "study" / "convolutions.json"
     artifacts.write(alone, "convolutions", MADE)
     write_network(
@@ -44,9 +41,29 @@ def write_sessions(folder: Path, other: Path) -> dict[str, list[Path]]:
         "archives": [pack(other / "results", other / "other.zip")],
         "profiles": write_profiles(folder),
         "networks": [folder / "inception_v3" / "run.json", folder / "squeezenet" / "run.json"],
-        "ablation": ablations,
         "convolutions": [alone],
         "pruning": [write_pruning(folder, "inception_v3", seed=3)],
         "serving": write_scenarios(folder),
-        **{f"simulation/{name}": [simulated] for name in SERIES},
+        **write_simulations(folder),
     }
+
+
+def pack(results: Path, output: Path) -> Path:
+    """An archive of the networks in a folder, whose page is no more than what says how it was made."""
+    networks = sorted(run.parent for run in results.glob("*/run.json"))
+    origin = html.escape(origin_text("hios report", networks))
+    page = results / "report.html"
+    page.write_text(f'<html><head><meta name="{ORIGIN}" content="{origin}"></head></html>')
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_archive(page, output)
+    return output
+
+
+def write_simulations(folder: Path) -> dict[str, list[Path]]:
+    """Write a setting of the simulation, which stands for every series, and the ablation; their files by session."""
+    simulated = folder / "study" / "simulation" / f"{SMALL.name}.json"
+    artifacts.write(simulated, "simulation", *simulate([SMALL], range(2), window=2, alpha=0.5, moves=200))
+    ablations = [folder / "study" / "ablation" / f"{generator}.json" for generator in GENERATORS]
+    for path in ablations:
+        artifacts.write(path, "ablation", ablate(SMALL, path.stem, range(2), alpha=0.5))
+    return {"ablation": ablations, **{f"simulation/{name}": [simulated] for name in SERIES}}

@@ -24,17 +24,17 @@ from hios.study.figure_listing import contents, explained, listing
 from hios.study.registry import Figure, checked, register
 from hios.verify import verify
 from tests.charts.latex_compiler import compile_latex, needs_pdflatex
+from tests.scripts import ROOT
+from tests.study.drawn_figures import draw, found, of_sessions
 from tests.study.every_session import write_sessions
 
 pytest.importorskip("altair", reason="needs the extra report")
 
 from hios.charts.marks import PREDICTED
-from hios.study.figure_files import ENDINGS, latex, stated, table_text, write_figure
+from hios.study.figure_files import ENDINGS, latex, table_text
 from hios.study.figures.hios import fig8_numbers
 from hios.study.figures.top import largest_variance
 from hios.study.simulated_rows import HIOS
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 #: Every figure and table with an evaluation result.
 EXPECTED = {
@@ -74,8 +74,7 @@ def test_order_and_numbers() -> None:
 def test_every_figure_is_written(name: str, files: dict[str, list[Path]], tmp_path: Path) -> None:
     """As CSV, LaTeX, SVG, PDF of one page with its fonts, and JSON in which every published number has a verdict."""
     figure = registry.figure(name)
-    data = FigureData.read(path for session in figure.sessions for path in files[session])
-    record = write_figure(figure, data, tmp_path)
+    record = draw(name, of_sessions(name, files), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.{ending}" for ending in ENDINGS)
     assert artifacts.load(tmp_path / f"{name}.json", FigureFile) == record
     with (tmp_path / f"{name}.csv").open() as file:
@@ -99,8 +98,7 @@ def test_tables_compile(files: dict[str, list[Path]], tmp_path: Path) -> None:
     name_as_cell = "[a_b&c%d#e$f~g^h\\i{j} 5 µs × ≥ é"  # noqa: RUF001
     tables = {}
     for name in registry.ids():
-        figure = registry.figure(name)
-        record = stated(figure, FigureData.read(path for session in figure.sessions for path in files[session]))[1]
+        record = found(name, of_sessions(name, files))
         row = dict.fromkeys(record.columns, name_as_cell)
         tables[name] = latex(record)
         tables[f"{name}-hostile"] = latex(msgspec.structs.replace(record, rows=(row, *record.rows)))
@@ -115,12 +113,11 @@ def test_tables_compile(files: dict[str, list[Path]], tmp_path: Path) -> None:
     assert all(f"(./{name}.tex" in said for name in tables)
 
 
-def test_what_experiments_of_top_say(files: dict[str, list[Path]], tmp_path: Path) -> None:
+def test_what_experiments_of_top_say(files: dict[str, list[Path]]) -> None:
     """Saturation, gains and convergence are read off the points, and compared with the paper."""
 
     def record(name: str) -> FigureFile:
-        figure = registry.figure(name)
-        return write_figure(figure, FigureData.read(p for session in figure.sessions for p in files[session]), tmp_path)
+        return found(name, of_sessions(name, files))
 
     for name, saturation in (("top_fig18", "4"), ("top_fig26", "64"), ("top_fig27", "64")):
         values = {entry.key: entry.found for entry in record(name).comparisons}
@@ -153,26 +150,25 @@ def test_what_experiments_of_top_say(files: dict[str, list[Path]], tmp_path: Pat
     ],
 )
 def test_what_models_get_stands_beside_every_gain(
-    files: dict[str, list[Path]], tmp_path: Path, name: str, behind: dict[str, int]
+    files: dict[str, list[Path]], name: str, behind: dict[str, int]
 ) -> None:
     """Throughput of each model, Jain's index and the variance of the queues, in the sentence and in the table."""
-    figure = registry.figure(name)
-    record = write_figure(figure, FigureData.read(p for session in figure.sessions for p in files[session]), tmp_path)
+    record = found(name, of_sessions(name, files))
     for place, rate in behind.items():
         said = f"{place}: a {rate:.4g}, b {2 * rate:.4g} tasks/s, Jain's index 0.900, variance {rate:.3g}"
         assert said in record.finding
     assert {"tasks per s by model", "Jain's index", "queue variance"} <= set(record.columns)
 
 
-def test_serving_on_a_gpu_is_compared_with_the_paper(files: dict[str, list[Path]], tmp_path: Path) -> None:
+def test_serving_on_a_gpu_is_compared_with_the_paper(files: dict[str, list[Path]]) -> None:
     """Simulations with costs of a GPU have verdicts, those on lanes have none; the finding has the numbers of both."""
     data = FigureData.read(files["serving"])
-    on_lanes = write_figure(registry.figure("top_fig15"), data, tmp_path / "lanes")
+    on_lanes = found("top_fig15", data)
     assert {entry.verdict for entry in on_lanes.comparisons} == {"not on this machine"}
     assert "on lanes, so not compared" in on_lanes.finding
     (label, results), *_ = data.serving.items()
     gpu = {label: tuple(msgspec.structs.replace(result, device="gpu") for result in results)}
-    record = write_figure(registry.figure("top_fig15"), dataclasses.replace(data, serving=gpu), tmp_path / "gpu")
+    record = found("top_fig15", dataclasses.replace(data, serving=gpu))
     rows: dict[Any, Any] = {(row["load"], row["policy"]): row["tasks per s"] for row in record.rows}
     gains = sorted(
         100 * (rows[load, "top"] / rows[load, name] - 1) for load in (1, 2) for name in ("pos-strict", "pos-relaxed")
@@ -202,46 +198,45 @@ def _with_queues(results: Sequence[ResultFile], queue: int | None, variance: flo
     ],
 )
 def test_the_variance_is_compared_where_queues_let_it_differ(
-    files: dict[str, list[Path]], tmp_path: Path, queue: int | None, variance: float, verdict: str
+    files: dict[str, list[Path]], queue: int | None, variance: float, verdict: str
 ) -> None:
     """Two queues of 256 tasks have a variance of at most 16384, whatever the policy: no verdict on at most 2e5."""
     data = FigureData.read(files["serving"])
     serving = {"mix": _with_queues(data.serving["mix"], queue, variance)}
-    record = write_figure(registry.figure("top_fig17"), dataclasses.replace(data, serving=serving), tmp_path)
+    record = found("top_fig17", dataclasses.replace(data, serving=serving))
     assert [entry.verdict for entry in record.comparisons] == [verdict]
     assert ("In mix the variance is at most 1.638e+04, so it is not" in record.reason) is (queue == 256)
 
 
 def test_the_example_of_the_papers_rates_can_exceed_the_published_variance() -> None:
     """The queues of examples/top/mix.yaml hold more than the backlog of 949 tasks that a variance of 2e5 is."""
-    mix = yaml.safe_load((REPOSITORY / "examples" / "top" / "mix.yaml").read_text(encoding="utf-8"))
+    mix = yaml.safe_load((ROOT / "examples" / "top" / "mix.yaml").read_text(encoding="utf-8"))
     limits = {model["queue"] for model in mix["models"].values()}
     assert largest_variance(len(mix["models"]), min(limits)) > 1.1 * 2e5
     assert largest_variance(3, 949) == pytest.approx(2e5, rel=1e-3)
 
 
-def test_nothing_measured_on_cores_is_compared_with_gpus(files: dict[str, list[Path]], tmp_path: Path) -> None:
+def test_nothing_measured_on_cores_is_compared_with_gpus(files: dict[str, list[Path]]) -> None:
     """Numbers of the papers' GPUs have no verdict by a run on cores."""
     for name in ("hios_fig12", "ios_fig6", "lios_fig7", "lios_tab7"):
-        record = write_figure(registry.figure(name), FigureData.read(files["networks"]), tmp_path)
+        record = found(name, files["networks"])
         assert {entry.verdict for entry in record.comparisons} <= {"not on this machine", "not compared"}
         assert "measured here" in {row["mark"] for row in record.rows}
 
 
-def _verdicts(name: str, tmp_path: Path) -> dict[str, str]:
-    record = write_figure(registry.figure(name), FigureData(), tmp_path)
-    return {entry.key.partition(".")[2]: entry.verdict for entry in record.comparisons}
+def _verdicts(name: str) -> dict[str, str]:
+    return {entry.key.partition(".")[2]: entry.verdict for entry in found(name, []).comparisons}
 
 
-def test_exact_tables(tmp_path: Path) -> None:
+def test_exact_tables() -> None:
     """What depends on the graphs alone agrees with the papers, but for the number of blocks."""
-    assert set(_verdicts("ios_tab1", tmp_path).values()) == {"agrees"}
-    assert _verdicts("ios_tab2", tmp_path) == {"operators": "agrees", "blocks": "differs"}
+    assert set(_verdicts("ios_tab1").values()) == {"agrees"}
+    assert _verdicts("ios_tab2") == {"operators": "agrees", "blocks": "differs"}
     for name in ("ios_fig13", "lios_tab3", "lios_tab4", "top_tab2"):
-        assert set(_verdicts(name, tmp_path).values()) == {"agrees"}
-    assert _verdicts("opara_fig6", tmp_path) == {"googlenet_streams": "agrees", "at_once": "not compared"}
+        assert set(_verdicts(name).values()) == {"agrees"}
+    assert _verdicts("opara_fig6") == {"googlenet_streams": "agrees", "at_once": "not compared"}
     for name, own, wired in (("ios_tab1", "operators", "schedules"), ("lios_tab4", "operators", "edges")):
-        absent = {e.key: e.absent for e in stated(registry.figure(name), FigureData())[1].comparisons}
+        absent = {entry.key: entry.absent for entry in found(name, []).comparisons}
         assert absent[f"{name}.{wired}"] == ("randwire (its wiring here is our own)",)
         assert absent[f"{name}.{own}"] == ()
 
@@ -250,13 +245,13 @@ def test_verdicts_follow_the_data(files: dict[str, list[Path]], tmp_path: Path) 
     """Sequential latencies that are ten times as long change what depends on them: table, text and verdict."""
     path = files["simulation/edges"][0]
     document = json.loads(path.read_text())
-    before = write_figure(registry.figure("hios_fig10"), FigureData.read([path]), tmp_path)
+    before = found("hios_fig10", [path])
     for instance in document["instances"]:
         instance["latency_ms"]["sequential"] *= 10
     changed = tmp_path / "simulation" / "changed.json"
     changed.parent.mkdir()
     changed.write_text(json.dumps(document))
-    after = write_figure(registry.figure("hios_fig10"), FigureData.read([changed]), tmp_path)
+    after = found("hios_fig10", [changed])
 
     def values(record: FigureFile, by: str) -> dict[str, Any]:
         return {entry.key: entry.found for entry in record.comparisons if entry.by == by}
@@ -282,15 +277,11 @@ def test_verify(files: dict[str, list[Path]], tmp_path: Path) -> None:
     path = folder / "study" / "simulation" / "one.json"
     path.parent.mkdir(parents=True)
     path.write_text(files["simulation/edges"][0].read_text())
-    write_figure(registry.figure("hios_fig10"), FigureData.read([path]), folder / "figures")
-    write_figure(registry.figure("ios_tab2"), FigureData(), folder / "figures")
-    write_figure(registry.figure("ios_fig8"), FigureData(), folder / "figures")
+    for name, data in (("hios_fig10", [path]), ("ios_tab2", []), ("ios_fig8", [])):
+        draw(name, data, folder / "figures")
     moved = tmp_path / "moved"
     folder.rename(moved)
-    assert {(entry.kind, entry.problems) for entry in verify(moved)} == {
-        ("figure", ()),
-        ("simulation", ()),
-    }
+    assert {(entry.kind, entry.problems) for entry in verify(moved)} == {("figure", ()), ("simulation", ())}
     csv_file, json_file = (moved / "figures" / f"hios_fig10.{ending}" for ending in ("csv", "json"))
     for file, old, new, problem in (
         (csv_file, "hios-lp", "hios-xx", "hios_fig10.csv: not the rows of hios_fig10.json"),
@@ -309,9 +300,9 @@ def test_verify(files: dict[str, list[Path]], tmp_path: Path) -> None:
     assert not any(entry.problems for entry in verify(moved))
 
 
-def test_networks_of_other_algorithms(files: dict[str, list[Path]], tmp_path: Path) -> None:
+def test_networks_of_other_algorithms(files: dict[str, list[Path]]) -> None:
     """Where nothing ran that a figure shows, it says so and has the published numbers alone."""
-    record = write_figure(registry.figure("lios_fig4"), FigureData.read(files["networks"]), tmp_path)
+    record = found("lios_fig4", files["networks"])
     assert record.state == "not drawn"
     assert "no network of the configuration was executed" in record.missing
 

@@ -27,13 +27,12 @@ from hios.study.figure_data import ExecutedNetwork, FigureData, OtherMachine
 from hios.study.machine_rows import device_rows
 from hios.study.sessions import checked_archives, figure_files, page_figures
 from tests.cli.commands import invoke, refused
-from tests.study.packed_machine import pack
+from tests.study.drawn_figures import draw
+from tests.study.every_session import pack
 from tests.verify.results import write_network
 
 pytest.importorskip("altair", reason="needs the extra report")
 pytest.importorskip("numba", reason="needs the extra opt")
-
-from hios.study.figure_files import write_figure
 
 FIGURES = ("ios_fig14", "ios_fig15", "opara_fig9")
 _SCHEDULES = {f"{name}-1": (name, 1) for name in ("sequential", "greedy", "ios", "nimble", "opara")}
@@ -63,7 +62,7 @@ def _files(results: Path) -> list[Path]:
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_panel_for_every_machine(results: Path, tmp_path: Path, name: str) -> None:
     """Rows name machine and hardware and are measured; numbers of the other machine are those of its run."""
-    record = write_figure(registry.figure(name), FigureData.read(_files(results)), tmp_path)
+    record = draw(name, _files(results), tmp_path)
     assert not record.missing
     assert {(row["machine"], row["hardware"]) for row in record.rows} == {
         ("this machine", "none"),
@@ -82,7 +81,7 @@ def test_a_panel_for_every_machine(results: Path, tmp_path: Path, name: str) -> 
 
 def test_throughput_is_normalized_on_each_machine(results: Path, tmp_path: Path) -> None:
     """The best schedule of every machine has throughput 1."""
-    record = write_figure(registry.figure("ios_fig14"), FigureData.read(_files(results)), tmp_path)
+    record = draw("ios_fig14", _files(results), tmp_path)
     for machine in ("this machine", "a100"):
         shares = [row["normalized throughput"] for row in record.rows if row["machine"] == machine]
         assert max(map(float, map(str, shares))) == 1
@@ -94,7 +93,7 @@ def test_throughput_is_normalized_on_each_machine(results: Path, tmp_path: Path)
 )
 def test_only_gpus_are_compared(results: Path, tmp_path: Path, name: str, algorithm: str, column: str) -> None:
     """The published range is compared with what the archive of a machine with a GPU has, by its name."""
-    record = write_figure(registry.figure(name), FigureData.read(_files(results)), tmp_path)
+    record = draw(name, _files(results), tmp_path)
     (row,) = [row for row in record.rows if (row["machine"], row["algorithm"]) == ("a100", algorithm)]
     (compared,) = record.comparisons
     assert compared.by == "archive a100"
@@ -105,14 +104,14 @@ def test_only_gpus_are_compared(results: Path, tmp_path: Path, name: str, algori
 @pytest.mark.parametrize("name", FIGURES)
 def test_without_an_archive_it_is_a_card(results: Path, tmp_path: Path, name: str) -> None:
     """With the runs of this machine alone there is nothing to compare."""
-    record = write_figure(registry.figure(name), FigureData.read(_files(results)[:1]), tmp_path)
+    record = draw(name, _files(results)[:1], tmp_path)
     assert record.missing.startswith("it compares machines, and `study: archives:` in config.yaml names no archive")
     assert all(entry.verdict == "not on this machine" for entry in record.comparisons)
 
 
 def test_figures_are_verified_in_the_archive_of_this_run(results: Path, tmp_path: Path) -> None:
     """The copy is part of the results: the archive of this run holds it, and what is drawn from it is checked."""
-    write_figure(registry.figure("ios_fig14"), FigureData.read(_files(results)), results / "figures")
+    draw("ios_fig14", _files(results), results / "figures")
     archive = pack(results, tmp_path / "own.zip")
     with zipfile.ZipFile(archive) as opened:
         opened.extractall(tmp_path / "own")

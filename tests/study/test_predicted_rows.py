@@ -16,18 +16,17 @@ from hios.formats.partition import PredictionFile
 from hios.formats.study import FigureFile
 from hios.pipeline.config import resolve
 from hios.study import predicted_rows, registry
-from hios.study.figure_data import ExecutedNetwork, FigureData
+from hios.study.figure_data import FigureData
 from hios.study.gpu_predictions import predict_targets
 from hios.study.gpu_targets import TARGETS, targets_of
 from hios.study.published import Verdict
 from hios.study.sessions import figure_files
 from hios.verify import verify
 from tests.cli.commands import succeed
+from tests.study.drawn_figures import draw, on_gpu
 from tests.verify.results import write_network
 
 pytest.importorskip("altair", reason="needs the extra report")
-
-from hios.study.figure_files import write_figure
 
 #: A fork and a join of operators that state their work.
 _GRAPH = Graph(
@@ -36,9 +35,8 @@ _GRAPH = Graph(
     tuple(Edge(source, target, bytes=10**5) for source, target in ("ab", "ac", "bd", "cd")),
     blocks=(("a", "b", "c", "d"),),
 )
+_OPARA = {"sequential-1": ("sequential", 1), "opara-1": ("opara", 1)}
 _BESIDE = ("hios_fig12", "hios_fig13", "ios_fig2", "ios_fig6", "ios_fig16", "lios_fig7", "lios_fig8")
-
-
 _RTX2080S = "NVIDIA GeForce RTX 2080 Super"
 
 
@@ -97,7 +95,7 @@ def test_a_network_without_work_is_no_failure(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", _BESIDE)
 def test_predictions_are_beside(name: str, data: FigureData, tmp_path: Path) -> None:
     """They are marked as predicted, name their GPU and the error of predictions; nothing is published of it."""
-    record = write_figure(registry.figure(name), data, tmp_path / "figures")
+    record = draw(name, data, tmp_path / "figures")
     predicted = [row for row in record.rows if row["platform"] == "model"]
     assert {row["mark"] for row in predicted} == {"predicted"}
     gpus = {str(row["hardware"]) for row in predicted}
@@ -166,14 +164,14 @@ def test_stages_of_a_measured_block(tmp_path: Path) -> None:
         gflop = sum(float(operator.flops or 0) for operator in graph.operators if operator.id in names) / 1e9
         assert row["GFLOP/s"] == pytest.approx(1000 * gflop / time_ms)
         assert row["% of peak"] is None
-    record = write_figure(registry.figure("ios_fig2"), data, tmp_path / "figures")
+    record = draw("ios_fig2", data, tmp_path / "figures")
     assert "1 operators of other blocks beside and between them" in record.finding
 
 
 def test_launch_orders(tmp_path: Path) -> None:
     """The paper's two launch orders, predicted alone; the verdict on the published gain is that of the prediction."""
     path = _write(tmp_path / "study" / "transformers" / "googlenet", targets=("opara-rtx2080s",))
-    record = write_figure(registry.figure("opara_fig2"), FigureData.read([path]), tmp_path)
+    record = draw("opara_fig2", [path], tmp_path)
     rows: list[dict[str, Any]] = [dict(row) for row in record.rows]
     assert [row["schedule"] for row in rows] == ["depth-first order", "opara's order"]
     assert rows[1]["gain %"] == pytest.approx(100 * (1 - rows[1]["ms"] / rows[0]["ms"]))
@@ -185,8 +183,7 @@ def test_launch_orders(tmp_path: Path) -> None:
 
 def test_the_sample_network(tmp_path: Path) -> None:
     """Predictions of IOS's own network have verdicts: by schedule, and its share of the peak."""
-    figure = registry.figure("ios_fig2")
-    record = write_figure(figure, FigureData.read([_write(tmp_path / "ios_sample", targets=("ios",))]), tmp_path)
+    record = draw("ios_fig2", [_write(tmp_path / "ios_sample", targets=("ios",))], tmp_path)
     rows: list[dict[str, Any]] = [dict(row) for row in record.rows]
     times = {name: max(row["finish ms"] for row in rows if row["algorithm"] == name) for name in ("sequential", "ios")}
     found = {key: text for key, (text, _, _) in _predictions(record).items()}
@@ -199,7 +196,7 @@ def test_the_sample_network(tmp_path: Path) -> None:
 def test_timelines(tmp_path: Path) -> None:
     """Operators that depend on the same ones, as each schedule runs them; the published count has a verdict on them."""
     path = _write(tmp_path / "study" / "transformers" / "googlenet", targets=("opara-rtx2080s",))
-    record = write_figure(registry.figure("opara_fig6"), FigureData.read([path]), tmp_path)
+    record = draw("opara_fig6", [path], tmp_path)
     rows: list[dict[str, Any]] = [dict(row) for row in record.rows if row.get("platform") == "model"]
     assert {row["operator"] for row in rows} == {"b", "c"}
     by_schedule = {name: [row for row in rows if row["schedule"] == f"{name}-1"] for name in ("sequential", "opara")}
@@ -222,7 +219,7 @@ def test_cost_of_profiling(tmp_path: Path) -> None:
     labels = ("bert", "t5", "googlenet", "inception_v3")
     names = [f"study/transformers/{label}" for label in labels]
     paths = [_write(tmp_path / name, targets=targets_of(name)) for name in names]
-    record = write_figure(registry.figure("opara_tab1"), FigureData.read(paths), tmp_path)
+    record = draw("opara_tab1", paths, tmp_path)
     made = [artifacts.load(path, PredictionFile).predictions for path in paths]
     every = [entry.schedules["sequential-1"].latency_ms for own in made for entry in own]
     assert [dict(row)["inference ms"] for row in record.rows] == every
@@ -235,20 +232,18 @@ def test_cost_of_profiling(tmp_path: Path) -> None:
 
 def test_throughput_over_batches(tmp_path: Path) -> None:
     """Opara over the sequential schedule, on both of its GPUs, by batch size; measured rows stay as they are."""
-    labels = {"sequential-1": ("sequential", 1), "opara-1": ("opara", 1)}
     paths = []
     for batch in (1, 4):
         name = f"study/batches/inception_v3-b{batch}"
         operators = tuple(msgspec.structs.replace(op, flops=batch * 2 * 10**8) for op in _GRAPH.operators)
-        paths.append(write_network(tmp_path / "measured" / name, batch, labels) / "run.json")
+        paths.append(write_network(tmp_path / "measured" / name, batch, _OPARA) / "run.json")
         paths.append(_write(tmp_path / "predicted" / name, replace(_GRAPH, operators=operators), targets_of(name)))
-    data = FigureData.read(paths)
-    record = write_figure(registry.figure("opara_fig8"), data, tmp_path / "figures")
+    record = draw("opara_fig8", paths, tmp_path / "figures")
     rows: list[dict[str, Any]] = [dict(row) for row in record.rows]
     there = [row for row in rows if row["platform"] == "model"]
     assert {(row["hardware"], row["batch"], row["algorithm"]) for row in there} == {
         (gpu, batch, algorithm)
-        for gpu in ("NVIDIA A100 PCIe 40 GB", "NVIDIA GeForce RTX 2080 Super")
+        for gpu in ("NVIDIA A100 PCIe 40 GB", _RTX2080S)
         for batch in (1, 4)
         for algorithm in ("sequential", "opara")
     }
@@ -274,7 +269,7 @@ def test_speedups_over_a_cuda_graph(tmp_path: Path) -> None:
     """Predictions of Opara are set beside the paper's CUDA graph; GoogLeNet's on the RTX 2080 Super alone."""
     names = [f"study/transformers/{label}" for label in ("bert", "googlenet")]
     paths = [_write(tmp_path / name, targets=targets_of(name)) for name in names]
-    record = write_figure(registry.figure("opara_fig5"), FigureData.read(paths), tmp_path)
+    record = draw("opara_fig5", paths, tmp_path)
     rows: list[dict[str, Any]] = [dict(row) for row in record.rows]
     assert {row["launches"] for row in rows} == {"graph"}
     gain = {row["network"]: row["speedup"] for row in rows if row["algorithm"] == "opara"}
@@ -288,9 +283,8 @@ def test_speedups_over_a_cuda_graph(tmp_path: Path) -> None:
 
 def test_variants_of_lios(tmp_path: Path) -> None:
     """The fastest variant over LIOS itself, on networks of the paper: predicted on its GPU."""
-    figure = registry.figure("lios_fig8")
-    path = _write(tmp_path / "squeezenet", targets=("lios",))
-    record = write_figure(figure, FigureData.read([path, _write(tmp_path / "fork", targets=("lios",))]), tmp_path)
+    paths = [_write(tmp_path / name, targets=("lios",)) for name in ("squeezenet", "fork")]
+    record = draw("lios_fig8", paths, tmp_path)
     times = {row["algorithm"]: float(str(row["ms"])) for row in record.rows if row["network"] == "squeezenet"}
     over = min(ms for name, ms in times.items() if name != "lios") / times["lios"]
     (entry,) = record.comparisons
@@ -300,18 +294,13 @@ def test_variants_of_lios(tmp_path: Path) -> None:
 
 def test_throughput_over_batches_on_a_gpu(tmp_path: Path) -> None:
     """A CUDA graph that ran beside Opara is what the paper compares with."""
-    folder = write_network(
-        tmp_path / "study" / "batches" / "inception_v3-b32",
-        1,
-        {"sequential-1": ("sequential", 1), "opara-1": ("opara", 1)},
-    )
-    network = FigureData.read([folder / "run.json"]).variants["batches"]["inception_v3-b32"]
-    run = network.run
-    graph = msgspec.structs.replace(run.references[0], kind="cudagraph")
-    run = msgspec.structs.replace(run, platform=msgspec.structs.replace(run.platform, name="cuda"), references=(graph,))
-    variants = {"batches": {"inception_v3-b32": ExecutedNetwork(network.graph, network.costs, run)}}
-    record = write_figure(registry.figure("opara_fig8"), FigureData(variants=variants), tmp_path)
-    (opara,) = [result for result in run.results if result.algorithm == "opara"]
+    name = "inception_v3-b32"
+    folder = write_network(tmp_path / "study" / "batches" / name, 1, _OPARA)
+    network = FigureData.read([folder / "run.json"]).variants["batches"][name]
+    graph = msgspec.structs.replace(network.run.references[0], kind="cudagraph")
+    variants = {"batches": {name: on_gpu(network, references=(graph,))}}
+    record = draw("opara_fig8", FigureData(variants=variants), tmp_path)
+    (opara,) = [result for result in network.run.results if result.algorithm == "opara"]
     assert record.comparisons[0].found == f"32: {graph.latency_ms.median / opara.latency_ms.median:.4g}"
     assert record.comparisons[0].verdict != "not on this machine"
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
-import sys
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
@@ -13,25 +11,29 @@ from types import ModuleType
 import msgspec
 import pytest
 
-import hios
 from hios.errors import HiosError
 from hios.study import registry
-from hios.study.figure_data import FigureData
 from hios.study.published import Published, number, published
+from tests.scripts import ROOT, load_script
+from tests.study.drawn_figures import draw, of_sessions
 from tests.study.every_session import write_sessions
-
-ROOT = Path(hios.__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
 def generate() -> ModuleType:
-    """docs/generate_figures.py, which is a script and not in a package."""
-    spec = importlib.util.spec_from_file_location("generate_figures", ROOT / "docs" / "generate_figures.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # where its annotations are looked up
-    spec.loader.exec_module(module)
-    return module
+    """The script that generates the page."""
+    return load_script("docs/generate_figures.py")
+
+
+def _page(generate: ModuleType, record: object) -> str:
+    """The page with what is recorded."""
+    page: str = generate.generated(generate.PAGE.read_text(encoding="utf-8"), record)
+    return page
+
+
+def _of_figure(page: str, name: str) -> str:
+    """The part of the page on the numbers of a figure."""
+    return page.split(f"#### {name}\n")[1].split("####")[0]
 
 
 def test_page_is_generated(generate: ModuleType) -> None:
@@ -58,14 +60,10 @@ def _line(text: str, start: str) -> str:
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Some figures of every kind, drawn from sessions that nobody measured, and the configuration."""
     pytest.importorskip("altair", reason="needs the extra report")
-    from hios.study.figure_files import write_figure
-
     folder = tmp_path_factory.mktemp("recorded") / "results"
     files = write_sessions(folder, tmp_path_factory.mktemp("other"))
     for name in ("hios_fig1", "hios_fig10", "ios_fig6", "ios_tab2", "ios_fig8"):
-        own = registry.figure(name)
-        data = FigureData.read(path for session in own.sessions for path in files[session])
-        write_figure(own, data, folder / "figures")
+        draw(name, of_sessions(name, files), folder / "figures")
     (folder / "config.yaml").write_text("study:\n  scale: quick\n")
     return folder
 
@@ -78,7 +76,7 @@ def test_verdicts_are_recorded(generate: ModuleType, results: Path, tmp_path: Pa
     assert list(record.figures) == ["hios_fig1", "hios_fig10", "ios_fig6"], "what sessions decide, and nothing else"
     assert record.figures["hios_fig1"] == record.figures["ios_fig6"] == ()
     assert (record.hardware, record.cores, record.measured, record.scale) == ("none", 2, ("2026-01-01",), "quick")
-    page = generate.generated(generate.PAGE.read_text(encoding="utf-8"), record)
+    page = _page(generate, record)
     machine = page.split("<!-- generated: machine -->")[1].split("<!-- end -->")[0].replace("\n", " ")
     assert "with `scale: quick`, measured on none, 2 cores, 2026-01-01" in machine
     drawn = json.loads((results / "figures" / "hios_fig10.json").read_text())
@@ -88,8 +86,7 @@ def test_verdicts_are_recorded(generate: ModuleType, results: Path, tmp_path: Pa
     assert _line(page, "| `snakemake hios_fig9` |").endswith("| not recorded |")
     assert _line(page, "| `snakemake ios_tab2` |").endswith("| agrees: 1, differs: 1 |")
     (entry,) = [row for row in drawn["comparisons"] if row["key"] == "hios_fig10.lp" and row["by"] == "hios"]
-    own = page.split("#### hios_fig10\n")[1].split("####")[0]
-    row = _line(own, f"| {entry['what']}")
+    row = _line(_of_figure(page, "hios_fig10"), f"| {entry['what']}")
     assert entry["found"] in _cell(row, 7)
     assert _cell(row, 8).startswith(entry["verdict"])
 
@@ -110,20 +107,16 @@ def test_verdicts_follow_from_what_is_recorded(generate: ModuleType) -> None:
     record = generate.recorded()
     claim = next(own for own in record.figures["hios_fig7"] if own.key == "hios_fig7.mr_over_sequential")
     for found, verdict in ((1.4, "agrees"), (3.6, "differs")):
-        changed = msgspec.structs.replace(claim, found=found)
-        page = generate.generated(
-            generate.PAGE.read_text(encoding="utf-8"),
-            msgspec.structs.replace(record, figures={**record.figures, "hios_fig7": (changed,)}),
-        )
-        own = page.split("#### hios_fig7\n")[1].split("####")[0]
-        assert _cell(_line(own, "| speedup of HIOS-MR over seq"), 8) == verdict
-        assert "random layers" not in page.split("#### hios_fig9\n")[1].split("####")[0]
+        changed = {**record.figures, "hios_fig7": (msgspec.structs.replace(claim, found=found),)}
+        page = _page(generate, msgspec.structs.replace(record, figures=changed))
+        assert _cell(_line(_of_figure(page, "hios_fig7"), "| speedup of HIOS-MR over seq"), 8) == verdict
+        assert "random layers" not in _of_figure(page, "hios_fig9")
     assert "agrees without randwire" in page
 
 
 def test_without_a_record(generate: ModuleType) -> None:
     """Figures that depend on sessions are not recorded, each by name; what the code decides has its verdicts."""
-    page = generate.generated(generate.PAGE.read_text(encoding="utf-8"), None)
+    page = _page(generate, None)
     for own in registry.figures():
         line = _line(page, f"| `snakemake {own.id}` |")
         assert line.endswith("| not recorded |") == bool(own.sessions and own.published and own.compare([]))

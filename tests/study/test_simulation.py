@@ -11,10 +11,10 @@ import pytest
 from hios.files import artifacts
 from hios.formats.config import SERIES, SimulationDefaults, SimulationStudy, Study
 from hios.formats.study import Setting, SimulationFile
-from hios.study import registry
 from hios.study.figure_data import FigureData
 from hios.study.sessions import base, instances, series, settings, settings_by_graphs
 from hios.study.simulation import ALGORITHMS, ablate, simulate
+from tests.study.drawn_figures import draw
 
 pytest.importorskip("numba", reason="needs the extra opt")
 
@@ -89,12 +89,12 @@ def test_every_algorithm_on_every_instance() -> None:
 def test_two_runs_give_the_same_csv(tmp_path: Path) -> None:
     """All but the time that it took is the same, and so is every byte of a figure's CSV, LaTeX, SVG and PDF."""
     pytest.importorskip("altair", reason="needs the extra report")
-    from hios.study.figure_files import ENDINGS, write_figure
+    from hios.study.figure_files import ENDINGS
 
     written = []
     for name in ("one", "other"):
         data = tuple(_simulated(msgspec.structs.replace(SMALL, edges=edges)) for edges in (50, 60))
-        write_figure(registry.figure("hios_fig9"), FigureData(simulations=data), tmp_path / name)
+        draw("hios_fig9", FigureData(simulations=data), tmp_path / name)
         files = {ending: (tmp_path / name / f"hios_fig9.{ending}").read_bytes() for ending in ENDINGS}
         record = json.loads(files.pop("json"))
         assert record.pop("origin").keys() >= {"drawing_s", "session_s"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,13 @@ import msgspec
 import pytest
 
 from hios.core.graph import TensorSpec
-from hios.formats.run import Latency, RunPlatform
-from hios.study import registry
+from hios.formats.run import Latency
 from hios.study.figure_data import ExecutedNetwork, FigureData
+from tests.study.drawn_figures import draw, found, on_gpu
 from tests.study.variant_networks import write_profiles, write_variants
 from tests.verify.results import write_network
 
 pytest.importorskip("altair", reason="needs the extra report")
-
-from hios.study.figure_files import write_figure
 
 
 @pytest.fixture(scope="module")
@@ -31,33 +30,25 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
 def test_networks_of_other_sizes(files: dict[str, list[Path]], tmp_path: Path) -> None:
     """Rows have the image size, or the batch that ran and the one that the schedule is for."""
     network = write_network(tmp_path / "results" / "squeezenet", seed=2)
-    sizes = write_figure(
-        registry.figure("hios_fig12"), FigureData.read([network / "run.json", *files["images"]]), tmp_path
-    )
+    sizes = found("hios_fig12", [network / "run.json", *files["images"]])
     assert {row["network"] for row in sizes.rows} == {"squeezenet", "inception_v3-512"}
-    batches = FigureData.read(files["batches"])
-    table = write_figure(registry.figure("ios_tab3"), batches, tmp_path)
+    table = found("ios_tab3", files["batches"])
     pairs = {(row["batch"], row["made for batch"]) for row in table.rows}
     assert pairs == {(1, 1), (1, 4), (4, 1), (4, 4)}
     assert table.finding.count("inception_v3 with batch 1 by the schedule for 4 ") == 1
-    over_batches = write_figure(registry.figure("ios_fig11"), batches, tmp_path)
+    over_batches = found("ios_fig11", files["batches"])
     measured = [row for row in over_batches.rows if row["mark"] == "measured here"]
-    assert {(row["algorithm"], row["batch"]) for row in measured} == {
-        ("sequential", 1),
-        ("sequential", 4),
-        ("ios", 1),
-        ("ios", 4),
-    }
+    assert {(row["algorithm"], row["batch"]) for row in measured} == {*product(("sequential", "ios"), (1, 4))}
     by_batch = [(float(str(row[name])) for name in ("images a s", "batch", "ms")) for row in measured]
     assert all(throughput == pytest.approx(1000 * batch / ms) for throughput, batch, ms in by_batch)
-    streams = write_figure(registry.figure("opara_fig7"), FigureData.read(files["transformers"]), tmp_path)
+    streams = found("opara_fig7", files["transformers"])
     assert {row["algorithm"] for row in streams.rows} == {"opara", "nimble"}
     assert streams.comparisons[0].verdict != "not on this machine"
 
 
-def test_schedules_of_the_last_block(files: dict[str, list[Path]], tmp_path: Path) -> None:
+def test_schedules_of_the_last_block(files: dict[str, list[Path]]) -> None:
     """Stages are those of the schedule, and a schedule for another batch size is compared with the own one."""
-    record = write_figure(registry.figure("ios_fig10"), FigureData.read(files["batches"]), tmp_path)
+    record = found("ios_fig10", files["batches"])
     rows: dict[Any, Any] = {(row["batch"], row["made for batch"]): row for row in record.rows}
     assert rows.keys() == {(1, 1), (1, 4), (4, 1), (4, 4)}
     for batch, other in ((1, 4), (4, 1)):
@@ -68,18 +59,15 @@ def test_schedules_of_the_last_block(files: dict[str, list[Path]], tmp_path: Pat
     assert {entry.verdict for entry in record.comparisons} == {"not on this machine"}
 
 
-def test_schedules_of_the_last_block_on_a_gpu(files: dict[str, list[Path]], tmp_path: Path) -> None:
+def test_schedules_of_the_last_block_on_a_gpu(files: dict[str, list[Path]]) -> None:
     """Batches 1 and 32 on a GPU have verdicts: stages by batch, and how much slower the other's schedule is."""
     session = FigureData.read(files["batches"]).variants["batches"]
     networks = {}
     for old, batch in (("inception_v3-b1", 1), ("inception_v3-b4", 32)):
-        run = session[old].run
         labels = {"ios-for-b4": "ios-for-b32"}
-        results = tuple(msgspec.structs.replace(r, label=labels.get(r.label, r.label)) for r in run.results)
-        on_gpu = msgspec.structs.replace(run.platform, name="cuda")
-        changed = msgspec.structs.replace(run, platform=on_gpu, results=results)
-        networks[f"inception_v3-b{batch}"] = dataclasses.replace(session[old], run=changed)
-    record = write_figure(registry.figure("ios_fig10"), FigureData(variants={"batches": networks}), tmp_path)
+        results = (msgspec.structs.replace(r, label=labels.get(r.label, r.label)) for r in session[old].run.results)
+        networks[f"inception_v3-b{batch}"] = on_gpu(session[old], results=tuple(results))
+    record = found("ios_fig10", FigureData(variants={"batches": networks}))
     rows: dict[Any, Any] = {(row["batch"], row["made for batch"]): row for row in record.rows}
     by_key = {entry.key: entry for entry in record.comparisons}
     stages = {batch: rows[batch, batch]["stages"] for batch in (1, 32)}
@@ -88,10 +76,10 @@ def test_schedules_of_the_last_block_on_a_gpu(files: dict[str, list[Path]], tmp_
     assert by_key["ios_fig10.faster"].found == f"batch 1: {slower[0]:.4g}, batch 32: {slower[1]:.4g}"
 
 
-def test_time_of_stream_allocation(files: dict[str, list[Path]], tmp_path: Path) -> None:
+def test_time_of_stream_allocation(files: dict[str, list[Path]]) -> None:
     """It is a part of the time of scheduling; runs of before it was noted have no row."""
     data = FigureData.read(files["transformers"])
-    record = write_figure(registry.figure("opara_tab1"), data, tmp_path)
+    record = found("opara_tab1", data)
     rows: dict[Any, Any] = {row["algorithm"]: row for row in record.rows}
     assert rows.keys() == {"opara", "nimble"}
     assert all(0 < row["allocation ms"] <= row["scheduling ms"] for row in rows.values())
@@ -101,13 +89,13 @@ def test_time_of_stream_allocation(files: dict[str, list[Path]], tmp_path: Path)
     old = [msgspec.structs.replace(result, allocation_time_s=None) for result in network.run.results]
     before = dataclasses.replace(network, run=msgspec.structs.replace(network.run, results=tuple(old)))
     variants = {"transformers": {"t5": before}}
-    assert write_figure(registry.figure("opara_tab1"), FigureData(variants=variants), tmp_path).state == "not drawn"
+    assert found("opara_tab1", FigureData(variants=variants)).state == "not drawn"
 
 
-def test_time_of_scheduling_with_profiling(files: dict[str, list[Path]], tmp_path: Path) -> None:
+def test_time_of_scheduling_with_profiling(files: dict[str, list[Path]]) -> None:
     """Minutes are those of profile and algorithm; stages are those that the costs hold."""
     data = FigureData.read(files["profiles"])
-    record = write_figure(registry.figure("hios_fig14"), data, tmp_path)
+    record = found("hios_fig14", data)
     rows: dict[Any, Any] = {row["algorithm"]: row for row in record.rows}
     assert rows.keys() == {"ios", "hios-lp"}
     for name, row in rows.items():
@@ -120,7 +108,7 @@ def test_time_of_scheduling_with_profiling(files: dict[str, list[Path]], tmp_pat
     assert {entry.verdict for entry in record.comparisons} == {"not on this machine"}
 
 
-def test_time_of_scheduling_on_gpus(files: dict[str, list[Path]], tmp_path: Path) -> None:
+def test_time_of_scheduling_on_gpus(files: dict[str, list[Path]]) -> None:
     """Costs of GPUs are compared with the paper: 30 s are below its 20 minutes, and a third of those of IOS."""
     session = FigureData.read(files["profiles"]).profiles["inception_v3-299"]
     entries = {}
@@ -129,13 +117,13 @@ def test_time_of_scheduling_on_gpus(files: dict[str, list[Path]], tmp_path: Path
         on_gpus = msgspec.structs.replace(entry.costs.platform, name="cuda")
         entries[name] = dataclasses.replace(entry, costs=msgspec.structs.replace(entry.costs, platform=on_gpus))
     profiles = {"inception_v3-299": entries, "nasnet_large-512": entries}
-    record = write_figure(registry.figure("hios_fig14"), FigureData(profiles=profiles), tmp_path)
+    record = found("hios_fig14", FigureData(profiles=profiles))
     by_key = {entry.key: entry for entry in record.comparisons}
     assert by_key["hios_fig14.inception_minutes"].verdict == "agrees"
     below = 100 * (1 - entries["hios-lp"].seconds / entries["ios"].seconds)
     assert by_key["hios_fig14.nasnet_below_ios"].found == f"{below:.4g}"
     exchanged = {**entries, "hios-lp": entries["ios"], "ios": entries["hios-lp"]}
-    record = write_figure(registry.figure("hios_fig14"), FigureData(profiles={"nasnet_large-512": exchanged}), tmp_path)
+    record = found("hios_fig14", FigureData(profiles={"nasnet_large-512": exchanged}))
     verdicts = {entry.key: entry.verdict for entry in record.comparisons}
     assert verdicts["hios_fig14.nasnet_below_ios"] == ("differs" if below > 0 else "agrees")
 
@@ -149,13 +137,10 @@ def _with_size(network: ExecutedNetwork, size: int, times: dict[str, float]) -> 
         for result in network.run.results
         if (time := times.get(result.algorithm)) is not None
     ]
-    platform = msgspec.structs.replace(network.run.platform, name="cuda")
-    return ExecutedNetwork(
-        graph, network.costs, msgspec.structs.replace(network.run, platform=platform, results=tuple(results))
-    )
+    return dataclasses.replace(on_gpu(network, results=tuple(results)), graph=graph)
 
 
-def test_parts_of_the_gain_over_image_sizes(files: dict[str, list[Path]], tmp_path: Path) -> None:
+def test_parts_of_the_gain_over_image_sizes(files: dict[str, list[Path]]) -> None:
     """The smallest and the largest images of a network are the paper's cases; NASNet at 331 px is one of its own."""
     data = FigureData.read(files["images"])
     measured = data.variants["images"]["inception_v3-512"]
@@ -167,7 +152,7 @@ def test_parts_of_the_gain_over_image_sizes(files: dict[str, list[Path]], tmp_pa
     }
     images = {"inception_v3-512": _with_size(measured, 512, large)}
     together = FigureData(networks=networks, variants={"images": images})
-    record = write_figure(registry.figure("hios_fig13"), together, tmp_path)
+    record = found("hios_fig13", together)
     assert {(row["network"], row["image size"]) for row in record.rows} == {
         ("inception_v3", 299),
         ("inception_v3-512", 512),
@@ -179,7 +164,7 @@ def test_parts_of_the_gain_over_image_sizes(files: dict[str, list[Path]], tmp_pa
         "nasnet_inter_part": "800",
         "nasnet_331_over_ios": "5.556",
     }
-    on_cores = write_figure(registry.figure("hios_fig13"), data, tmp_path)
+    on_cores = found("hios_fig13", data)
     assert {entry.verdict for entry in on_cores.comparisons} == {"not on this machine"}
     assert [row["network"] for row in on_cores.rows] == ["inception_v3-512"] * 8
 
@@ -188,17 +173,15 @@ def test_speedup_and_peak_memory(files: dict[str, list[Path]], tmp_path: Path) -
     """Memory has a panel of its own where it is known; speedups on GPUs are compared with the paper."""
     data = FigureData.read(files["transformers"])
     (network,) = data.variants["transformers"].values()
-    before = write_figure(registry.figure("opara_fig5"), data, tmp_path)
+    before = found("opara_fig5", data)
     assert {row["peak memory, MB"] for row in before.rows} == {None}
     assert "Peak memory" not in before.finding
     results = tuple(
         msgspec.structs.replace(result, peak_memory_bytes=(number + 1) * 10**8)
         for number, result in enumerate(network.run.results)
     )
-    gpu = RunPlatform("cuda", devices=1, gpus=("NVIDIA A100",))
-    run = msgspec.structs.replace(network.run, results=results, platform=gpu)
-    changed = {"transformers": {"t5": dataclasses.replace(network, run=run)}}
-    record = write_figure(registry.figure("opara_fig5"), FigureData(variants=changed), tmp_path)
+    changed = {"transformers": {"t5": on_gpu(network, results=results)}}
+    record = draw("opara_fig5", FigureData(variants=changed), tmp_path)
     assert [row["peak memory, MB"] for row in record.rows if row["devices"] == 1][: len(results)] == [
         100.0 * (number + 1) for number in range(len(results))
     ]

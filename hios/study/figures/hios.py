@@ -143,13 +143,11 @@ def fig4_rows(data: FigureData) -> Rows:
     return paths
 
 
-def fig4_finding(rows: Rows) -> str:
-    """The GPU of every path."""
-    texts = [f"{row['path']} ({row['operators']}) to GPU {row['GPU']}" for row in rows]
-    return f"Paths are mapped as follows: {', '.join(texts)}."
-
-
-register("hios_fig4", rows=fig4_rows, finding=fig4_finding)
+register(
+    "hios_fig4",
+    rows=fig4_rows,
+    finding=runs.listing("Paths are mapped as follows:", "{path} ({operators}) to GPU {GPU}"),
+)
 
 # Figures 7 to 11: the simulation, over one parameter each.
 

@@ -7,10 +7,11 @@ from itertools import pairwise
 from hios.charts import marks
 from hios.core.blocks import found_blocks
 from hios.core.graph import Edge, Graph, Operator
+from hios.core.problem import reachable
 from hios.formats.partition import GpuPrediction
 from hios.formats.run import ScheduleResult
 from hios.schedulers.ios import search_space
-from hios.schedulers.nimble import maximum_matching
+from hios.schedulers.nimble import bits, maximum_matching
 from hios.study import machine_rows as machines
 from hios.study import predicted_rows as predicted
 from hios.study import run_rows as runs
@@ -57,13 +58,12 @@ def fig1_comparisons(rows: Rows) -> list[Comparison]:
     return comparisons("ios_fig1", {"flops_per_kernel": {} if found is None else {"NASNet": found}})
 
 
-def fig1_finding(rows: Rows) -> str:
-    """Operations of a convolution, by network."""
-    texts = [f"{row['MFLOP a convolution']:.0f} MFLOP in {row['network']}" for row in rows]
-    return f"Average operations per convolution: {', '.join(texts)}."
-
-
-register("ios_fig1", rows=fig1_rows, compare=fig1_comparisons, finding=fig1_finding)
+register(
+    "ios_fig1",
+    rows=fig1_rows,
+    compare=fig1_comparisons,
+    finding=runs.listing("Average operations per convolution:", "{MFLOP a convolution:.0f} MFLOP in {network}"),
+)
 
 # Figure 2: how much every stage of three schedules computes, and how fast.
 register(
@@ -452,17 +452,12 @@ def _binomial(number: float) -> float:
 def width(graph: Graph, block: tuple[str, ...]) -> int:
     """The most operators of a block that can run beside each other, by Dilworth's theorem."""
     place = {operator: number for number, operator in enumerate(block)}
-    below: list[set[int]] = [set() for _ in block]
-    inside = {
-        (place[edge.source], place[edge.target])
-        for edge in graph.edges
-        if edge.source in place and edge.target in place
-    }
-    in_order = [place[name] for number in graph.order if (name := graph.operators[number].id) in place]
-    for source in reversed(in_order):
-        for target in {other for one, other in inside if one == source}:
-            below[source] |= below[target] | {target}
-    matched = maximum_matching([sorted(row) for row in below], len(block))
+    successors: list[list[tuple[int, float]]] = [[] for _ in block]
+    for edge in graph.edges:
+        if edge.source in place and edge.target in place:
+            successors[place[edge.source]].append((place[edge.target], 0.0))
+    last_first = [place[name] for number in graph.order[::-1] if (name := graph.operators[number].id) in place]
+    matched = maximum_matching([list(bits(below)) for below in reachable(last_first, successors)], len(block))
     return len(block) - sum(partner >= 0 for partner in matched)
 
 
@@ -472,19 +467,16 @@ register(
     compare=lambda rows: runs.columns_compared("ios_tab1", rows, ("width", "bound", "transitions", "schedules")),
 )
 
-
 # Table 2: the networks.
-def tab2_why(rows: Rows) -> str:
-    """Why blocks are counted otherwise."""
-    counts = ", ".join(f"{row['blocks']} of {row['network']}" for row in rows)
-    return f"hios makes a block of every layer that stands alone, so it counts {counts}; operators are the same."
-
-
 register(
     "ios_tab2",
     rows=lambda data: runs.size_rows(benchmark()),
     compare=lambda rows: runs.columns_compared("ios_tab2", rows),
-    explain=tab2_why,
+    explain=runs.listing(
+        "hios makes a block of every layer that stands alone, so it counts",
+        "{blocks} of {network}",
+        end="; operators are the same.",
+    ),
 )
 
 

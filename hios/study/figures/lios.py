@@ -115,19 +115,18 @@ def tab2_rows(data: FigureData) -> Rows:
     ]
 
 
-def tab2_finding(rows: Rows) -> str:
-    """How many operators change by more than 1 %."""
-    texts = [f"{row['above 1 %']} of {row['operators']} operators of {row['network']}" for row in rows]
-    return f"The time changes by more than 1 % for {', '.join(texts)}."
-
-
 def tab2_comparisons(rows: Rows) -> list[Comparison]:
     """Operators of NASNet that change by more than 1 %; of GPUs alone."""
     changed = {row["network"]: float(row["above 1 %"]) for row in rows}
     return runs.measured_comparisons("lios_tab2", rows, {"changed": runs.of_network("nasnet_large", changed)})
 
 
-register("lios_tab2", rows=tab2_rows, compare=tab2_comparisons, finding=tab2_finding)
+register(
+    "lios_tab2",
+    rows=tab2_rows,
+    compare=tab2_comparisons,
+    finding=runs.listing("The time changes by more than 1 % for", "{above 1 %} of {operators} operators of {network}"),
+)
 
 # Table III: the worked example, of the CNN latency model of figure 3.
 _STREAMS = 3
@@ -191,9 +190,10 @@ def scheduling_rows(data: FigureData, algorithms: Collection[str]) -> Rows:
     ]
 
 
-register("lios_tab5", rows=lambda data: scheduling_rows(data, ("ios", "lios")), finding=runs.scheduling_times)
+_times = runs.listing("Scheduling takes here:", "{algorithm} {scheduling s:.3g} s on {network}", between="; ")
+register("lios_tab5", rows=lambda data: scheduling_rows(data, ("ios", "lios")), finding=_times)
 register(
     "lios_tab6",
     rows=lambda data: scheduling_rows(data, ("sequential", "greedy", "nimble", *LIOS_VARIANTS)),
-    finding=runs.scheduling_times,
+    finding=_times,
 )

@@ -110,17 +110,11 @@ def fig3_rows(data: FigureData) -> Rows:
     ]
 
 
-def fig3_finding(rows: Rows) -> str:
-    """By how much each kind is slowed down."""
-    texts = [f"{row['pair']} {row[_SLOWER]:+.1f} %" for row in rows]
-    return f"Change of the time on a core while the other core works: {', '.join(texts)}."
-
-
 register(
     "opara_fig3",
     rows=fig3_rows,
     chart=runs.bar_chart("pair", _SLOWER, "slower than alone, %"),
-    finding=fig3_finding,
+    finding=runs.listing("Change of the time on a core while the other core works:", "{pair} {slower %:+.1f} %"),
 )
 
 # Figure 5: speedup, SM efficiency and memory.
@@ -489,11 +483,7 @@ _FIG8_ALGORITHMS = ("sequential", "opara")
 
 def predicted_batches(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
     """A row for every batch size of the sequential schedule and Opara on the GPU of a prediction."""
-    return [
-        runs.with_batch(row)
-        for row in predicted.latency_rows(label, network, prediction)
-        if row["algorithm"] in _FIG8_ALGORITHMS
-    ]
+    return list(map(runs.with_batch, predicted.latencies_of(*_FIG8_ALGORITHMS)(label, network, prediction)))
 
 
 def fig8_comparisons(rows: Rows) -> list[Comparison]:

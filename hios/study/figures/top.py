@@ -68,14 +68,10 @@ def fig13_comparisons(rows: Rows) -> list[Comparison]:
     return comparisons("top_fig13", {"faster": None if most is None else slow[most] / fast[most]})
 
 
-def _by_size(rows: Rows, system: str, column: str) -> dict[int, float]:
+def _by_size(rows: Rows, system: str, column: str) -> dict[float, float]:
     """A column of a system, for the models that the policy was trained on."""
     label = rows[0]["scenario"] if rows else ""
-    return {
-        row[_SUB_BLOCKS]: row[column]
-        for row in rows
-        if (row["scenario"], row["system"]) == (label, system) and column in row
-    }
+    return serving.by_scenario(rows, system, _SUB_BLOCKS, column).get(label, {})
 
 
 def fig13_finding(rows: Rows) -> str:
