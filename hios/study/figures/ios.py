@@ -11,7 +11,8 @@ from hios.core.problem import reachable
 from hios.formats.partition import GpuPrediction
 from hios.formats.run import ScheduleResult
 from hios.schedulers.ios import search_space
-from hios.schedulers.nimble import bits, maximum_matching
+from hios.schedulers.ios_search import members
+from hios.schedulers.nimble import maximum_matching
 from hios.study import machine_rows as machines
 from hios.study import predicted_rows as predicted
 from hios.study import run_rows as runs
@@ -457,7 +458,7 @@ def width(graph: Graph, block: tuple[str, ...]) -> int:
         if edge.source in place and edge.target in place:
             successors[place[edge.source]].append((place[edge.target], 0.0))
     last_first = [place[name] for number in graph.order[::-1] if (name := graph.operators[number].id) in place]
-    matched = maximum_matching([list(bits(below)) for below in reachable(last_first, successors)], len(block))
+    matched = maximum_matching([members(below) for below in reachable(last_first, successors)], len(block))
     return len(block) - sum(partner >= 0 for partner in matched)
 
 
