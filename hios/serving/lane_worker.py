@@ -30,7 +30,7 @@ from hios.platforms.workloads import deliver, load_weights
 from hios.serving.lane_program import LaneProgram, LaneStep, Slots
 from hios.workers.arena import Arena
 from hios.workers.process_settings import keep_memory
-from hios.workers.ring import Bell, Ring
+from hios.workers.ring import Bell, Ring, bytes_of, words_of
 from hios.workers.worker import Worker, reason
 
 #: Makes of a program and its graph what runs it as a whole, in place of its operators.
@@ -39,8 +39,8 @@ Whole = Callable[[str, Graph], Callable[[Sequence[Tensor]], list[Tensor]]]
 STOP, MORE = -1, -2
 #: Of a run on a lane: it went well as far as this lane knows, or it was given up as another lane ended.
 DONE, ABORTED = 0, 1
-#: Looks at the ring before a lane sleeps, some 50 microseconds, in which it gives its core away after every few.
-_LOOKS, _LOOKS_AT_ONCE = 200, 20
+#: Looks at the ring before a lane sleeps, some 50 microseconds.
+_LOOKS = 200
 #: Numbers in an answer at most: run, state, parts that failed, begin, end, and the reason.
 ANSWER_WORDS = 48
 _REASON_BYTES = (ANSWER_WORDS - 6) * 8
@@ -374,7 +374,7 @@ def serve(worker: Worker, limit_s: float) -> bool:
     programs: dict[int, _Runner] = worker.state["programs"]
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
-        order = _next(orders)
+        order = orders.look(_LOOKS)
         if order is None:
             worker.mark(0)
             own.sleep(min(1.0, limit_s))
@@ -393,22 +393,11 @@ def serve(worker: Worker, limit_s: float) -> bool:
     return True
 
 
-def _next(orders: Ring) -> list[int] | None:
-    """The next order, or None if none arrives while polling."""
-    for _ in range(_LOOKS // _LOOKS_AT_ONCE):
-        for _ in range(_LOOKS_AT_ONCE):
-            if (order := orders.get()) is not None:
-                return order
-        os.sched_yield()  # the server may need this core
-    return None
-
-
 def _numbers(text: str) -> array[int]:
     """A text as numbers, truncated to the size of a message."""
-    encoded = text.encode(errors="replace")[:_REASON_BYTES]
-    return array("q", (len(encoded),)) + array("q", encoded + bytes(-len(encoded) % 8))
+    return words_of(text.encode(errors="replace")[:_REASON_BYTES])
 
 
 def text_of(numbers: Sequence[int]) -> str:
     """The text of such numbers; the inverse of `_numbers`."""
-    return array("q", numbers[1:]).tobytes()[: numbers[0]].decode(errors="replace")
+    return bytes_of(numbers).decode(errors="replace")

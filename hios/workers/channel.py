@@ -5,34 +5,22 @@ A short message takes some microseconds while both ends are awake. Each end has 
 
 from __future__ import annotations
 
-import os
 import pickle
 import select
-from array import array
 from multiprocessing.connection import Connection
 from typing import Any
 
 from hios.workers import pipe_messages
 from hios.workers.arena import Arena
-from hios.workers.ring import Bell, Ring
+from hios.workers.ring import Bell, Ring, bytes_of, words_of
 
 #: Numbers in a short message at most: how many bytes it has, and these.
 _WORDS = 64
 SHORT = (_WORDS - 1) * 8
-#: Looks at the ring before a worker sleeps, some 100 microseconds, in which it gives its core away after every few.
-_LOOKS, _LOOKS_AT_ONCE = 400, 20
+#: Looks at the ring before a worker sleeps, some 100 microseconds.
+_LOOKS = 400
 #: Flags of a worker's two rings.
 _FLAGS = 4
-
-
-def words_of(text: bytes) -> array[int]:
-    """Bytes as numbers: how many there are, and then these."""
-    return array("q", (len(text),)) + array("q", text + bytes(-len(text) % 8))
-
-
-def bytes_of(words: Any) -> bytes:
-    """The inverse of `words_of`."""
-    return array("q", words[1:]).tobytes()[: words[0]]
 
 
 def shared(workers: int, descriptor: int | None = None) -> Arena:
@@ -70,7 +58,7 @@ class Channel:
 
         Awake for a moment at first, as to wake a core takes longer than most pauses between calls one after another.
         """
-        while (words := self._look()) is None:
+        while (words := self._asked.look(_LOOKS)) is None:
             if any(descriptor == self._connection.fileno() for descriptor, _ in self._arrived.poll()):
                 inbox = pipe_messages.Inbox()
                 while not inbox.add(self._connection.recv_bytes()):
@@ -78,11 +66,3 @@ class Channel:
                 return inbox.message()
             self._own.sleep(0.0)
         return pickle.loads(bytes_of(words))  # noqa: S301 - from our own processes
-
-    def _look(self) -> list[int] | None:
-        for _ in range(_LOOKS // _LOOKS_AT_ONCE):
-            for _ in range(_LOOKS_AT_ONCE):
-                if (words := self._asked.get()) is not None:
-                    return words
-            os.sched_yield()  # others may need this core
-        return None

@@ -24,7 +24,7 @@ from hios.machine.description import private_bytes
 from hios.workers import channel, pipe_messages
 from hios.workers.arena import Arena
 from hios.workers.process_settings import interrupts_blocked
-from hios.workers.ring import Bell
+from hios.workers.ring import Bell, bytes_of, words_of
 from hios.workers.worker import Worker
 
 #: Seconds that a worker may take to import torch and report.
@@ -170,7 +170,7 @@ class WorkerPool:
         """Send a message; returns whether the worker received it in time; a stopped one receives what fits its pipe."""
         text = pickle.dumps(message)
         if len(text) <= channel.SHORT:
-            self._rings[worker][0].put(channel.words_of(text))
+            self._rings[worker][0].put(words_of(text))
             self._bells[worker].ring()
             return True
         connection = self._connections[worker]
@@ -196,7 +196,7 @@ class WorkerPool:
             self._bell.sleep(0.0)  # it may have been heard
             # One that has answered may have ended since.
             answers = [
-                (worker, pickle.loads(channel.bytes_of(words)))  # noqa: S301 - from our own processes
+                (worker, pickle.loads(bytes_of(words)))  # noqa: S301 - from our own processes
                 for worker in pending
                 if (words := self._rings[worker][1].get()) is not None
             ]

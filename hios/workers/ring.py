@@ -11,12 +11,25 @@ import select
 import weakref
 from array import array
 from collections.abc import Sequence
+from typing import Any
 
 from hios.errors import PlatformError
 from hios.workers.arena import Arena
 
 #: Messages that a ring holds.
 ENTRIES = 64
+#: Looks after which a reader gives its core away, which others may need.
+_LOOKS_AT_ONCE = 20
+
+
+def words_of(text: bytes) -> array[int]:
+    """Bytes as numbers: how many there are, and then these."""
+    return array("q", (len(text),)) + array("q", text + bytes(-len(text) % 8))
+
+
+def bytes_of(words: Any) -> bytes:
+    """The inverse of `words_of`."""
+    return array("q", words[1:]).tobytes()[: words[0]]
 
 
 class Ring:
@@ -54,6 +67,15 @@ class Ring:
         message = self._words[base + 1 : base + 1 + self._words[base]].tolist()
         self._arena.write(self._tail, tail + 1)
         return message
+
+    def look(self, times: int) -> list[int] | None:
+        """The next message, or None if none arrives while its reader looks so many times."""
+        for _ in range(times // _LOOKS_AT_ONCE):
+            for _ in range(_LOOKS_AT_ONCE):
+                if (message := self.get()) is not None:
+                    return message
+            os.sched_yield()
+        return None
 
     def clear(self) -> None:
         """Discard unread messages, after the reader is gone."""
