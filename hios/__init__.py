@@ -18,28 +18,27 @@ is light: neither torch, TVM nor pandas is loaded; functions load what they need
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hios.machine.interrupts  # noqa: F401 before all that takes time
-from hios.core.bounds import lower_bound_ms
-from hios.core.check import violations
+from hios.core import bounds, check
 from hios.core.costs import Costs, CostsFile, predicted_for
-from hios.core.evaluate import evaluate
+from hios.core.evaluate import evaluate as evaluate_plan
 from hios.core.graph import Edge, Graph, Operator
 from hios.core.problem import Problem
 from hios.core.schedule import Placement, Schedule, Solution, StagedPlan, StreamPlan
-from hios.errors import HiosError, HiosWarning, missing_extra
+from hios.errors import HiosError, HiosWarning, naming_extras, public
 from hios.files import option_defaults
 from hios.formats.run import Run
 from hios.platforms import entry, require_options
 from hios.report import Report, report_of, report_of_predictions
 from hios.report.results import ModelPredictions, ModelResults, model_predictions, model_results, told_apart
-from hios.schedulers import ALGORITHMS, Parameter, register, schedule
+from hios.schedulers import ALGORITHMS, Parameter, register
+from hios.schedulers import schedule as schedule_by
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -88,6 +87,9 @@ __all__ = [
 ]
 
 
+evaluate, lower_bound_ms = public(evaluate_plan), public(bounds.lower_bound_ms)
+schedule, violations = public(schedule_by), public(check.violations)
+
 #: Names imported on first use, as their modules load torch or pandas.
 _LAZY = {
     "Results": "hios.report.dataframes",
@@ -99,7 +101,7 @@ _LAZY = {
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with _naming_extras(name):
+    with naming_extras(f"hios.{name}"):
         attribute = globals()[name] = getattr(importlib.import_module(_LAZY[name]), name)
     return attribute
 
@@ -108,19 +110,7 @@ def __dir__() -> list[str]:
     return [*globals(), *_LAZY]
 
 
-@contextlib.contextmanager
-def _naming_extras(name: str) -> Iterator[None]:
-    """A context of a function of hios that says which extra to install if a package is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        explained = missing_extra(f"hios.{name}", error)
-        if explained is None:
-            raise
-        raise explained from error
-
-
-@_naming_extras("export")
+@public
 def export(
     model: str | nn.Module,
     inputs: Sequence[Tensor] | None = None,
@@ -173,7 +163,7 @@ def export(
     return export_module(model, tuple(inputs))
 
 
-@_naming_extras("extract")
+@public
 def extract(
     program: Program | ExportedProgram | str | Path,
     *,
@@ -234,7 +224,7 @@ def extract(
     return run(program, name or program.name or "network", units=units, below=below)
 
 
-@_naming_extras("profile")
+@public
 def profile(
     graph: Graph,
     *,
@@ -325,7 +315,7 @@ def profile(
         )
 
 
-@_naming_extras("execute")
+@public
 def execute(
     graph: Graph,
     weights: Mapping[str, Tensor] | str | Path,
@@ -414,7 +404,7 @@ def _labeled(
     return labeled
 
 
-@_naming_extras("report")
+@public
 def report(*networks: tuple[Graph, CostsFile, Run | Schedule | Iterable[Schedule] | Mapping[str, Schedule]]) -> Report:
     """Make the report of one or several networks that were executed, or whose costs are predicted.
 

@@ -1,11 +1,20 @@
 """The errors that hios raises for users; the command line prints only their message."""
 
+from __future__ import annotations
+
+import builtins
+import contextlib
+import functools
 import json
+import numbers
+import os
 import re
 import sys
 import traceback
+import types
+import typing
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +136,18 @@ class ExampleInputsError(HiosError):
     """A model cannot run on the example inputs that were given for it."""
 
 
+@contextlib.contextmanager
+def naming_extras(what: str) -> Iterator[None]:
+    """A context that says which extra to install if a package is missing that ``what`` needs, such as a function."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        explained = missing_extra(what, error)
+        if explained is None:
+            raise
+        raise explained from error
+
+
 def missing_extra(what: str, error: ModuleNotFoundError) -> HiosError | None:
     """What to install if a package is missing; None if no extra of hios contains it.
 
@@ -139,6 +160,91 @@ def missing_extra(what: str, error: ModuleNotFoundError) -> HiosError | None:
     if extra is None:
         return None
     return HiosError(f"{what} needs {package}, which is not installed: pip install 'hios[{extra}]'")
+
+
+_Function = typing.TypeVar("_Function", bound=Callable[..., Any])
+#: What may stand for a type of an annotation.
+_WIDER = {int: numbers.Integral, float: numbers.Real, Path: os.PathLike, Sequence: Iterable}
+#: Arguments that mean the same as an option of another name.
+_ARGUMENTS = {"trust": "trusted", "no_cache": "cache=False"}
+
+
+def public(function: _Function) -> _Function:
+    """A function, or ``__init__``, as users call it: a `HiosError` of one line says what is wrong with a call.
+
+    It refuses arguments that are not of the annotated type, and names missing packages. Errors that name options of the
+    command line name arguments of the function instead.
+    """
+    import inspect  # not for all that have errors
+
+    name, signature = function.__qualname__.removesuffix(".__init__"), inspect.signature(function)
+
+    @functools.wraps(function)
+    def checked(*arguments: Any, **keywords: Any) -> Any:
+        with contextlib.suppress(TypeError):  # Python says which argument is missing, or is one too many
+            for argument, value in signature.bind(*arguments, **keywords).arguments.items():
+                kind = _kinds(function).get(argument, Any)
+                several = signature.parameters[argument].kind is inspect.Parameter.VAR_POSITIONAL
+                if wrong := [one for one in (value if several else [value]) if not _fits(one, kind)]:
+                    _refuse(f"{name}: {argument}", wrong[0], function.__annotations__[argument])
+        try:
+            with naming_extras(f"hios.{name}"):
+                return function(*arguments, **keywords)
+        except HiosError as error:
+            error.args = (_with_arguments(str(error), signature),)
+            raise
+
+    return typing.cast("_Function", checked)
+
+
+@functools.cache
+def _kinds(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotated types of arguments by name; anything in place of what only type checkers import."""
+
+    class Names(dict[str, Any]):
+        def __missing__(self, name: str) -> Any:
+            return getattr(builtins, name, Any)
+
+    kinds, names = {}, Names(function.__globals__)
+    for name, text in function.__annotations__.items():
+        with contextlib.suppress(AttributeError):  # of a module that only type checkers import
+            kinds[name] = eval(text, {}, names)  # noqa: S307 - our own annotations
+    return kinds
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of a type, as far as that can be told without taking items from iterators."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return True
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, one) for one in inner)
+    if origin is tuple:
+        return isinstance(value, tuple | list) and len(value) == len(inner) and all(map(_fits, value, inner))
+    plain = _WIDER.get(origin or kind, origin or kind) or type(None)
+    if not isinstance(value, plain) or (origin is not None and isinstance(value, str)):
+        return False
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return all(_fits(item, inner[-1]) for item in items if inner)
+
+
+def _refuse(where: str, value: Any, allowed: str) -> typing.NoReturn:
+    plain = value is None or isinstance(value, str | bool | int | float)
+    found = shown(repr(value), quoted=False) if plain else f"a {type(value).__name__}"
+    raise HiosError(f"{where}: found {found}; allowed: {allowed}")
+
+
+def _with_arguments(message: str, signature: Any) -> str:
+    """A message whose options are called as the arguments of a function that mean the same."""
+    *_, last = signature.parameters.values()
+
+    def argument(option: re.Match[str]) -> str:
+        name = option[1].replace("-", "_")
+        names = (name, f"{name}_s", _ARGUMENTS.get(name, ""))
+        known = [one for one in names if one.partition("=")[0] in signature.parameters]
+        return next(iter(known), name if last.kind is last.VAR_KEYWORD else option[0])
+
+    return re.sub(r"--([a-z][a-z-]*)", argument, message)
 
 
 class HiosWarning(UserWarning):

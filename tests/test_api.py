@@ -176,6 +176,33 @@ def _dynamic() -> Any:
             lambda s: hios.execute(s.graph, s.weights, s.schedules[0], program=_dynamic()),
             "program: has dimensions that are not fixed, ",
         ),
+        (
+            lambda s: hios.extract(3),
+            "^program: found a int; allowed: what hios.export or torch.export.export ",
+        ),
+        (lambda s: hios.export(Branches(), 3), r"^export: inputs: found 3; allowed: Sequence\[Tensor\] \| None$"),
+        (lambda s: hios.profile("x"), "^profile: graph: found 'x'; allowed: Graph$"),
+        (lambda s: hios.profile(s.graph, stages_of="greedy"), "^profile: stages_of: found 'greedy'; allowed: Sequence"),
+        (
+            lambda s: hios.Problem(s.graph, "costs.json"),
+            r"^Problem: costs: found 'costs.json'; allowed: Costs \| ",
+        ),
+        (lambda s: hios.schedule(None, "heft"), "^schedule: problem: found None; allowed: Problem$"),
+        (
+            lambda s: hios.evaluate(hios.Problem(s.graph, s.costs), s.run),
+            "^evaluate: plan: found a Run; allowed: Plan",
+        ),
+        (lambda s: hios.execute(s.graph, s.weights, [3]), "^execute: schedules: found a list; allowed: Schedule | "),
+        (lambda s: hios.report((s.graph, s.costs)), "^report: networks: found a tuple; allowed: tuple"),
+        (lambda s: hios.load_results(3), r"^load_results: folder: found 3; allowed: str \| Path$"),
+        (
+            lambda s: hios.profile(s.graph, devices=10_000),
+            "^platform cpu: devices: found 10000; .* a device is a core; virtual lets devices share cores$",
+        ),
+        (
+            lambda s: hios.optimize(Branches(), _image(), devices=10_000),
+            r"^optimize: devices: found 10000; allowed: 1 to \d+, the cores that this process may run on, or None$",
+        ),
         (lambda s: hios.profile(s.graph, platform="tpu"), "unknown platform tpu; allowed: cpu, "),
         (
             lambda s: hios.profile(s.graph, platform="cpu", options={"gpu": "a40"}),

@@ -12,7 +12,7 @@ from hios.core.graph import Graph
 from hios.core.merging import MERGEABLE, convolutions, merged_kernel
 from hios.core.sharing import DemandShares, memory_level, together_ms
 from hios.core.sums import add_up
-from hios.errors import ArtifactError
+from hios.errors import ArtifactError, public
 
 #: Operators that run one after another, by number.
 Group = tuple[int, ...]
@@ -76,6 +76,7 @@ class Problem:
         [1.1, 2.2]
     """
 
+    @public
     def __init__(self, graph: Graph, costs: Costs | CostsFile) -> None:
         costs = Costs.of(costs) if isinstance(costs, CostsFile) else costs
         self.graph = graph

@@ -11,6 +11,7 @@ import contextlib
 import json
 import re
 import shlex
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from hios import platforms
 from hios.errors import HiosError, shown
 from hios.files import artifacts
 from hios.files.base import Record
-from hios.files.yaml_file import plain
+from hios.files.yaml_file import plain, read_yaml
 from hios.formats.config import AUTO_DEVICES, Config, ModelEntry
 from hios.formats.settings import Scalar
 from hios.frontends.models import RUNTIMES, Model, files, model
@@ -45,7 +46,7 @@ def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | 
     directory = models or artifacts.resource_directory("models")
     settings = without_files(data, source, cores=cores, models=directory)
     for label in settings.models:
-        with _at(source, f"models.{label}"):
+        with at(source, f"models.{label}"):
             files(model(settings.models[label].model or label, directory), directory)
     _check_results(settings, source)
     return settings
@@ -66,6 +67,12 @@ def without_files(data: Any, source: str, *, cores: int | None = None, models: P
     _check_devices(settings, source, cores)
     _check_baselines(settings, source)
     return settings
+
+
+def check_file(path: str) -> None:
+    """Refuse a file that is not YAML, has a duplicate key or is no mapping, of which Snakemake does not say enough."""
+    if not isinstance(data := read_yaml(path), dict):
+        artifacts.parsed(normalized(data, path), Config, path)
 
 
 def normalized(data: Any, source: str) -> Any:
@@ -150,7 +157,8 @@ def as_yaml(settings: Config) -> str:
 
 
 @contextlib.contextmanager
-def _at(source: str, field: str) -> Iterator[None]:
+def at(source: str, field: str) -> Iterator[None]:
+    """A context whose errors name a file and one of its fields."""
     try:
         yield
     except HiosError as error:
@@ -160,7 +168,7 @@ def _at(source: str, field: str) -> Iterator[None]:
 def _resolved_models(settings: Config, source: str, directory: Path) -> dict[str, ModelEntry]:
     resolved = {}
     for label, entry in settings.models.items():
-        with _at(source, f"models.{label}"):
+        with at(source, f"models.{label}"):
             known = model(label if entry.model is None else entry.model, directory)
             _check_model(known, entry)
         resolved[label] = entry if entry.model is not None else msgspec.structs.replace(entry, model=known.text)
@@ -186,7 +194,7 @@ def _check_model(known: Model, entry: ModelEntry) -> None:
 def _resolved_algorithms(settings: Config, source: str) -> dict[str, dict[str, Scalar]]:
     resolved: dict[str, dict[str, Scalar]] = {}
     for label, entry in settings.algorithms.items():
-        with _at(source, f"algorithms.{label}"):
+        with at(source, f"algorithms.{label}"):
             name = str(entry.get("algorithm", label))
             if name == AUTO:
                 _check_auto(settings, label, entry)
@@ -199,7 +207,7 @@ def _resolved_algorithms(settings: Config, source: str) -> dict[str, dict[str, S
             # An algorithm package.module:function cannot be looked up by its name alone.
             resolved[label] = {"algorithm": name, **algorithm.resolved(given)}
     for index, name in enumerate(settings.profile.stages_of):
-        with _at(source, f"profile.stages_of[{index}]"):
+        with at(source, f"profile.stages_of[{index}]"):
             find(name)
     return resolved
 
@@ -297,11 +305,19 @@ def _check_baselines(settings: Config, source: str) -> None:
 
 def _check_results(settings: Config, source: str) -> None:
     folder = Path(settings.results)
-    for place in (folder, *folder.parents):
-        if place.exists() and not place.is_dir():
-            raise HiosError(
-                f"{source}: results: found {place}, which is a file; allowed: a folder, or a name not taken"
-            )
+    place = next(place for place in (folder, *folder.parents) if place.exists())
+    if not place.is_dir():
+        raise HiosError(f"{source}: results: found {place}, which is a file; allowed: a folder, or a name not taken")
+    if place == folder:
+        return
+    try:
+        with tempfile.TemporaryDirectory(dir=place):  # /proc lets root do all, but has no new folders
+            pass
+    except OSError as error:
+        raise HiosError(
+            f"{source}: results: found {folder}, which cannot be made in {place}: {error.strerror}; allowed: a folder "
+            "that can be written"
+        ) from error
 
 
 #: More seconds than any profile takes, as JSON has no infinity.

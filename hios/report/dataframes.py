@@ -13,7 +13,7 @@ from hios.core.costs import Costs, CostsFile, MergeCost, OperatorCost, StageCost
 from hios.core.graph import Graph
 from hios.core.problem import Problem
 from hios.core.schedule import Placement, Schedule
-from hios.errors import ArtifactError
+from hios.errors import ArtifactError, public
 from hios.files import artifacts
 from hios.report.results import ModelResults, path_ends, read_model, told_apart
 from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, operator_rows, prediction_rows, table
@@ -94,6 +94,7 @@ class _Folder:
     schedules: Mapping[str, Schedule]
 
 
+@public
 def load_results(folder: str | Path) -> Results:
     """Read what the pipeline wrote as pandas data frames.
 

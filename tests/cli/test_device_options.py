@@ -159,10 +159,10 @@ def test_no_gpu_is_said_in_one_line(tmp_path: Path) -> None:
             (*PROFILE, "--platform", "model"),
             "--gpu: missing; required with platform model: one of a100-pcie-40gb, a40, ",
         ),
-        ((*PROFILE, "--platform", "model", "--gpu", "a41"), "gpu: found a41; allowed: a100-pcie-40gb, a40, "),
+        ((*PROFILE, "--platform", "model", "--gpu", "a41"), "--gpu: found a41; allowed: a100-pcie-40gb, a40, "),
         (
             (*PROFILE, "--platform", "model", "--gpu", "rtx3080", "--link", "nvlink"),
-            "link: found nvlink; allowed with gpu rtx3080: pcie, pcie3, or the path of a .yaml file",
+            "--link: found nvlink; allowed with gpu rtx3080: pcie, pcie3, or the path of a .yaml file",
         ),
         (
             (*PROFILE, "--platform", "model", "--gpu", "a40", "--repeats", "5"),

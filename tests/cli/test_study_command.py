@@ -88,7 +88,7 @@ def test_ablation(tmp_path: Path) -> None:
         (
             ("study", "simulation", "--edges", "99999", "--output", "y"),
             1,
-            "Error: edges: found 99999; allowed with 200",
+            "Error: --edges: found 99999; allowed with 200",
         ),
         (
             ("study", "simulation", "--setting", "gpus=2", "--output", "y"),

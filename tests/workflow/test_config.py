@@ -502,6 +502,12 @@ def test_results_in_place_of_a_file(models: Path, tmp_path: Path, below: str) ->
     assert config.resolve({**SMALL, "results": str(models)}, "my.yaml", models=models).results == str(models)
 
 
+def test_results_that_cannot_be_made(models: Path) -> None:
+    """A folder that the system makes for nobody, not even for root."""
+    with refused("my.yaml: results: found /proc/x/y, which cannot be made in /proc: ", "; allowed: a folder"):
+        config.resolve({**SMALL, "results": "/proc/x/y"}, "my.yaml", models=models)
+
+
 @pytest.mark.slow
 def test_folders_beside_the_networks_are_no_labels(finished: Checkout) -> None:
     """The labels refused for networks are the folders that runs make beside those of networks, figures drawn too."""
@@ -612,11 +618,13 @@ def test_snakemake_refuses(checkout: Checkout, changes: dict[str, Any], expected
     assert "; allowed: " in message
 
 
-def test_snakemake_refuses_broken_yaml(checkout: Checkout) -> None:
-    """A key given twice in config.yaml ends Snakemake with the one line, too."""
-    with (checkout.path / "config.yaml").open("a") as file:
-        file.write("seed: 1\n")
-    assert "Error: config.yaml: line " in checkout.refusal()
+@pytest.mark.parametrize(
+    ("text", "message"), [("seed: 1\nseed: 1\n", "line 2: key seed"), ("", "(whole file): found null; allowed: object")]
+)
+def test_snakemake_refuses_broken_yaml(checkout: Checkout, text: str, message: str) -> None:
+    """A key given twice in config.yaml and an empty one end Snakemake with the one line, too."""
+    (checkout.path / "config.yaml").write_text(text)
+    assert f"Error: config.yaml: {message}" in checkout.refusal()
 
 
 def test_value_from_the_command_line(checkout: Checkout) -> None:

@@ -113,7 +113,9 @@ def test_scenarios_of_the_user(checkout: Checkout) -> None:
     planned = checkout.planned("--configfile", config, "--", "results/serving/mine/simulated/ios-0.8.json")
     assert planned == {"export": 1, "extract": 1, "profile": 1, "serve": 1}
     (checkout.path / "mine.yaml").unlink()
-    assert "Error: mine.yaml: cannot be read" in checkout.refusal("--configfile", config)
+    assert "Error: other.yaml: serving.scenarios.mine: mine.yaml: cannot be read" in checkout.refusal(
+        "--configfile", config
+    )
 
 
 @pytest.mark.slow

@@ -42,7 +42,6 @@ from hios.study.sessions import (
 )
 from hios.study.sessions import base as base_setting
 from hios.study.simulation import ALGORITHMS as SIMULATED
-from hios.files.yaml_file import refuse_repeated_keys
 from snakemake.exceptions import WorkflowError
 from snakemake.settings.types import DeploymentMethod
 from snakemake.utils import update_config
@@ -63,7 +62,7 @@ config_files = [
     )
 ]
 for file in config_files:
-    checked(refuse_repeated_keys, file)
+    checked(configuration.check_file, file)
 
 
 # Snakemake would merge a file given with --configfile into config.yaml, whose models and algorithms would then
