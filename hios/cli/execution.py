@@ -19,6 +19,7 @@ import click
 from hios.cli import files
 from hios.cli.options import (
     PATH,
+    check_outputs,
     check_settings,
     cores_per_device_option,
     engine_option,
@@ -165,7 +166,7 @@ def execute_command(
     """Run SCHEDULES of GRAPH on real devices, taking turns in one session, and time them."""
     check_settings(Measuring, settings)
     require_options(settings["platform"], {}, cores_per_device=settings["cores_per_device"])
-    refuse_overwriting([graph, weights, program, *schedules], [output, auto])
+    check_outputs([graph, weights, program, *schedules], [output, auto])
     if devices is None:
         devices = max(Schedule.read(path).devices for path in schedules)
     from hios.runtime.run_table import latency_table
@@ -238,7 +239,7 @@ def distribute_command(
     """
     check_settings(Measuring, settings)
     require_options(settings["platform"], {}, cores_per_device=settings["cores_per_device"])
-    refuse_overwriting([graph, weights, program, *schedules], [output])
+    refuse_overwriting([graph, weights, program, *schedules], [output])  # rank 0 alone writes it
     if transport == "mpi":
         guard()
     from hios.runtime.distributed.session import Job, distribute

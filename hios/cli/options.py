@@ -14,7 +14,7 @@ from msgspec import inspect as types
 
 from hios.core.graph import Graph
 from hios.errors import HiosError
-from hios.files.artifacts import load
+from hios.files.artifacts import load, require_writable
 from hios.files.base import Record, meanings
 from hios.formats.partition import PartitionFile
 from hios.formats.scenario import LauncherKind
@@ -269,6 +269,15 @@ def serving_options(*more_launchers: str) -> _Decorator:
         "scenario states.",
     )
     return lambda command: _with_options(command, (launcher, *_SERVING))
+
+
+def check_outputs(inputs: Iterable[Path | None], outputs: Iterable[Path | None]) -> None:
+    """Refuse what `refuse_overwriting` does, and outputs that cannot be written."""
+    outputs = list(outputs)
+    refuse_overwriting(inputs, outputs)
+    for path in outputs:
+        if path is not None:
+            require_writable(path)
 
 
 def refuse_overwriting(inputs: Iterable[Path | None], outputs: Iterable[Path | None]) -> None:

@@ -16,6 +16,7 @@ from hios.cli import files
 from hios.cli.options import (
     PATH,
     check_costs_options,
+    check_outputs,
     check_settings,
     cores_per_device_option,
     costs_options,
@@ -28,7 +29,6 @@ from hios.cli.options import (
     partition_option,
     partitioned,
     platform_option,
-    refuse_overwriting,
     settings_options,
     trust_option,
     virtual_option,
@@ -38,7 +38,7 @@ from hios.core.graph import UNITS, Graph
 from hios.core.problem import Problem
 from hios.core.schedule import Schedule
 from hios.errors import HiosError, warn
-from hios.files.artifacts import require_writable, write
+from hios.files.artifacts import write
 from hios.formats.settings import Measuring, PartitionSettings, Profile, Scalar
 from hios.platforms import PLATFORMS, require_options
 from hios.report.algorithm_listing import option, parameter_help, parameters
@@ -97,7 +97,7 @@ def export_command(
     if classifier:
         given["classifier"] = True
     check_settings(Measuring, {"seed": seed})
-    refuse_overwriting([Path(model)], [output])
+    check_outputs([Path(model)], [output])
     options = parsed_options(more, given)
     click.echo(
         f"{output}: {files.export(model, output, options, inputs=parsed_shapes(inputs), seed=seed, trusted=trust)}"
@@ -136,7 +136,7 @@ def extract_command(
     """Extract the optimized graph of PROGRAM (.pt2 or .onnx) through TVM Relax."""
     from hios.pipeline.config import parsed_limits
 
-    refuse_overwriting([program], [output, weights])
+    check_outputs([program], [output, weights])
     limits = parsed_limits(below)
     graph = files.extract(
         program, output, weights, name or program.resolve().parent.name, units=units, below=limits, trusted=trust
@@ -200,7 +200,7 @@ def profile_command(
     given = given_own(platform, options)
     if not PLATFORMS[platform].executes:
         _refuse_measuring(context, platform)
-        refuse_overwriting([graph], [output])
+        check_outputs([graph], [output])
         from hios.profiling.predict import predict
 
         predicted = predict(Graph.read(graph), platform, devices, given)
@@ -209,7 +209,7 @@ def profile_command(
         return
     require_options(platform, given, virtual=virtual, cores_per_device=cores_per_device)
     check_costs_options(repeats, budget, cache, no_cache)
-    refuse_overwriting([graph, partition], [output])
+    check_outputs([graph, partition], [output])
     devices, cores_per_device = partitioned(context, partition, graph) or (devices, cores_per_device)
     from hios.profiling.cache import chosen_folder
 
@@ -320,9 +320,8 @@ def schedule_command(
     from hios.schedulers import schedule as run
 
     find(algorithm)
-    refuse_overwriting([graph, costs, partition], [output])
+    check_outputs([graph, costs, partition], [output])
     devices = (partitioned(context, partition, graph) or (devices,))[0]
-    require_writable(output)
     given = {name: value for name, value in parameters.items() if value is not None}
     problem = Problem.read(graph, costs)
     made = run(problem, algorithm, devices, given)
@@ -357,8 +356,7 @@ def retarget_command(schedule: Path, own: Path, graph: Path, costs: Path, output
     """
     from hios.core.retarget import retarget
 
-    refuse_overwriting((schedule, own, graph, costs), (output,))
-    require_writable(output)
+    check_outputs((schedule, own, graph, costs), (output,))
     moved = retarget(Schedule.read(schedule), Graph.read(own), Problem.read(graph, costs))
     moved.write(output)
     click.echo(f"{output}: {moved.algorithm}, {moved.latency_ms:.6g} ms predicted on {moved.graph}")
@@ -382,13 +380,12 @@ def partition_command(
     """
     check_settings(Measuring, settings)
     check_costs_options(settings["repeats"], budget, cache, no_cache)
-    refuse_overwriting([graph, weights], [output])
+    check_outputs([graph, weights], [output])
     from hios.optimizing.schedules import partition
     from hios.platforms.workloads import load_weights
     from hios.profiling.cache import chosen_folder
 
     network = Graph.read(graph)
-    require_writable(output)
     chosen = PartitionSettings(budget_s=budget, cache=chosen_folder(cache or not no_cache), **settings)
     result = partition(network, load_weights(weights, network), chosen)
     write(output, "partition", result)
