@@ -94,15 +94,12 @@ def competitors(settings: Config) -> list[tuple[str, int | str]]:
     return [
         (label, devices)
         for label, entry in settings.algorithms.items()
-        for devices in numbers
         if entry["algorithm"] != AUTO
-        if (find(str(entry["algorithm"])).several_devices if devices != 1 else _on_one_device(settings, entry))
+        for several in [find(str(entry["algorithm"])).several_devices]
+        for devices in numbers
+        # where the cores are divided, algorithms for several devices are not also run for a single one
+        if (several if devices != 1 else not (several and divides(settings)))
     ]
-
-
-def _on_one_device(settings: Config, entry: Mapping[str, Scalar]) -> bool:
-    """Whether an algorithm is also run for a single device."""
-    return not divides(settings) or not find(str(entry["algorithm"])).several_devices
 
 
 def divides(settings: Config) -> bool:
@@ -255,14 +252,10 @@ def _check_devices(settings: Config, source: str, cores: int | None) -> None:
         _check_division(settings, source)
         return
     devices = numbers_of_devices(settings)
-    unlimited = settings.virtual or cores is None
-    limit = (
-        None
-        if unlimited
-        else platforms.find(settings.platform).device_limit(cores or 0, settings.cores_per_device or 1)
-    )
-    if limit is not None and max(devices) > limit[0]:
-        raise HiosError(f"{source}: devices: found {max(devices)}; allowed: at most {limit[0]}, {limit[1]}")
+    if not settings.virtual and cores is not None:
+        limit = platforms.find(settings.platform).device_limit(cores, settings.cores_per_device or 1)
+        if limit is not None and max(devices) > limit[0]:
+            raise HiosError(f"{source}: devices: found {max(devices)}; allowed: at most {limit[0]}, {limit[1]}")
     if (widest := max(settings.profile.widths, default=0)) > max(devices):
         raise HiosError(
             f"{source}: profile.widths: found {widest}; allowed: at most {max(devices)}, the largest number of devices"

@@ -356,10 +356,17 @@ PAGE_FIGURES = page_figures(settings, measures=not PREDICTED)
 SERVED = serving_jobs.result_files(settings)
 
 
+# A scenario and the files that it names, for the input of a rule.
+SCENARIO = {
+    "scenario": lambda w: serving_jobs.scenario_file(settings, w.scenario),
+    "files": lambda w: serving_jobs.files_of(settings, w.scenario),
+}
+
+
 def served_with(options, wildcards):
     """Files that a command takes besides a scenario, by option, under the policy and load of a job."""
     w = wildcards
-    return checked(options, settings, w.scenario, w.policy, w.load)
+    return options(settings, w.scenario, w.policy, w.load)
 
 
 wildcard_constraints:
