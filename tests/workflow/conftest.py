@@ -194,6 +194,12 @@ def checkout(tmp_path: Path) -> Checkout:
     return make_checkout(tmp_path / "checkout")
 
 
+@pytest.fixture(scope="session")
+def unrun(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A checkout in which nothing runs; tests leave its own files as they found them."""
+    return make_checkout(tmp_path_factory.mktemp("unrun") / "checkout")
+
+
 @pytest.fixture
 def real_checkout(tmp_path: Path) -> Checkout:
     """A fresh checkout with the real command line, and no models."""

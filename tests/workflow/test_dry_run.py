@@ -25,9 +25,9 @@ def _figures(*sessions: str) -> int:
     return sum({session.partition("/")[0] for session in figure.sessions} <= set(sessions) for figure in drawn)
 
 
-def test_default_configuration(checkout: Checkout) -> None:
+def test_default_configuration(unrun: Checkout) -> None:
     """The config.yaml of the repository plans every stage for both networks, HIOS's simulation, and what these feed."""
-    planned = checkout.planned()
+    planned = unrun.planned()
     simulated = {rule: planned.pop(rule) for rule in list(planned) if rule.startswith("simulation_")}
     assert (len(simulated), set(simulated.values())) == (15, {1})
     assert planned == {
@@ -42,9 +42,9 @@ def test_default_configuration(checkout: Checkout) -> None:
     }
 
 
-def test_tiny_configuration(checkout: Checkout) -> None:
+def test_tiny_configuration(unrun: Checkout) -> None:
     """A file given with --configfile replaces config.yaml: its models do not come along."""
-    planned = checkout.planned("--configfile", Path(__file__).with_name("tiny.yaml"))
+    planned = unrun.planned("--configfile", Path(__file__).with_name("tiny.yaml"))
     figures = {"simulation_n30_e50_l6": 1, "figure": _figures("networks", "simulation", "batches")}
     batches = {"schedule": 7 + 2 * 3, "retarget": 2}
     drawn = {**figures, **batches, "predict": 1 + 2, "scenario": 1, "serve_train": 1, "serve": 5}
@@ -52,14 +52,14 @@ def test_tiny_configuration(checkout: Checkout) -> None:
 
 
 @pytest.mark.slow
-def test_serving(checkout: Checkout) -> None:
+def test_serving(unrun: Checkout) -> None:
     """Every scenario under every policy and load: simulated, and run alone on the machine where that is asked for.
 
     What also runs is calibrated first; learned policies have a launcher trained for each load.
     """
     served = {"policies": ["sequential", "learned", "auto"], "loads": [0.5, 0.8], "training": "small"}
-    config = checkout.config(models={"beta": None}, serving={**served, "measure": True})
-    planned = checkout.planned("--configfile", config)
+    config = unrun.config(models={"beta": None}, serving={**served, "measure": True})
+    planned = unrun.planned("--configfile", config)
     assert {rule: count for rule, count in planned.items() if rule.startswith(("scenario", "serve"))} == {
         "scenario": 1,
         "serve_calibrate": 1,
@@ -67,7 +67,7 @@ def test_serving(checkout: Checkout) -> None:
         "serve": 6,
         "serve_measured": 6,
     }
-    printed = checkout.succeed("-n", "-p", "--configfile", config)
+    printed = unrun.succeed("-n", "-p", "--configfile", config)
     folder = "results/serving/networks"
     calibration, launcher = f"--calibration {folder}/calibration.json", f"--weights {folder}/launcher-0.5.safetensors"
     for command in (
@@ -82,18 +82,18 @@ def test_serving(checkout: Checkout) -> None:
     ):
         assert f"hios {command}" in " ".join(printed.split())
     assert "--serving results/serving" in printed
-    simulated = checkout.planned("--configfile", checkout.config(models={"beta": None}, serving=served))
+    simulated = unrun.planned("--configfile", unrun.config(models={"beta": None}, serving=served))
     assert {rule: count for rule, count in simulated.items() if rule.startswith("serve")} == {
         "serve_train": 2,
         "serve": 6,
     }
-    assert not {"scenario", "serve"} & checkout.planned("--configfile", checkout.config()).keys()
+    assert not {"scenario", "serve"} & unrun.planned("--configfile", unrun.config()).keys()
 
 
-def test_distributed_schedules(checkout: Checkout) -> None:
+def test_distributed_schedules(unrun: Checkout) -> None:
     """Schedules over ranks are one run for each network, by the launcher that the configuration names."""
-    config = checkout.config(distribute={"algorithms": ["hios-lp"], "launcher": "srun", "mpi": "pmix"})
-    printed = checkout.succeed("-n", "-p", "--configfile", config)
+    config = unrun.config(distribute={"algorithms": ["hios-lp"], "launcher": "srun", "mpi": "pmix"})
+    printed = unrun.succeed("-n", "-p", "--configfile", config)
     assert len(re.findall(r"^distribute +2$", printed, re.MULTILINE)) > 0
     assert (
         "srun --mpi=pmix --ntasks=2 --cpus-per-task=1 --cpu-bind=cores python -m hios distribute "
@@ -101,7 +101,7 @@ def test_distributed_schedules(checkout: Checkout) -> None:
         "--platform cpu --transport mpi --program results/alpha/program.pt2 --runs 36 --warmup 3 --tolerance 0.0001 "
         "--engine operators --seed 0 --output results/alpha/distributed/run.json"
     ) in " ".join(printed.split())
-    refused = checkout.refusal("--configfile", checkout.config(distribute={"algorithms": ["sequential"]}))
+    refused = unrun.refusal("--configfile", unrun.config(distribute={"algorithms": ["sequential"]}))
     assert "Error: other.yaml: distribute.algorithms[0]: found sequential; allowed: labels of algo" in refused
 
 
@@ -134,19 +134,6 @@ def test_platform_model_executes_nothing(checkout: Checkout) -> None:
     ]
     profile = next(words for words in calls if words[0] == "profile")
     assert profile[-6:-2] == ["--gpu", "a40", "--link", "nvlink"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"gpu": "a41"}, "Error: other.yaml: gpu: found a41; allowed: a100-pcie-40gb, a40, "),
-        ({"gpu": "rtx3080", "link": "nvlink"}, "Error: other.yaml: link: found nvlink; allowed with gpu rtx3080: pcie"),
-    ],
-)
-def test_unknown_gpus_are_refused(checkout: Checkout, changes: dict[str, Any], message: str) -> None:
-    """In one line, before anything runs."""
-    answer = checkout.refusal("--configfile", checkout.config(platform="model", **changes))
-    assert message in answer
 
 
 def test_second_run(finished: Checkout) -> None:
@@ -364,19 +351,19 @@ def test_own_algorithms(checkout: Checkout) -> None:
     assert "Error: config.yaml: algorithms.mine: algorithm own_algorithm:mine: no module own_algorithm" in missing
 
 
-def test_nested_values_of_config_option(checkout: Checkout) -> None:
+def test_nested_values_of_config_option(unrun: Checkout) -> None:
     """Lists and mappings of --config hold numbers, and what is wrong there is not blamed on config.yaml alone."""
-    checkout.succeed("-n", "--config", "devices=[1]", 'execute={"runs": 12}')
-    refused = checkout.refusal("--config", "devices=[1, x]")
+    unrun.succeed("-n", "--config", "devices=[1]", 'execute={"runs": 12}')
+    refused = unrun.refusal("--config", "devices=[1, x]")
     assert 'Error: config.yaml and --config: devices[1]: found "x"; allowed: integer' in refused
-    broken = checkout.refusal("--config", "devices=[1")
+    broken = unrun.refusal("--config", "devices=[1")
     assert "Error: --config: devices: found [1, which is not YAML" in broken
 
 
-def test_devices_that_are_found_by_measurement(checkout: Checkout) -> None:
+def test_devices_that_are_found_by_measurement(unrun: Checkout) -> None:
     """`devices: auto` divides the cores for each network first; costs and schedules follow its partition.json."""
-    config = checkout.config(devices="auto")
-    printed = checkout.succeed("-n", "--printshellcmds", "--configfile", config)
+    config = unrun.config(devices="auto")
+    printed = unrun.succeed("-n", "--printshellcmds", "--configfile", config)
     commands = re.findall(r"-m hios (profile|schedule|execute) (.*)", printed)
     assert {command for command, _ in commands} == {"profile", "schedule", "execute"}
     for command, words in commands:
@@ -388,26 +375,26 @@ def test_devices_that_are_found_by_measurement(checkout: Checkout) -> None:
         else:
             assert "--devices" not in words
             assert "/partition.json" in words.partition("--partition ")[2]
-    assert checkout.planned("--configfile", config)["partition"] == len(yaml.safe_load(config.read_text())["models"])
+    assert unrun.planned("--configfile", config)["partition"] == len(yaml.safe_load(config.read_text())["models"])
 
 
-def test_slurm_profile(checkout: Checkout) -> None:
+def test_slurm_profile(unrun: Checkout) -> None:
     """The profile for Slurm fits the rules; the local executor stands in for the plugin."""
-    printed = checkout.succeed("-n", "--workflow-profile", "workflow/profiles/slurm", "--executor", "local")
+    printed = unrun.succeed("-n", "--workflow-profile", "workflow/profiles/slurm", "--executor", "local")
     assert "workflow specific profile workflow/profiles/slurm" in printed
 
 
-def test_slurm_profile_without_the_plugin(checkout: Checkout, tmp_path: Path) -> None:
+def test_slurm_profile_without_the_plugin(unrun: Checkout, tmp_path: Path) -> None:
     """Without Snakemake's plugin for Slurm people get one line that says what to install, not Snakemake's usage."""
     (tmp_path / "sitecustomize.py").write_text(
         "import importlib.util\n"
         "known = importlib.util.find_spec\n"
         "importlib.util.find_spec = lambda name, *more: None if name.endswith('plugin_slurm') else known(name, *more)\n"
     )
-    answer = subprocess.run(  # not by checkout.snakemake, whose processes have started before sitecustomize is there
+    answer = subprocess.run(  # not by unrun.snakemake, whose processes have started before sitecustomize is there
         [sys.executable, "-m", "snakemake", "-n", "--workflow-profile", "workflow/profiles/slurm"],
-        cwd=checkout.path,
-        env=checkout.environment(PYTHONPATH=str(tmp_path)),
+        cwd=unrun.path,
+        env=unrun.environment(PYTHONPATH=str(tmp_path)),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
