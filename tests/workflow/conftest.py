@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from hios.study import registry
 from tests.workflow import snakemake_server
 from tests.workflow.networks import SOURCE
 
@@ -158,6 +159,12 @@ class Checkout:
         """Copy networks of models/."""
         for name in names:
             shutil.copy(REPOSITORY / "models" / f"{name}.py", self.path / "models")
+
+
+def drawn_from(*sessions: str) -> int:
+    """How many figures can be drawn from some sessions of the study, or from none."""
+    drawn = (figure for figure in registry.figures() if figure.state == "drawn")
+    return sum({session.partition("/")[0] for session in figure.sessions} <= set(sessions) for figure in drawn)
 
 
 def make_checkout(path: Path, *, stand_in: bool = True) -> Checkout:

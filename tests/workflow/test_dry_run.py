@@ -12,17 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from hios.study import registry
 from tests import plugin
-from tests.workflow.conftest import Checkout
+from tests.workflow.conftest import Checkout, drawn_from
 
 ALWAYS = {"report": 1, "provenance": 1}
-
-
-def _figures(*sessions: str) -> int:
-    """How many figures can be drawn from some sessions of the study, or from none."""
-    drawn = (figure for figure in registry.figures() if figure.state == "drawn")
-    return sum({session.partition("/")[0] for session in figure.sessions} <= set(sessions) for figure in drawn)
 
 
 def test_default_configuration(unrun: Checkout) -> None:
@@ -37,7 +30,7 @@ def test_default_configuration(unrun: Checkout) -> None:
         "schedule": 12,
         "execute": 2,
         "predict": 2,
-        "figure": _figures("networks", "simulation"),
+        "figure": drawn_from("networks", "simulation"),
         **ALWAYS,
     }
 
@@ -45,7 +38,7 @@ def test_default_configuration(unrun: Checkout) -> None:
 def test_tiny_configuration(unrun: Checkout) -> None:
     """A file given with --configfile replaces config.yaml: its models do not come along."""
     planned = unrun.planned("--configfile", Path(__file__).with_name("tiny.yaml"))
-    figures = {"simulation_n30_e50_l6": 1, "figure": _figures("networks", "simulation", "batches")}
+    figures = {"simulation_n30_e50_l6": 1, "figure": drawn_from("networks", "simulation", "batches")}
     batches = {"schedule": 7 + 2 * 3, "retarget": 2}
     drawn = {**figures, **batches, "predict": 1 + 2, "scenario": 1, "serve_train": 1, "serve": 5}
     assert planned == {"export": 3, "extract": 3, "profile": 3, "execute": 3, **drawn, **ALWAYS}
