@@ -49,22 +49,24 @@ def _stopped(*arguments: object) -> None:
     assert isinstance(result.exception, StoppedError), result.output
 
 
-def test_execute_passes_devices_on(given: dict[str, Any]) -> None:
-    """Platform, virtual devices and the time-out reach the session; cpu, none and two minutes without."""
-    _stopped(*EXECUTE)
-    settings = given["settings"]
-    assert (settings.platform, settings.virtual, settings.devices, settings.timeout_s) == ("cpu", False, 3, 120.0)
-    _stopped(*EXECUTE, "--platform", "cuda", "--virtual", "--timeout", "7.5")
-    settings = given["settings"]
-    assert (settings.platform, settings.virtual, settings.devices, settings.timeout_s) == ("cuda", True, 3, 7.5)
-
-
-def test_profile_passes_devices_on(given: dict[str, Any]) -> None:
-    """Platform and virtual devices reach the profiler; cpu and none without."""
-    _stopped(*PROFILE)
-    assert (given["platform"], given["virtual"], given["devices"]) == ("cpu", False, 3)
-    _stopped(*PROFILE, "--platform", "cuda", "--virtual")
-    assert (given["platform"], given["virtual"], given["devices"]) == ("cuda", True, 3)
+@pytest.mark.parametrize(
+    ("more", "changed"),
+    [
+        ((), {}),
+        (("--platform", "cuda", "--virtual"), {"platform": "cuda", "virtual": True}),
+        (("--cores-per-device", "4"), {"cores_per_device": 4}),
+    ],
+)
+def test_devices_are_passed_on(given: dict[str, Any], more: tuple[str, ...], changed: dict[str, Any]) -> None:
+    """Platform, devices and their cores reach profiler and session; without, schedules and defaults decide on cores."""
+    expected = {"platform": "cpu", "virtual": False, "devices": 3, "cores_per_device": None, **changed}
+    _stopped(*PROFILE, *more)
+    assert {name: given[name] for name in expected} == expected
+    _stopped(*EXECUTE, *more)
+    assert {name: getattr(given["settings"], name) for name in expected} == expected
+    assert given["settings"].timeout_s == 120.0
+    _stopped(*EXECUTE, *more, "--timeout", "7.5")
+    assert given["settings"].timeout_s == 7.5
 
 
 def _division(tmp_path: Path, fingerprint: str = "") -> tuple[Path, Path]:
@@ -183,17 +185,6 @@ def test_gpus_that_are_not_here(
     Path("graph.json").write_text(GRAPH, encoding="utf-8")
     assert refused(*arguments).startswith(message)
     assert [path.name for path in tmp_path.iterdir()] == ["graph.json"]
-
-
-def test_cores_per_device_are_passed_on(given: dict[str, Any]) -> None:
-    """Both commands pass the cores of a device on; without, schedules and defaults decide."""
-    for more, expected in (((), None), (("--cores-per-device", "2"), 2)):
-        _stopped(*EXECUTE, *more)
-        assert given["settings"].cores_per_device == expected
-    _stopped(*PROFILE)
-    assert given["cores_per_device"] is None
-    _stopped(*PROFILE, "--cores-per-device", "4")
-    assert given["cores_per_device"] == 4
 
 
 @pytest.mark.parametrize(

@@ -311,10 +311,9 @@ def test_the_library_leaves_interrupts_alone(tmp_path: Path) -> None:
     assert status == -signal.SIGINT
 
 
-@pytest.mark.parametrize("call", ["time", "time_ns"])
-def test_no_duration_is_taken_from_a_clock_that_jumps(call: str) -> None:
+def test_no_duration_is_taken_from_a_clock_that_jumps() -> None:
     """Durations and deadlines are of monotonic clocks: the time of day may be set while hios runs."""
     for path in sorted((ROOT / "hios").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "time":
-                assert node.attr != call, f"{path}:{node.lineno}"
+                assert node.attr not in ("time", "time_ns"), f"{path}:{node.lineno}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -110,17 +110,6 @@ def test_default_configuration_shows_the_defaults() -> None:
     assert {key: value for key, value in shown.items() if key not in ("models", "algorithms")} == known
 
 
-def objects(rule: Any) -> Iterator[dict[str, Any]]:
-    """Every schema within a schema."""
-    if isinstance(rule, dict):
-        yield rule
-        for key in ("properties", "$defs"):
-            for part in rule.get(key, {}).values():
-                yield from objects(part)
-        for key in ("items", "additionalProperties"):
-            yield from objects(rule.get(key))
-
-
 def test_lists_of_the_schema() -> None:
     """Platforms and baselines are those that the command line takes."""
     known = artifacts.schema("config")["properties"]
@@ -178,13 +167,6 @@ def test_virtual_devices(models: Path) -> None:
     settings = config.resolve(SMALL, "config.yaml", cores=4, models=models)
     for options in (config.profile_options(settings), config.execute_options(settings, "net")):
         assert "--virtual" not in shlex.split(options)
-
-
-def test_schema_is_described_and_closed() -> None:
-    """Everything in the schema is described, and every object says what else it allows."""
-    for rule in objects(artifacts.schema("config")):
-        assert rule["description"].endswith(".")
-        assert "additionalProperties" in rule or rule.get("type") != "object"
 
 
 def test_numbers_as_people_write_them(models: Path) -> None:
