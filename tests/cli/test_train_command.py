@@ -106,18 +106,10 @@ def _scenario(files: tuple[Path, Path], folder: Path, rate: float = 50.0, **more
 
 
 #: A training of a launcher that takes a second.
-_QUICK = [
-    "--learn",
-    "launcher",
-    "--steps",
-    "30",
-    "--set",
-    "replay=20",
-    "--set",
-    "step_s=0.2",
-    "--set",
-    "value_layers=8,4",
-]
+_QUICK = (
+    *("--learn", "launcher", "--steps", 30),
+    *("--set", "replay=20", "--set", "step_s=0.2", "--set", "value_layers=8,4"),
+)
 
 
 @pytest.mark.slow

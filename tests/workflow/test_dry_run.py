@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -141,57 +140,32 @@ def test_other_number_of_cores(finished: Checkout) -> None:
     assert finished.planned("--cores", "1") == {}
 
 
+_SLOW = pytest.mark.slow
+
+
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("text", "expected"),
     [
+        pytest.param("algorithms: {greedy: {}}", {"schedule": 2, "execute": 2}, marks=_SLOW),
+        pytest.param("algorithms: {w4: {algorithm: hios-lp, window: 4}}", {"schedule": 4, "execute": 2}, marks=_SLOW),
+        ("models: {gamma: {}}", {"export": 1, "extract": 1, "profile": 1, "schedule": 3, "execute": 1}),
+        ("algorithms: {hios-lp: {window: 3}}", {"schedule": 4, "execute": 2}),
+        pytest.param("algorithms: {auto: {}}", {"execute": 2}, marks=_SLOW),
+        pytest.param("algorithms: {hios-lp: }", {"execute": 2}, marks=_SLOW),
+        pytest.param("models: {alpha: }", {}, marks=_SLOW),
+        ("execute: {runs: 50}", {"execute": 2}),
+        pytest.param("profile: {stages_of: [greedy]}", {"profile": 2, "schedule": 6, "execute": 2}, marks=_SLOW),
         pytest.param(
-            {"algorithms": {"greedy": {}}},
-            {"schedule": 2, "execute": 2},
-            id="new algorithm for one device",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            {"algorithms": {"hios-lp-w4": {"algorithm": "hios-lp", "window": 4}}},
-            {"schedule": 4, "execute": 2},
-            id="new algorithm for one and two devices",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            {"models": {"gamma": {}}},
+            "models: {alpha: {image_size: 32}}",
             {"export": 1, "extract": 1, "profile": 1, "schedule": 3, "execute": 1},
-            id="new model",
+            marks=_SLOW,
         ),
-        pytest.param(
-            {"algorithms": {"hios-lp": {"window": 3}}},
-            {"schedule": 4, "execute": 2},
-            id="parameter of an algorithm",
-        ),
-        pytest.param(
-            {"algorithms": {"auto": {}}}, {"execute": 2}, id="the fastest as measured", marks=pytest.mark.slow
-        ),
-        pytest.param(
-            {"algorithms": {"hios-lp": None}}, {"execute": 2}, id="algorithm taken out", marks=pytest.mark.slow
-        ),
-        pytest.param({"models": {"alpha": None}}, {}, id="model taken out", marks=pytest.mark.slow),
-        pytest.param({"execute": {"runs": 50}}, {"execute": 2}, id="runs"),
-        pytest.param(
-            {"profile": {"stages_of": ["greedy"]}},
-            {"profile": 2, "schedule": 6, "execute": 2},
-            id="measured stages",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            {"models": {"alpha": {"image_size": 32}}},
-            {"export": 1, "extract": 1, "profile": 1, "schedule": 3, "execute": 1},
-            id="image size",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param({"seed": 7}, {"export": 2, "extract": 2, "profile": 2, "schedule": 6, "execute": 2}, id="seed"),
+        ("seed: 7", {"export": 2, "extract": 2, "profile": 2, "schedule": 6, "execute": 2}),
     ],
 )
-def test_change(finished: Checkout, changes: dict[str, Any], expected: dict[str, int]) -> None:
-    """A change of the configuration runs again what depends on it, and nothing else."""
-    planned = finished.planned("--configfile", finished.config(**changes))
+def test_change(finished: Checkout, text: str, expected: dict[str, int]) -> None:
+    """A change of the configuration runs again what depends on it, and nothing else; what has no value is taken out."""
+    planned = finished.planned("--configfile", finished.config(**yaml.safe_load(f"{{{text}}}")))
     assert planned == {**expected, **ALWAYS}
 
 
@@ -258,24 +232,13 @@ def test_edited_model(finished: Checkout) -> None:
 @pytest.mark.parametrize(
     ("file", "expected"),
     [
-        pytest.param("report/page.py", {"report": 1}, id="report"),
-        pytest.param("report/templates/style.css", {"report": 1}, id="template of the report", marks=pytest.mark.slow),
-        pytest.param("runtime/session.py", {"execute": 2, "report": 1}, id="execute", marks=pytest.mark.slow),
-        pytest.param("schedulers/sequential.py", {"schedule": 2, "execute": 2, "report": 1}, id="algorithm"),
-        pytest.param(
-            "schedulers/heft.py", {}, id="algorithm that the configuration does not name", marks=pytest.mark.slow
-        ),
-        pytest.param(
-            "platforms/cpu/timing.py",
-            {"profile": 2, "schedule": 6, "execute": 2, "report": 1},
-            id="profile",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "frontends/torch_lowering.py",
-            {"extract": 2, "profile": 2, "schedule": 6, "execute": 2, "report": 1},
-            id="extract",
-        ),
+        ("report/page.py", {"report": 1}),
+        pytest.param("report/templates/style.css", {"report": 1}, marks=_SLOW),
+        pytest.param("runtime/session.py", {"execute": 2, "report": 1}, marks=_SLOW),
+        ("schedulers/sequential.py", {"schedule": 2, "execute": 2, "report": 1}),
+        pytest.param("schedulers/heft.py", {}, marks=_SLOW),  # which the configuration does not name
+        pytest.param("platforms/cpu/timing.py", {"profile": 2, "schedule": 6, "execute": 2, "report": 1}, marks=_SLOW),
+        ("frontends/torch_lowering.py", {"extract": 2, "profile": 2, "schedule": 6, "execute": 2, "report": 1}),
     ],
 )
 def test_edited_code(finished: Checkout, file: str, expected: dict[str, int]) -> None:

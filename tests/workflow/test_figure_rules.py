@@ -65,23 +65,13 @@ def test_nothing_is_executed_where_nothing_can(unrun: Checkout) -> None:
 @pytest.mark.parametrize(
     ("file", "figures"),
     [
-        pytest.param("study/figures/hios.py", {"hios_fig7", "hios_fig9"}, id="figures of a paper"),
-        pytest.param(
-            "study/figures/ios.py",
-            {"ios_tab1", "ios_fig6", "ios_fig8"},
-            id="figures of measured networks",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param("study/figures.yaml", set(TARGETS), id="what figures show"),
-        pytest.param(
-            "study/simulated_rows.py",
-            {"hios_fig7", "hios_fig9"},
-            id="what figures of the simulation share",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param("study/published.yaml", set(TARGETS), id="the published numbers"),
-        pytest.param("charts/marks.py", set(TARGETS), id="the look of charts", marks=pytest.mark.slow),
-        pytest.param("cli/results.py", set(), id="the command line"),
+        ("study/figures/hios.py", {"hios_fig7", "hios_fig9"}),
+        pytest.param("study/figures/ios.py", {"ios_tab1", "ios_fig6", "ios_fig8"}, marks=pytest.mark.slow),
+        ("study/figures.yaml", set(TARGETS)),
+        pytest.param("study/simulated_rows.py", {"hios_fig7", "hios_fig9"}, marks=pytest.mark.slow),
+        ("study/published.yaml", set(TARGETS)),
+        pytest.param("charts/marks.py", set(TARGETS), marks=pytest.mark.slow),
+        ("cli/results.py", set()),
     ],
 )
 def test_redrawing_measures_nothing(drawn: Checkout, file: str, figures: set[str]) -> None:
