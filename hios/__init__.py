@@ -437,20 +437,14 @@ def report(*networks: tuple[Graph, CostsFile, Run | Schedule | Iterable[Schedule
     for graph, costs, results in networks:
         if isinstance(results, Run):
             executed.append(model_results(graph, costs, results))
+        elif predicted_for(costs.platform) is None:
+            raise HiosError(
+                f"report: {graph.name}: found schedules with measured costs; required: the run of the schedules, which "
+                "hios.execute returns"
+            )
         else:
-            predicted.append(_predictions(graph, costs, results))
+            predicted.append(model_predictions(graph, costs, dict(_labeled("report", results))))
     if executed and predicted:
         raise HiosError("report: found runs and predictions; allowed: only runs, or only predictions")
     told = told_apart(predicted or executed, range(1, len(networks) + 1))
     return report_of_predictions(told) if predicted else report_of(told)
-
-
-def _predictions(
-    graph: Graph, costs: CostsFile, schedules: Schedule | Iterable[Schedule] | Mapping[str, Schedule]
-) -> ModelPredictions:
-    if predicted_for(costs.platform) is None:
-        raise HiosError(
-            f"report: {graph.name}: found schedules with measured costs; required: the run of the schedules, which "
-            "hios.execute returns"
-        )
-    return model_predictions(graph, costs, dict(_labeled("report", schedules)))
