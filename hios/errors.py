@@ -194,6 +194,7 @@ def public(function: _Function) -> _Function:
             error.args = (_with_arguments(str(error), signature),)
             raise
 
+    checked.__module__ = "hios"  # where pickle finds it
     return typing.cast("_Function", checked)
 
 

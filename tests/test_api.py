@@ -7,6 +7,7 @@ import dataclasses
 import doctest
 import inspect
 import os
+import pickle
 import re
 from functools import partial
 from pathlib import Path
@@ -251,7 +252,7 @@ def test_import_binds_functions() -> None:
 
 @pytest.mark.parametrize("name", [name for name in hios.__all__ if name not in ("ALGORITHMS", "__version__")])
 def test_docstrings(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every public function and class has an example; those that take no time are run."""
+    """Every public function and class has an example, of which those that take no time are run, and can be pickled."""
     function = getattr(hios, name)
     for algorithm in list(hios.ALGORITHMS):  # what the example registers is gone afterwards
         monkeypatch.setitem(hios.ALGORITHMS, algorithm, hios.ALGORITHMS[algorithm])
@@ -264,6 +265,7 @@ def test_docstrings(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         hios.ALGORITHMS.clear()
         hios.ALGORITHMS.update(before)
     assert sum(result.failed for result in results) == 0
+    assert pickle.loads(pickle.dumps(function)) is function  # noqa: S301
     documented = inspect.getdoc(function) or ""
     if inspect.isfunction(function):
         assert all(parameter in documented for parameter in inspect.signature(function).parameters)
