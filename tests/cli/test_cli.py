@@ -337,20 +337,16 @@ def _cycle(data: Any) -> None:
     data["edges"].append({"source": data["operators"][-1]["id"], "target": data["operators"][0]["id"]})
 
 
-def _set(*place: Any, value: Any) -> Callable[[Any], None]:
+def _set(*place: Any, value: Any = None) -> Callable[[Any], None]:
+    """A change of one entry, which is taken out without a value."""
+
     def edit(data: Any) -> None:
         for part in place[:-1]:
             data = data[part]
-        data[place[-1]] = value
-
-    return edit
-
-
-def _delete(*place: Any) -> Callable[[Any], None]:
-    def edit(data: Any) -> None:
-        for part in place[:-1]:
-            data = data[part]
-        del data[place[-1]]
+        if value is None:
+            del data[place[-1]]
+        else:
+            data[place[-1]] = value
 
     return edit
 
@@ -359,7 +355,7 @@ def _delete(*place: Any) -> Callable[[Any], None]:
     ("name", "edit", "message"),
     [
         ("graph.json", _cycle, "graph.json: edges: found the cycle "),
-        ("costs.json", _delete("operators", "conv1"), "costs.json: operators: no entry for operator conv1"),
+        ("costs.json", _set("operators", "conv1"), "costs.json: operators: no entry for operator conv1"),
         ("costs.json", _set("format_version", value="1"), 'costs.json: format_version: found "1"; this hios reads'),
     ],
 )
@@ -413,7 +409,7 @@ def _early(data: Any) -> None:
         (_later, "schedule.json: latency_ms: found "),
         (_early, "schedule.json: invalid: "),
         (_swap_first, "schedule.json: invalid: operator conv1 of stage 0 is launched after stage "),
-        (_delete("placements", 3), "schedule.json: placements: operator "),
+        (_set("placements", 3), "schedule.json: placements: operator "),
         (_set("placements", 0, "device", value=3), r"placements[0].device: found 3; allowed: 0 to 0"),
         (_set("placements", 0, "stage", value=49), "the schedule deadlocks: "),
         (_set("placements", 0, "operator", value="stem"), "found stem, which is not an operator of graph tiny"),
