@@ -17,7 +17,6 @@ from hios.cli.files import scenario_of
 from hios.cli.options import (
     PATH,
     check_outputs,
-    check_settings,
     output_option,
     serving_options,
     settings_options,
@@ -27,7 +26,7 @@ from hios.core.problem import Problem
 from hios.errors import HiosError, warn
 from hios.files.artifacts import write
 from hios.formats.serving_result import ServingRuntime
-from hios.formats.settings import Measuring, Settings, TrainingSettings, TrainingSize
+from hios.formats.settings import Settings, TrainingSettings, TrainingSize
 from hios.schedulers.gpg import TRAINING
 from hios.serving.scenario import Scenario
 
@@ -106,7 +105,6 @@ def load_command(
     `hios simulate` predicts them without running anything, `hios serve` answers other programs in the same way, and
     `hios train` trains launchers.
     """
-    check_settings(Measuring, measuring)
     if calibrate and calibration is not None:
         raise click.UsageError("--calibration: found with --calibrate; allowed: one of them.")
     _require_choice(path, policy, launcher, calibration)
@@ -256,7 +254,6 @@ def serve_command(
     answered before the server ends. `hios load` measures such a server on tasks of its own, and `hios simulate`
     predicts it without running anything.
     """
-    check_settings(Settings, {"timeout_s": timeout_s})
     _require_choice(path, policy, launcher, calibration)
     from hios.serving.http_server import HttpServer
     from hios.serving.load import in_runtime

@@ -15,9 +15,8 @@ from click.core import ParameterSource
 from hios.cli import files
 from hios.cli.options import (
     PATH,
-    check_costs_options,
+    check_cache,
     check_outputs,
-    check_settings,
     cores_per_device_option,
     costs_options,
     devices_option,
@@ -96,7 +95,6 @@ def export_command(
     given: dict[str, Scalar] = {name: value for name, value in sizes.items() if value is not None}
     if classifier:
         given["classifier"] = True
-    check_settings(Measuring, {"seed": seed})
     check_outputs([Path(model)], [output])
     options = parsed_options(more, given)
     click.echo(
@@ -208,7 +206,7 @@ def profile_command(
         _print(output, predicted)
         return
     require_options(platform, given, virtual=virtual, cores_per_device=cores_per_device)
-    check_costs_options(repeats, budget, cache, no_cache)
+    check_cache(cache, no_cache)
     check_outputs([graph, partition], [output])
     devices, cores_per_device = partitioned(context, partition, graph) or (devices, cores_per_device)
     from hios.profiling.cache import chosen_folder
@@ -378,8 +376,7 @@ def partition_command(
     predicted from costs measured on such devices; the promising ones then run in turns. Put the result into
     config.yaml as devices and cores_per_device.
     """
-    check_settings(Measuring, settings)
-    check_costs_options(settings["repeats"], budget, cache, no_cache)
+    check_cache(cache, no_cache)
     check_outputs([graph, weights], [output])
     from hios.optimizing.schedules import partition
     from hios.platforms.workloads import load_weights
