@@ -97,15 +97,15 @@ def test_distributed_schedules(unrun: Checkout) -> None:
     assert "Error: other.yaml: distribute.algorithms[0]: found sequential; allowed: labels of algo" in refused
 
 
-def test_scenarios_of_the_user(checkout: Checkout) -> None:
+def test_scenarios_of_the_user(unrun: Checkout) -> None:
     """A scenario that names files of the pipeline waits for them; one that is missing is named in one line."""
     models = {"alpha": {"graph": "results/alpha/graph.json", "costs": "results/alpha/costs.json", "rate": 5}}
-    (checkout.path / "mine.yaml").write_text(json.dumps({"models": models}))
-    config = checkout.config(serving={"policies": ["ios"], "scenarios": {"mine": "mine.yaml"}})
-    planned = checkout.planned("--configfile", config, "--", "results/serving/mine/simulated/ios-0.8.json")
+    (unrun.path / "mine.yaml").write_text(json.dumps({"models": models}))
+    config = unrun.config(serving={"policies": ["ios"], "scenarios": {"mine": "mine.yaml"}})
+    planned = unrun.planned("--configfile", config, "--", "results/serving/mine/simulated/ios-0.8.json")
     assert planned == {"export": 1, "extract": 1, "profile": 1, "serve": 1}
-    (checkout.path / "mine.yaml").unlink()
-    assert "Error: other.yaml: serving.scenarios.mine: mine.yaml: cannot be read" in checkout.refusal(
+    (unrun.path / "mine.yaml").unlink()
+    assert "Error: other.yaml: serving.scenarios.mine: mine.yaml: cannot be read" in unrun.refusal(
         "--configfile", config
     )
 
