@@ -157,7 +157,7 @@ executing_option = _platform_option(
 
 
 def own_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that only some platforms have; `given_own` takes them out of what a command is given."""
+    """The options that only some platforms have; `take_own` takes them out of what a command is given."""
     every = dict.fromkeys(option for entry in reversed(PLATFORMS.values()) for option in reversed(entry.options))
     for option in every:
         own = with_option(option.name)
@@ -167,13 +167,14 @@ def own_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def given_own(platform: str, options: Mapping[str, str | None]) -> dict[str, str]:
-    """Those of `own_options` that were given; a `HiosError` if one is of another platform."""
-    given = {name: value for name, value in options.items() if value is not None}
-    for name in given:
+def take_own(platform: str, given: dict[str, Any]) -> dict[str, str]:
+    """Take `own_options` out of what a command is given; a `HiosError` if one with a value is of another platform."""
+    names = sorted({option.name for entry in PLATFORMS.values() for option in entry.options})
+    own = {name: value for name in names if (value := given.pop(name)) is not None}
+    for name in own:
         if platform not in (allowed := with_option(name)):
             raise HiosError(f"--{name}: found with platform {platform}; allowed: with platform {' or '.join(allowed)}")
-    return given
+    return own
 
 
 virtual_option = settings_options(Settings, "virtual")

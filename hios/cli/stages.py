@@ -20,7 +20,6 @@ from hios.cli.options import (
     cores_per_device_option,
     costs_options,
     devices_option,
-    given_own,
     measuring_options,
     option_of,
     output_option,
@@ -29,6 +28,7 @@ from hios.cli.options import (
     partitioned,
     platform_option,
     settings_options,
+    take_own,
     trust_option,
     virtual_option,
 )
@@ -181,50 +181,33 @@ def profile_command(
     /,
     graph: Path,
     platform: str,
-    virtual: bool,
-    devices: int,
-    cores_per_device: int | None,
     partition: Path | None,
     output: Path,
-    repeats: int,
     budget: float,
     cache: Path | None,
     no_cache: bool,
-    stages_of: tuple[str, ...],
-    widths: tuple[int, ...],
-    **options: str | None,
+    **settings: Any,
 ) -> None:
     """Measure the costs of the operators, stages and transfers of GRAPH, or predict them (platform model)."""
-    given = given_own(platform, options)
+    options = take_own(platform, settings)
     if not PLATFORMS[platform].executes:
         _refuse_measuring(context, platform)
         check_outputs([graph], [output])
         from hios.profiling.predict import predict
 
-        predicted = predict(Graph.read(graph), platform, devices, given)
+        predicted = predict(Graph.read(graph), platform, settings["devices"], options)
         write(output, "costs", predicted)
         _print(output, predicted)
         return
-    require_options(platform, given, virtual=virtual, cores_per_device=cores_per_device)
+    require_options(platform, options, virtual=settings["virtual"], cores_per_device=settings["cores_per_device"])
     check_cache(cache, no_cache)
     check_outputs([graph, partition], [output])
-    devices, cores_per_device = partitioned(context, partition, graph) or (devices, cores_per_device)
+    if (division := partitioned(context, partition, graph)) is not None:
+        settings["devices"], settings["cores_per_device"] = division
     from hios.profiling.cache import chosen_folder
 
-    costs = files.profile(
-        graph,
-        output,
-        devices=devices,
-        repeats=repeats,
-        stages_of=stages_of,
-        budget_s=budget,
-        cache=chosen_folder(cache or not no_cache),
-        platform=platform,
-        virtual=virtual,
-        cores_per_device=cores_per_device,
-        widths=widths,
-        options=given,
-    )
+    settings |= {"platform": platform, "options": options, "budget_s": budget}
+    costs = files.profile(graph, output, cache=chosen_folder(cache or not no_cache), **settings)
     _print(output, costs)
 
 
