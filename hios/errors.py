@@ -14,7 +14,7 @@ import traceback
 import types
 import typing
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +214,7 @@ def _kinds(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of a type, as far as that can be told without taking items from iterators."""
+    """Whether a value is of a type, items of lists and tuples included."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return True
@@ -225,8 +225,7 @@ def _fits(value: Any, kind: Any) -> bool:
     plain = _WIDER.get(origin or kind, origin or kind) or type(None)
     if not isinstance(value, plain) or (origin is not None and isinstance(value, str)):
         return False
-    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return all(_fits(item, inner[-1]) for item in items if inner)
+    return all(_fits(item, one) for item in (value if isinstance(value, list | tuple) else ()) for one in inner)
 
 
 def _refuse(where: str, value: Any, allowed: str) -> typing.NoReturn:
