@@ -141,7 +141,7 @@ class Checkout:
         return [call["words"] for call in self.calls() if call["words"][0] == command]
 
     @contextlib.contextmanager
-    def edited(self, file: str, more: str = "\nEDITED = True\n") -> Iterator[None]:
+    def edited(self, file: str | Path, more: str = "\nEDITED = True\n") -> Iterator[None]:
         """The checkout while a file has more text at its end."""
         path = self.path / file
         before = path.read_text()
