@@ -402,10 +402,7 @@ def test_no_models_yet(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            "seed: 1\nmodels:\n  a: {}\nseed: 2\n",
-            "line 4: key seed is given again; allowed: once (it is on line 1)",
-        ),
+        ("seed: 1\nmodels:\n  a: {}\nseed: 2\n", "line 4: key seed is given again; allowed: once (it is on line 1)"),
         ("models:\n  a: {}\n  a: {}\n", "line 3: key a is given again; allowed: once (it is on line 2)"),
         ("- a: 1\n  a: 2\n", "line 2: key a is given again"),
         ("models: [\n", "line 2: not valid YAML"),
@@ -414,12 +411,17 @@ def test_no_models_yet(tmp_path: Path) -> None:
         ("- &a {b: *a}\n", "line 1: not valid YAML (an anchor is used within its own value)"),
         ("- &a {b: [{c: *a}]}\n", "line 1: not valid YAML (an anchor is used within its own value)"),
         ("&a {? [*a] : 1}\n", "line 1: not valid YAML (an anchor is used within its own value)"),
+        ("? [a]\n: 1\n", "line 1: not valid YAML (found unhashable key)"),
+        ("b: 1\na: !!python/object:os.system x\n", "line 2: not valid YAML (could not determine a constructor for "),
+        ("a: 2020-99-99\n", "not valid YAML (a value does not fit its type: "),
+        ("a: !!bool maybe\n", "not valid YAML (a value does not fit its type: "),
+        ("a: !!timestamp maybe\n", "not valid YAML (a value does not fit its type: "),
         ("[" * 5000, "nested too deeply; allowed: at most 100 levels"),
         ("[" * 2000 + "]" * 2000, "nested too deeply; allowed: at most 100 levels"),
     ],
 )
 def test_bad_yaml(tmp_path: Path, text: str, expected: str) -> None:
-    """Keys given twice and broken YAML are refused with file and line."""
+    """Keys given twice, broken YAML and what cannot be read as a value are refused in one line with file and place."""
     path = tmp_path / "config.yaml"
     path.write_text(text)
     with refused(f"{path}: {expected}", kind=ArtifactError):
@@ -440,24 +442,6 @@ def test_anchors_are_no_repetition(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("a: &x {b: 1}\nc: {<<: *x, b: 2}\nd: [*x, *x]\n1: 3\n")
     assert read_yaml(path) == {"a": {"b": 1}, "c": {"b": 2}, "d": [{"b": 1}, {"b": 1}], 1: 3}
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("? [a]\n: 1\n", "line 1: not valid YAML (found unhashable key)"),
-        ("b: 1\na: !!python/object:os.system x\n", "line 2: not valid YAML (could not determine a constructor for "),
-        ("a: 2020-99-99\n", "not valid YAML (a value does not fit its type: "),
-        ("a: !!bool maybe\n", "not valid YAML (a value does not fit its type: "),
-        ("a: !!timestamp maybe\n", "not valid YAML (a value does not fit its type: "),
-    ],
-)
-def test_values_that_cannot_be_read(tmp_path: Path, text: str, expected: str) -> None:
-    """What has the form of YAML but cannot be read as a value is refused in one line."""
-    path = tmp_path / "config.yaml"
-    path.write_text(text)
-    with refused(f"{path}: {expected}", kind=ArtifactError):
-        read_yaml(path)
 
 
 def test_anchors_that_nest_deeply(tmp_path: Path) -> None:
