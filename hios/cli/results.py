@@ -22,8 +22,7 @@ from hios.cli.options import PATH, check_outputs, output_option
 from hios.core.graph import Graph
 from hios.core.schedule import Schedule
 from hios.errors import ArtifactError, HiosError
-from hios.files import artifacts
-from hios.files.versions import versions
+from hios.files import artifacts, versions
 from hios.machine.description import usable_cores
 from hios.report.algorithm_listing import described, listing
 from hios.schedulers.plugins import find, load_all
@@ -263,4 +262,4 @@ def verify_command(folder: Path, as_json: bool) -> None:
 @output_option("versions.json")
 def versions_command(output: Path) -> None:
     """Write the versions of the software that results depend on, as JSON."""
-    artifacts.write_whole(output, json.dumps(versions(), indent=1) + "\n")
+    versions.write(output)

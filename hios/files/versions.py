@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import shutil
 from pathlib import Path
+
+from hios.files.artifacts import write_whole
 
 #: What measurements and results depend on, where it is installed.
 _PACKAGES = (
@@ -33,6 +36,11 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return known
+
+
+def write(path: str | Path) -> None:
+    """Write the versions as JSON."""
+    write_whole(path, json.dumps(versions(), indent=1) + "\n")
 
 
 def checkout() -> str | None:
