@@ -18,10 +18,9 @@ is light: neither torch, TVM nor pandas is loaded; functions load what they need
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +32,7 @@ from hios.core.evaluate import evaluate
 from hios.core.graph import Edge, Graph, Operator
 from hios.core.problem import Problem
 from hios.core.schedule import Placement, Schedule, Solution, StagedPlan, StreamPlan
-from hios.errors import HiosError, HiosWarning, missing_extra
+from hios.errors import HiosError, HiosWarning, naming_extras
 from hios.files import option_defaults
 from hios.formats.run import Run
 from hios.platforms import entry, require_options
@@ -99,7 +98,7 @@ _LAZY = {
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with _naming_extras(name):
+    with naming_extras(f"hios.{name}"):
         attribute = globals()[name] = getattr(importlib.import_module(_LAZY[name]), name)
     return attribute
 
@@ -108,19 +107,7 @@ def __dir__() -> list[str]:
     return [*globals(), *_LAZY]
 
 
-@contextlib.contextmanager
-def _naming_extras(name: str) -> Iterator[None]:
-    """A context of a function of hios that says which extra to install if a package is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        explained = missing_extra(f"hios.{name}", error)
-        if explained is None:
-            raise
-        raise explained from error
-
-
-@_naming_extras("export")
+@naming_extras("hios.export")
 def export(
     model: str | nn.Module,
     inputs: Sequence[Tensor] | None = None,
@@ -173,7 +160,7 @@ def export(
     return export_module(model, tuple(inputs))
 
 
-@_naming_extras("extract")
+@naming_extras("hios.extract")
 def extract(
     program: Program | ExportedProgram | str | Path,
     *,
@@ -234,7 +221,7 @@ def extract(
     return run(program, name or program.name or "network", units=units, below=below)
 
 
-@_naming_extras("profile")
+@naming_extras("hios.profile")
 def profile(
     graph: Graph,
     *,
@@ -325,7 +312,7 @@ def profile(
         )
 
 
-@_naming_extras("execute")
+@naming_extras("hios.execute")
 def execute(
     graph: Graph,
     weights: Mapping[str, Tensor] | str | Path,
@@ -414,7 +401,7 @@ def _labeled(
     return labeled
 
 
-@_naming_extras("report")
+@naming_extras("hios.report")
 def report(*networks: tuple[Graph, CostsFile, Run | Schedule | Iterable[Schedule] | Mapping[str, Schedule]]) -> Report:
     """Make the report of one or several networks that were executed, or whose costs are predicted.
 

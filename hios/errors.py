@@ -1,11 +1,12 @@
 """The errors that hios raises for users; the command line prints only their message."""
 
+import contextlib
 import json
 import re
 import sys
 import traceback
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,18 @@ def missing_extra(what: str, error: ModuleNotFoundError) -> HiosError | None:
     if extra is None:
         return None
     return HiosError(f"{what} needs {package}, which is not installed: pip install 'hios[{extra}]'")
+
+
+@contextlib.contextmanager
+def naming_extras(what: str) -> Iterator[None]:
+    """A context that says which extra to install if a package is missing that ``what`` needs, such as a function."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        explained = missing_extra(what, error)
+        if explained is None:
+            raise
+        raise explained from error
 
 
 class HiosWarning(UserWarning):

@@ -7,10 +7,11 @@ import dataclasses
 import doctest
 import inspect
 import os
+import pickle
 import re
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -176,6 +177,14 @@ def _dynamic() -> Any:
             lambda s: hios.execute(s.graph, s.weights, s.schedules[0], program=_dynamic()),
             "program: has dimensions that are not fixed, ",
         ),
+        (
+            lambda s: hios.extract(cast("Any", 3)),
+            "^program: found a int; allowed: what hios.export or torch.export.export ",
+        ),
+        (
+            lambda s: hios.optimize(Branches(), _image(), devices=10_000),
+            r"^optimize: devices: found 10000; allowed: 1 to \d+, the cores that this process may run on, or None$",
+        ),
         (lambda s: hios.profile(s.graph, platform="tpu"), "unknown platform tpu; allowed: cpu, "),
         (
             lambda s: hios.profile(s.graph, platform="cpu", options={"gpu": "a40"}),
@@ -222,7 +231,7 @@ def test_import_binds_functions() -> None:
 
 @pytest.mark.parametrize("name", [name for name in hios.__all__ if name not in ("ALGORITHMS", "__version__")])
 def test_docstrings(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every public function and class has an example; those that take no time are run."""
+    """Every public function and class has an example, of which those that take no time are run, and can be pickled."""
     function = getattr(hios, name)
     for algorithm in list(hios.ALGORITHMS):  # what the example registers is gone afterwards
         monkeypatch.setitem(hios.ALGORITHMS, algorithm, hios.ALGORITHMS[algorithm])
@@ -235,6 +244,7 @@ def test_docstrings(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         hios.ALGORITHMS.clear()
         hios.ALGORITHMS.update(before)
     assert sum(result.failed for result in results) == 0
+    assert pickle.loads(pickle.dumps(function)) is function  # noqa: S301
     documented = inspect.getdoc(function) or ""
     if inspect.isfunction(function):
         assert all(parameter in documented for parameter in inspect.signature(function).parameters)

@@ -14,6 +14,7 @@ import pytest
 
 import hios
 from hios import ALGORITHMS
+from tests.problems import problem, write_files
 
 ROOT = Path(hios.__file__).resolve().parent
 #: Packages that only some commands need: slow to import, or not installed in every environment.
@@ -51,33 +52,11 @@ def _loaded(code: str, folder: Path) -> set[str]:
 
 
 @pytest.fixture
-def problem(tmp_path: Path) -> Path:
+def files(tmp_path: Path) -> Path:
     """A folder with a graph, costs and a schedule of two operators."""
-    files = {
-        "graph.json": {
-            "name": "two",
-            "operators": [{"id": "a", "type": "task"}, {"id": "b", "type": "task"}],
-            "edges": [{"source": "a", "target": "b"}],
-        },
-        "costs.json": {
-            "operators": {"a": {"time_ms": 1.0}, "b": {"time_ms": 2.0}},
-            "transfers": [{"source": "a", "target": "b", "time_ms": 0.5}],
-        },
-        "schedule.json": {
-            "algorithm": "sequential",
-            "parameters": {},
-            "devices": 1,
-            "latency_ms": 3.0,
-            "lower_bound_ms": 3.0,
-            "scheduling_time_s": 0.0,
-            "placements": [
-                {"operator": "a", "device": 0, "stream": 0, "stage": 0, "start_ms": 0.0, "finish_ms": 1.0},
-                {"operator": "b", "device": 0, "stream": 0, "stage": 1, "start_ms": 1.0, "finish_ms": 3.0},
-            ],
-        },
-    }
-    for name, data in files.items():
-        (tmp_path / name).write_text(json.dumps(data), encoding="utf-8")
+    two = problem({"a": 1.0, "b": 2.0}, {("a", "b"): 0.5})
+    write_files(two, tmp_path)
+    hios.schedule(two, "sequential").write(tmp_path / "schedule.json")
     return tmp_path
 
 
@@ -103,11 +82,11 @@ def test_imports_are_light(module: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["sequential", "hios-lp"])
-def test_scheduling_is_light(algorithm: str, problem: Path) -> None:
+def test_scheduling_is_light(algorithm: str, files: Path) -> None:
     """Scheduling from files loads nothing heavy."""
     arguments = ["schedule", "graph.json", "costs.json", "--algorithm", algorithm, "--output", "found.json"]
-    assert _loaded(_RUN.format(arguments=arguments), problem) & HEAVY == set()
-    assert json.loads((problem / "found.json").read_text())["latency_ms"] == 3.0
+    assert _loaded(_RUN.format(arguments=arguments), files) & HEAVY == set()
+    assert json.loads((files / "found.json").read_text())["latency_ms"] == 3.0
 
 
 @pytest.mark.parametrize(
@@ -124,9 +103,9 @@ def test_scheduling_is_light(algorithm: str, problem: Path) -> None:
         ["serve", "--help"],
     ],
 )
-def test_looking_is_light(arguments: list[str], problem: Path) -> None:
+def test_looking_is_light(arguments: list[str], files: Path) -> None:
     """Evaluating or drawing a schedule, drawing a graph, listing the algorithms and help load nothing heavy."""
-    assert _loaded(_RUN.format(arguments=arguments), problem) & HEAVY == set()
+    assert _loaded(_RUN.format(arguments=arguments), files) & HEAVY == set()
 
 
 def test_learned_launchers_serve_without_torch(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -34,6 +36,31 @@ def test_every_class_has_a_schema(generator: ModuleType) -> None:
     assert set(classes) == set(KINDS)
     assert len(KINDS) == 19
     assert all(artifacts.record_class(kind) is cls for kind, cls in classes.items())
+
+
+def _rules(rule: Any) -> Iterator[dict[str, Any]]:
+    """Every schema within a schema."""
+    if isinstance(rule, dict):
+        yield rule
+        parts = [part for key in ("properties", "$defs") for part in rule.get(key, {}).values()]
+        for part in (*parts, rule.get("items"), rule.get("additionalProperties")):
+            yield from _rules(part)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_everything_is_described(kind: str) -> None:
+    """Every property has a description, its own or that of its definition.
+
+    In the configuration, every value has one, and every object says what else it allows.
+    """
+    schema = artifacts.schema(kind)
+    for rule in _rules(schema):
+        for key, part in rule.get("properties", {}).items():
+            target = schema["$defs"][part["$ref"].rsplit("/", 1)[1]] if "$ref" in part else part
+            assert target.get("description"), key
+        if kind == "config":
+            assert rule["description"].endswith(".")
+            assert "additionalProperties" in rule or rule.get("type") != "object"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import select
 import signal
 import sys
@@ -20,7 +21,8 @@ from typing import Any
 
 import click
 
-from hios.errors import HiosError, HiosWarning, missing_extra
+from hios.cli.options import option_of
+from hios.errors import HiosError, HiosWarning, naming_extras
 from hios.machine.interrupts import raise_again
 
 
@@ -73,19 +75,27 @@ class Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; what hios and the system raise becomes a message, and so do warnings of hios."""
         try:
-            with _warnings_as_lines():
+            with _warnings_as_lines(), naming_extras("this command"):
                 return super().invoke(ctx)
         except HiosError as error:
-            raise click.ClickException(str(error)) from error
-        except ModuleNotFoundError as error:
-            explained = missing_extra("this command", error)
-            if explained is None:
-                raise
-            raise click.ClickException(str(explained)) from error
+            message = _with_options(str(error), self.commands[str(ctx.invoked_subcommand)])
+            raise click.ClickException(message) from error
         except OSError as error:
             _end_with_the_reader(error)
             where = f"{error.filename}: " if error.filename else ""
             raise click.ClickException(f"{where}{error.strerror or error}") from error
+
+
+def _with_options(message: str, command: click.Command) -> str:
+    """A message whose setting, by which it begins, is called as the option of a command that gives it."""
+    commands = command.commands.values() if isinstance(command, click.Group) else [command]
+    known = {option for one in commands for parameter in one.params for option in parameter.opts}
+
+    def option(match: re.Match[str]) -> str:
+        name = option_of(match[2])
+        return f"{match[1]}{name if name in known else match[2]}: "
+
+    return re.sub(r"^(platform \w+: |)(\w+): (?=found )", option, message)
 
 
 def _end_with_the_reader(error: OSError) -> None:

@@ -19,7 +19,7 @@ import click
 from hios.cli import files
 from hios.cli.options import (
     PATH,
-    check_settings,
+    check_outputs,
     cores_per_device_option,
     engine_option,
     executing_option,
@@ -35,7 +35,7 @@ from hios.core.evaluate import evaluate, latency_ms
 from hios.core.problem import Problem
 from hios.core.schedule import Schedule
 from hios.errors import HiosError, ScheduleError
-from hios.formats.settings import Measuring, Settings
+from hios.formats.settings import Settings
 from hios.frontends.models import RUNTIMES
 from hios.platforms import require_options
 from hios.schedulers import schedule as schedule_by
@@ -163,9 +163,8 @@ def execute_command(
     **settings: Any,
 ) -> None:
     """Run SCHEDULES of GRAPH on real devices, taking turns in one session, and time them."""
-    check_settings(Measuring, settings)
     require_options(settings["platform"], {}, cores_per_device=settings["cores_per_device"])
-    refuse_overwriting([graph, weights, program, *schedules], [output, auto])
+    check_outputs([graph, weights, program, *schedules], [output, auto])
     if devices is None:
         devices = max(Schedule.read(path).devices for path in schedules)
     from hios.runtime.run_table import latency_table
@@ -236,9 +235,8 @@ def distribute_command(
     A launcher starts this command on every rank with the same arguments, for example: torchrun --nproc-per-node 2 -m
     hios distribute graph.json weights.safetensors schedule.json --transport gloo --output run.json
     """
-    check_settings(Measuring, settings)
     require_options(settings["platform"], {}, cores_per_device=settings["cores_per_device"])
-    refuse_overwriting([graph, weights, program, *schedules], [output])
+    refuse_overwriting([graph, weights, program, *schedules], [output])  # rank 0 alone writes it
     if transport == "mpi":
         guard()
     from hios.runtime.distributed.session import Job, distribute

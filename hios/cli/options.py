@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args, get_type_hints
 
@@ -14,7 +15,7 @@ from msgspec import inspect as types
 
 from hios.core.graph import Graph
 from hios.errors import HiosError
-from hios.files.artifacts import load
+from hios.files.artifacts import load, require_writable
 from hios.files.base import Record, meanings
 from hios.formats.partition import PartitionFile
 from hios.formats.scenario import LauncherKind
@@ -50,7 +51,7 @@ def settings_options(
     """Options made from fields of settings: name, type, default, and the text under the field as help.
 
     All fields of the class count if none is named. ``texts`` replaces the text under a field, ``spelled`` the name of
-    its option; with ``ranges`` click refuses what breaks the limits of a field, else `check_settings` has to.
+    its option; with ``ranges`` click refuses what breaks the limits of a field, in its own words.
     """
     fields = {field.name: field for field in _fields(settings)}
     options = []
@@ -66,6 +67,8 @@ def settings_options(
             more |= {"type": click.Choice(choices) if choices else _click_type(kind, ranges=ranges)}
             more |= {"multiple": several}
             more |= {} if default in (None, msgspec.NODEFAULT) else {"default": default, "show_default": True}
+            if isinstance(kind, types.IntType | types.FloatType) and not (several or ranges):
+                more["callback"] = partial(_check, fields[name])
         option = (spelled or {}).get(name, option_of(name))
         options.append(click.option(option, name, cls=_SettingOption, settings=settings, **more))
     return lambda command: _with_options(command, options)
@@ -76,22 +79,21 @@ def option_of(name: str) -> str:
     return f"--{name.removesuffix('_s').replace('_', '-')}"
 
 
-def check_settings(settings: type[Record], given: Mapping[str, Any]) -> None:
-    """Refuse values, by the names of fields, that are beyond the limits of the fields, by a `HiosError`."""
-    for field in _fields(settings):
-        if field.name not in given:
-            continue
-        value, (kind, _) = given[field.name], _kind(field.type)
-        within = value <= kind.le if kind.le is not None else value < math.inf  # which NaN is not
-        if within and (kind.gt is None or value > kind.gt) and (kind.ge is None or value >= kind.ge):
-            continue
-        allowed = f"at least {kind.ge}" if kind.gt is None else f"more than {kind.gt}"
-        if kind.le is not None:
-            allowed = f"{kind.ge} to {kind.le}"
-        elif isinstance(kind, types.FloatType):
-            allowed += " seconds, finite" if field.name.endswith("_s") else ", finite"
-        found = f"{value:g}" if isinstance(field.type, types.UnionType) else value  # an amount may be a whole number
-        raise HiosError(f"{option_of(field.name)}: found {found}; allowed: {allowed}")
+def _check(field: types.Field, _context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
+    """The number that was given for a field, if any; a `HiosError` refuses what is beyond the limits of the field."""
+    if value is None:
+        return value
+    kind, _ = _kind(field.type)
+    within = value <= kind.le if kind.le is not None else value < math.inf  # which NaN is not
+    if within and (kind.gt is None or value > kind.gt) and (kind.ge is None or value >= kind.ge):
+        return value
+    allowed = f"at least {kind.ge}" if kind.gt is None else f"more than {kind.gt}"
+    if kind.le is not None:
+        allowed = f"{kind.ge} to {kind.le}"
+    elif isinstance(kind, types.FloatType):
+        allowed += " seconds, finite" if field.name.endswith("_s") else ", finite"
+    found = f"{value:g}" if isinstance(field.type, types.UnionType) else value  # an amount may be a whole number
+    raise HiosError(f"{option_of(field.name)}: found {found}; allowed: {allowed}")
 
 
 def _fields(settings: type[Record]) -> tuple[types.Field, ...]:
@@ -155,7 +157,7 @@ executing_option = _platform_option(
 
 
 def own_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that only some platforms have; `given_own` takes them out of what a command is given."""
+    """The options that only some platforms have; `take_own` takes them out of what a command is given."""
     every = dict.fromkeys(option for entry in reversed(PLATFORMS.values()) for option in reversed(entry.options))
     for option in every:
         own = with_option(option.name)
@@ -165,13 +167,14 @@ def own_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def given_own(platform: str, options: Mapping[str, str | None]) -> dict[str, str]:
-    """Those of `own_options` that were given; a `HiosError` if one is of another platform."""
-    given = {name: value for name, value in options.items() if value is not None}
-    for name in given:
+def take_own(platform: str, given: dict[str, Any]) -> dict[str, str]:
+    """Take `own_options` out of what a command is given; a `HiosError` if one with a value is of another platform."""
+    names = sorted({option.name for entry in PLATFORMS.values() for option in entry.options})
+    own = {name: value for name in names if (value := given.pop(name)) is not None}
+    for name in own:
         if platform not in (allowed := with_option(name)):
             raise HiosError(f"--{name}: found with platform {platform}; allowed: with platform {' or '.join(allowed)}")
-    return given
+    return own
 
 
 virtual_option = settings_options(Settings, "virtual")
@@ -239,7 +242,7 @@ def output_option(what: str) -> _Decorator:
 
 
 def costs_options(budget_help: str) -> _Decorator:
-    """How costs are measured, with what the time limit is for; `check_costs_options` checks what is given."""
+    """How costs are measured, with what the time limit is for; `check_cache` checks what is given."""
     options = (
         settings_options(Profile, "repeats", "budget", texts={"budget": budget_help}),
         click.option(
@@ -253,9 +256,8 @@ def costs_options(budget_help: str) -> _Decorator:
     return lambda command: _with_options(command, options)
 
 
-def check_costs_options(repeats: int, budget: float, cache: Path | None, no_cache: bool) -> None:
-    """Refuse what `costs_options` cannot be, by a `HiosError`."""
-    check_settings(Profile, {"repeats": repeats, "budget": budget})
+def check_cache(cache: Path | None, no_cache: bool) -> None:
+    """Refuse a cache and none, by a `HiosError`."""
     if no_cache and cache is not None:
         raise HiosError(f"--no-cache: found with --cache {cache}; allowed: one of them")
 
@@ -269,6 +271,15 @@ def serving_options(*more_launchers: str) -> _Decorator:
         "scenario states.",
     )
     return lambda command: _with_options(command, (launcher, *_SERVING))
+
+
+def check_outputs(inputs: Iterable[Path | None], outputs: Iterable[Path | None]) -> None:
+    """Refuse what `refuse_overwriting` does, and outputs that cannot be written."""
+    outputs = list(outputs)
+    refuse_overwriting(inputs, outputs)
+    for path in outputs:
+        if path is not None:
+            require_writable(path)
 
 
 def refuse_overwriting(inputs: Iterable[Path | None], outputs: Iterable[Path | None]) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import click
 
-from hios.cli.options import PATH, output_option, refuse_overwriting
+from hios.cli.options import PATH, check_outputs, output_option
 from hios.core.graph import Graph
 from hios.core.schedule import Schedule
 from hios.errors import ArtifactError, HiosError
@@ -47,7 +47,7 @@ def show_command(
     from hios.report import write_schedule
     from hios.report.terminal import draw, look, operator_types
 
-    refuse_overwriting([schedule, graph], [html])
+    check_outputs([schedule, graph], [html])
     try:
         shown = Schedule.read(schedule)
     except ArtifactError as error:
@@ -78,7 +78,7 @@ def draw_command(graph: Path, output: Path | None) -> None:
 
     network = Graph.read(graph)
     place = graph.with_suffix(".svg") if output is None else output
-    refuse_overwriting([graph], [place])
+    check_outputs([graph], [place])
     click.echo(f"{place}: {write_picture(network, place)}")
 
 

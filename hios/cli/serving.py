@@ -16,18 +16,17 @@ import click
 from hios.cli.files import scenario_of
 from hios.cli.options import (
     PATH,
-    check_settings,
+    check_outputs,
     output_option,
-    refuse_overwriting,
     serving_options,
     settings_options,
     trust_option,
 )
 from hios.core.problem import Problem
 from hios.errors import HiosError, warn
-from hios.files.artifacts import require_writable, write
+from hios.files.artifacts import write
 from hios.formats.serving_result import ServingRuntime
-from hios.formats.settings import Measuring, Settings, TrainingSettings, TrainingSize
+from hios.formats.settings import Settings, TrainingSettings, TrainingSize
 from hios.schedulers.gpg import TRAINING
 from hios.serving.scenario import Scenario
 
@@ -106,16 +105,11 @@ def load_command(
     `hios simulate` predicts them without running anything, `hios serve` answers other programs in the same way, and
     `hios train` trains launchers.
     """
-    check_settings(Measuring, measuring)
-    refuse_overwriting([path, calibration], [output, trace, metrics])
-    for file in (output, trace, metrics):
-        if file is not None:
-            require_writable(file)
     if calibrate and calibration is not None:
         raise click.UsageError("--calibration: found with --calibrate; allowed: one of them.")
     _require_choice(path, policy, launcher, calibration)
     scenario = scenario_of(path, load, weights, calibration)
-    refuse_overwriting(scenario.files, [output, trace, metrics])
+    check_outputs([path, calibration, *scenario.files], [output, trace, metrics])
     if calibrate:
         on_gpu = platform if platform != "cpu" else None
         beside = {
@@ -260,7 +254,6 @@ def serve_command(
     answered before the server ends. `hios load` measures such a server on tasks of its own, and `hios simulate`
     predicts it without running anything.
     """
-    check_settings(Settings, {"timeout_s": timeout_s})
     _require_choice(path, policy, launcher, calibration)
     from hios.serving.http_server import HttpServer
     from hios.serving.load import in_runtime
@@ -307,23 +300,18 @@ def simulate_command(
     from hios.serving.tables import grid_table, result_table
 
     several = ALL in (policy, launcher)
-    if not several:
-        require_writable(output)
-    elif output.exists() and not output.is_dir():
+    if several and output.exists() and not output.is_dir():
         raise HiosError(f"--output: found the file {output}; required with all: a folder, with a file for each result")
-    else:
-        require_writable(output / "result.json")
     scenario = scenario_of(path, load, weights, calibration)
-    refuse_overwriting([path, *scenario.files, *([calibration] if calibration else [])], [output])
+    inputs = [path, calibration, *scenario.files]
+    check_outputs(inputs, [output / "result.json" if several else output])
     for model in scenario.models:
         if model.problem.disturbed:
             warn(f"{model.costs.source}: {model.problem.disturbed}; profile again on an idle machine")
     if several:
         grid = simulate_grid(scenario, policy, launcher, tell=_tell)
         files = {output / f"{name}-{used}.json": result for (name, used), result in grid.results.items()}
-        refuse_overwriting([path, *scenario.files, *([calibration] if calibration else [])], files)
-        for file in files:
-            require_writable(file)
+        check_outputs(inputs, files)
         for file, result in files.items():
             write(file, "result", result)
         click.echo(grid_table(grid))
@@ -395,11 +383,9 @@ def train_command(
 
         if len(files) > 1:
             raise click.UsageError(f"found {len(files)} files; allowed: with --learn launcher, a scenario alone")
-        refuse_overwriting([*files, calibration], [output])
-        require_writable(output)
         scenario = scenario_of(files[0], load, calibration=calibration)
         own = scenario.folder / scenario.file.top.weights  # training again replaces it
-        refuse_overwriting([file for file in scenario.files if file != own], [output])
+        check_outputs([*files, calibration, *(file for file in scenario.files if file != own)], [output])
         printed = AS_PRINTED if as_printed else {}
         launcher_settings = settings_of(size, _changes(changes), **printed, steps=steps, seed=learning["seed"])
         _train_launcher(scenario, output, launcher_settings)
@@ -413,10 +399,8 @@ def train_command(
         raise click.UsageError(
             f"found {len(files)} files; allowed: a scenario alone, or a graph and its costs for each model, in turns"
         )
-    refuse_overwriting(files, [output])
-    require_writable(output)
     problems, stage_time, read = _problems(files)
-    refuse_overwriting(read, [output])
+    check_outputs(read, [output])
     settings = TrainingSettings(**learning) if steps is None else TrainingSettings(steps=steps, **learning)
     count = settings.steps
 

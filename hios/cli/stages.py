@@ -15,12 +15,11 @@ from click.core import ParameterSource
 from hios.cli import files
 from hios.cli.options import (
     PATH,
-    check_costs_options,
-    check_settings,
+    check_cache,
+    check_outputs,
     cores_per_device_option,
     costs_options,
     devices_option,
-    given_own,
     measuring_options,
     option_of,
     output_option,
@@ -28,8 +27,8 @@ from hios.cli.options import (
     partition_option,
     partitioned,
     platform_option,
-    refuse_overwriting,
     settings_options,
+    take_own,
     trust_option,
     virtual_option,
 )
@@ -38,7 +37,7 @@ from hios.core.graph import UNITS, Graph
 from hios.core.problem import Problem
 from hios.core.schedule import Schedule
 from hios.errors import HiosError, warn
-from hios.files.artifacts import require_writable, write
+from hios.files.artifacts import write
 from hios.formats.settings import Measuring, PartitionSettings, Profile, Scalar
 from hios.platforms import PLATFORMS, require_options
 from hios.report.algorithm_listing import option, parameter_help, parameters
@@ -96,8 +95,7 @@ def export_command(
     given: dict[str, Scalar] = {name: value for name, value in sizes.items() if value is not None}
     if classifier:
         given["classifier"] = True
-    check_settings(Measuring, {"seed": seed})
-    refuse_overwriting([Path(model)], [output])
+    check_outputs([Path(model)], [output])
     options = parsed_options(more, given)
     click.echo(
         f"{output}: {files.export(model, output, options, inputs=parsed_shapes(inputs), seed=seed, trusted=trust)}"
@@ -136,7 +134,7 @@ def extract_command(
     """Extract the optimized graph of PROGRAM (.pt2 or .onnx) through TVM Relax."""
     from hios.pipeline.config import parsed_limits
 
-    refuse_overwriting([program], [output, weights])
+    check_outputs([program], [output, weights])
     limits = parsed_limits(below)
     graph = files.extract(
         program, output, weights, name or program.resolve().parent.name, units=units, below=limits, trusted=trust
@@ -183,50 +181,33 @@ def profile_command(
     /,
     graph: Path,
     platform: str,
-    virtual: bool,
-    devices: int,
-    cores_per_device: int | None,
     partition: Path | None,
     output: Path,
-    repeats: int,
     budget: float,
     cache: Path | None,
     no_cache: bool,
-    stages_of: tuple[str, ...],
-    widths: tuple[int, ...],
-    **options: str | None,
+    **settings: Any,
 ) -> None:
     """Measure the costs of the operators, stages and transfers of GRAPH, or predict them (platform model)."""
-    given = given_own(platform, options)
+    options = take_own(platform, settings)
     if not PLATFORMS[platform].executes:
         _refuse_measuring(context, platform)
-        refuse_overwriting([graph], [output])
+        check_outputs([graph], [output])
         from hios.profiling.predict import predict
 
-        predicted = predict(Graph.read(graph), platform, devices, given)
+        predicted = predict(Graph.read(graph), platform, settings["devices"], options)
         write(output, "costs", predicted)
         _print(output, predicted)
         return
-    require_options(platform, given, virtual=virtual, cores_per_device=cores_per_device)
-    check_costs_options(repeats, budget, cache, no_cache)
-    refuse_overwriting([graph, partition], [output])
-    devices, cores_per_device = partitioned(context, partition, graph) or (devices, cores_per_device)
+    require_options(platform, options, virtual=settings["virtual"], cores_per_device=settings["cores_per_device"])
+    check_cache(cache, no_cache)
+    check_outputs([graph, partition], [output])
+    if (division := partitioned(context, partition, graph)) is not None:
+        settings["devices"], settings["cores_per_device"] = division
     from hios.profiling.cache import chosen_folder
 
-    costs = files.profile(
-        graph,
-        output,
-        devices=devices,
-        repeats=repeats,
-        stages_of=stages_of,
-        budget_s=budget,
-        cache=chosen_folder(cache or not no_cache),
-        platform=platform,
-        virtual=virtual,
-        cores_per_device=cores_per_device,
-        widths=widths,
-        options=given,
-    )
+    settings |= {"platform": platform, "options": options, "budget_s": budget}
+    costs = files.profile(graph, output, cache=chosen_folder(cache or not no_cache), **settings)
     _print(output, costs)
 
 
@@ -320,9 +301,8 @@ def schedule_command(
     from hios.schedulers import schedule as run
 
     find(algorithm)
-    refuse_overwriting([graph, costs, partition], [output])
+    check_outputs([graph, costs, partition], [output])
     devices = (partitioned(context, partition, graph) or (devices,))[0]
-    require_writable(output)
     given = {name: value for name, value in parameters.items() if value is not None}
     problem = Problem.read(graph, costs)
     made = run(problem, algorithm, devices, given)
@@ -357,8 +337,7 @@ def retarget_command(schedule: Path, own: Path, graph: Path, costs: Path, output
     """
     from hios.core.retarget import retarget
 
-    refuse_overwriting((schedule, own, graph, costs), (output,))
-    require_writable(output)
+    check_outputs((schedule, own, graph, costs), (output,))
     moved = retarget(Schedule.read(schedule), Graph.read(own), Problem.read(graph, costs))
     moved.write(output)
     click.echo(f"{output}: {moved.algorithm}, {moved.latency_ms:.6g} ms predicted on {moved.graph}")
@@ -380,15 +359,13 @@ def partition_command(
     predicted from costs measured on such devices; the promising ones then run in turns. Put the result into
     config.yaml as devices and cores_per_device.
     """
-    check_settings(Measuring, settings)
-    check_costs_options(settings["repeats"], budget, cache, no_cache)
-    refuse_overwriting([graph, weights], [output])
+    check_cache(cache, no_cache)
+    check_outputs([graph, weights], [output])
     from hios.optimizing.schedules import partition
     from hios.platforms.workloads import load_weights
     from hios.profiling.cache import chosen_folder
 
     network = Graph.read(graph)
-    require_writable(output)
     chosen = PartitionSettings(budget_s=budget, cache=chosen_folder(cache or not no_cache), **settings)
     result = partition(network, load_weights(weights, network), chosen)
     write(output, "partition", result)

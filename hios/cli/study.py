@@ -9,10 +9,10 @@ from typing import Any, get_args
 import click
 import msgspec
 
-from hios.cli.options import PATH, output_option, refuse_overwriting, settings_options
+from hios.cli.options import PATH, check_outputs, output_option, settings_options
 from hios.core.graph import Graph
 from hios.errors import HiosError
-from hios.files.artifacts import require_writable, write
+from hios.files.artifacts import write
 from hios.formats.config import ConvolutionStudy, SimulationDefaults, SimulationStudy, TopStudy
 from hios.formats.study import Experiment, Setting
 from hios.serving.scenario import Scenario
@@ -97,8 +97,7 @@ def simulation(
 
     chosen = _settings(usual, settings)
     files = [output / f"{setting.name}.json" if settings else output for setting in chosen]
-    for file in files:
-        require_writable(file)
+    check_outputs([], dict.fromkeys(files))
     seeds = range(seed, seed + instances)
     for file, result in zip(files, simulate(chosen, seeds, window=window, alpha=alpha, moves=moves), strict=True):
         write(file, "simulation", result)
@@ -115,7 +114,7 @@ def ablation(output: Path, instances: int, seed: int, alpha: float, generator: s
 
     if generator not in GENERATORS:
         raise HiosError(f"--generator: found {generator}; allowed: {', '.join(GENERATORS)}")
-    require_writable(output)
+    check_outputs([], [output])
     result = ablate(Setting(**setting), generator, range(seed, seed + instances), alpha=alpha)
     write(output, "ablation", result)
     click.echo(f"{output}: {instances} instance(s), {result.cpu_s:.1f} s of processor time")
@@ -137,7 +136,7 @@ def convolutions(output: Path, sizes: tuple[int, ...], channels: int, repeats: i
     """Convolutions alone on two cores: at once, one after the other, and handing their outputs over."""
     from hios.study.convolutions import measure
 
-    require_writable(output)
+    check_outputs([], [output])
     timings = measure(sorted(set(sizes)), channels=channels, repeats=repeats)
     write(output, "convolutions", timings)
     click.echo(f"{output}: {len(timings.sizes)} image size(s), {timings.seconds:.1f} s")
@@ -185,7 +184,7 @@ def top(
     names = labels or tuple(path.stem for path in scenarios)
     if len(names) != len(scenarios) or len(set(names)) < len(names):
         raise HiosError(f"--label: found {', '.join(names) or 'none'}; required: a label of its own for each scenario")
-    require_writable(output)
+    check_outputs([], [output])
     for path in scenarios:
         if path.is_dir() and experiment != "gpg":
             raise HiosError(f"{path}: found a folder; required for {experiment}: scenario.yaml, as rates matter")
@@ -214,8 +213,7 @@ def predict(graph: Path, output: Path, targets: tuple[str, ...]) -> None:
     """Predict the schedules of GRAPH on the GPUs of the papers, from their data sheets; nothing runs."""
     from hios.study.gpu_predictions import predict_targets
 
-    refuse_overwriting([graph], [output])
-    require_writable(output)
+    check_outputs([graph], [output])
     made = predict_targets(Graph.read(graph), dict.fromkeys(targets))
     write(output, "predicted", made)
     summary = made.missing or f"predicted for {', '.join(entry.platform.gpu or '' for entry in made.predictions)}"

@@ -186,7 +186,7 @@ def write(path: str | Path, kind: str, data: Mapping[str, Any] | Record) -> None
     """Validate an artifact and write it as JSON; the file appears whole, by rename."""
     path = Path(path)
     document = {"format_version": FORMAT_VERSION, **(plain(data) if isinstance(data, Record) else data)}
-    validate(document, kind, str(path))
+    parsed(document, record_class(kind), str(path))
     write_whole(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
 
 
@@ -240,11 +240,6 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def validate(data: Any, kind: str, source: str) -> None:
-    """Refuse data that breaks the format of its kind, as `parsed` does."""
-    parsed(data, record_class(kind), source)
 
 
 def parsed(data: Any, cls: type[_Record], source: str) -> _Record:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
@@ -23,41 +22,24 @@ def read_yaml(path: str | Path) -> Any:
     """The contents of a YAML file.
 
     Raises:
-        ArtifactError: as `refuse_repeated_keys`, or the file holds a value that is neither text, number, date, list nor
-            mapping.
+        ArtifactError: unreadable, not YAML, too large, nested too deeply, a key given twice, of which YAML readers
+            silently take the last, a value that contains itself, or a value that is neither text, number, date, list
+            nor mapping; one line with file and line.
     """
     path = Path(path)
-    refuse_repeated_keys(path)
-    with _refusing_bad_yaml(path):
-        try:
-            return yaml.safe_load(read_limits.read_text(path, read_limits.MOST_BYTES_OF_YAML))
-        except (ValueError, LookupError, AttributeError) as error:
-            # What PyYAML's constructors raise for text that does not fit its tag: 2020-99-99, !!bool maybe
-            raise yaml.YAMLError(f"a value does not fit its type: {first_line(error)}") from error
-
-
-def refuse_repeated_keys(path: str | Path) -> None:
-    """Refuse a YAML file with a duplicate key, of which YAML readers silently take the last.
-
-    Raises:
-        ArtifactError: unreadable, not YAML, too large, nested too deeply, a key given twice, or a value that contains
-            itself; one line with file and line.
-    """
-    path = Path(path)
-    with _refusing_bad_yaml(path):
-        tree = yaml.compose(read_limits.read_text(path, read_limits.MOST_BYTES_OF_YAML), Loader=yaml.SafeLoader)
+    try:
+        loader = yaml.SafeLoader(read_limits.read_text(path, read_limits.MOST_BYTES_OF_YAML))
+        tree = loader.get_single_node()
         for first, second in _repeated(tree, {}, set()):
             raise ArtifactError(
                 f"{path}: line {second.start_mark.line + 1}: key {second.value} is given again; "
                 f"allowed: once (it is on line {first.start_mark.line + 1})"
             )
-
-
-@contextlib.contextmanager
-def _refusing_bad_yaml(path: Path) -> Iterator[None]:
-    """A context that reports YAML errors in one line."""
-    try:
-        yield
+        try:
+            return None if tree is None else loader.construct_document(tree)
+        except (ValueError, LookupError, AttributeError) as error:
+            # What PyYAML's constructors raise for text that does not fit its tag: 2020-99-99, !!bool maybe
+            raise yaml.YAMLError(f"a value does not fit its type: {first_line(error)}") from error
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -276,6 +276,11 @@ def of_torch(exported: ExportedProgram) -> Program:
     Raises:
         UnsupportedError: it has dimensions that are not fixed, or other inputs and outputs than tensors.
     """
+    if not isinstance(exported, ExportedProgram):
+        raise HiosError(
+            f"program: found a {type(exported).__name__}; allowed: what hios.export or torch.export.export returns, or "
+            "a .pt2 or .onnx file"
+        )
     require_fixed("program", exported)
     return Program(plain(copied(exported), "program"))
 

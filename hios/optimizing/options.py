@@ -110,11 +110,18 @@ class Options:
     def divisions(self) -> list[list[list[int]]]:
         """Cores of every device, for each considered division of the machine.
 
-        A single division, with one core per device, if the user sets the number of devices.
+        A single division, with one core per device, if the user sets the number of devices; a `PlatformError` if there
+        are fewer cores.
         """
-        if self.devices is not None:
-            return [cpu.device_cores(self.devices)]
-        return topology.divisions(topology.read(), _DEVICES)
+        usable = topology.read()
+        if self.devices is None:
+            return topology.divisions(usable, _DEVICES)
+        if not 1 <= self.devices <= len(usable):
+            raise PlatformError(
+                f"optimize: devices: found {self.devices}; allowed: 1 to {len(usable)}, the cores that this process "
+                "may run on, or None"
+            )
+        return [cpu.device_cores(self.devices)]
 
     def folder(self) -> Path | None:
         """Folder of the cache; None, with a warning, if it is not writable."""

@@ -22,7 +22,7 @@ from hios import platforms
 from hios.errors import HiosError, shown
 from hios.files import artifacts
 from hios.files.base import Record
-from hios.files.yaml_file import plain
+from hios.files.yaml_file import plain, read_yaml
 from hios.formats.config import AUTO_DEVICES, Config, ModelEntry
 from hios.formats.settings import Scalar
 from hios.frontends.models import RUNTIMES, Model, files, model
@@ -45,7 +45,7 @@ def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | 
     directory = models or artifacts.resource_directory("models")
     settings = without_files(data, source, cores=cores, models=directory)
     for label in settings.models:
-        with _at(source, f"models.{label}"):
+        with at(source, f"models.{label}"):
             files(model(settings.models[label].model or label, directory), directory)
     _check_results(settings, source)
     return settings
@@ -68,6 +68,12 @@ def without_files(data: Any, source: str, *, cores: int | None = None, models: P
     return settings
 
 
+def check_file(path: str) -> None:
+    """Refuse a file that is not YAML, has a duplicate key or is no mapping, of which Snakemake does not say enough."""
+    if not isinstance(data := read_yaml(path), dict):
+        artifacts.parsed(normalized(data, path), Config, path)
+
+
 def normalized(data: Any, source: str) -> Any:
     """The data with JSON types; a label without a value stands for all defaults.
 
@@ -87,15 +93,12 @@ def competitors(settings: Config) -> list[tuple[str, int | str]]:
     return [
         (label, devices)
         for label, entry in settings.algorithms.items()
-        for devices in numbers
         if entry["algorithm"] != AUTO
-        if (find(str(entry["algorithm"])).several_devices if devices != 1 else _on_one_device(settings, entry))
+        for several in [find(str(entry["algorithm"])).several_devices]
+        for devices in numbers
+        # where the cores are divided, algorithms for several devices are not also run for a single one
+        if (several if devices != 1 else not (several and divides(settings)))
     ]
-
-
-def _on_one_device(settings: Config, entry: Mapping[str, Scalar]) -> bool:
-    """Whether an algorithm is also run for a single device."""
-    return not divides(settings) or not find(str(entry["algorithm"])).several_devices
 
 
 def divides(settings: Config) -> bool:
@@ -150,7 +153,8 @@ def as_yaml(settings: Config) -> str:
 
 
 @contextlib.contextmanager
-def _at(source: str, field: str) -> Iterator[None]:
+def at(source: str, field: str) -> Iterator[None]:
+    """A context whose errors name a file and one of its fields."""
     try:
         yield
     except HiosError as error:
@@ -160,7 +164,7 @@ def _at(source: str, field: str) -> Iterator[None]:
 def _resolved_models(settings: Config, source: str, directory: Path) -> dict[str, ModelEntry]:
     resolved = {}
     for label, entry in settings.models.items():
-        with _at(source, f"models.{label}"):
+        with at(source, f"models.{label}"):
             known = model(label if entry.model is None else entry.model, directory)
             _check_model(known, entry)
         resolved[label] = entry if entry.model is not None else msgspec.structs.replace(entry, model=known.text)
@@ -186,7 +190,7 @@ def _check_model(known: Model, entry: ModelEntry) -> None:
 def _resolved_algorithms(settings: Config, source: str) -> dict[str, dict[str, Scalar]]:
     resolved: dict[str, dict[str, Scalar]] = {}
     for label, entry in settings.algorithms.items():
-        with _at(source, f"algorithms.{label}"):
+        with at(source, f"algorithms.{label}"):
             name = str(entry.get("algorithm", label))
             if name == AUTO:
                 _check_auto(settings, label, entry)
@@ -199,7 +203,7 @@ def _resolved_algorithms(settings: Config, source: str) -> dict[str, dict[str, S
             # An algorithm package.module:function cannot be looked up by its name alone.
             resolved[label] = {"algorithm": name, **algorithm.resolved(given)}
     for index, name in enumerate(settings.profile.stages_of):
-        with _at(source, f"profile.stages_of[{index}]"):
+        with at(source, f"profile.stages_of[{index}]"):
             find(name)
     return resolved
 
@@ -247,14 +251,10 @@ def _check_devices(settings: Config, source: str, cores: int | None) -> None:
         _check_division(settings, source)
         return
     devices = numbers_of_devices(settings)
-    unlimited = settings.virtual or cores is None
-    limit = (
-        None
-        if unlimited
-        else platforms.find(settings.platform).device_limit(cores or 0, settings.cores_per_device or 1)
-    )
-    if limit is not None and max(devices) > limit[0]:
-        raise HiosError(f"{source}: devices: found {max(devices)}; allowed: at most {limit[0]}, {limit[1]}")
+    if not settings.virtual and cores is not None:
+        limit = platforms.find(settings.platform).device_limit(cores, settings.cores_per_device or 1)
+        if limit is not None and max(devices) > limit[0]:
+            raise HiosError(f"{source}: devices: found {max(devices)}; allowed: at most {limit[0]}, {limit[1]}")
     if (widest := max(settings.profile.widths, default=0)) > max(devices):
         raise HiosError(
             f"{source}: profile.widths: found {widest}; allowed: at most {max(devices)}, the largest number of devices"

@@ -24,7 +24,7 @@ ALGORITHMS = ("gpg", "hios-lp", "ios", "nimble", "opara")
 
 
 def checked(settings: Config, source: str) -> Config:
-    """The configuration; HiosError if a policy is unknown or the platform has no times for it."""
+    """The configuration; HiosError if a policy is unknown, the platform has no times for it, or a scenario is wrong."""
     serving, gpu = settings.serving, settings.platform != "cpu"
     allowed = [*(name for name in POLICIES if not (gpu and name in LANES_ONLY)), *LEARNED_POLICIES, AUTO]
     for place, name in enumerate(serving.policies):
@@ -40,6 +40,9 @@ def checked(settings: Config, source: str) -> Config:
         raise HiosError(f"{source}: serving.measure: found true with cores_per_device {cores}; allowed with 1: true")
     if serving.measure and gpu:
         raise HiosError(f"{source}: serving.measure: found true; allowed with platform {settings.platform}: false")
+    for label in labels(settings):
+        with config.at(source, f"serving.scenarios.{label}"):
+            _scenario(settings, label)
     return settings
 
 

@@ -215,7 +215,8 @@ class WorkerPool:
                     results[worker] = value
                 elif failure is None:
                     # The others may wait for this worker: tell them, then collect their answers.
-                    failure = HiosError(f"{self._names[worker]}: {value}")
+                    own = isinstance(value, str)
+                    failure = HiosError(f"{self._names[worker]}: {value}") if own else value
                     self._arena.write(0, 1)
         if failure is not None:
             self._abort()

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from hios.errors import first_line
+from hios.errors import ArtifactError, first_line
 from hios.workers.process_settings import end_with_parent
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ def _answer(worker: Worker, name: str, keywords: Mapping[str, Any]) -> tuple[boo
     module, _, function = name.partition(":")
     try:
         return True, getattr(importlib.import_module(module), function)(worker, **keywords)
+    except ArtifactError as error:  # of a file: not this worker's
+        return False, error
     except Exception as error:  # reported to the user by the controller
         said = reason(error)
         return False, said if str(error).strip() else f"{said} ({function})"

@@ -17,8 +17,10 @@ from hios.platforms import PLATFORMS, executable
 from tests.cli.commands import invoke, refused, succeed
 from tests.runtime.small import branches
 
-EXECUTE = ("execute", "graph.json", "weights.safetensors", "schedule.json", "--devices", "3", "--output", "run.json")
+_FILES = ("graph.json", "weights.safetensors", "schedule.json", "--output", "run.json")
+EXECUTE = ("execute", *_FILES, "--devices", "3")
 PROFILE = ("profile", "graph.json", "--devices", "3", "--output", "costs.json")
+COMMANDS = {"execute": EXECUTE, "profile": PROFILE, "distribute": ("distribute", *_FILES, "--transport", "gloo")}
 GRAPH = '{"name": "one", "operators": [{"id": "a", "type": "task"}], "edges": []}'
 
 
@@ -49,22 +51,24 @@ def _stopped(*arguments: object) -> None:
     assert isinstance(result.exception, StoppedError), result.output
 
 
-def test_execute_passes_devices_on(given: dict[str, Any]) -> None:
-    """Platform, virtual devices and the time-out reach the session; cpu, none and two minutes without."""
-    _stopped(*EXECUTE)
-    settings = given["settings"]
-    assert (settings.platform, settings.virtual, settings.devices, settings.timeout_s) == ("cpu", False, 3, 120.0)
-    _stopped(*EXECUTE, "--platform", "cuda", "--virtual", "--timeout", "7.5")
-    settings = given["settings"]
-    assert (settings.platform, settings.virtual, settings.devices, settings.timeout_s) == ("cuda", True, 3, 7.5)
-
-
-def test_profile_passes_devices_on(given: dict[str, Any]) -> None:
-    """Platform and virtual devices reach the profiler; cpu and none without."""
-    _stopped(*PROFILE)
-    assert (given["platform"], given["virtual"], given["devices"]) == ("cpu", False, 3)
-    _stopped(*PROFILE, "--platform", "cuda", "--virtual")
-    assert (given["platform"], given["virtual"], given["devices"]) == ("cuda", True, 3)
+@pytest.mark.parametrize(
+    ("more", "changed"),
+    [
+        ((), {}),
+        (("--platform", "cuda", "--virtual"), {"platform": "cuda", "virtual": True}),
+        (("--cores-per-device", "4"), {"cores_per_device": 4}),
+    ],
+)
+def test_devices_are_passed_on(given: dict[str, Any], more: tuple[str, ...], changed: dict[str, Any]) -> None:
+    """Platform, devices and their cores reach profiler and session; without, schedules and defaults decide on cores."""
+    expected = {"platform": "cpu", "virtual": False, "devices": 3, "cores_per_device": None, **changed}
+    _stopped(*PROFILE, *more)
+    assert {name: given[name] for name in expected} == expected
+    _stopped(*EXECUTE, *more)
+    assert {name: getattr(given["settings"], name) for name in expected} == expected
+    assert given["settings"].timeout_s == 120.0
+    _stopped(*EXECUTE, *more, "--timeout", "7.5")
+    assert given["settings"].timeout_s == 7.5
 
 
 def _division(tmp_path: Path, fingerprint: str = "") -> tuple[Path, Path]:
@@ -114,11 +118,11 @@ def test_partition_that_does_not_fit(tmp_path: Path, fingerprint: str, more: lis
 
 
 @pytest.mark.parametrize("timeout", ["0", "-1", "inf", "nan"])
-@pytest.mark.parametrize("command", [EXECUTE, ("distribute", *EXECUTE[1:4], "--transport", "gloo", *EXECUTE[6:])])
-def test_time_outs_that_cannot_be(command: tuple[str, ...], timeout: str) -> None:
+@pytest.mark.parametrize("command", ["execute", "distribute"])
+def test_time_outs_that_cannot_be(command: str, timeout: str) -> None:
     """The time limit of a run must be positive and finite in both commands that measure."""
     message = f"--timeout: found {float(timeout)}; allowed: more than 0 seconds, finite"
-    assert refused(*command, "--timeout", timeout) == message
+    assert refused(*COMMANDS[command], "--timeout", timeout) == message
 
 
 def test_choices_are_those_of_the_library() -> None:
@@ -144,69 +148,44 @@ def test_no_gpu_is_said_in_one_line(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["graph.json"]
 
 
+_PREDICT = "--platform model"
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("command", "options", "message"),
     [
+        ("execute", _PREDICT, "--platform: found model, which predicts costs and runs nothing; allowed: cpu, cuda"),
+        ("distribute", _PREDICT, "--platform: found model, which predicts costs and runs nothing"),
+        ("profile", _PREDICT, "--gpu: missing; required with platform model: one of a100-pcie-40gb, a40, "),
+        ("profile", f"{_PREDICT} --gpu a41", "--gpu: found a41; allowed: a100-pcie-40gb, a40, "),
         (
-            (*EXECUTE, "--platform", "model"),
-            "--platform: found model, which predicts costs and runs nothing; allowed: cpu, cuda",
+            "profile",
+            f"{_PREDICT} --gpu rtx3080 --link nvlink",
+            "--link: found nvlink; allowed with gpu rtx3080: pcie, pcie3, or the path of a .yaml file",
         ),
         (
-            ("distribute", *EXECUTE[1:4], "--transport", "gloo", *EXECUTE[6:], "--platform", "model"),
-            "--platform: found model, which predicts costs and runs nothing",
-        ),
-        (
-            (*PROFILE, "--platform", "model"),
-            "--gpu: missing; required with platform model: one of a100-pcie-40gb, a40, ",
-        ),
-        ((*PROFILE, "--platform", "model", "--gpu", "a41"), "gpu: found a41; allowed: a100-pcie-40gb, a40, "),
-        (
-            (*PROFILE, "--platform", "model", "--gpu", "rtx3080", "--link", "nvlink"),
-            "link: found nvlink; allowed with gpu rtx3080: pcie, pcie3, or the path of a .yaml file",
-        ),
-        (
-            (*PROFILE, "--platform", "model", "--gpu", "a40", "--repeats", "5"),
+            "profile",
+            f"{_PREDICT} --gpu a40 --repeats 5",
             "--repeats: found with platform model, which measures nothing; allowed: without it",
         ),
-        ((*PROFILE, "--gpu", "a40"), "--gpu: found with platform cpu; allowed: with platform model"),
-        (
-            (*PROFILE, "--platform", "cuda", "--link", "pcie"),
-            "--link: found with platform cuda; allowed: with platform",
-        ),
+        ("profile", "--gpu a40", "--gpu: found with platform cpu; allowed: with platform model"),
+        ("profile", "--platform cuda --link pcie", "--link: found with platform cuda; allowed: with platform"),
     ],
 )
 def test_gpus_that_are_not_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, options: str, message: str
 ) -> None:
     """What platform model needs and cannot, in one line; nothing is written."""
     monkeypatch.chdir(tmp_path)
     Path("graph.json").write_text(GRAPH, encoding="utf-8")
-    assert refused(*arguments).startswith(message)
+    assert refused(*COMMANDS[command], *options.split()).startswith(message)
     assert [path.name for path in tmp_path.iterdir()] == ["graph.json"]
 
 
-def test_cores_per_device_are_passed_on(given: dict[str, Any]) -> None:
-    """Both commands pass the cores of a device on; without, schedules and defaults decide."""
-    for more, expected in (((), None), (("--cores-per-device", "2"), 2)):
-        _stopped(*EXECUTE, *more)
-        assert given["settings"].cores_per_device == expected
-    _stopped(*PROFILE)
-    assert given["cores_per_device"] is None
-    _stopped(*PROFILE, "--cores-per-device", "4")
-    assert given["cores_per_device"] == 4
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        (*PROFILE, "--platform", "cuda"),
-        (*EXECUTE, "--platform", "cuda"),
-        ("distribute", "g", "w", "s", "--transport", "nccl", "--platform", "cuda", "--output", "run.json"),
-    ],
-)
-def test_gpus_are_no_groups_of_cores(command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("command", COMMANDS)
+def test_gpus_are_no_groups_of_cores(command: str) -> None:
     """Cores per device are refused where devices are GPUs, in one line and before a file is read."""
-    assert refused(*command, "--cores-per-device", 2) == (
+    assert refused(*COMMANDS[command], "--platform", "cuda", "--cores-per-device", 2) == (
         "platform cuda: found --cores-per-device; allowed: without it, as only devices of platform cpu are "
         "groups of cores"
     )

@@ -86,8 +86,8 @@ def test_all_results_go_to_a_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--policy", "best"], "policy: found best; allowed: sequential, one-per-lane, "),
-        (["--policy", "ios", "--load", "0"], "load: found 0.0; allowed: a number above 0"),
+        (["--policy", "best"], "--policy: found best; allowed: sequential, one-per-lane, "),
+        (["--policy", "ios", "--load", "0"], "--load: found 0.0; allowed: a number above 0"),
         (["--policy", "threads"], "required: wide_ms, as hios profile --widths 2 measures them"),
     ],
 )

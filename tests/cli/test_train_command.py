@@ -16,7 +16,7 @@ from hios.formats.scenario import Overheads
 from hios.formats.serving_result import CalibrationFile
 from hios.schedulers.gpg import TRAINING
 from tests.cli.commands import invoke, succeed
-from tests.problems import problem
+from tests.problems import problem, write_files
 
 
 @pytest.fixture
@@ -24,12 +24,8 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     """A graph of three operators, of which two can run side by side, and its costs."""
     times = {"a": 1.0, "b": 1.0, "c": 0.5}
     edges = {("a", "c"): 0.0, ("b", "c"): 0.0}
-    graph, costs = tmp_path / "graph.json", tmp_path / "costs.json"
-    problem(times, edges).graph.write(graph)
-    operators = {name: {"time_ms": time, "utilization": 0.2} for name, time in times.items()}
-    transfers = [{"source": source, "target": target, "time_ms": 0.0} for source, target in edges]
-    costs.write_text(json.dumps({"operators": operators, "transfers": transfers}), encoding="utf-8")
-    return graph, costs
+    write_files(problem(times, edges, utilization=dict.fromkeys(times, 0.2)), tmp_path)
+    return tmp_path / "graph.json", tmp_path / "costs.json"
 
 
 def test_deviations_are_listed_alike() -> None:
@@ -106,18 +102,10 @@ def _scenario(files: tuple[Path, Path], folder: Path, rate: float = 50.0, **more
 
 
 #: A training of a launcher that takes a second.
-_QUICK = [
-    "--learn",
-    "launcher",
-    "--steps",
-    "30",
-    "--set",
-    "replay=20",
-    "--set",
-    "step_s=0.2",
-    "--set",
-    "value_layers=8,4",
-]
+_QUICK = (
+    *("--learn", "launcher", "--steps", 30),
+    *("--set", "replay=20", "--set", "step_s=0.2", "--set", "value_layers=8,4"),
+)
 
 
 @pytest.mark.slow

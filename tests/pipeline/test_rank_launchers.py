@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hios.cli import main
 from hios.formats.config import Config
@@ -22,55 +23,48 @@ def _settings(distribute: dict[str, Any], **changes: Any) -> Config:
 
 
 @pytest.mark.parametrize(
-    ("distribute", "changes", "message"),
+    ("text", "message"),
     [
         (
-            {"algorithms": ["wide", "hios-lp"]},
-            {},
-            "distribute.algorithms[1]: found hios-lp; allowed: labels of algorithms for several devices (wide)",
+            "distribute: {algorithms: [wide, hios-lp]}",
+            "algorithms[1]: found hios-lp; allowed: labels of algorithms for several devices (wide)",
         ),
-        ({"algorithms": ["auto"]}, {}, "distribute.algorithms[0]: found auto; allowed: labels of algorithms for "),
-        ({"algorithms": ["sequential"]}, {}, "distribute.algorithms[0]: found sequential; allowed: labels of "),
+        ("distribute: {algorithms: [auto]}", "algorithms[0]: found auto; allowed: labels of algorithms for "),
+        ("distribute: {algorithms: [sequential]}", "algorithms[0]: found sequential; allowed: labels of "),
         (
-            {"algorithms": ["sequential"]},
-            {"algorithms": {"sequential": {}}},
-            "distribute.algorithms[0]: found sequential; allowed: labels of algorithms for several devices (none yet: ",
+            "distribute: {algorithms: [sequential]}, algorithms: {sequential: {}}",
+            "algorithms[0]: found sequential; allowed: labels of algorithms for several devices (none yet: ",
         ),
         (
-            {"algorithms": ["wide"], "devices": 3},
-            {},
-            "distribute.devices: found 3; allowed: a number above 1 that `devices` lists (2, 4)",
+            "distribute: {algorithms: [wide], devices: 3}",
+            "devices: found 3; allowed: a number above 1 that `devices` lists (2, 4)",
         ),
-        ({"algorithms": ["wide"], "devices": 1}, {}, "distribute.devices: found 1; allowed: a number above 1 that "),
+        ("distribute: {algorithms: [wide], devices: 1}", "devices: found 1; allowed: a number above 1 that "),
         (
-            {"algorithms": ["wide"]},
-            {"devices": [1]},
-            "distribute.devices: found 1; allowed: a number above 1 that `devices` lists (none yet: add ",
+            "distribute: {algorithms: [wide]}, devices: [1]",
+            "devices: found 1; allowed: a number above 1 that `devices` lists (none yet: add ",
         ),
         (
-            {"algorithms": ["wide"]},
-            {"devices": "auto"},
-            "distribute.algorithms: found with devices: auto; allowed: with numbers of devices",
+            "distribute: {algorithms: [wide]}, devices: auto",
+            "algorithms: found with devices: auto; allowed: with numbers of devices",
         ),
         (
-            {"algorithms": ["wide"]},
-            {"platform": "model", "gpu": "a40", "algorithms": {"wide": {"algorithm": "hios-lp"}}},
-            "distribute.algorithms: found with platform model, which runs nothing; allowed: with platform cpu or cuda",
+            "distribute: {algorithms: [wide]}, platform: model, gpu: a40, algorithms: {wide: {algorithm: hios-lp}}",
+            "algorithms: found with platform model, which runs nothing; allowed: with platform cpu or cuda",
         ),
-        ({"mpi": "pmix"}, {}, "distribute.mpi: found with launcher torchrun; allowed: with launcher srun"),
+        ("distribute: {mpi: pmix}", "mpi: found with launcher torchrun; allowed: with launcher srun"),
         (
-            {"algorithms": ["wide", "wide"]},
-            {},
-            'distribute.algorithms: found ["wide", "wide"]; allowed: items that differ from each other',
+            "distribute: {algorithms: [wide, wide]}",
+            'algorithms: found ["wide", "wide"]; allowed: items that differ from each other',
         ),
-        ({"launcher": "ssh"}, {}, 'distribute.launcher: found "ssh"; allowed: '),
-        ({"launcher": "srun", "mpi": "pmix --prolog=x"}, {}, 'distribute.mpi: found "pmix --prolog=x"; allowed: '),
+        ("distribute: {launcher: ssh}", 'launcher: found "ssh"; allowed: '),
+        ("distribute: {launcher: srun, mpi: pmix --prolog=x}", 'mpi: found "pmix --prolog=x"; allowed: '),
     ],
 )
-def test_refusals(distribute: dict[str, Any], changes: dict[str, Any], message: str) -> None:
+def test_refusals(text: str, message: str) -> None:
     """In one line with file, field, what was found and what is allowed."""
-    with refused("mine.yaml: ", message):
-        rank_launchers.checked(_settings(distribute, **changes), "mine.yaml")
+    with refused(f"mine.yaml: distribute.{message}"):
+        rank_launchers.checked(_settings(**yaml.safe_load(f"{{{text}}}")), "mine.yaml")
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,6 @@ def test_a_device_that_is_gone(files: Files, graph: Graph, tmp_path: Path) -> No
     paths = [files.graph, files.weights, tmp_path / "two.json", "--output", tmp_path / "run.json"]
     done = _hios(usable_cores()[:1], "execute", *paths)
     assert done.returncode == 1
-    assert done.stderr.startswith("Error: platform cpu: devices: found 2; allowed: 1 to 1")
+    assert done.stderr.startswith("Error: platform cpu: --devices: found 2; allowed: 1 to 1")
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "run.json").exists()

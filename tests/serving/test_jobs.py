@@ -122,8 +122,11 @@ def test_files_that_scenarios_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("shares_cpu", (0.5, 0.8, 1.2), ()),
     ],
 )
-def test_the_examples_of_the_papers_rates(name: str, loads: tuple[float, ...], sessions: tuple[str, ...]) -> None:
+def test_the_examples_of_the_papers_rates(
+    name: str, loads: tuple[float, ...], sessions: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Those of examples/top are valid, and their scenarios read what their networks are profiled to."""
+    monkeypatch.chdir(ROOT)
     source = ROOT / "examples" / "top" / f"{name}.yaml"
     settings = config.without_files(yaml.safe_load(source.read_text(encoding="utf-8")), source.name)
     assert jobs.checked(settings, source.name).study.sessions == sessions
@@ -150,6 +153,11 @@ def test_the_examples_of_the_papers_rates(name: str, loads: tuple[float, ...], s
             r"serving.policies\[1\]: found top-open; allowed with platform",
         ),
         ({"measure": True}, {"platform": "cuda"}, "serving.measure: found true; allowed with platform cuda: false"),
+        (
+            {"policies": ["top"], "scenarios": {"x": "none.yaml"}},
+            {},
+            r"^config.yaml: serving.scenarios.x: none.yaml: cannot be read: No such file",
+        ),
     ],
 )
 def test_what_cannot_be_served_is_refused(

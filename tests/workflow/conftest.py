@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from hios.study import registry
 from tests.workflow import snakemake_server
 from tests.workflow.networks import SOURCE
 
@@ -140,7 +141,7 @@ class Checkout:
         return [call["words"] for call in self.calls() if call["words"][0] == command]
 
     @contextlib.contextmanager
-    def edited(self, file: str, more: str = "\nEDITED = True\n") -> Iterator[None]:
+    def edited(self, file: str | Path, more: str = "\nEDITED = True\n") -> Iterator[None]:
         """The checkout while a file has more text at its end."""
         path = self.path / file
         before = path.read_text()
@@ -158,6 +159,12 @@ class Checkout:
         """Copy networks of models/."""
         for name in names:
             shutil.copy(REPOSITORY / "models" / f"{name}.py", self.path / "models")
+
+
+def drawn_from(*sessions: str) -> int:
+    """How many figures can be drawn from some sessions of the study, or from none."""
+    drawn = (figure for figure in registry.figures() if figure.state == "drawn")
+    return sum({session.partition("/")[0] for session in figure.sessions} <= set(sessions) for figure in drawn)
 
 
 def make_checkout(path: Path, *, stand_in: bool = True) -> Checkout:
@@ -192,6 +199,12 @@ def new_checkout() -> Callable[..., Checkout]:
 def checkout(tmp_path: Path) -> Checkout:
     """A fresh checkout."""
     return make_checkout(tmp_path / "checkout")
+
+
+@pytest.fixture(scope="session")
+def unrun(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A checkout in which nothing runs; tests leave its own files as they found them."""
+    return make_checkout(tmp_path_factory.mktemp("unrun") / "checkout")
 
 
 @pytest.fixture

@@ -42,7 +42,6 @@ from hios.study.sessions import (
 )
 from hios.study.sessions import base as base_setting
 from hios.study.simulation import ALGORITHMS as SIMULATED
-from hios.files.yaml_file import refuse_repeated_keys
 from snakemake.exceptions import WorkflowError
 from snakemake.settings.types import DeploymentMethod
 from snakemake.utils import update_config
@@ -63,7 +62,7 @@ config_files = [
     )
 ]
 for file in config_files:
-    checked(refuse_repeated_keys, file)
+    checked(configuration.check_file, file)
 
 
 # Snakemake would merge a file given with --configfile into config.yaml, whose models and algorithms would then
@@ -357,10 +356,17 @@ PAGE_FIGURES = page_figures(settings, measures=not PREDICTED)
 SERVED = serving_jobs.result_files(settings)
 
 
+# A scenario and the files that it names, for the input of a rule.
+SCENARIO = {
+    "scenario": lambda w: serving_jobs.scenario_file(settings, w.scenario),
+    "files": lambda w: serving_jobs.files_of(settings, w.scenario),
+}
+
+
 def served_with(options, wildcards):
     """Files that a command takes besides a scenario, by option, under the policy and load of a job."""
     w = wildcards
-    return checked(options, settings, w.scenario, w.policy, w.load)
+    return options(settings, w.scenario, w.policy, w.load)
 
 
 wildcard_constraints:

@@ -3,8 +3,7 @@
 # learned policies, a launcher is trained first.
 rule serve:
     input:
-        scenario=lambda w: serving_jobs.scenario_file(settings, w.scenario),
-        files=lambda w: checked(serving_jobs.files_of, settings, w.scenario),
+        **SCENARIO,
         more=lambda w: list(served_with(serving_jobs.simulate_options, w).values()),
     output:
         "<results>/serving/{scenario}/simulated/{policy}-{load}.json",
@@ -35,8 +34,7 @@ rule serve:
 
 use rule serve as serve_measured with:
     input:
-        scenario=lambda w: serving_jobs.scenario_file(settings, w.scenario),
-        files=lambda w: checked(serving_jobs.files_of, settings, w.scenario),
+        **SCENARIO,
         more=lambda w: list(served_with(serving_jobs.load_options, w).values()),
     output:
         "<results>/serving/{scenario}/measured/{policy}-{load}.json",
@@ -66,8 +64,7 @@ use rule serve as serve_measured with:
 
 rule serve_calibrate:
     input:
-        scenario=lambda w: serving_jobs.scenario_file(settings, w.scenario),
-        files=lambda w: checked(serving_jobs.files_of, settings, w.scenario),
+        **SCENARIO,
     output:
         "<results>/serving/{scenario}/calibration.json",
     log:
@@ -93,8 +90,7 @@ rule serve_calibrate:
 
 rule serve_train:
     input:
-        scenario=lambda w: serving_jobs.scenario_file(settings, w.scenario),
-        files=lambda w: checked(serving_jobs.files_of, settings, w.scenario),
+        **SCENARIO,
         calibration=lambda w: list(
             serving_jobs.train_options(settings, w.scenario).values()
         ),

@@ -8,7 +8,7 @@ rule top_study:
         files=lambda w: [
             file
             for label in serving_jobs.labels(settings)
-            for file in checked(serving_jobs.files_of, settings, label)
+            for file in serving_jobs.files_of(settings, label)
         ],
     output:
         "<results>/study/top/{experiment}.json",

@@ -16,7 +16,6 @@ import torch
 from hios import Costs, Edge, Graph, Operator
 from hios.core.costs import BlockResources
 from hios.errors import PlatformError
-from hios.files import artifacts
 from hios.platforms.cuda import graph_pool
 from hios.platforms.cuda import timed_graphs as graphs
 from hios.platforms.cuda import timing as cuda
@@ -333,7 +332,6 @@ def test_costs_hold_resources() -> None:
     entry = resources_of(_trace(*events))["a"]
     assert entry.occupancy == 1.0
     data = {"operators": {"a": {"time_ms": 1.0, "resources": msgspec.to_builtins(entry)}}, "transfers": []}
-    artifacts.validate(data, "costs", "costs.json")
     assert Costs.from_json(data).resources == {"a": BlockResources(64, 5120, 128, blocks=12, occupancy=1.0)}
 
 
