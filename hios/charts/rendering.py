@@ -48,8 +48,9 @@ _INHERITED = re.compile(
 _MANY = 8
 _IDENTITIES = re.compile(r'(?<= id=")([^"]+)(?=")')
 _ROOT = re.compile(r"<svg [^>]*?width=\"(?P<width>[\d.]+)\" height=\"(?P<height>[\d.]+)\"[^>]*>")
-#: The head of a dictionary of resources in a PDF, and its lines.
+#: The head of a dictionary of resources in a PDF, and its lines; numbers of objects, where they begin and are named.
 _RESOURCES = re.compile(rb"(/\w+ <<\n)((?: +/\w+ \d+ 0 R\n){2,})")
+_NUMBER = re.compile(rb"\b(\d+)(?= 0 (?:obj|R)\b)")
 _HATCH = re.compile(r"url\(#hatch-([0-9a-f]{6})\)")
 
 
@@ -93,12 +94,36 @@ def svg_to_pdf(svg: str) -> bytes:
     """A drawing of `to_svg` as a PDF of one page, with embedded fonts and text as text."""
     import vl_convert
 
-    return _RESOURCES.sub(_sorted_lines, bytes(vl_convert.svg_to_pdf(svg)))
+    return _renumbered(_RESOURCES.sub(_sorted_lines, bytes(vl_convert.svg_to_pdf(svg))))
 
 
 def _sorted_lines(match: re.Match[bytes]) -> bytes:
     """The names of a page's resources in order; vl-convert writes them in another order every time."""
     return match[1] + b"".join(sorted(match[2].splitlines(keepends=True)))
+
+
+def _renumbered(pdf: bytes) -> bytes:
+    """A PDF with its objects in the order in which they are named; vl-convert orders fonts anew every time."""
+    end = pdf.rindex(b"xref\n0 ")
+    table, _, trailer = pdf[end:].partition(b"trailer\n")
+    begins = sorted(int(line[:10]) for line in table.splitlines()[3:])
+    # What follows "stream" is no text.
+    parts = [pdf[begin:until].partition(b"stream\n") for begin, until in itertools.pairwise([*begins, end])]
+    objects = {_NUMBER.findall(head)[0]: (head, mark + stream) for head, mark, stream in parts}
+    named = dict.fromkeys(_NUMBER.findall(trailer))
+    waiting = list(named)
+    while waiting:
+        new = [number for number in _NUMBER.findall(objects[waiting.pop(0)][0]) if number not in named]
+        named |= dict.fromkeys(new)
+        waiting += new
+    numbers = {number: b"%d" % place for place, number in enumerate(named, 1)}
+    made, places = pdf[: begins[0]], []
+    for number in named:
+        places.append(b"%010d 00000 n \n" % len(made))
+        made += b"".join((_NUMBER.sub(lambda match: numbers[match[1]], objects[number][0]), objects[number][1]))
+    rest = _NUMBER.sub(lambda match: numbers[match[1]], trailer.partition(b"startxref")[0])
+    head = b"xref\n0 %d\n0000000000 65535 f \n" % (1 + len(named))
+    return made + head + b"".join(places) + b"trailer\n" + rest + b"startxref\n%d\n%%%%EOF" % len(made)
 
 
 def _fill_legends(drawing: Vega) -> None:

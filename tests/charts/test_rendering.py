@@ -127,11 +127,26 @@ def test_hatched_fills() -> None:
     assert 'fill="#44bb99"' in text
 
 
+_FONTS = ('font-weight="bold"', 'font-style="italic"')
+
+
 def test_drawing_twice_gives_the_same_bytes() -> None:
     """SVG and PDF of the same rows are byte-identical."""
     first, second = (to_svg(_lines(_rows()), "a") for _ in range(2))
     assert first == second
     assert svg_to_pdf(first) == svg_to_pdf(second)
+
+
+def test_fonts_of_a_pdf_are_in_order() -> None:
+    """A drawing in several fonts, which vl-convert orders anew every time, has the same bytes every time."""
+    words = (f'<text y="{20 * place}" {style}>words</text>' for place, style in enumerate(("", *_FONTS), 1))
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" width="90" height="90" font-family="{FONT}">{"".join(words)}</svg>'
+    (pdf,) = {svg_to_pdf(svg) for _ in range(10)}
+    table = pdf[int(pdf.rpartition(b"startxref\n")[2].split()[0]) :].splitlines()
+    places = [int(line.split()[0]) for line in table[3 : 2 + int(table[1].split()[1])]]
+    assert [pdf[place:].split()[:3] for place in places] == [
+        [b"%d" % n, b"0", b"obj"] for n in range(1, 1 + len(places))
+    ]
 
 
 def test_pdf_is_one_page_with_its_fonts_and_text() -> None:
