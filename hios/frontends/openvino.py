@@ -132,16 +132,22 @@ class OpenVinoSession:
             "NUM_STREAMS": 1,
             "ENABLE_CPU_PINNING": False,  # the cores follow from the affinity of the process, as for other runtimes
         }
+        names = [port.get_node().get_name() for port in model.inputs]
+        sources = [port.get_node().input_value(0).get_node().get_name() for port in model.outputs]
+        passed = {number: names.index(name) for number, name in enumerate(sources) if name in names}
         try:
             self._compiled = _core(os.getpid()).compile_model(model, "CPU", settings)
         except Exception as error:  # as in converting
             raise UnsupportedError(f"{name}: OpenVINO cannot compile it: {first_line(error)}") from error
         if (precision := self._compiled.get_property("INFERENCE_PRECISION_HINT")) != openvino.Type.f32:
             raise UnsupportedError(f"{name}: OpenVINO computes in {precision}; required: {PRECISION}")
-        self._lock, self._request = threading.Lock(), self._compiled.create_infer_request()
+        self._lock = threading.Lock()
+        self._request: Any = None
         ports = self._compiled.outputs
         #: Types and shapes of the outputs; None where a run says which.
         self._made = [(port.element_type, port.shape) if port.partial_shape.is_static else None for port in ports]
+        #: Numbers of the outputs that are inputs, and of these: bound to both, OpenVINO would write the input.
+        self._passed = passed
 
     def bound(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Callable[[], object]:
         """A function that computes from contiguous tensors into others, without copies, for one thread at a time."""
@@ -151,10 +157,13 @@ class OpenVinoSession:
             (request.set_output_tensor, outputs, self._compiled.outputs),
         ):
             for number, (tensor, _) in enumerate(zip(given, ports, strict=True)):
-                bind(number, openvino.Tensor(tensor.numpy(), shared_memory=True))
+                if given is inputs or number not in self._passed:
+                    bind(number, openvino.Tensor(tensor.numpy(), shared_memory=True))
 
         def compute(kept: object = (*inputs, *outputs)) -> None:  # the tensors live as long as this function
             request.infer(share_outputs=True)
+            for number, place in self._passed.items():
+                outputs[number].copy_(inputs[place])
 
         return compute
 
@@ -167,11 +176,15 @@ class OpenVinoSession:
             return [torch.from_numpy(outputs[number]) for number in range(len(self._made))]
         made = [openvino.Tensor(*of) for of in self._made if of is not None]
         with self._lock:  # a request of our own with bound tensors takes a third of the time of a call
+            self._request = self._request or self._compiled.create_infer_request()
             for number, value in enumerate(given):
                 self._request.set_input_tensor(number, openvino.Tensor(value, shared_memory=True))
             for number, tensor in enumerate(made):
-                self._request.set_output_tensor(number, tensor)
+                if number not in self._passed:
+                    self._request.set_output_tensor(number, tensor)
             self._request.infer(share_outputs=True)
+        for number, place in self._passed.items():
+            made[number].data[...] = given[place]
         return [torch.from_numpy(tensor.data) for tensor in made]
 
 

@@ -368,6 +368,14 @@ def _require_no_randomness(program: ExportedProgram, name: str) -> None:
             )
 
 
+def _are_equal(tensor: Tensor, other: Tensor) -> bool:
+    """Whether tensors are equal; false for layouts that torch does not compare."""
+    try:
+        return torch.equal(tensor, other)
+    except RuntimeError:
+        return False
+
+
 def _run(run: nn.Module, module: nn.Module, inputs: tuple[Tensor, ...], name: str) -> list[Tensor]:
     """The output tensors of a module or its program; restores the buffers that both share."""
     held = [(buffer, buffer.clone()) for buffer in module.buffers()]
@@ -381,6 +389,6 @@ def _run(run: nn.Module, module: nn.Module, inputs: tuple[Tensor, ...], name: st
             ) from error
         finally:
             for buffer, value in held:
-                if not torch.equal(buffer, value):  # a write would count as a change for whoever watches the module
+                if not _are_equal(buffer, value):  # a write would count as a change for whoever watches the module
                     buffer.copy_(value)
     return [value for value in pytree.tree_leaves(outputs) if isinstance(value, Tensor)]

@@ -6,17 +6,19 @@ A short message takes some microseconds while both ends are awake. Each end has 
 from __future__ import annotations
 
 import pickle
+import platform
 import select
 from multiprocessing.connection import Connection
 from typing import Any
 
 from hios.workers import pipe_messages
 from hios.workers.arena import Arena
-from hios.workers.ring import Bell, Ring, bytes_of, words_of
+from hios.workers.ring import ONCE, Bell, Ring, bytes_of, words_of
 
 #: Numbers in a short message at most: how many bytes it has, and these.
 _WORDS = 64
-SHORT = (_WORDS - 1) * 8
+#: Bytes of one at most; none is short where a flag may be seen before what was written ahead of it (`Arena`).
+SHORT = (_WORDS - 1) * 8 if platform.machine() == "x86_64" else -1
 #: Looks at the ring before a worker sleeps, some 100 microseconds.
 _LOOKS = 400
 #: Flags of a worker's two rings.
@@ -58,11 +60,13 @@ class Channel:
 
         Awake for a moment at first, as to wake a core takes longer than most pauses between calls one after another.
         """
-        while (words := self._asked.look(_LOOKS)) is None:
+        looks = _LOOKS
+        while (words := self._asked.look(looks)) is None:
             if any(descriptor == self._connection.fileno() for descriptor, _ in self._arrived.poll()):
                 inbox = pipe_messages.Inbox()
                 while not inbox.add(self._connection.recv_bytes()):
                     pass
                 return inbox.message()
             self._own.sleep(0.0)
+            looks = ONCE  # the bell may have rung for a message that was found awake
         return pickle.loads(bytes_of(words))  # noqa: S301 - from our own processes

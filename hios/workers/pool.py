@@ -38,7 +38,7 @@ class WorkerPool:
 
     Workers are started as ``python -m hios.workers.worker``, not by multiprocessing's spawn, which would run
     the user's main script again. They use the import paths of this process, except for its current folder. They end
-    with this process, however it ends.
+    with this process, however it ends. Only one thread at a time may call them.
 
     Args:
         cores: cores of every worker; a worker uses as many threads inside an operator as it has cores.

@@ -19,7 +19,7 @@ from hios.workers.arena import Arena
 #: Messages that a ring holds.
 ENTRIES = 64
 #: Looks after which a reader gives its core away, which others may need.
-_LOOKS_AT_ONCE = 20
+ONCE = 20
 
 
 def words_of(text: bytes) -> array[int]:
@@ -70,8 +70,8 @@ class Ring:
 
     def look(self, times: int) -> list[int] | None:
         """The next message, or None if none arrives while its reader looks so many times."""
-        for _ in range(times // _LOOKS_AT_ONCE):
-            for _ in range(_LOOKS_AT_ONCE):
+        for _ in range(times // ONCE):
+            for _ in range(ONCE):
                 if (message := self.get()) is not None:
                     return message
             os.sched_yield()

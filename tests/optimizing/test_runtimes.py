@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
 from hios.errors import PlatformError
 from hios.optimizing import runtimes
 from hios.optimizing.runtimes import Conversion
-from hios.optimizing.tracing import laid_out
 from tests.openvino_marker import needs_openvino
 from tests.scripts import printed
 
@@ -67,12 +67,44 @@ def test_signals_and_forks_after_openvino(tmp_path: Path) -> None:
 
 
 def test_compiled_code_gets_the_strides_that_it_relies_on() -> None:
-    """A tensor of other strides is copied into these, one of the same is not."""
+    """A tensor of other strides is copied into these, one of the same is not; repeated elements hold no others."""
     value = torch.arange(6.0).reshape(2, 3)
-    assert laid_out(value, (3, 1)) is value
-    made = laid_out(value.t().contiguous().t(), (3, 1))
+    assert runtimes._laid_out(value, (3, 1)) is value
+    made = runtimes._laid_out(value.t().contiguous().t(), (3, 1))
     assert made.stride() == (3, 1)
     assert torch.equal(made, value)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        runtimes._laid_out(value, (0, 1))
+
+
+class _Passing(nn.Module):
+    """Some outputs are inputs, one of them twice."""
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        """As above."""
+        return x.clone(), x + y, functional.dropout(y, training=self.training), y.detach(), torch.relu(y)
+
+
+@needs_openvino
+def test_outputs_that_are_inputs(tmp_path: Path) -> None:
+    """OpenVINO leaves inputs as they are, and gives them as outputs, in calls and with tensors that are bound."""
+    from hios.frontends import openvino
+
+    inputs = torch.randn(2, 3), torch.randn(2, 3)
+    before = [value.clone() for value in inputs]
+    module = _Passing().eval()
+    path = tmp_path / "passing.xml"
+    runtimes.convert("openvino", torch.export.export(module, inputs), path, 1)
+    session = openvino.OpenVinoSession(openvino.load(path), threads=1)
+    bound = [torch.full((2, 3), 7.0) for _ in module(*inputs)]
+    compute = session.bound(inputs, bound)
+    for _ in range(2):
+        called = session(*inputs)
+        compute()
+        for made in (called, bound):
+            assert all(map(torch.equal, made, module(*before)))
+        assert all(map(torch.equal, inputs, before))
+        assert not {value.data_ptr() for value in called} & {value.data_ptr() for value in inputs}
 
 
 def test_missing_runtimes_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
