@@ -74,11 +74,12 @@ class Group(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; what hios and the system raise becomes a message, and so do warnings of hios."""
+        given = list(ctx.args)
         try:
             with _warnings_as_lines(), naming_extras("this command"):
                 return super().invoke(ctx)
         except HiosError as error:
-            message = _with_options(str(error), self.commands[str(ctx.invoked_subcommand)])
+            message = _with_options(str(error), self.commands[str(ctx.invoked_subcommand)], given)
             raise click.ClickException(message) from error
         except OSError as error:
             _end_with_the_reader(error)
@@ -86,14 +87,18 @@ class Group(click.Group):
             raise click.ClickException(f"{where}{error.strerror or error}") from error
 
 
-def _with_options(message: str, command: click.Command) -> str:
-    """A message whose setting, by which it begins, is called as the option of a command that gives it."""
+def _with_options(message: str, command: click.Command, given: Sequence[str]) -> str:
+    """A message whose setting, by which it begins, is called as the option of a command that gives it.
+
+    Unless the command was given that word in another way, such as a file of this name or ``--set NAME=VALUE``.
+    """
+    others = {text.partition("=")[0] for text in given}
     commands = command.commands.values() if isinstance(command, click.Group) else [command]
     known = {option for one in commands for parameter in one.params for option in parameter.opts}
 
     def option(match: re.Match[str]) -> str:
         name = option_of(match[2])
-        return f"{match[1]}{name if name in known else match[2]}: "
+        return f"{match[1]}{name if name in known and match[2] not in others else match[2]}: "
 
     return re.sub(r"^(platform \w+: |)(\w+): (?=found )", option, message)
 

@@ -325,7 +325,7 @@ class Schedule:
         known = convolutions(graph)
         staged = None if stages is None else {frozenset(stage) for stage in stages}
         place = {row.operator: number for number, row in enumerate(self.placements)}
-        merges: list[frozenset[int]] = []
+        merges, merged = set[frozenset[int]](), set[int]()
         for position, merge in enumerate(self.merges):
             places = sorted(place[operator] for operator in merge if operator in place)
             lanes = {_lane(self.placements[number]) for number in places}
@@ -336,7 +336,7 @@ class Schedule:
                     wrong = "which is not a stage with every operator on a stream of its own"
             elif len(places) < len(merge) or places[-1] - places[0] >= len(merge) or len(lanes) > 1:
                 wrong = "whose rows do not follow one another with the same devices and stream"
-            elif any(not operators.isdisjoint(other) for other in merges):
+            elif not merged.isdisjoint(operators):
                 wrong = "of which an operator is in another merge"
             if not wrong and merged_kernel([known[operator] for operator in operators]) is None:
                 wrong = "which cannot run as one operator"
@@ -345,7 +345,8 @@ class Schedule:
                 raise ScheduleError(
                     f"{self.source}: merges[{position}]: found {_names(merge)}, {wrong}; allowed: {kind} of {MERGEABLE}"
                 )
-            merges.append(operators)
+            merges.add(operators)
+            merged |= operators
         return frozenset(merges)
 
     def _check_rows(self, graph: Graph) -> None:

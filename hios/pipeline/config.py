@@ -93,12 +93,15 @@ def competitors(settings: Config) -> list[tuple[str, int | str]]:
     return [
         (label, devices)
         for label, entry in settings.algorithms.items()
-        if entry["algorithm"] != AUTO
-        for several in [find(str(entry["algorithm"])).several_devices]
         for devices in numbers
-        # where the cores are divided, algorithms for several devices are not also run for a single one
-        if (several if devices != 1 else not (several and divides(settings)))
+        if entry["algorithm"] != AUTO
+        if (find(str(entry["algorithm"])).several_devices if devices != 1 else _on_one_device(settings, entry))
     ]
+
+
+def _on_one_device(settings: Config, entry: Mapping[str, Scalar]) -> bool:
+    """Whether an algorithm is also run for a single device."""
+    return not divides(settings) or not find(str(entry["algorithm"])).several_devices
 
 
 def divides(settings: Config) -> bool:

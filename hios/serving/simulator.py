@@ -432,6 +432,10 @@ def array_row(kind: str, values: Sequence[float]) -> Row:
     return np.array(values, np.int64 if kind == "q" else np.float64)
 
 
+#: Tasks that no queue ever holds.
+_NO_LIMIT = 1 << 62
+
+
 def given_of(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float, row: MakeRow) -> Given:
     """A repeat as rows, lists or arrays."""
     tasks = [trace.models.count(model) for model in range(len(queues))]
@@ -440,7 +444,7 @@ def given_of(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, dur
         task_times=row("d", trace.times_s),
         task_models=row("q", trace.models),
         first_task=row("q", list(accumulate(tasks, initial=0))[:-1]),
-        capacity=row("q", [rules.capacity for rules in queues]),
+        capacity=row("q", [min(rules.capacity, _NO_LIMIT) for rules in queues]),
         drop_oldest=row("q", [rules.drop_oldest for rules in queues]),
         deadline=row("d", [rules.deadline_s for rules in queues]),
         due=row("d", [rules.due_s for rules in queues]),

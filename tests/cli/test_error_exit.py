@@ -12,11 +12,12 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from hios.cli import main
-from hios.cli.error_exit import VARIABLE, Group
+from hios.cli.error_exit import VARIABLE, Group, _with_options
 from hios.errors import ArtifactError, warn
 from hios.profiling.cache import Cache
 from tests.problems import problem, write_files
@@ -202,6 +203,22 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("no file system can be mounted here")
     yield place
     subprocess.run(["umount", "--lazy", place], check=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "expected"),
+    [
+        (["--load", "0"], "load: found 0; allowed: more", "--load: found 0; allowed: more"),
+        (["--load", "0"], "platform cpu: load: found 0", "platform cpu: --load: found 0"),
+        (["--set", "load=0"], "load: found 0", "load: found 0"),
+        (["--results", "results"], "results: found no result", "results: found no result"),
+        (["a.json"], "a.json: load: found 0", "a.json: load: found 0"),
+    ],
+)
+def test_settings_are_called_as_options(given: list[str], message: str, expected: str) -> None:
+    """Where a setting was given by an option; files and settings of the same name are not."""
+    command = click.Command("run", params=[click.Option(["--load"]), click.Option(["--results"])])
+    assert _with_options(message, command, given) == expected
 
 
 @pytest.fixture

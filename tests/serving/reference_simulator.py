@@ -47,6 +47,10 @@ class _Going(NamedTuple):
     first: SubBlock
 
 
+def _present(pipeline: Pipeline, combined: int, present: int) -> list[SubBlock]:
+    return [own for place, own in enumerate(pipeline.combined[combined]) if present >> place & 1]
+
+
 def ready(pipeline: Pipeline, slots: Slots, running: Sequence[Sequence[bool]], combined: int) -> int:
     """The sub-blocks that could run now, as bits; 0 where a strict run would wait for others.
 
@@ -76,7 +80,7 @@ def following(
     """
     ages, ranks = {}, {}
     for combined, present in due:
-        members = pipeline.members(combined, present)
+        members = _present(pipeline, combined, present)
         waiting = [slots[model][block][0] for model, block in members]
         left_s = [pipeline.left_s[model][block] for model, block in members if pipeline.left_s]
         ages[combined, present] = min(task for task, _ in waiting), min(since for _, since in waiting)
@@ -264,7 +268,7 @@ class ReferenceSimulation(Simulation):
         if self.pipeline.take == "shared":
             lanes = min(lanes, self.idle, max(1, self.idle * self.pipeline.crowd // due))
         instances = []
-        for model, block in self.pipeline.members(combined, present):
+        for model, block in _present(self.pipeline, combined, present):
             instances.append((self.slots[model][block].popleft()[0], model, block))
             self.running[model][block] = not self.pipeline.several
         self.idle -= lanes

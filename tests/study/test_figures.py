@@ -160,7 +160,7 @@ def test_what_models_get_stands_beside_every_gain(
     assert {"tasks per s by model", "Jain's index", "queue variance"} <= set(record.columns)
 
 
-def test_serving_on_a_gpu_is_compared_with_the_paper(files: dict[str, list[Path]]) -> None:
+def test_serving_on_a_gpu_is_compared_with_the_paper(files: dict[str, list[Path]], tmp_path: Path) -> None:
     """Simulations with costs of a GPU have verdicts, those on lanes have none; the finding has the numbers of both."""
     data = FigureData.read(files["serving"])
     on_lanes = found("top_fig15", data)
@@ -168,7 +168,7 @@ def test_serving_on_a_gpu_is_compared_with_the_paper(files: dict[str, list[Path]
     assert "on lanes, so not compared" in on_lanes.finding
     (label, results), *_ = data.serving.items()
     gpu = {label: tuple(msgspec.structs.replace(result, device="gpu") for result in results)}
-    record = found("top_fig15", dataclasses.replace(data, serving=gpu))
+    record = draw("top_fig15", dataclasses.replace(data, serving=gpu), tmp_path)
     rows: dict[Any, Any] = {(row["load"], row["policy"]): row["tasks per s"] for row in record.rows}
     gains = sorted(
         100 * (rows[load, "top"] / rows[load, name] - 1) for load in (1, 2) for name in ("pos-strict", "pos-relaxed")

@@ -59,7 +59,7 @@ def test_schedules_of_the_last_block(files: dict[str, list[Path]]) -> None:
     assert {entry.verdict for entry in record.comparisons} == {"not on this machine"}
 
 
-def test_schedules_of_the_last_block_on_a_gpu(files: dict[str, list[Path]]) -> None:
+def test_schedules_of_the_last_block_on_a_gpu(files: dict[str, list[Path]], tmp_path: Path) -> None:
     """Batches 1 and 32 on a GPU have verdicts: stages by batch, and how much slower the other's schedule is."""
     session = FigureData.read(files["batches"]).variants["batches"]
     networks = {}
@@ -67,7 +67,7 @@ def test_schedules_of_the_last_block_on_a_gpu(files: dict[str, list[Path]]) -> N
         labels = {"ios-for-b4": "ios-for-b32"}
         results = (msgspec.structs.replace(r, label=labels.get(r.label, r.label)) for r in session[old].run.results)
         networks[f"inception_v3-b{batch}"] = on_gpu(session[old], results=tuple(results))
-    record = found("ios_fig10", FigureData(variants={"batches": networks}))
+    record = draw("ios_fig10", FigureData(variants={"batches": networks}), tmp_path)
     rows: dict[Any, Any] = {(row["batch"], row["made for batch"]): row for row in record.rows}
     by_key = {entry.key: entry for entry in record.comparisons}
     stages = {batch: rows[batch, batch]["stages"] for batch in (1, 32)}
@@ -108,7 +108,7 @@ def test_time_of_scheduling_with_profiling(files: dict[str, list[Path]]) -> None
     assert {entry.verdict for entry in record.comparisons} == {"not on this machine"}
 
 
-def test_time_of_scheduling_on_gpus(files: dict[str, list[Path]]) -> None:
+def test_time_of_scheduling_on_gpus(files: dict[str, list[Path]], tmp_path: Path) -> None:
     """Costs of GPUs are compared with the paper: 30 s are below its 20 minutes, and a third of those of IOS."""
     session = FigureData.read(files["profiles"]).profiles["inception_v3-299"]
     entries = {}
@@ -117,7 +117,7 @@ def test_time_of_scheduling_on_gpus(files: dict[str, list[Path]]) -> None:
         on_gpus = msgspec.structs.replace(entry.costs.platform, name="cuda")
         entries[name] = dataclasses.replace(entry, costs=msgspec.structs.replace(entry.costs, platform=on_gpus))
     profiles = {"inception_v3-299": entries, "nasnet_large-512": entries}
-    record = found("hios_fig14", FigureData(profiles=profiles))
+    record = draw("hios_fig14", FigureData(profiles=profiles), tmp_path)
     by_key = {entry.key: entry for entry in record.comparisons}
     assert by_key["hios_fig14.inception_minutes"].verdict == "agrees"
     below = 100 * (1 - entries["hios-lp"].seconds / entries["ios"].seconds)
@@ -140,7 +140,7 @@ def _with_size(network: ExecutedNetwork, size: int, times: dict[str, float]) -> 
     return dataclasses.replace(on_gpu(network, results=tuple(results)), graph=graph)
 
 
-def test_parts_of_the_gain_over_image_sizes(files: dict[str, list[Path]]) -> None:
+def test_parts_of_the_gain_over_image_sizes(files: dict[str, list[Path]], tmp_path: Path) -> None:
     """The smallest and the largest images of a network are the paper's cases; NASNet at 331 px is one of its own."""
     data = FigureData.read(files["images"])
     measured = data.variants["images"]["inception_v3-512"]
@@ -152,7 +152,7 @@ def test_parts_of_the_gain_over_image_sizes(files: dict[str, list[Path]]) -> Non
     }
     images = {"inception_v3-512": _with_size(measured, 512, large)}
     together = FigureData(networks=networks, variants={"images": images})
-    record = found("hios_fig13", together)
+    record = draw("hios_fig13", together, tmp_path)
     assert {(row["network"], row["image size"]) for row in record.rows} == {
         ("inception_v3", 299),
         ("inception_v3-512", 512),

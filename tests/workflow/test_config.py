@@ -80,6 +80,20 @@ def test_defaults(models: Path) -> None:
     """What is left out takes the schema's defaults, parameters of algorithms included."""
     data = {"models": {"net": None}, "algorithms": {"wide": {"algorithm": "hios-lp"}}, "execute": {"runs": 1}}
     expected = defaults(artifacts.schema("config"))
+    assert expected["study"].items() >= {"images": {}, "batches": {}, "transformers": {}, "archives": []}.items()
+    assert expected["study"]["top"] == {
+        "most": 6,
+        "copies": 4,
+        "batches": [1, 4, 16, 64, 128],
+        "gpus": ["jetson-nano", "jetson-tx2", "jetson-xavier-nx", "a100-pcie-40gb"],
+        "steps": 1000,
+        "samples": 6,
+        "transitions": 100000,
+        "launcher_steps": 600,
+        "loads": [1.0, 4.0, 8.0],
+        "launcher_size": "small",
+        "launcher_seeds": 1,
+    }
     assert config.contents(config.resolve(data, "config.yaml", models=models)) == {
         **expected,
         "models": {"net": {"model": "net", "classifier": False}},
@@ -294,7 +308,7 @@ BAD = [
     ("devices: [1, 0]", "devices[1]: found 0; allowed: at least 1"),
     ("devices: [1, 1]", "devices: found [1, 1]; allowed: "),
     ("devices: [1, 5]", "devices: found 5; allowed: at most 4, the cores"),
-    ("devices: [1, 2], cores_per_device: 4", "devices: found 2; allowed: at most 1, as platform cpu pins "),
+    ("devices: [1, 2], cores_per_device: 3", "devices: found 2; allowed: at most 1, as platform cpu pins "),
     ("platform: cuda, cores_per_device: 4", "cores_per_device: found with platform cuda; allowed: with "),
     ("devices: all", "devices: found "),
     ("devices: auto, platform: cuda", "devices: found auto with platform cuda; allowed: with platform cpu"),

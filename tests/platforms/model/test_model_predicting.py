@@ -117,7 +117,7 @@ def test_profile_predicts() -> None:
         ({"options": {"gpus": "a40"}}, "platform model: found --gpus; allowed: with the options --gpu, --link"),
         (
             {"options": {"gpu": "a40"}, "virtual": True},
-            "platform model: found virtual; allowed: without it, as its devices share nothing",
+            "platform model: found --virtual; allowed: without it, as its devices share nothing",
         ),
     ],
 )
