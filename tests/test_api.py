@@ -277,12 +277,3 @@ def test_stages_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     exec(compile(_snippet("docs/python.md", "# From Python"), "docs/python.md", "exec"), {})  # noqa: S102
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["heft-2", "hios-lp-2"]
     assert "<html" in (tmp_path / "report.html").read_text(encoding="utf-8")
-
-
-def test_problem_made_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
-    """The problem made by hand in docs/python.md has the latency and the bound that stand there."""
-    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8").partition("made by hand:\n")[2]
-    exec(compile(text.partition("```python\n")[2].partition("```")[0], "docs/python.md", "exec"), {})  # noqa: S102
-    latency, *placements = capsys.readouterr().out.splitlines()
-    assert latency == "7.0 6.0"
-    assert len(placements) == 4

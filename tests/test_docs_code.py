@@ -27,9 +27,7 @@ example_inputs = inputs = (torch.ones(1, 4),)
 WITH_MODEL = (("README.md", 0), ("docs/optimize.md", 0), ("docs/quickstart.md", 0))
 LIGHT = (("docs/quickstart.md", 1),)
 #: Blocks that other tests run: tests/test_api.py, tests/serving/test_server.py, and tests/test_extending.py.
-ELSEWHERE = {("docs/python.md", 0), ("docs/python.md", 1), ("docs/serving.md", 0)} | {
-    ("docs/extending.md", block) for block in range(8)
-}
+ELSEWHERE = {("docs/python.md", 0), ("docs/serving.md", 0)} | {("docs/extending.md", block) for block in range(8)}
 
 
 def _text(page: str) -> str:
