@@ -209,32 +209,3 @@ def test_ablation_in_the_documents() -> None:
     text = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
     lp, mr = (f"{number(f'hios_fig9.{name}_over_sequential', '400'):.2f}" for name in ("lp", "mr"))
     assert f"| published (figure 9, 400 edges) | {lp} | {mr} | {lp} | {mr} |\n" in text
-
-
-NAMES = {"inception_v3": "Inception-v3", "nasnet_large": "NASNet", "squeezenet": "SqueezeNet", "randwire": "RandWire"}
-
-
-def _numbers(keys: tuple[str, ...], networks: tuple[str, ...], format_spec: str) -> list[str]:
-    return [
-        f"{NAMES[network]} " + " / ".join(format(number(key, network), format_spec) for key in keys)
-        for network in networks
-    ]
-
-
-def test_measured_latencies_in_the_documents() -> None:
-    """The table of measured latencies in docs/algorithms.md repeats the published numbers."""
-    text = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
-    networks = ("inception_v3", "nasnet_large", "squeezenet", "randwire")
-    of_ios = ("ios_fig6.sequential", "ios_fig6.greedy", "ios_fig6.both", "ios_fig7.tensorrt")
-    of_lios = ("lios_tab7.lios", "lios_tab7.tensorrt")
-    for statement in (
-        *_numbers(of_ios, networks, "g"),
-        *_numbers(of_lios, networks, "g"),
-        *_numbers(("lios_tab5.ios", "lios_tab5.lios"), networks, "g"),
-    ):
-        assert statement in text
-    low, high = published("hios_fig12")["inception_below_sequential"], published("hios_fig12")["inception_below_ios"]
-    assert f"Inception-v3 {low.text} % below sequential, {high.text} % below IOS" in text
-    assert f"up to {number('opara_fig5.over_graph', 'most'):g} times as fast" in text
-    rerun = published("ios_fig7")["tensorrt_rerun"].cases
-    assert not [value for value in rerun.values() if f" / {value:g}" in text], "numbers of two runs are mixed"
