@@ -93,8 +93,9 @@ def _with_options(message: str, command: click.Command, given: Sequence[str]) ->
     Unless the command was given that word in another way, such as a file of this name or ``--set NAME=VALUE``.
     """
     others = {text.partition("=")[0] for text in given}
-    commands = command.commands.values() if isinstance(command, click.Group) else [command]
-    known = {option for one in commands for parameter in one.params for option in parameter.opts}
+    if isinstance(command, click.Group):
+        command = next((command.commands[text] for text in given if text in command.commands), command)
+    known = {option for parameter in command.params for option in parameter.opts}
 
     def option(match: re.Match[str]) -> str:
         name = option_of(match[2])
