@@ -79,7 +79,7 @@ class Group(click.Group):
             with _warnings_as_lines(), naming_extras("this command"):
                 return super().invoke(ctx)
         except HiosError as error:
-            message = _with_options(str(error), self.commands[str(ctx.invoked_subcommand)], given)
+            message = _naming_options(str(error), self.commands[str(ctx.invoked_subcommand)], given)
             raise click.ClickException(message) from error
         except OSError as error:
             _end_with_the_reader(error)
@@ -87,7 +87,7 @@ class Group(click.Group):
             raise click.ClickException(f"{where}{error.strerror or error}") from error
 
 
-def _with_options(message: str, command: click.Command, given: Sequence[str]) -> str:
+def _naming_options(message: str, command: click.Command, given: Sequence[str]) -> str:
     """A message whose setting, by which it begins, is called as the option of a command that gives it.
 
     Unless the command was given that word in another way, such as a file of this name or ``--set NAME=VALUE``.

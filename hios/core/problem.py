@@ -387,3 +387,13 @@ def reachable(order: Iterable[int], neighbors: Sequence[Sequence[tuple[int, floa
         for neighbor, _ in neighbors[operator]:
             found[operator] |= found[neighbor] | 1 << neighbor
     return found
+
+
+def members(mask: int) -> list[int]:
+    """The positions that are in a set, in ascending order."""
+    positions = []
+    while mask:
+        low = mask & -mask
+        positions.append(low.bit_length() - 1)
+        mask ^= low
+    return positions

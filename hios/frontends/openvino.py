@@ -134,7 +134,8 @@ class OpenVinoSession:
         }
         names = [port.get_node().get_name() for port in model.inputs]
         sources = [port.get_node().input_value(0).get_node().get_name() for port in model.outputs]
-        passed = {number: names.index(name) for number, name in enumerate(sources) if name in names}
+        #: Numbers of the outputs that are inputs, and of these: bound to both, OpenVINO would write the input.
+        self._passed = {number: names.index(name) for number, name in enumerate(sources) if name in names}
         try:
             self._compiled = _core(os.getpid()).compile_model(model, "CPU", settings)
         except Exception as error:  # as in converting
@@ -143,11 +144,7 @@ class OpenVinoSession:
             raise UnsupportedError(f"{name}: OpenVINO computes in {precision}; required: {PRECISION}")
         self._lock = threading.Lock()
         self._request: Any = None
-        ports = self._compiled.outputs
-        #: Types and shapes of the outputs; None where a run says which.
-        self._made = [(port.element_type, port.shape) if port.partial_shape.is_static else None for port in ports]
-        #: Numbers of the outputs that are inputs, and of these: bound to both, OpenVINO would write the input.
-        self._passed = passed
+        self._has_fixed_shapes = all(port.partial_shape.is_static for port in self._compiled.outputs)
 
     def bound(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Callable[[], object]:
         """A function that computes from contiguous tensors into others, without copies, for one thread at a time."""
@@ -170,11 +167,12 @@ class OpenVinoSession:
     def __call__(self, *inputs: Tensor) -> list[Tensor]:
         """Outputs for inputs in the order of the program, as new tensors."""
         given = [value.detach().contiguous().numpy() for value in inputs]
-        if None in self._made:
+        ports = self._compiled.outputs
+        if not self._has_fixed_shapes:
             with self._lock:
                 outputs: Any = self._compiled(given)
-            return [torch.from_numpy(outputs[number]) for number in range(len(self._made))]
-        made = [openvino.Tensor(*of) for of in self._made if of is not None]
+            return [torch.from_numpy(outputs[number]) for number in range(len(ports))]
+        made = [openvino.Tensor(port.element_type, port.shape) for port in ports]
         with self._lock:  # a request of our own with bound tensors takes less time than a call of the model
             self._request = self._request or self._compiled.create_infer_request()
             for number, value in enumerate(given):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from hios.core.blocks import in_order, pieces
 from hios.core.graph import Graph
-from hios.core.problem import Problem
+from hios.core.problem import Problem, members
 from hios.core.sums import ROUNDING
 
 
@@ -118,16 +118,6 @@ def grown(states: Iterable[int], position: int, predecessors: int) -> list[int]:
     """The states that an operator adds when it joins the operators before it."""
     bit = 1 << position
     return [state | bit for state in states if not predecessors & ~state]
-
-
-def members(mask: int) -> list[int]:
-    """The positions that are in a set, in ascending order."""
-    positions = []
-    while mask:
-        low = mask & -mask
-        positions.append(low.bit_length() - 1)
-        mask ^= low
-    return positions
 
 
 def block_space(block: SearchedBlock, r: int | None = None, s: int | None = None) -> SearchSpace:

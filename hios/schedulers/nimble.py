@@ -10,9 +10,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from hios.core.problem import Problem, reachable
+from hios.core.problem import Problem, members, reachable
 from hios.core.schedule import Solution, StreamPlan
-from hios.schedulers.ios_search import members
 from hios.schedulers.registry import register
 
 

@@ -215,8 +215,7 @@ class WorkerPool:
                     results[worker] = value
                 elif failure is None:
                     # The others may wait for this worker: tell them, then collect their answers.
-                    own = isinstance(value, str)
-                    failure = HiosError(f"{self._names[worker]}: {value}") if own else value
+                    failure = value if isinstance(value, HiosError) else HiosError(f"{self._names[worker]}: {value}")
                     self._arena.write(0, 1)
         if failure is not None:
             self._abort()

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from hios.cli import main
-from hios.cli.error_exit import VARIABLE, Group, _with_options
+from hios.cli.error_exit import VARIABLE, Group, _naming_options
 from hios.errors import ArtifactError, warn
 from hios.profiling.cache import Cache
 from tests.problems import problem, write_files
@@ -218,7 +218,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 def test_settings_are_called_as_options(given: list[str], message: str, expected: str) -> None:
     """Where a setting was given by an option; files and settings of the same name are not."""
     command = click.Command("run", params=[click.Option(["--load"]), click.Option(["--results"])])
-    assert _with_options(message, command, given) == expected
+    assert _naming_options(message, command, given) == expected
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hios.schedulers.ios_search import members
+from hios.core.problem import members
 from hios.schedulers.nimble import maximum_matching, minimum_vertex_cover
 
 

@@ -1,7 +1,7 @@
 """A persistent executor: workers that keep a network loaded and run schedules of it on request.
 
-Soon after a call the workers fall asleep, so that the program has its cores to itself. A call copies the
-inputs into shared memory, wakes the workers that take part, sleeps until they answer and copies the outputs back.
+Soon after a call the workers fall asleep, so that the program has its cores to itself. A call copies the inputs into
+shared memory, wakes the workers that take part, sleeps until they answer and copies the outputs back.
 ``python benchmarks/optimize_gain.py --overhead`` prints what that costs.
 """
 

@@ -16,11 +16,10 @@ import numpy as np
 from hios.core.bounds import least_ms
 from hios.core.contraction import Contraction
 from hios.core.evaluate import evaluate, latency_ms, staged_times
-from hios.core.problem import Group, Problem, Stage
+from hios.core.problem import Group, Problem, Stage, members
 from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.core.sums import add_up
 from hios.schedulers.hios_wide import WideList
-from hios.schedulers.ios_search import members
 from hios.schedulers.opt import staged_kernel, wide_kernel
 from hios.schedulers.opt.moves import DEVICE, EDGE, MOST_DEVICES, STATE, TOUCHED, Search, keep, set_after, timed
 from hios.schedulers.opt.search_limits import CHAINS, Clock, is_open

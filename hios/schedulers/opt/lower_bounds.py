@@ -16,10 +16,9 @@ from typing import Any
 
 from hios.core.bounds import Least, least_of_all, lower_bound_ms, merge_choices, stage_scales, work_ms
 from hios.core.merging import least_growth
-from hios.core.problem import Problem, Stage, reachable
+from hios.core.problem import Problem, Stage, members, reachable
 from hios.core.schedule import StagedPlan
 from hios.core.sums import add_up
-from hios.schedulers.ios_search import members
 
 #: Up to this number of operators intervals are counted, in O(n^2) steps on sets of operators; beyond, the simple bound
 #: is given.

@@ -25,10 +25,10 @@ import msgspec
 
 from hios.core.costs import Costs, Demand
 from hios.core.graph import Call, Edge, Graph, Operator, Value
-from hios.core.problem import Group, Problem, Stage
+from hios.core.problem import Group, Problem, Stage, members
 from hios.errors import HiosError
 from hios.schedulers.deadline import check_deadline
-from hios.schedulers.ios_search import as_set, blocks_and_pieces, members
+from hios.schedulers.ios_search import as_set, blocks_and_pieces
 
 
 class ModelBlock(NamedTuple):

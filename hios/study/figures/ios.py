@@ -7,11 +7,10 @@ from itertools import pairwise
 from hios.charts import marks
 from hios.core.blocks import found_blocks
 from hios.core.graph import Edge, Graph, Operator
-from hios.core.problem import reachable
+from hios.core.problem import members, reachable
 from hios.formats.partition import GpuPrediction
 from hios.formats.run import ScheduleResult
 from hios.schedulers.ios import search_space
-from hios.schedulers.ios_search import members
 from hios.schedulers.nimble import maximum_matching
 from hios.study import machine_rows as machines
 from hios.study import predicted_rows as predicted
