@@ -21,7 +21,7 @@ import itertools
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
@@ -174,8 +174,8 @@ def _compared(model: Call, run: Callable[[tuple[Tensor, ...]], Sequence[Tensor]]
     return EQUAL, ""
 
 
-def outcomes(names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """What becomes of operators, in processes of their own."""
+def outcomes(outcome: Callable[[str], tuple[str, str]], names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """What becomes of operators, as a function of the module says, in processes of their own."""
     left = list(names)
     while left:
         with ProcessPoolExecutor(1, get_context("spawn"), initializer=_quietly) as pool:
@@ -190,24 +190,30 @@ def outcomes(names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
                     yield name, CRASHED, f"{type(error).__name__}: {first_line(error)}"
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Print the counts; the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--all", action="store_true")
-    options = parser.parse_args(arguments)
+def summarize(found: Iterable[tuple[str, str, str]], of: str, *, print_all: bool) -> int:
+    """Print what became of operators, all that are not equal or only what must not be; the exit status."""
     counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
-    for name, what, why in outcomes(options.names or sorted(database())):
+    for name, what, why in found:
         counts[what][re.sub(r"\d+", "N", why.replace(name, "NAME"))] += 1
-        if what in (DIFFERENT, CRASHED) or (options.all and what != EQUAL):
+        if what in (DIFFERENT, CRASHED) or (print_all and what != EQUAL):
             print(f"{name}: {what}: {why}", flush=True)
     for what in (REFUSED, LEFT_OUT):
         for why, count in counts[what].most_common(10):
             print(f"{count:>5} {what}: {why}")
     listed = sum(sum(own.values()) for what, own in counts.items() if what != LEFT_OUT)
     summary = ", ".join(f"{sum(counts[what].values())} {what}" for what in (EQUAL, REFUSED, DIFFERENT, CRASHED))
-    print(f"torch {torch.__version__}: of {listed} operators {summary}; {sum(counts[LEFT_OUT].values())} left out")
+    print(f"{of}: of {listed} operators {summary}; {sum(counts[LEFT_OUT].values())} left out")
     return bool(counts[DIFFERENT] or counts[CRASHED])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the counts; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--all", action="store_true")
+    options = parser.parse_args(arguments)
+    found = outcomes(outcome, options.names or sorted(database()))
+    return summarize(found, f"torch {torch.__version__}", print_all=options.all)
 
 
 if __name__ == "__main__":

@@ -38,9 +38,9 @@ class OnnxSession:
         self._names = [value.name for value in self._session.get_inputs()]
 
     @property
-    def has_fixed_shapes(self) -> bool:
-        """Whether the shapes of all outputs are known before a run."""
-        return all(isinstance(size, int) for value in self._session.get_outputs() for size in value.shape)
+    def shapes(self) -> list[list[int | str | None]]:
+        """The shapes of the outputs as far as they are known before a run; none of those whose rank is not known."""
+        return [list(value.shape) for value in self._session.get_outputs()]
 
     def bound(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Callable[[], object]:
         """A function that computes from contiguous tensors into others, without copies."""

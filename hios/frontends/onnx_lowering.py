@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import tvm
 from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
-from onnx.helper import make_graph, make_model, make_tensor_value_info
+from onnx.helper import get_attribute_value, make_graph, make_model, make_tensor_value_info
 from onnx.helper import np_dtype_to_tensor_dtype as tensor_dtype
 from onnx.numpy_helper import from_array, to_array
 from torch.utils.dlpack import from_dlpack
@@ -226,7 +226,7 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
     def _construct_nodes(self, graph: GraphProto) -> None:
         for node in graph.node:
             self.node = node
-            reason = self._opaque.get(node.output[0]) or _known_as_wrong(node)
+            reason = self._opaque.get(node.output[0]) or self._known_as_wrong(node)
             if reason is None:
                 try:
                     super()._construct_nodes(SimpleNamespace(node=[node]))
@@ -265,6 +265,30 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         known = onnx_frontend.get_constant(value, [self._nodes, self._params])
         return known.value.numpy() if isinstance(known, tvm.ir.GenericConst) else None
 
+    def _known_as_wrong(self, node: NodeProto) -> str | None:
+        """Why Relax, or the kernel that it means, would compute something else; None if nothing is known."""
+        given = {attribute.name: get_attribute_value(attribute) for attribute in node.attribute}
+        if (
+            node.domain not in STANDARD
+            or node.op_type in _KNOWN_AS_WRONG
+            or (node.op_type == "IsInf" and 0 in given.values())  # only one of both infinities
+            or (node.op_type == "Resize" and self._resizes_otherwise(node, given))
+        ):
+            return "Relax would import it wrongly"
+        return None
+
+    def _resizes_otherwise(self, node: NodeProto, given: Mapping[str, Any]) -> bool:
+        """Whether pixels come from elsewhere than the sizes say, as where scales give sizes that are rounded."""
+        if given.get("antialias") or given.get("exclude_outside"):
+            return True
+        name = node.input[2] if len(node.input) > 2 else ""
+        scales = self.constant(self._nodes[name]) if name else None
+        if scales is None or not scales.size:
+            return False
+        sizes = [int(size) for size in self._nodes[node.input[0]].ty.shape]
+        scaled = np.asarray([sizes[axis] for axis in given.get("axes", range(len(sizes)))]) * scales
+        return not np.allclose(scaled, np.round(scaled), rtol=1e-6)
+
     def _opaque_call(self, node: NodeProto, reason: str) -> None:
         """Bind the outputs of a node that others read to those of an opaque call."""
         if onnx_node.is_random(node):
@@ -275,6 +299,8 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             if (known := self.constant(value)) is not None and known.size <= _MOST_CONSTANT:
                 constants.append(from_array(known, name))
                 continue
+            if not isinstance(value.ty, relax.TensorType):
+                raise UnsupportedError(f"{reason}; as an operator of its own: it takes a sequence; allowed: tensors")
             kind = tensor_dtype(np.dtype(str(value.ty.dtype)))
             inputs.append(make_tensor_value_info(name, kind, [int(size) for size in value.ty.shape]))
             tensors.append(value)
@@ -283,9 +309,10 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         model = make_model(graph, opset_imports=self._model.opset_import, ir_version=self._model.ir_version)
         try:
             session = OnnxSession(node.op_type, model.SerializeToString())
-            if not (session.has_fixed_shapes or _has_fixed_trips(node, {constant.name for constant in constants})):
-                raise UnsupportedError("the shape of its result depends on values; allowed: fixed shapes")
             made = session(*(torch.zeros(shape, dtype=dtype) for shape, dtype in map(tensor_type, inputs)))
+            are_fixed = session.shapes == [list(value.shape) for value in made]
+            if not (are_fixed or _has_fixed_trips(node, {constant.name for constant in constants})):
+                raise UnsupportedError("the shape of its result depends on values; allowed: fixed shapes")
         except Exception as error:  # it raises many types; all mean the same to the user
             raise UnsupportedError(f"{reason}; as an operator of its own: {first_line(error)}") from error
         call = RelaxCall(
@@ -313,15 +340,9 @@ def _has_fixed_trips(node: NodeProto, constants: Container[str]) -> bool:
     return bool(node.input[0]) and body.output[0].name in kept
 
 
-def _known_as_wrong(node: NodeProto) -> str | None:
-    """Why Relax would import a node wrongly; None if nothing is known."""
-    chosen = {attribute.name for attribute in node.attribute if attribute.i}
-    resizes_otherwise = node.op_type == "Resize" and chosen & {"antialias", "exclude_outside"}
-    if node.domain not in STANDARD or node.op_type == "Hardmax" or resizes_otherwise:
-        return "Relax would import it wrongly"
-    return None
-
-
+#: Operators that Relax has, but that compute something else for some values: ONNX's TopK takes the first of equal
+#: numbers, and its ScatterElements indices that count from the end.
+_KNOWN_AS_WRONG = ("Hardmax", "Scatter", "ScatterElements", "TopK")
 #: Elements of a constant, such as a scale or sizes, up to which it is part of the model of an opaque call: ONNX Runtime
 #: infers shapes from them, and some operators take nothing else. Others are weights.
 _MOST_CONSTANT = 64

@@ -198,7 +198,7 @@ class FunctionReader:
                     self._values[binding.var] = self._value(binding.value, binding.var)
                 except UnsupportedError as error:
                     raise NodeError.at(self.origins.get(_text(binding.var.name)), str(error)) from error
-        result = self._values[self.function.body.body]
+        result = self._argument(self.function.body.body, "the output")
         outputs = tuple(result) if isinstance(result, list) else (result,)
         return Lowered(self.function, tuple(inputs), tuple(self._calls), self._call_of, self._values, outputs)
 

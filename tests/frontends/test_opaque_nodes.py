@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,15 @@ _MODELS: dict[str, tuple[ModelProto, set[str]]] = {
     "Resize in one dimension": (
         _model([node("Resize", ["x", "", "s"], ["y"], mode="linear")], {"x": [1, 3, 4]}, {"s": _one([1, 1, 2])}),
         {"Resize"},
+    ),
+    "Resize of some axes": (
+        _model(
+            [node("Resize", ["x", "", "s"], ["y"], axes=[3, 2], mode="nearest")],
+            _IMAGE,
+            {"s": _one([1.5, 2])},
+            opset=20,
+        ),
+        set(),
     ),
     "Resize antialiased": (
         _model([node("Resize", ["x", "", "", "z"], ["y"], mode="linear", antialias=1)], _IMAGE, {"z": [1, 3, 5, 3]}),
@@ -309,13 +319,86 @@ def test_graph_equals_onnx_runtime(name: str, tmp_path: Path) -> None:
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-def test_shapes_that_depend_on_values_stay_refused(tmp_path: Path) -> None:
-    """Boxes that are kept are as many as values say; the message names the node."""
-    nodes = [node("NonMaxSuppression", ["b", "s", "n", "t"], ["y"], name="boxes")]
-    model = _model(nodes, {"b": [1, 6, 4], "s": [1, 2, 6]}, {"n": [3], "t": _one([0.5])})
-    message = r"^Relax cannot import NonMaxSuppression \(node boxes\): .*: the shape of its result depends on values"
+@pytest.mark.parametrize(
+    ("model", "values"),
+    [
+        pytest.param(
+            _model([node("IsInf", ["x"], ["y"], detect_negative=0)], {"x": [3]}), [np.inf, -np.inf, 0], id="IsInf"
+        ),
+        pytest.param(
+            _model([node("TopK", ["x", "k"], ["v", "y"])], {"x": [6]}, {"k": [3]}, outputs=("v", "y")),
+            [1, 2, 2, 1, 2, 2],
+            id="TopK",
+        ),
+        pytest.param(
+            _model([node("ScatterElements", ["x", "i", "u"], ["y"])], {"x": [4]}, {"i": [1, -1], "u": _real(2)}),
+            [1, 2, 3, 4],
+            id="ScatterElements",
+        ),
+        pytest.param(
+            _model(
+                [node("Resize", ["x", "", "s"], ["y"], mode="linear")], {"x": [1, 1, 1, 4]}, {"s": _one([1, 1, 1, 0.6])}
+            ),
+            [[[[1, 2, 3, 4]]]],
+            id="Resize",
+        ),
+    ],
+)
+def test_values_of_which_relax_makes_something_else(model: ModelProto, values: Any, tmp_path: Path) -> None:
+    """One infinity of both, the first of equal numbers, places from the end, and scales that give no whole sizes."""
+    path = _saved(model, tmp_path / "net.onnx")
+    graph, weights = extract(path, "net")
+    given = torch.tensor(values, dtype=torch.float32)
+    for ours, theirs in zip(run_graph(graph, weights, (given,)), OnnxSession(path)(given), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("model", "place"),
+    [
+        pytest.param(
+            _model(
+                [node("NonMaxSuppression", ["b", "s", "n", "t"], ["y"], name="boxes")],
+                {"b": [1, 6, 4], "s": [1, 2, 6]},
+                {"n": [3], "t": _one([0.5])},
+            ),
+            "NonMaxSuppression (node boxes)",
+            id="boxes",  # as many are kept as values say
+        ),
+        pytest.param(
+            _model(
+                [
+                    node("Cast", ["a"], ["i"], to=TensorProto.INT64),
+                    node("ReduceSum", ["x", "i"], ["y"], name="sum"),
+                ],
+                {"x": [2, 3], "a": [1]},
+            ),
+            "ReduceSum (node sum)",
+            id="axes",
+        ),
+    ],
+)
+def test_shapes_that_depend_on_values_stay_refused(model: ModelProto, place: str, tmp_path: Path) -> None:
+    """The message names the node."""
+    message = rf"^Relax cannot import {re.escape(place)}: .*: the shape of its result depends on values"
     with pytest.raises(UnsupportedError, match=message):
         extract(_saved(model, tmp_path / "net.onnx"), "net")
+
+
+def test_sequences_are_refused(tmp_path: Path) -> None:
+    """What Relax does not make of a sequence, an operator of its own does not either; the message says so."""
+    nodes = [node("SplitToSequence", ["x"], ["q"]), node("SequenceLength", ["q"], ["y"], name="length")]
+    message = r"^Relax cannot import SequenceLength \(node length\): .*: it takes a sequence; allowed: tensors"
+    with pytest.raises(UnsupportedError, match=message):
+        extract(_saved(_model(nodes, {"x": [2, 3]}), tmp_path / "net.onnx"), "net")
+
+
+def test_output_that_follows_from_shapes(tmp_path: Path) -> None:
+    """Also if it is the only output: nothing is computed then."""
+    path = _saved(_model([node("Shape", ["x"], ["y"])], {"x": [2, 3]}), tmp_path / "net.onnx")
+    graph, weights = extract(path, "net")
+    (shape,) = run_graph(graph, weights, (torch.zeros(2, 3),))
+    assert (graph.operators, shape.tolist()) == ((), [2, 3])
 
 
 def _coded(model: ModelProto) -> dict[str, Any]:
