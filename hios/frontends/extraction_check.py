@@ -41,7 +41,7 @@ def require_equal(
     allowed.
 
     Raises:
-        UnsupportedError: a kernel is missing, or shape or dtype of an output differ.
+        UnsupportedError: a kernel is missing, the program fails, or shape or dtype of an output differ.
         OutputsDifferError: values of an output differ.
     """
     inputs = example_inputs(graph.inputs, seed=0)
@@ -87,7 +87,10 @@ def _both(
     """Outputs of graph and program on the same inputs, in pairs; an `UnsupportedError` if there is not one for each."""
     ours = run_graph(graph, weights, inputs)
     with torch.inference_mode():
-        theirs = flat(program(*inputs))
+        try:
+            theirs = flat(program(*inputs))
+        except Exception as error:  # programs raise many types
+            raise UnsupportedError(f"the program fails on random inputs: {first_line(error)}") from error
     if len(ours) != len(theirs):
         raise UnsupportedError(
             f"the extracted graph has {len(ours)} output(s), the program {len(theirs)}: Relax changes this model in "

@@ -34,6 +34,16 @@ def test_other_numbers_of_outputs_are_refused() -> None:
         require_equal(_graph("exp"), {}, lambda x: (x.exp(), x))
 
 
+def test_programs_that_fail_on_other_inputs_are_refused() -> None:
+    """A program may take some values only, which random inputs are not."""
+
+    def program(x: Tensor) -> Tensor:
+        raise RuntimeError("all elements of input should be between 0 and 1")
+
+    with pytest.raises(UnsupportedError, match=r"^the program fails on random inputs: all elements of input should"):
+        require_equal(_graph("exp"), {}, program)
+
+
 def test_outputs_of_nan_show_nothing() -> None:
     """Where the program gives NaN a warning says how often; a graph that does not is still refused."""
     with pytest.warns(HiosWarning, match=r"NaN in output 0 of the program \(\d+ of 100 values\)"):
