@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 import tvm
-from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, shape_inference
 from onnx.helper import get_attribute_value, make_graph, make_model, make_tensor_value_info
 from onnx.helper import np_dtype_to_tensor_dtype as tensor_dtype
 from onnx.numpy_helper import from_array, to_array
@@ -54,6 +54,14 @@ def _constant(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mappin
             if name in attributes:
                 return relax.const(np.asarray(attributes[name], dtype), dtype)
     raise UnsupportedError("a constant that is neither a tensor nor numbers is not supported")
+
+
+def _cast(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    """Cast and CastLike: as in C; Relax makes zeros of NaN and infinities, and wraps what is too large."""
+    data = inputs[0]
+    if not isinstance(data, relax.Expr) or isinstance(data, relax.ShapeExpr | tvm.ir.GenericConst):
+        return None
+    return relax.op.astype(data, onnx_frontend.get_type(attributes["to"]) if "to" in attributes else inputs[1].ty.dtype)
 
 
 def _clip(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
@@ -101,6 +109,16 @@ def _pad(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[str
     return relax.op.nn.pad(data, padding, modes[mode], float(filled))
 
 
+def _softplus(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    """Softplus: as one step, as log(1 + exp(x)) is 0 for small x."""
+    return relax.op.nn.softplus(inputs[0], 1.0, _LINEAR_FROM)
+
+
+def _mish(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    """Mish: x tanh(softplus(x))."""
+    return relax.op.multiply(inputs[0], relax.op.tanh(_softplus(importer, inputs, attributes)))
+
+
 def _tile(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Tile: how often each axis is repeated."""
     return relax.op.tile(inputs[0], _required(importer, inputs[1], "the number of repeats").tolist())
@@ -113,14 +131,20 @@ def _required(importer: _OnnxImporter, value: Any, what: str) -> np.ndarray:
     return constant
 
 
+#: From where on log(1 + exp(x)) is x, also in float64; exp does not overflow in float32 before.
+_LINEAR_FROM = 88.0
 #: By ONNX operator. A converter takes the importer, the inputs (None where left out) and the attributes by name, and
-#: returns a Relax expression.
+#: returns a Relax expression; None for that of Relax's own converter.
 CONVERTERS: dict[str, Callable[[_OnnxImporter, Sequence[Any], Mapping[str, Any]], Any]] = {
+    "Cast": _cast,
+    "CastLike": _cast,
     "Clip": _clip,
     "Constant": _constant,
     "Expand": _expand,
     "Gather": _gather,
+    "Mish": _mish,
     "Pad": _pad,
+    "Softplus": _softplus,
     "Tile": _tile,
 }
 
@@ -226,11 +250,10 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
     def _construct_nodes(self, graph: GraphProto) -> None:
         for node in graph.node:
             self.node = node
-            reason = self._opaque.get(node.output[0]) or self._known_as_wrong(node)
+            reason = self._opaque.get(node.output[0])
             if reason is None:
                 try:
-                    super()._construct_nodes(SimpleNamespace(node=[node]))
-                    reason = self._difference(node)
+                    reason = self._known_as_wrong(node) or self._import(node)
                 except Exception as error:  # the importer raises many types; all mean the same to the user
                     reason = _reason(error)
             if reason is not None:
@@ -240,6 +263,11 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
                 if isinstance(value, tvm.ir.Call) and isinstance(value.ty, relax.TensorType):
                     self._nodes[name] = self.bb.emit(value)  # now, so that its node is known
             self.made.append((_origin(node), [self._nodes.get(name) for name in node.output]))
+
+    def _import(self, node: NodeProto) -> str | None:
+        """Have Relax import a node; returns what is wrong with the types that it made, if anything."""
+        super()._construct_nodes(SimpleNamespace(node=[node]))
+        return self._difference(node)
 
     def _check_for_unsupported_ops(self, graph: GraphProto) -> None:
         """Operators that Relax lacks become opaque calls."""
@@ -254,8 +282,9 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         return None
 
     def _convert_operator(self, op_name: str, inputs: Sequence[Any], attrs: dict[str, Any], opset: int) -> Any:
-        if op_name in CONVERTERS:
-            return self.bb.normalize(CONVERTERS[op_name](self, list(inputs), attrs))
+        made = CONVERTERS[op_name](self, list(inputs), attrs) if op_name in CONVERTERS else None
+        if made is not None:
+            return self.bb.normalize(made)
         return super()._convert_operator(op_name, inputs, attrs, opset)
 
     def constant(self, value: Any) -> np.ndarray | None:
@@ -268,26 +297,18 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
     def _known_as_wrong(self, node: NodeProto) -> str | None:
         """Why Relax, or the kernel that it means, would compute something else; None if nothing is known."""
         given = {attribute.name: get_attribute_value(attribute) for attribute in node.attribute}
-        if (
-            node.domain not in STANDARD
-            or node.op_type in _KNOWN_AS_WRONG
-            or (node.op_type == "IsInf" and 0 in given.values())  # only one of both infinities
-            or (node.op_type == "Resize" and self._resizes_otherwise(node, given))
-        ):
+        wrong = _WRONG.get(node.op_type, _never)
+        if node.domain not in STANDARD or given.get("noop_with_empty_axes") or wrong(self, node, given):
             return "Relax would import it wrongly"
         return None
 
-    def _resizes_otherwise(self, node: NodeProto, given: Mapping[str, Any]) -> bool:
-        """Whether pixels come from elsewhere than the sizes say, as where scales give sizes that are rounded."""
-        if given.get("antialias") or given.get("exclude_outside"):
-            return True
-        name = node.input[2] if len(node.input) > 2 else ""
-        scales = self.constant(self._nodes[name]) if name else None
-        if scales is None or not scales.size:
-            return False
-        sizes = [int(size) for size in self._nodes[node.input[0]].ty.shape]
-        scaled = np.asarray([sizes[axis] for axis in given.get("axes", range(len(sizes)))]) * scales
-        return not np.allclose(scaled, np.round(scaled), rtol=1e-6)
+    def dtype(self, name: str) -> np.dtype:
+        """The dtype of a value."""
+        return np.dtype(str(self.value(name).ty.dtype))
+
+    def value(self, name: str) -> Any:
+        """What Relax made of a value."""
+        return self._nodes[name]
 
     def _opaque_call(self, node: NodeProto, reason: str) -> None:
         """Bind the outputs of a node that others read to those of an opaque call."""
@@ -310,7 +331,7 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         try:
             session = OnnxSession(node.op_type, model.SerializeToString())
             made = session(*(torch.zeros(shape, dtype=dtype) for shape, dtype in map(tensor_type, inputs)))
-            are_fixed = session.shapes == [list(value.shape) for value in made]
+            are_fixed = _are_fixed([list(value.shape) for value in made], session.shapes, model)
             if not (are_fixed or _has_fixed_trips(node, {constant.name for constant in constants})):
                 raise UnsupportedError("the shape of its result depends on values; allowed: fixed shapes")
         except Exception as error:  # it raises many types; all mean the same to the user
@@ -323,6 +344,71 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             [dtype_name(value.dtype) for value in made],
         )
         self._nodes.update(zip(names, self.opaque_calls.emit(call, self.bb, tensors), strict=True))
+
+
+def _are_fixed(shapes: Sequence[list[int]], known: Sequence[list[int | str | None]], model: ModelProto) -> bool:
+    """Whether shapes are those that ONNX Runtime, or ONNX where that does not know a rank, tells before a run."""
+    inferred = shape_inference.infer_shapes(model, data_prop=True).graph.output
+    told = [[size.dim_value for size in value.type.tensor_type.shape.dim] for value in inferred]
+    return all(shape in own for shape, *own in zip(shapes, known, told, strict=True))
+
+
+def _never(importer: _OnnxImporter, node: NodeProto, given: Mapping[str, Any]) -> bool:
+    return False
+
+
+def _always(importer: _OnnxImporter, node: NodeProto, given: Mapping[str, Any]) -> bool:
+    return True
+
+
+def _is_half(importer: _OnnxImporter, node: NodeProto, given: Mapping[str, Any]) -> bool:
+    return importer.dtype(node.input[0]) == np.float16
+
+
+def _is_whole(importer: _OnnxImporter, node: NodeProto, given: Mapping[str, Any]) -> bool:
+    return importer.dtype(node.input[0]).kind in "iu"
+
+
+def _takes_one_infinity(importer: _OnnxImporter, node: NodeProto, given: Mapping[str, Any]) -> bool:
+    return 0 in given.values()
+
+
+def _makes_eight_bits(importer: _OnnxImporter, node: NodeProto, given: Mapping[str, Any]) -> bool:
+    if node.op_type == "Cast":
+        return TensorProto.DataType.Name(given["to"]).startswith("FLOAT8")
+    return str(importer.value(node.input[1]).ty.dtype).startswith("float8")
+
+
+def _may_train(importer: _OnnxImporter, node: NodeProto, given: Mapping[str, Any]) -> bool:
+    return len(node.input) > 2 and node.input[2] != "" and importer.constant(importer.value(node.input[2])) is None
+
+
+def _resizes_otherwise(importer: _OnnxImporter, node: NodeProto, given: Mapping[str, Any]) -> bool:
+    """Whether pixels come from elsewhere than the sizes say, as where scales give sizes that are rounded."""
+    if given.get("antialias") or given.get("exclude_outside"):
+        return True
+    name = node.input[2] if len(node.input) > 2 else ""
+    scales = importer.constant(importer.value(name)) if name else None
+    if scales is None or not scales.size:
+        return False
+    sizes = [int(size) for size in importer.value(node.input[0]).ty.shape]
+    scaled = np.asarray([sizes[axis] for axis in given.get("axes", range(len(sizes)))]) * scales
+    return not np.allclose(scaled, np.round(scaled), rtol=1e-6)
+
+
+#: ONNX operators that Relax's importer or a kernel of hios gets wrong, and the nodes for which it does: ScatterElements
+#: takes no indices from the end, TopK any of equal numbers in place of the first, powers of whole numbers wrap, steps
+#: overflow in 16 bits, variances are differences of squares, and logarithms of sums fail where all are minus infinity.
+_WRONG: Mapping[str, Callable[[_OnnxImporter, NodeProto, Mapping[str, Any]], bool]] = {
+    **dict.fromkeys(("Hardmax", "MeanVarianceNormalization", "ReduceLogSumExp"), _always),
+    **dict.fromkeys(("Scatter", "ScatterElements", "TopK"), _always),
+    **dict.fromkeys(("GlobalLpPool", "InstanceNormalization", "LpPool", "ReduceL2", "ReduceLogSum"), _is_half),
+    **dict.fromkeys(("Pow", "Shrink"), _is_whole),
+    **dict.fromkeys(("Cast", "CastLike"), _makes_eight_bits),
+    "Dropout": _may_train,
+    "IsInf": _takes_one_infinity,
+    "Resize": _resizes_otherwise,
+}
 
 
 def _is_fixed(value: ValueInfoProto) -> bool:
@@ -340,9 +426,6 @@ def _has_fixed_trips(node: NodeProto, constants: Container[str]) -> bool:
     return bool(node.input[0]) and body.output[0].name in kept
 
 
-#: Operators that Relax has, but that compute something else for some values: ONNX's TopK takes the first of equal
-#: numbers, and its ScatterElements indices that count from the end.
-_KNOWN_AS_WRONG = ("Hardmax", "Scatter", "ScatterElements", "TopK")
 #: Elements of a constant, such as a scale or sizes, up to which it is part of the model of an opaque call: ONNX Runtime
 #: infers shapes from them, and some operators take nothing else. Others are weights.
 _MOST_CONSTANT = 64

@@ -57,6 +57,11 @@ def _dtype(value: Any) -> str:
     return dtype_name(value if isinstance(value, torch.dtype) else value.meta["val"].dtype)
 
 
+def _is_half(node: fx.Node) -> bool:
+    dtype = node.meta["val"].dtype
+    return bool(dtype.is_floating_point and dtype.itemsize < 4)
+
+
 def _cast(value: Any, dtype: str, importer: Any) -> Any:
     """A Relax value or a number, cast to a dtype."""
     if not isinstance(value, relax.Expr):
@@ -158,12 +163,22 @@ def _mask(mask: Any, shape: list[int], dtype: str, importer: Any) -> Any:
     return _in_four(value, shape, importer)
 
 
-def _arithmetic(operator: Callable[..., Any]) -> _Converter:
-    """In the dtype of the result, as in torch: dividing integers gives floats."""
+def _arithmetic(operator: Callable[..., Any], *, exact: bool = False) -> _Converter:
+    """In the dtype of the result, as in torch: dividing integers gives floats.
+
+    Where it is ``exact``, torch does not round numbers to 16 bits before.
+    """
 
     def convert(node: Any, importer: Any) -> relax.Var:
         first, second = importer.retrieve_args(node)[:2]
         dtype = _dtype(node)
+        numbers = [value for value in (first, second) if isinstance(value, int | float)]
+        if (
+            exact
+            and _is_half(node)
+            and any(torch.tensor(own, dtype=node.meta["val"].dtype).item() != own for own in numbers)
+        ):
+            raise UnsupportedError("Relax would round a number to 16 bits")
         first, second = _cast(first, dtype, importer), _cast(second, dtype, importer)
         second = _scaled(second, arguments_of(node).get("alpha", 1), dtype, importer)
         return importer.block_builder.emit(operator(first, second))
@@ -195,6 +210,8 @@ def _extremum(operator: Callable[..., Any]) -> _Converter:
 
 def _hardswish(node: Any, importer: Any) -> relax.Var:
     """In the order of torch, which multiplies first: large numbers become infinite."""
+    if _is_half(node):
+        raise UnsupportedError("it would overflow in 16 bits")
     value, dtype, emit = importer.env[node.args[0]], _dtype(node), importer.block_builder.emit
     factor = relax.op.clip(relax.op.add(value, relax.const(3, dtype)), 0, 6)
     return emit(relax.op.divide(relax.op.multiply(value, factor), relax.const(6, dtype)))
@@ -215,8 +232,8 @@ CONVERTERS: dict[str, _Converter] = {
         for name, convert in {
             "add": _arithmetic(relax.op.add),
             "sub": _arithmetic(relax.op.subtract),
-            "mul": _arithmetic(relax.op.multiply),
-            "div": _arithmetic(relax.op.divide),
+            "mul": _arithmetic(relax.op.multiply, exact=True),
+            "div": _arithmetic(relax.op.divide, exact=True),
             "remainder": _arithmetic(relax.op.floor_mod),
             "eq": _comparison(relax.op.equal),
             "ne": _comparison(relax.op.not_equal),
@@ -235,8 +252,9 @@ CONVERTERS: dict[str, _Converter] = {
 _KEPT_WHOLE = {
     *("linear", "gelu", "softmax", "log_softmax", "adaptive_avg_pool2d", "scaled_dot_product_attention"),
     *("silu", "selu", "prelu", "softplus", "hardswish", "hardsigmoid", "pixel_shuffle", "upsample_bicubic2d"),
-    *("inverse", "linalg_cholesky", "linalg_cross", "linalg_inv", "linalg_ldl_factor", "linalg_lu_factor"),
-    *("linalg_solve", "linalg_tensorinv", "multilabel_margin_loss_forward", "one_hot"),
+    *("index_add", "index_copy", "inverse", "linalg_cholesky", "linalg_cross", "linalg_inv", "linalg_ldl_factor"),
+    *("linalg_lu_factor", "linalg_solve", "linalg_tensorinv", "max_unpool2d", "max_unpool3d"),
+    *("multilabel_margin_loss_forward", "one_hot"),
 }
 
 
@@ -300,25 +318,33 @@ def _always(node: fx.Node) -> bool:
     return True
 
 
+def _orders(node: fx.Node) -> bool:
+    """Whether it makes indices, of which those of equal numbers have an order of their own."""
+    return isinstance(node.meta["val"], Tensor) or 1 in _used(node)
+
+
 #: ATen operators that Relax's importer gets wrong, and the calls for which it does: it ignores some arguments, lets ids
-#: of tables count from the end, takes any of several maxima, mixes up axes of several indices, and writes out the steps
-#: of recurrent layers.
+#: of tables count from the end, takes any of several maxima, mixes up axes of several indices, orders equal numbers
+#: otherwise, and writes out the steps of recurrent layers, and of functions that are then not exact for small numbers
+#: or for powers, or overflow in 16 bits.
 _WRONG: Mapping[str, Callable[[fx.Node], bool]] = {
     "aten::_upsample_bilinear2d_aa": _always,
     "aten::any": _always,
     "aten::avg_pool2d": lambda node: arguments_of(node)["divisor_override"] is not None,
     "aten::div": lambda node: arguments_of(node).get("rounding_mode") is not None,
-    "aten::elu": lambda node: any(arguments_of(node)[name] != 1 for name in ("scale", "input_scale")),
     "aten::embedding": _always,
     "aten::floor_divide": _always,
     "aten::index": _always,
     "aten::index_put": _always,
     "aten::index_select": _always,
+    "aten::linalg_vector_norm": _is_half,
     "aten::max": lambda node: 1 in _used(node),
     "aten::one_hot": _always,
     "aten::upsample_bicubic2d": _always,
     "aten::upsample_bilinear2d": _resizes_otherwise,
     "aten::upsample_nearest2d": _takes_other_neighbors,
+    **dict.fromkeys(("aten::argsort", "aten::sort"), _orders),
+    **dict.fromkeys(("aten::elu", "aten::expm1", "aten::log10", "aten::log1p", "aten::log2"), _always),
     **dict.fromkeys(("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"), _always),
 }
 

@@ -54,7 +54,8 @@ def is_product(call: Call) -> bool:
 
 def is_packable(weight: Tensor) -> bool:
     """Whether oneDNN is available and can reorder these filters, or this matrix."""
-    return torch.backends.mkldnn.is_available() and weight.dtype is torch.float32 and weight.device.type == "cpu"
+    fits = weight.dtype is torch.float32 and weight.device.type == "cpu" and weight.numel() > 0
+    return torch.backends.mkldnn.is_available() and fits
 
 
 def can_fuse(call: Call) -> bool:

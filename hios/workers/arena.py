@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import mmap
 import os
@@ -21,6 +22,10 @@ _FLAG_STRIDE = 64
 _SPINS = 1 << 14
 #: Seconds of each sleep of those that may.
 _NAP_S = 20e-6
+#: MFD_CLOEXEC of Linux.
+_CLOSED_ON_EXEC = 1
+#: What a wait says that ended because the abort flag was set.
+ABORTED = "aborted"
 
 
 class Arena:
@@ -45,8 +50,8 @@ class Arena:
         self._base = flags * _FLAG_STRIDE
         total = max(self._base + size, mmap.PAGESIZE)
         if descriptor is None:
-            descriptor = os.memfd_create("hios")
-            weakref.finalize(self, os.close, descriptor)
+            descriptor = _memory_descriptor()
+            weakref.finalize(self, os.close, descriptor).atexit = False  # as of a bell
             os.ftruncate(descriptor, total)
         self.descriptor = descriptor
         self._memory = mmap.mmap(descriptor, total)
@@ -122,7 +127,7 @@ class Arena:
             now = time.monotonic()
             deadline = deadline or now + timeout_s
             if flags[0]:
-                raise PlatformError("aborted")
+                raise PlatformError(ABORTED)
             if now > deadline:
                 raise PlatformError(f"waited {timeout_s:g} s for {what}")
 
@@ -140,13 +145,23 @@ class Layout:
         return offset
 
 
+def _memory_descriptor() -> int:
+    """A new file in memory, by the C library where Python was built for one that lacks it, as uv's were up to 2026."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("hios", os.MFD_CLOEXEC)
+    descriptor = int(ctypes.CDLL(None, use_errno=True).memfd_create(b"hios", _CLOSED_ON_EXEC))
+    if descriptor < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return descriptor
+
+
 @contextlib.contextmanager
 def memory_file(contents: bytes) -> Iterator[str]:
     """A path at which this process and its workers can read bytes; valid until the context or process ends.
 
     The contents are freed once they are in the file, unless the caller keeps a reference.
     """
-    descriptor = os.memfd_create("hios", os.MFD_CLOEXEC)
+    descriptor = _memory_descriptor()
     with os.fdopen(descriptor, "wb") as file:
         file.write(contents)
         del contents

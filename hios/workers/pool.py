@@ -29,6 +29,8 @@ from hios.workers.worker import Worker
 
 #: Seconds that a worker may take to import torch and report.
 _START_TIMEOUT_S = 300.0
+#: Seconds of the longest wait that the kernel takes, some weeks.
+_LONGEST_WAIT_S = 2e6
 #: Seconds that a worker whose connection is gone may take to end.
 _DYING_S = 30.0
 
@@ -290,7 +292,7 @@ def _how(code: int | None) -> str:
 
 
 def _left_s(deadline: float) -> float:
-    return max(0.0, deadline - time.monotonic())
+    return min(max(0.0, deadline - time.monotonic()), _LONGEST_WAIT_S)
 
 
 def import_folders() -> list[str]:

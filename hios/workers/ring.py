@@ -92,7 +92,8 @@ class Bell:
     def __init__(self, descriptor: int | None = None) -> None:
         if descriptor is None:
             descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-            weakref.finalize(self, os.close, descriptor)
+            # Not at the end of the process: a thread that still rings would write into a file opened under this number.
+            weakref.finalize(self, os.close, descriptor).atexit = False
         self.descriptor = descriptor
         self._poll = select.poll()
         self._poll.register(self.descriptor, select.POLLIN)

@@ -19,7 +19,7 @@ from hios.errors import UnsupportedError
 from hios.files import artifacts
 from hios.frontends.extraction_check import run_graph
 from hios.frontends.program import export, save
-from hios.kernels import build
+from hios.kernels import build, compile_operator
 from tests.cli.commands import succeed
 from tests.frontends.small_networks import Model, extracted
 from tests.refusals import refused
@@ -50,7 +50,7 @@ _FUNCTIONS: dict[str, tuple[Callable[[Tensor], Any], Tensor, set[str]]] = {
     "index_add": (
         lambda x: x.index_add(0, torch.tensor([0, 2]), x[:2], alpha=2),
         _TABLE,
-        {"index_put.default"},
+        {"index_add.default"},
     ),
     "index_put that accumulates": (
         lambda x: x.index_put((torch.tensor([0, 0, 1]),), x[:3], accumulate=True),
@@ -107,7 +107,7 @@ _FUNCTIONS: dict[str, tuple[Callable[[Tensor], Any], Tensor, set[str]]] = {
     "pooling with indices": (
         lambda x: (F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), (2, 2)), F.max_pool2d(x, 2)),
         _IMAGE,
-        {"max_pool2d_with_indices.default", "index_put.default"},
+        {"max_pool2d_with_indices.default", "max_unpool2d.default"},
     ),
     "cdist": (
         lambda x: [torch.cdist(x, x[:2] + 1, p) for p in (1.0, 2.0, torch.inf)],
@@ -224,8 +224,10 @@ def test_layers(module: nn.Module, operator: str) -> None:
         lambda model, ids: model.table.gather(0, ids[:, None].expand(3, 5)),
         lambda model, ids: F.one_hot(ids, 4),
         lambda model, ids: model.table[ids],
+        lambda model, ids: model.table.index_add(0, ids, model.table[:3]),
+        lambda model, ids: model.table.index_copy(0, ids, model.table[:3]),
     ],
-    ids=["embedding", "index_select", "gather", "one_hot", "index"],
+    ids=["embedding", "index_select", "gather", "one_hot", "index", "index_add", "index_copy"],
 )
 def test_places_outside_of_a_table(function: Callable[..., Tensor]) -> None:
     """What PyTorch refuses, the graph refuses; what counts from the end there does so here."""
@@ -253,6 +255,18 @@ def test_what_stays_refused(function: Callable[[Tensor], Tensor], message: str) 
     """Shapes that depend on values, and random numbers."""
     with pytest.raises(UnsupportedError, match=message):
         extracted(Model(lambda model, x: function(x)), (_TABLE,))
+
+
+@pytest.mark.parametrize("function", [lambda x: x.as_strided((4,), (5,)), lambda x: x.view(torch.int16)])
+def test_what_depends_on_memory(function: Callable[[Tensor], Tensor]) -> None:
+    """Packed convolutions write images channels last, and what reads memory gets them as PyTorch writes them."""
+    own = nn.Conv2d(2, 4, 1).requires_grad_(False)
+    for values in own.parameters():
+        values.copy_(_whole(9, *values.shape))  # so that nothing is rounded
+    module, x = Model(lambda model, x: function(model.own(x)), own=own), _whole(9, 1, 2, 8, 8).float()
+    network = extracted(module, (_IMAGE,))
+    first, second = (compile_operator(operator, network.tensors, packed=True) for operator in network.graph.operators)
+    assert torch.equal(second.run(first.run(x)), module(x))
 
 
 def test_complex_inputs_are_refused() -> None:

@@ -22,6 +22,7 @@ from hios.formats.onnx_session import OnnxSession
 from hios.frontends.example_inputs import example_inputs
 from hios.frontends.extract import extract
 from hios.frontends.extraction_check import run_graph
+from hios.frontends.onnx_file import DTYPES
 from hios.kernels import build
 from tests.cli.commands import succeed
 from tests.refusals import refused
@@ -48,15 +49,17 @@ def _model(
     *,
     opset: int | None = 20,
     outputs: tuple[str, ...] = ("y",),
+    dtype: int = TensorProto.FLOAT,
 ) -> ModelProto:
     """A model of these nodes; the types of its outputs are those of a run. Without opset, no node is of ONNX itself."""
-    given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
+    given = [helper.make_tensor_value_info(name, dtype, shape) for name, shape in inputs.items()]
     held = [numpy_helper.from_array(np.asarray(value), name) for name, value in (weights or {}).items()]
     graph = helper.make_graph(nodes, "graph", given, [ValueInfoProto(name=name) for name in outputs], held)
     own = [] if opset is None else [helper.make_opsetid("", opset)]
     opsets = [*own, helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
-    made = OnnxSession("model", model.SerializeToString())(*map(torch.zeros, inputs.values()))
+    zeros = [torch.zeros(shape, dtype=DTYPES[dtype]) for shape in inputs.values()]
+    made = OnnxSession("model", model.SerializeToString())(*zeros)
     for output, value in zip(model.graph.output, made, strict=True):
         kind = helper.np_dtype_to_tensor_dtype(value.numpy().dtype)
         output.CopyFrom(helper.make_tensor_value_info(output.name, kind, value.shape))
@@ -342,13 +345,69 @@ def test_graph_equals_onnx_runtime(name: str, tmp_path: Path) -> None:
             [[[[1, 2, 3, 4]]]],
             id="Resize",
         ),
+        *(
+            pytest.param(
+                _model([node(name, ["x", "a"], ["y"])], {"x": [1, 2048]}, {"a": [1]}, dtype=TensorProto.FLOAT16),
+                np.full((1, 2048), 9),
+                id=name,
+            )
+            for name in ("ReduceL2", "ReduceLogSum")
+        ),
+        pytest.param(
+            _model(
+                [node("InstanceNormalization", ["x", "s", "b"], ["y"])],
+                {"x": [1, 1, 1, 4]},
+                {"s": np.ones(1, np.float16), "b": np.zeros(1, np.float16)},
+                dtype=TensorProto.FLOAT16,
+            ),
+            [[[[-600, -300, 300, 600]]]],
+            id="InstanceNormalization",
+        ),
+        pytest.param(_model([node("Softplus", ["x"], ["y"])], {"x": [4]}), [-20, -75, 30, 100], id="Softplus"),
+        pytest.param(_model([node("Mish", ["x"], ["y"])], {"x": [4]}), [-20, -10, 30, 100], id="Mish"),
+        pytest.param(_model([node("Elu", ["x"], ["y"])], {"x": [3]}), [-1e-8, -1e-5, 3], id="Elu"),
+        pytest.param(
+            _model([node("Cast", ["x"], ["y"], to=TensorProto.INT32)], {"x": [3]}), [3e9, -5e9, 1.7], id="Cast"
+        ),
+        pytest.param(
+            _model([node("ReduceLogSumExp", ["x", "a"], ["y"])], {"x": [2, 2]}, {"a": [1]}),
+            [[-np.inf, -np.inf], [0, 1]],
+            id="ReduceLogSumExp",
+        ),
+        pytest.param(
+            _model(
+                [node("ReduceSumSquare", ["x"], ["y"], noop_with_empty_axes=1)], {"x": [2]}, dtype=TensorProto.INT32
+            ),
+            [2, -3],
+            id="noop_with_empty_axes",
+        ),
+        pytest.param(
+            _model([node("MeanVarianceNormalization", ["x"], ["y"], axes=[0, 2, 3])], {"x": [1, 1, 2, 2]}),
+            [[[[10000, 10001], [10002, 10003]]]],
+            id="MeanVarianceNormalization",
+        ),
+        pytest.param(
+            _model(
+                [node("Pow", ["x", "e"], ["y"])],
+                {"x": [2]},
+                {"e": np.asarray([10, 2], np.int32)},
+                dtype=TensorProto.INT32,
+            ),
+            [10, -3],
+            id="Pow",
+        ),
+        pytest.param(
+            _model([node("Shrink", ["x"], ["y"], lambd=1.5, bias=1.5)], {"x": [2]}, dtype=TensorProto.INT32),
+            [2, -2],
+            id="Shrink",
+        ),
     ],
 )
 def test_values_of_which_relax_makes_something_else(model: ModelProto, values: Any, tmp_path: Path) -> None:
-    """One infinity of both, the first of equal numbers, places from the end, and scales that give no whole sizes."""
+    """One infinity of both, the first of equal numbers, places from the end, scales that give no whole sizes..."""
     path = _saved(model, tmp_path / "net.onnx")
     graph, weights = extract(path, "net")
-    given = torch.tensor(values, dtype=torch.float32)
+    given = torch.as_tensor(values, dtype=DTYPES[model.graph.input[0].type.tensor_type.elem_type])
     for ours, theirs in zip(run_graph(graph, weights, (given,)), OnnxSession(path)(given), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 

@@ -174,6 +174,20 @@ _LARGE = torch.tensor([3e38, -3e38, 6e37, -1.0, 2.0, torch.inf, -torch.inf, torc
         (F.hardswish, _random(8), _LARGE),
         (lambda x: tuple(x.max(1)), _random(3, 20), _NAN),
         (lambda x: tuple(x.max(0, keepdim=True)), _random(3, 20), torch.ones(3, 20)),
+        (lambda x: x.log2().floor(), _random(4).abs() + 1, torch.tensor([8192, 32768, 2.0**26, 2.0**30])),
+        (lambda x: x.log10().floor(), _random(3).abs() + 1, torch.tensor([1e3, 1e6, 1e9])),
+        *(
+            (function, _random(4).abs(), torch.tensor([1e-8, -1e-8, 1e-30, 20]))
+            for function in (torch.log1p, torch.expm1, F.elu, F.logsigmoid, F.mish, F.softplus)
+        ),
+        (lambda x: x.sort().indices, _random(1000), _random(1000, seed=1).relu()),
+        (torch.argsort, _random(1000), _random(1000, seed=1).relu()),
+        *(
+            (function, _random(4).half(), torch.tensor([21, 42, 197, 60000]).half())
+            for function in (lambda x: x / 0.7, lambda x: x * 0.7, lambda x: 1e-8 * x, F.hardswish)
+        ),
+        (lambda x: x.norm(dim=-1), _random(2, 4).half(), torch.full((2, 4), 300).half()),
+        (F.normalize, _random(2, 4).half(), torch.full((2, 4), 300).half()),
         (lambda x: F.multilabel_margin_loss(x, torch.arange(60).reshape(3, 20) % 20), _random(3, 20), _NAN),
         (lambda x: torch.linalg.cross(x, x.flip(0), dim=0), _random(3, 64), _LARGE_AND_SMALL),
         (lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True), _random(1, 2, 4, 8), _LAST_IS_NAN),
@@ -193,7 +207,7 @@ _LARGE = torch.tensor([3e38, -3e38, 6e37, -1.0, 2.0, torch.inf, -torch.inf, torc
     ],
 )
 def test_to_the_last_bit(function: Callable[[Tensor], Any], given: Tensor, other: Tensor) -> None:
-    """Large numbers, NaN and ties give exactly what PyTorch gives, and so does bicubic resizing."""
+    """Large and small numbers, NaN and ties give exactly what PyTorch gives, and so does bicubic resizing."""
     network = extracted(Model(lambda model, x: function(x)), (given,))
     ours, theirs = run_graph(network.graph, network.tensors, (other,)), function(other)
     for one, right in zip(ours, [theirs] if isinstance(theirs, Tensor) else theirs, strict=True):

@@ -114,6 +114,13 @@ def test_packed_products_equal_the_table(
         torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_matrices_without_elements() -> None:
+    """There is nothing to pack."""
+    weights = {"matrix": torch.ones(0, 3), "bias": torch.randn(3)}
+    run = compile_operator(unit(*_product_calls("bias", None)), weights, packed=True).run
+    torch.testing.assert_close(run(torch.ones(2, 0)), weights["bias"].expand(2, 3))
+
+
 def _calls_of_torch(run: Any, x: Tensor) -> set[str]:
     run(x)
     with torch.profiler.profile() as profile:

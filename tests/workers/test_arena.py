@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hios.errors import PlatformError
-from hios.workers.arena import Arena, Layout
+from hios.workers.arena import Arena, Layout, memory_file
 
 
 def test_tensors_are_views_of_one_memory() -> None:
@@ -27,6 +27,17 @@ def test_tensors_are_views_of_one_memory() -> None:
     assert torch.equal(other.tensor(first, (2, 5), torch.float32), torch.full((2, 5), 1.5))
     assert other.tensor(second, (3,), torch.int64).tolist() == [1, -2, 2**40]
     assert [other.read(flag) for flag in range(4)] == [-1, -2, -3, -4]
+
+
+def test_memory_without_the_function_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds of Python for old C libraries lack os.memfd_create; the C library at hand has it."""
+    monkeypatch.delattr(os, "memfd_create")
+    made = Arena(2, 64)
+    made.tensor(0, (2,), torch.float32).fill_(1.5)
+    assert Arena(2, 64, made.descriptor).tensor(0, (2,), torch.float32).tolist() == [1.5, 1.5]
+    assert not os.get_inheritable(made.descriptor)
+    with memory_file(b"contents") as path:
+        assert Path(path).read_bytes() == b"contents"
 
 
 def test_flags_are_64_bit() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import pickle
 import signal
@@ -90,6 +91,12 @@ def test_calls_run_at_the_same_time(shared: _Pool) -> None:
     shared.arena.write(2, 0)
     answers = shared.call_each(tasks.meet, {1: {"flag": 2, "other": 1}, 0: {"flag": 1, "other": 2}})
     assert answers == {0: "worker 0", 1: "worker 1"}
+
+
+@pytest.mark.parametrize("timeout_s", [3e6, math.inf])
+def test_a_time_out_may_be_any_number(shared: _Pool, timeout_s: float) -> None:
+    """Also one that is longer than what the kernel waits at once."""
+    assert shared.call_each(tasks.echo, {0: {"value": 1}}, timeout_s) == {0: 1}
 
 
 def test_results_stand_in_the_order_of_the_workers(shared: _Pool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -48,6 +50,28 @@ def test_what_was_not_read_can_be_forgotten() -> None:
     assert ring.get() is None
     ring.put((2,))
     assert ring.get() == [2]
+
+
+def test_a_bell_rings_until_the_process_has_ended() -> None:
+    """Its number is not free for other files while threads may still ring; in the life of a process it is freed."""
+    program = """
+import atexit, os, tempfile
+
+def write():  # called after all that was registered later
+    with tempfile.TemporaryFile() as file:
+        bell.ring()
+        print(os.pread(file.fileno(), 8, 0))
+
+atexit.register(write)
+from hios.workers.ring import Bell
+bell = Bell()
+number = bell.descriptor
+del bell
+bell = Bell()
+assert bell.descriptor == number
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (run.stdout, run.stderr) == ("b''\n", "")
 
 
 def test_a_bell_wakes() -> None:

@@ -24,6 +24,8 @@ from hios.formats.aten_operators import UPDATES_STATISTICS, is_harmless
 #: What the names of such operators start with in graph.json.
 PREFIX = "aten."
 
+#: Operators whose result depends on how their argument lies in memory, which packed convolutions choose.
+_OF_MEMORY = ("aten.as_strided.default", "aten.view.dtype")
 #: Arguments that say where and how a result is stored, which the engine decides.
 _STORAGE = ("device", "layout", "memory_format", "pin_memory", "non_blocking")
 
@@ -100,6 +102,8 @@ def build(function: str, attributes: Mapping[str, Any]) -> Callable[..., Any]:
     gates = RECURRENT.get(function)
 
     def run(*tensors: Any) -> Any:
+        if function in _OF_MEMORY:
+            tensors = tuple(tensor.contiguous() for tensor in tensors)
         given = [fill(tensors) for fill in by_position]
         if gates is not None:
             _require_fitting(gates, *given)

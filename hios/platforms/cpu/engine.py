@@ -33,7 +33,7 @@ from hios.platforms.cpu import worker as cpu_worker
 from hios.platforms.program import ABORT, ArenaPlan, DeviceProgram, is_wide
 from hios.platforms.segments import segmented
 from hios.platforms.workloads import arena_tensor, copy_alone
-from hios.workers.arena import Arena, memory_file
+from hios.workers.arena import ABORTED, Arena, memory_file
 from hios.workers.pool import WorkerPool
 from hios.workers.worker import Worker, reason
 
@@ -187,7 +187,7 @@ class Engine:
         failed = {worker: why for worker, why in answers.items() if isinstance(why, str)}
         if failed:
             self._arena.write(ABORT, 0)
-            worker, why = next((worker, why) for worker, why in failed.items() if why != _ABORTED)
+            worker, why = next((worker, why) for worker, why in failed.items() if why != ABORTED)
             raise FailedCallError(f"worker {worker}: {why}")
         return answers
 
@@ -254,8 +254,11 @@ class Engine:
         return not self._end.alive
 
     def close(self) -> None:
-        """End the workers and wait for them, after a call that runs; closing twice does nothing."""
-        with self._lock:
+        """End the workers and wait for them, after a call that runs; closing twice does nothing.
+
+        A forked process has neither workers nor the thread that runs a call, for which it would wait for ever.
+        """
+        with self._lock if os.getpid() == self._process else contextlib.nullcontext():
             self._end()
 
     def __enter__(self) -> Engine:
@@ -265,10 +268,6 @@ class Engine:
         self.close()
 
 
-#: The answer of a worker that waited for one in which an operator failed.
-_ABORTED = "aborted"
-
-
 def run_quietly(worker: Worker, name: str, epoch: int, timed: bool) -> Any:
     """What ``worker.run`` replies, None unless timed; why an operator failed, after which all workers are intact."""
     try:
@@ -276,9 +275,9 @@ def run_quietly(worker: Worker, name: str, epoch: int, timed: bool) -> Any:
     except FailedCallError as error:
         worker.arena.write(ABORT, 1)  # others may wait for this worker
         return reason(error)
-    except PlatformError:
-        if worker.arena.read(ABORT):
-            return _ABORTED
+    except PlatformError as error:
+        if str(error) == ABORTED:  # by a worker in which an operator failed
+            return ABORTED
         raise
     return reply if timed else None
 

@@ -27,7 +27,7 @@ from hios.kernels.merged import torch_dtype
 from hios.platforms.cpu.thread_team import ThreadTeam, marker
 from hios.platforms.program import ABORT, Buffer, Handover, ProgramStep, Row, StepProgram, StreamProgram, StreamStep
 from hios.platforms.workloads import arena_tensor, deliver
-from hios.workers.arena import Arena
+from hios.workers.arena import ABORTED, Arena
 from hios.workers.stream_threads import Done
 from hios.workers.worker import Worker, reason
 
@@ -409,7 +409,7 @@ class StreamRunner:
             self._values.arena.wait(flag, epoch, self._timeout_s, what, sleeping=len(self._streams) > 1)
         except PlatformError:
             if self._values.arena.read(ABORT):
-                raise FailedCallError("aborted") from None
+                raise FailedCallError(ABORTED) from None
             raise
         del self._waiting[stream]
 
@@ -434,7 +434,7 @@ class StreamRunner:
         deadline = time.monotonic() + self._timeout_s
         while self._unfinished:
             try:
-                error = done.get(timeout=max(0.0, deadline - time.monotonic()))
+                error = done.get(timeout=min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
             except Empty:
                 raise PlatformError(self._hanging()) from None
             self._unfinished -= 1

@@ -11,7 +11,9 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -23,6 +25,8 @@ from hios.machine.description import usable_cores
 from hios.platforms.cpu import engine as engine_module
 from hios.platforms.cpu import worker as device
 from hios.platforms.cpu.engine import Engine, Task
+from hios.platforms.program import ABORT
+from hios.workers.arena import ABORTED, Arena
 from hios.workers.pool import WorkerPool
 from tests.runtime import faults
 from tests.runtime.small import alternating, branches, image, require_right, require_right_run, small_engine
@@ -157,6 +161,42 @@ def test_a_forked_process_is_refused(engine: Engine) -> None:
     assert message.startswith(f"this engine belongs to process {os.getpid()}; allowed: to use it there")
     assert "\n" not in message
     require_right_run(engine, "both", 5)
+
+
+def test_a_forked_process_closes_nothing(engine: Engine) -> None:
+    """Nor does it wait for a call that runs in the process that it is a copy of."""
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with engine._lock:
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        with engine:
+            pass
+        os._exit(0)
+    assert eventually(lambda: os.waitpid(child, os.WNOHANG)[0] == child, 60.0)
+    done.set()
+    thread.join()
+    require_right_run(engine, "both", 6)
+
+
+def test_only_waits_that_were_aborted_leave_all_intact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that hangs while an operator of another worker fails still runs: the engine must not go on."""
+    arena = Arena(1, 0)
+    arena.write(ABORT, 1)
+    worker: Any = SimpleNamespace(arena=arena)
+    for error, answer in ((PlatformError(ABORTED), ABORTED), (FailedCallError("operator a: no"), "operator a: no")):
+        monkeypatch.setattr(device, "run", Mock(side_effect=error))
+        assert engine_module.run_quietly(worker, "net", 1, timed=False) == answer
+    monkeypatch.setattr(device, "run", Mock(side_effect=PlatformError("operator a did not end")))
+    with pytest.raises(PlatformError, match="did not end"):
+        engine_module.run_quietly(worker, "net", 1, timed=False)
 
 
 def test_a_closed_engine_is_refused() -> None:
