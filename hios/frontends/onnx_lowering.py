@@ -297,8 +297,9 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
     def _known_as_wrong(self, node: NodeProto) -> str | None:
         """Why Relax, or the kernel that it means, would compute something else; None if nothing is known."""
         given = {attribute.name: get_attribute_value(attribute) for attribute in node.attribute}
-        wrong = _WRONG.get(node.op_type, _never)
-        if node.domain not in STANDARD or given.get("noop_with_empty_axes") or wrong(self, node, given):
+        # Without axes it leaves out what a reduction does to each number, such as to square it.
+        does_nothing = bool(given.get("noop_with_empty_axes")) and not any(node.input[1:])
+        if node.domain not in STANDARD or does_nothing or _WRONG.get(node.op_type, _never)(self, node, given):
             return "Relax would import it wrongly"
         return None
 
