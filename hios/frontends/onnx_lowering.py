@@ -331,10 +331,12 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         model = make_model(graph, opset_imports=self._model.opset_import, ir_version=self._model.ir_version)
         try:
             session = OnnxSession(node.op_type, model.SerializeToString())
+            told, fixed_trips = _shapes(session, model), _has_fixed_trips(node, {own.name for own in constants})
+            if not (fixed_trips or all(told)):
+                raise UnsupportedError(_DEPENDS_ON_VALUES)
             made = session(*(torch.zeros(shape, dtype=dtype) for shape, dtype in map(tensor_type, inputs)))
-            are_fixed = _are_fixed([list(value.shape) for value in made], session.shapes, model)
-            if not (are_fixed or _has_fixed_trips(node, {constant.name for constant in constants})):
-                raise UnsupportedError("the shape of its result depends on values; allowed: fixed shapes")
+            if not (fixed_trips or all(list(own.shape) in shapes for own, shapes in zip(made, told, strict=True))):
+                raise UnsupportedError(_DEPENDS_ON_VALUES)
         except Exception as error:  # it raises many types; all mean the same to the user
             raise UnsupportedError(f"{reason}; as an operator of its own: {first_line(error)}") from error
         call = RelaxCall(
@@ -347,11 +349,19 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         self._nodes.update(zip(names, self.opaque_calls.emit(call, self.bb, tensors), strict=True))
 
 
-def _are_fixed(shapes: Sequence[list[int]], known: Sequence[list[int | str | None]], model: ModelProto) -> bool:
-    """Whether shapes are those that ONNX Runtime, or ONNX where that does not know a rank, tells before a run."""
-    inferred = shape_inference.infer_shapes(model, data_prop=True).graph.output
-    told = [[size.dim_value for size in value.type.tensor_type.shape.dim] for value in inferred]
-    return all(shape in own for shape, *own in zip(shapes, known, told, strict=True))
+_DEPENDS_ON_VALUES = "the shape of its result depends on values; allowed: fixed shapes"
+
+
+def _shapes(session: OnnxSession, model: ModelProto) -> list[list[list[Any]]]:
+    """The fixed shapes of each output that ONNX Runtime and ONNX tell before a run.
+
+    For ONNX Runtime, a value of unknown rank has no dimensions.
+    """
+    shapes = [[shape] * all(isinstance(size, int) for size in shape) for shape in session.shapes]
+    for told, value in zip(shapes, shape_inference.infer_shapes(model, data_prop=True).graph.output, strict=True):
+        if _is_fixed(value):
+            told.append([size.dim_value for size in value.type.tensor_type.shape.dim])
+    return shapes
 
 
 def _never(importer: _OnnxImporter, node: NodeProto, given: Mapping[str, Any]) -> bool:

@@ -185,7 +185,6 @@ class LaneProcess:
 
     def _keep_started(self) -> None:
         failures, begun = 0, False
-        limit_s = 2 * _SERVE_S + self._timeout_s  # the worker looks at the time between two runs
         while not self._stopping.is_set():
             ready = False
             try:
@@ -196,9 +195,10 @@ class LaneProcess:
                     known = self._prepare(pool)
                     begun, ready, failures = True, True, 0
                     self._event(LaneEvent(self.number, "ready"))
+                    longest_s = 2 * _SERVE_S + self._timeout_s  # the worker looks at the time between two runs
                     while (
                         not self._stopping.is_set()
-                        and pool.call_each(lane_worker.serve, {0: {"limit_s": _SERVE_S}}, limit_s)[0]
+                        and pool.call_each(lane_worker.serve, {0: {"limit_s": _SERVE_S}}, longest_s)[0]
                     ):
                         known = self._prepare_more(pool, known)
                 return
