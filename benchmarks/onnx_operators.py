@@ -5,11 +5,11 @@
 The list is the tests of ONNX itself that the package onnx brings, files of one or a few nodes with inputs and outputs.
 Left out are those that ONNX Runtime does not load or answers differently, that draw random numbers, and whose inputs
 and outputs are not tensors of numbers, or have a size that depends on values. The tests give everything as an input,
-also shapes and axes, which are constants in files of models. So an operator that is refused is tried again with all
-inputs but the first as constants. Its graph runs on the inputs of the test and on these negated, and is compared with
-the outputs of the test and of ONNX Runtime: equal, as far as rounding goes; refused, with a reason; or different.
-``--all`` prints all that are not equal, with reasons; otherwise reasons are counted. The exit status is 1 if one is
-different or crashes.
+also shapes and axes, which are constants in files of models. So an operator that is refused is tried again with inputs
+of whole numbers as constants, then with all but the first. Its graph runs on the inputs of the test and on these
+negated, and is compared with the outputs of the test and of ONNX Runtime: equal, as far as rounding goes; refused, with
+a reason; or different. ``--all`` prints all that are not equal, with reasons; otherwise reasons are counted. The exit
+status is 1 if one is different or crashes.
 """
 
 from __future__ import annotations

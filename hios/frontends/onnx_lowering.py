@@ -59,7 +59,9 @@ def _constant(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mappin
 def _cast(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Cast and CastLike: as in C; Relax makes zeros of NaN and infinities, and wraps what is too large."""
     data = inputs[0]
-    if not isinstance(data, relax.Expr) or isinstance(data, relax.ShapeExpr | tvm.ir.GenericConst):
+    if not (_is_tensor(data) and ("to" in attributes or _is_tensor(inputs[1]))) or isinstance(
+        data, tvm.ir.GenericConst
+    ):
         return None
     return relax.op.astype(data, onnx_frontend.get_type(attributes["to"]) if "to" in attributes else inputs[1].ty.dtype)
 
@@ -109,6 +111,29 @@ def _pad(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[str
     return relax.op.nn.pad(data, padding, modes[mode], float(filled))
 
 
+def _scatter(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    """ScatterElements: negative indices count from the end."""
+    data, indices, updates = inputs
+    axis, dtype = attributes.get("axis", 0), str(indices.ty.dtype)
+    is_negative = relax.op.less(indices, relax.const(0, dtype))
+    from_the_end = relax.op.add(indices, relax.const(int(data.ty.shape[axis]), dtype))
+    reduction = attributes.get("reduction", b"none").decode()
+    places = relax.op.where(is_negative, from_the_end, indices)
+    return relax.op.scatter_elements(data, places, updates, axis, "update" if reduction == "none" else reduction)
+
+
+def _top_k(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    """TopK: the first of equal numbers; Relax's own takes any."""
+    data, axis = inputs[0], attributes.get("axis", -1)
+    count = (
+        attributes["k"] if "k" in attributes else int(_required(importer, inputs[1], "the number of results").item())
+    )
+    is_descending = bool(attributes.get("largest", 1))
+    order = relax.op.argsort(data, axis, descending=is_descending, dtype="int64")
+    places = importer.bb.emit(relax.op.strided_slice(order, [axis % len(data.ty.shape)], [0], [count]))
+    return relax.Tuple([importer.bb.emit(relax.op.gather_elements(data, places, axis)), places])
+
+
 def _softplus(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Softplus: as one step, as log(1 + exp(x)) is 0 for small x."""
     return relax.op.nn.softplus(inputs[0], 1.0, _LINEAR_FROM)
@@ -122,6 +147,11 @@ def _mish(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[st
 def _tile(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Tile: how often each axis is repeated."""
     return relax.op.tile(inputs[0], _required(importer, inputs[1], "the number of repeats").tolist())
+
+
+def _is_tensor(value: Any) -> bool:
+    """Whether Relax made a tensor of a value, and neither a number, a shape nor a sequence."""
+    return isinstance(getattr(value, "ty", None), relax.TensorType)
 
 
 def _required(importer: _OnnxImporter, value: Any, what: str) -> np.ndarray:
@@ -144,8 +174,10 @@ CONVERTERS: dict[str, Callable[[_OnnxImporter, Sequence[Any], Mapping[str, Any]]
     "Gather": _gather,
     "Mish": _mish,
     "Pad": _pad,
+    **dict.fromkeys(("Scatter", "ScatterElements"), _scatter),
     "Softplus": _softplus,
     "Tile": _tile,
+    "TopK": _top_k,
 }
 
 
@@ -298,14 +330,16 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         """Why Relax, or the kernel that it means, would compute something else; None if nothing is known."""
         given = {attribute.name: get_attribute_value(attribute) for attribute in node.attribute}
         # Without axes it leaves out what a reduction does to each number, such as to square it.
-        does_nothing = bool(given.get("noop_with_empty_axes")) and not any(node.input[1:])
+        axes = self.constant(self._nodes[node.input[1]]) if any(node.input[1:]) else np.empty(0)
+        does_nothing = bool(given.get("noop_with_empty_axes")) and axes is not None and not axes.size
         if node.domain not in STANDARD or does_nothing or _WRONG.get(node.op_type, _never)(self, node, given):
             return "Relax would import it wrongly"
         return None
 
-    def dtype(self, name: str) -> np.dtype:
-        """The dtype of a value."""
-        return np.dtype(str(self.value(name).ty.dtype))
+    def dtype(self, name: str) -> str:
+        """The dtype of a value, or an empty text for what is no tensor."""
+        value = self.value(name)
+        return str(value.ty.dtype) if _is_tensor(value) else ""
 
     def value(self, name: str) -> Any:
         """What Relax made of a value."""
@@ -321,8 +355,8 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             if (known := self.constant(value)) is not None and known.size <= _MOST_CONSTANT:
                 constants.append(from_array(known, name))
                 continue
-            if not isinstance(value.ty, relax.TensorType):
-                raise UnsupportedError(f"{reason}; as an operator of its own: it takes a sequence; allowed: tensors")
+            if not _is_tensor(value):
+                raise UnsupportedError(f"{reason}; as an operator of its own: found an input that is no tensor")
             kind = tensor_dtype(np.dtype(str(value.ty.dtype)))
             inputs.append(make_tensor_value_info(name, kind, [int(size) for size in value.ty.shape]))
             tensors.append(value)
@@ -373,11 +407,11 @@ def _always(importer: _OnnxImporter, node: NodeProto, given: Mapping[str, Any]) 
 
 
 def _is_half(importer: _OnnxImporter, node: NodeProto, given: Mapping[str, Any]) -> bool:
-    return importer.dtype(node.input[0]) == np.float16
+    return importer.dtype(node.input[0]) == "float16"
 
 
 def _is_whole(importer: _OnnxImporter, node: NodeProto, given: Mapping[str, Any]) -> bool:
-    return importer.dtype(node.input[0]).kind in "iu"
+    return importer.dtype(node.input[0]).startswith(("int", "uint"))
 
 
 def _takes_one_infinity(importer: _OnnxImporter, node: NodeProto, given: Mapping[str, Any]) -> bool:
@@ -387,7 +421,7 @@ def _takes_one_infinity(importer: _OnnxImporter, node: NodeProto, given: Mapping
 def _makes_eight_bits(importer: _OnnxImporter, node: NodeProto, given: Mapping[str, Any]) -> bool:
     if node.op_type == "Cast":
         return TensorProto.DataType.Name(given["to"]).startswith("FLOAT8")
-    return str(importer.value(node.input[1]).ty.dtype).startswith("float8")
+    return importer.dtype(node.input[1]).startswith("float8")
 
 
 def _may_train(importer: _OnnxImporter, node: NodeProto, given: Mapping[str, Any]) -> bool:
@@ -407,12 +441,11 @@ def _resizes_otherwise(importer: _OnnxImporter, node: NodeProto, given: Mapping[
     return not np.allclose(scaled, np.round(scaled), rtol=1e-6)
 
 
-#: ONNX operators that Relax's importer or a kernel of hios gets wrong, and the nodes for which it does: ScatterElements
-#: takes no indices from the end, TopK any of equal numbers in place of the first, powers of whole numbers wrap, steps
-#: overflow in 16 bits, variances are differences of squares, and logarithms of sums fail where all are minus infinity.
+#: ONNX operators that Relax's importer or a kernel of hios gets wrong, and the nodes for which it does: powers of whole
+#: numbers wrap, steps overflow in 16 bits, variances are differences of squares, and logarithms of sums fail where all
+#: are minus infinity.
 _WRONG: Mapping[str, Callable[[_OnnxImporter, NodeProto, Mapping[str, Any]], bool]] = {
     **dict.fromkeys(("Hardmax", "MeanVarianceNormalization", "ReduceLogSumExp"), _always),
-    **dict.fromkeys(("Scatter", "ScatterElements", "TopK"), _always),
     **dict.fromkeys(("GlobalLpPool", "InstanceNormalization", "LpPool", "ReduceL2", "ReduceLogSum"), _is_half),
     **dict.fromkeys(("Pow", "Shrink"), _is_whole),
     **dict.fromkeys(("Cast", "CastLike"), _makes_eight_bits),

@@ -163,6 +163,16 @@ def _mask(mask: Any, shape: list[int], dtype: str, importer: Any) -> Any:
     return _in_four(value, shape, importer)
 
 
+def _rounds_a_number(node: Any, given: list[Any]) -> bool:
+    """Whether the dtype of the result lacks a number among the arguments, or may lack that of a tensor with one."""
+    dtype = node.meta["val"].dtype
+    numbers = [own for own in given if isinstance(own, int | float)]
+    alone = [own.meta["val"].dtype for own in node.all_input_nodes if own.meta["val"].ndim == 0]
+    return any(torch.tensor(own, dtype=dtype).item() != own for own in numbers) or bool(
+        set(alone) - {dtype, torch.bool}
+    )
+
+
 def _arithmetic(operator: Callable[..., Any], *, exact: bool = False) -> _Converter:
     """In the dtype of the result, as in torch: dividing integers gives floats.
 
@@ -172,12 +182,7 @@ def _arithmetic(operator: Callable[..., Any], *, exact: bool = False) -> _Conver
     def convert(node: Any, importer: Any) -> relax.Var:
         first, second = importer.retrieve_args(node)[:2]
         dtype = _dtype(node)
-        numbers = [value for value in (first, second) if isinstance(value, int | float)]
-        if (
-            exact
-            and _is_half(node)
-            and any(torch.tensor(own, dtype=node.meta["val"].dtype).item() != own for own in numbers)
-        ):
+        if exact and _is_half(node) and _rounds_a_number(node, [first, second]):
             raise UnsupportedError("Relax would round a number to 16 bits")
         first, second = _cast(first, dtype, importer), _cast(second, dtype, importer)
         second = _scaled(second, arguments_of(node).get("alpha", 1), dtype, importer)

@@ -365,7 +365,6 @@ def test_graph_equals_onnx_runtime(name: str, tmp_path: Path) -> None:
         ),
         pytest.param(_model([node("Softplus", ["x"], ["y"])], {"x": [4]}), [-20, -75, 30, 100], id="Softplus"),
         pytest.param(_model([node("Mish", ["x"], ["y"])], {"x": [4]}), [-20, -10, 30, 100], id="Mish"),
-        pytest.param(_model([node("Elu", ["x"], ["y"])], {"x": [3]}), [-1e-8, -1e-5, 3], id="Elu"),
         pytest.param(
             _model([node("Cast", ["x"], ["y"], to=TensorProto.INT32)], {"x": [3]}), [3e9, -5e9, 1.7], id="Cast"
         ),
@@ -409,7 +408,7 @@ def test_values_of_which_relax_makes_something_else(model: ModelProto, values: A
     graph, weights = extract(path, "net")
     given = torch.as_tensor(values, dtype=DTYPES[model.graph.input[0].type.tensor_type.elem_type])
     for ours, theirs in zip(run_graph(graph, weights, (given,)), OnnxSession(path)(given), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -435,6 +434,17 @@ def test_values_of_which_relax_makes_something_else(model: ModelProto, values: A
             "ReduceSum (node sum)",
             id="axes",
         ),
+        pytest.param(
+            _model(
+                [
+                    node("Cast", ["x"], ["i"], to=TensorProto.INT64),
+                    node("ConstantOfShape", ["i"], ["y"], name="zeros"),
+                ],
+                {"x": [2]},
+            ),
+            "ConstantOfShape (node zeros)",
+            id="sizes",  # which are 0 for zeros, as if they were not known
+        ),
     ],
 )
 def test_shapes_that_depend_on_values_stay_refused(model: ModelProto, place: str, tmp_path: Path) -> None:
@@ -447,7 +457,7 @@ def test_shapes_that_depend_on_values_stay_refused(model: ModelProto, place: str
 def test_sequences_are_refused(tmp_path: Path) -> None:
     """What Relax does not make of a sequence, an operator of its own does not either; the message says so."""
     nodes = [node("SplitToSequence", ["x"], ["q"]), node("SequenceLength", ["q"], ["y"], name="length")]
-    message = r"^Relax cannot import SequenceLength \(node length\): .*: it takes a sequence; allowed: tensors"
+    message = r"^Relax cannot import SequenceLength \(node length\): .*: found an input that is no tensor"
     with pytest.raises(UnsupportedError, match=message):
         extract(_saved(_model(nodes, {"x": [2, 3]}), tmp_path / "net.onnx"), "net")
 

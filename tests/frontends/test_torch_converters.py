@@ -178,13 +178,13 @@ _LARGE = torch.tensor([3e38, -3e38, 6e37, -1.0, 2.0, torch.inf, -torch.inf, torc
         (lambda x: x.log10().floor(), _random(3).abs() + 1, torch.tensor([1e3, 1e6, 1e9])),
         *(
             (function, _random(4).abs(), torch.tensor([1e-8, -1e-8, 1e-30, 20]))
-            for function in (torch.log1p, torch.expm1, F.elu, F.logsigmoid, F.mish, F.softplus)
+            for function in (torch.log1p, torch.expm1, F.elu, F.softplus)
         ),
         (lambda x: x.sort().indices, _random(1000), _random(1000, seed=1).relu()),
         (torch.argsort, _random(1000), _random(1000, seed=1).relu()),
         *(
             (function, _random(4).half(), torch.tensor([21, 42, 197, 60000]).half())
-            for function in (lambda x: x / 0.7, lambda x: x * 0.7, lambda x: 1e-8 * x, F.hardswish)
+            for function in (lambda x: x / 0.7, lambda x: x * torch.tensor(0.7), lambda x: 1e-8 * x, F.hardswish)
         ),
         (lambda x: x.norm(dim=-1), _random(2, 4).half(), torch.full((2, 4), 300).half()),
         (F.normalize, _random(2, 4).half(), torch.full((2, 4), 300).half()),

@@ -103,7 +103,7 @@ def build(function: str, attributes: Mapping[str, Any]) -> Callable[..., Any]:
 
     def run(*tensors: Any) -> Any:
         if function in _OF_MEMORY:
-            tensors = tuple(tensor.contiguous() for tensor in tensors)
+            tensors = tuple(_as_in_the_model(tensor) for tensor in tensors)
         given = [fill(tensors) for fill in by_position]
         if gates is not None:
             _require_fitting(gates, *given)
@@ -111,6 +111,12 @@ def build(function: str, attributes: Mapping[str, Any]) -> Callable[..., Any]:
         return made if isinstance(made, Tensor) else chosen(made)
 
     return run
+
+
+def _as_in_the_model(tensor: Tensor) -> Tensor:
+    """A tensor in the order of its dimensions, where a packed convolution wrote its channels last."""
+    packed = tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+    return tensor.contiguous() if packed else tensor
 
 
 def _require_fitting(gates: int, x: Tensor, hx: Any, params: Any, biases: bool, layers: int, *options: Any) -> None:

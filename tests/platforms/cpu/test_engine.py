@@ -172,16 +172,21 @@ def test_a_forked_process_closes_nothing(engine: Engine) -> None:
             held.set()
             done.wait()
 
-    thread = threading.Thread(target=hold)
+    thread = threading.Thread(target=hold, daemon=True)
     thread.start()
     held.wait()
     child = os.fork()
     if child == 0:
-        with engine:
-            pass
-        os._exit(0)
-    assert eventually(lambda: os.waitpid(child, os.WNOHANG)[0] == child, 60.0)
+        try:
+            engine.close()
+        finally:
+            os._exit(0)
+    ended = eventually(lambda: os.waitpid(child, os.WNOHANG)[0] == child, 60.0)
     done.set()
+    if not ended:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert ended
     thread.join()
     require_right_run(engine, "both", 6)
 
