@@ -85,36 +85,46 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 #: Files that take longest, the longest first: begun last, one of them would keep a process at work while others wait.
 LONGEST = (
     "workflow/test_slurm.py",
-    "frontends/test_extract_models.py",
     "runtime/test_distributed.py",
-    "study/test_released_program.py",
-    "frontends/test_networks.py",
-    "workflow/test_dry_run.py",
-    "workflow/test_serving_rules.py",
-    "runtime/test_baselines.py",
-    "workflow/test_killed_runs.py",
-    "workflow/test_prediction_rules.py",
-    "workflow/test_top_example.py",
-    "study/test_top_experiments.py",
-    "serving/test_load.py",
-    "runtime/test_wide.py",
-    "frontends/test_onnx_file.py",
+    "frontends/test_extract_models.py",
     "optimizing/test_optimize_choice.py",
-    "optimizing/test_dynamo.py",
-    "profiling/test_cached.py",
-    "optimizing/test_optimize.py",
-    "test_api.py",
+    "runtime/test_hosts.py",
+    "workflow/test_killed_runs.py",
+    "platforms/cuda/test_sessions.py",
+    "serving/test_load.py",
     "serving/test_server.py",
+    "frontends/test_networks.py",
+    "optimizing/test_optimize.py",
+    "report/test_page_size.py",
+    "workflow/test_serving_rules.py",
+    "workflow/test_dry_run.py",
+    "test_api.py",
+    "platforms/cpu/test_cpu_segments.py",
+    "runtime/test_failures.py",
+    "optimizing/test_dynamo.py",
+    "frontends/test_onnx_file.py",
+    "study/test_released_program.py",
+    "optimizing/test_background.py",
     "platforms/cpu/test_engine.py",
-    "serving/launcher/test_launcher_training.py",
+    "runtime/test_wide.py",
+    "profiling/test_cached.py",
     "serving/test_server_faults.py",
-    "report/test_papers_browser.py",
-    "frontends/test_torch_converters.py",
-    "cli/test_cli.py",
+    "runtime/test_devices.py",
+    "optimizing/test_known_differences.py",
+    "platforms/cuda/test_cuda_segments.py",
+    "workflow/test_top_example.py",
+    "workflow/test_prediction_rules.py",
+    "runtime/test_session.py",
+    "runtime/test_baselines.py",
+    "report/test_report.py",
     "workflow/test_figure_rules.py",
     "workflow/test_run.py",
-    "report/test_report_browser.py",
+    "optimizing/test_cached_start.py",
+    "serving/launcher/test_launcher_training.py",
     "workers/test_pool.py",
+    "study/test_figures.py",
+    "frontends/test_torch_converters.py",
+    "frontends/test_opaque_calls.py",
 )
 
 
@@ -138,7 +148,7 @@ def pytest_collection_finish() -> None:
 
 
 #: How reasons of skips begin where something is not at hand; what their tests check is not checked on such a machine.
-_MISSING = ("needs ", "published data", "no CUDA device", "no Slurm", "no PMIx", "no file system")
+_MISSING = ("needs ", "published data", "no CUDA device", "no Slurm", "no PMIx", "no file system", "/etc/slurm")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -52,8 +52,20 @@ def missing(*, on_hosts: bool = False) -> str:
         return "Slurm's daemons need root"
     if on_hosts:
         return ""
-    there = next((CONFIGURATION / name for name in _FILES if os.path.lexists(CONFIGURATION / name)), None)
+    paths = [CONFIGURATION / name for name in _FILES]
+    there = next((path for path in paths if os.path.lexists(path) and not _is_left_over(path)), None)
     return "" if there is None else f"{there} is there already"
+
+
+def _is_left_over(path: Path) -> bool:
+    """Whether it is a link that a cluster of tests left which was killed, and not a configuration of this machine."""
+    if not path.is_symlink() or not path.readlink().parent.name.startswith(PREFIX):
+        return False
+    try:
+        os.kill(int((path.readlink().parent / "slurmctld.pid").read_text()), 0)
+    except (OSError, ValueError):
+        return True
+    return False
 
 
 def mpi_missing(hosts: Hosts | None = None) -> str:
@@ -88,6 +100,7 @@ def cluster(cpus: int = 2, memory_mb: int = 8000) -> Iterator[Path]:
         (folder / "gres.conf").write_text("".join(f"Name=gpu File={file}\n" for file in _GPUS))
         CONFIGURATION.mkdir(exist_ok=True)
         for name in _FILES:
+            (CONFIGURATION / name).unlink(missing_ok=True)
             (CONFIGURATION / name).symlink_to(folder / name)
         _run(*_munged(folder))
         _run(_program("slurmctld"), "-c")
