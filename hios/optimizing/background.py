@@ -72,8 +72,21 @@ class Background:
             torch.save(tuple(request), self.folder / _REQUEST)
         except Exception as error:  # classes raise what they want
             raise HiosError(f"it cannot be sent to another process: {first_line(error)}; allowed: wait=True") from error
-        self._thread = threading.Thread(target=self._watch, args=(found, failed), name="hios background", daemon=True)
+        self._told = found, failed
+        self._thread = threading.Thread(target=self._keep, name="hios background", daemon=True)
         self._thread.start()
+
+    def _keep(self) -> None:
+        """Watch the process; then wait for the end, as what the thread has started, such as workers, ends with it.
+
+        What it calls holds the model, and is forgotten before.
+        """
+        try:
+            self._watch(*self._told)
+        finally:
+            del self._told
+            self.discard()
+        self._closed.wait()
 
     def _watch(self, found: Callable[[Found], None], failed: Callable[[str], None]) -> None:
         try:
@@ -103,9 +116,6 @@ class Background:
         except Exception as error:  # it would be lost with the thread
             if not self._closed.is_set():  # at the end of the process much fails
                 failed(first_line(error))
-        finally:
-            self.discard()
-        self._closed.wait()  # what the thread has started, such as workers, ends with it
 
     def _look(self, found: Callable[[Found], None]) -> bool:
         """Take what was found since the last look; whether that was the final choice."""

@@ -8,6 +8,8 @@ a model never gets what was made for other weights. Both are computed without ex
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import inspect
 import os
@@ -21,9 +23,11 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import msgspec
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, fx, nn
+from torch.utils import _pytree as pytree
 
 from hios.core.graph import Graph
 from hios.errors import ArtifactError, HiosError
@@ -150,7 +154,7 @@ def model_key(model: nn.Module, tensors: Sequence[Tensor]) -> dict[str, object]:
 
 
 def state_digest(model: nn.Module) -> str:
-    """Hash of the contents of all tensors of a model: parameters, buffers, and plain attributes."""
+    """Hash of the contents of all tensors of a model: parameters, buffers, and attributes, in containers too."""
     tensors = list(_tensors(model))
     with ThreadPoolExecutor(max(1, len(usable_cores()))) as pool:  # hashing releases the GIL
         hashes = pool.map(content_digest, (tensor for _, tensor in tensors))
@@ -165,8 +169,10 @@ def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     yield from model.named_buffers(remove_duplicate=False)
     for path, module in model.named_modules():
         for name, value in module.__dict__.items():
-            if isinstance(value, Tensor):
-                yield f"{path}.{name}", value
+            if name not in ("_parameters", "_buffers", "_modules"):
+                for number, leaf in enumerate(pytree.tree_leaves(value)):
+                    if isinstance(leaf, Tensor):
+                        yield f"{path}.{name}.{number}", leaf
 
 
 def _type(tensor: Tensor) -> list[object]:
@@ -187,11 +193,25 @@ def _text(value: Any, depth: int) -> str:
     if isinstance(value, list | tuple | set | frozenset):
         parts = [_text(entry, depth - 1) for entry in value]
         return f"{type(value).__name__}[{', '.join(sorted(parts) if isinstance(value, set | frozenset) else parts)}]"
+    if isinstance(value, np.ndarray | np.generic):
+        return f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
+    if isinstance(value, functools.partial):
+        return f"partial{_text([value.func, value.args, value.keywords], depth - 1)}"
     if inspect.isroutine(value) or inspect.isclass(value):
-        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
+        name = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
+        return name + (_text(_held(value), depth - 1) if inspect.isfunction(value) else "")
     if isinstance(value, nn.Module | fx.Graph):
         return type(value).__qualname__  # modules are examined separately, graphs as code
     return f"{type(value).__qualname__}{_text(getattr(value, '__dict__', {}), depth - 1)}"
+
+
+def _held(function: FunctionType) -> list[Any]:
+    """What a function holds beside its code: defaults, and variables of the functions around it."""
+    cells = []
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # it is empty
+            cells.append(cell.cell_contents)
+    return [function.__defaults__, function.__kwdefaults__, cells]
 
 
 def code_digest(model: nn.Module) -> str:

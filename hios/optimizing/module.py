@@ -260,6 +260,8 @@ class OptimizedModule(nn.Module):
         if changed := runner.guards.changed():
             why = f"{changed} since it was optimized; undo that, or call hios.optimize again"
             return self._instead(changed, why, args, kwargs)
+        if torch.jit.is_tracing():
+            return self._instead("tracing", "torch.jit.trace would keep this call's outputs", args, kwargs)
         if torch.is_autocast_enabled("cpu"):
             return self._instead("autocast", "autocast would change its precision", args, kwargs)
         tensors = runner.inputs.tensors(args, kwargs)
@@ -279,6 +281,8 @@ class OptimizedModule(nn.Module):
                 self._warn("given up", f"{_FAILURES} calls in a row failed, so no more are tried: {error}")
             return outputs
         except HiosError as error:
+            if self.runner is not runner:  # another one was settled on meanwhile, and this one closed
+                return self._run(args, kwargs)
             self.runner = None
             return self._instead("failed", str(error), args, kwargs)
         self._failures = 0

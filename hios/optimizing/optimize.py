@@ -6,6 +6,7 @@ import functools
 import sys
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -181,7 +182,9 @@ def _improving(own: _Optimizer) -> OptimizedModule:
         model, Report(name, "the model itself", "for now", pending="the fastest way, for which a process looks")
     )
     try:
-        subject, guards = replace(own.subject, options=private), Guards(model)
+        # Copies, as the user may write other numbers into the example's tensors meanwhile.
+        args, kwargs = own.subject.inputs.rebuilt([tensor.detach().clone() for tensor in own.subject.tensors])
+        subject, guards = replace(own.subject, args=args, kwargs=kwargs, options=private), Guards(model)
         optimizer = _Optimizer(subject)
 
         def failed(why: str) -> None:
@@ -216,6 +219,7 @@ def _improving(own: _Optimizer) -> OptimizedModule:
         background.discard()
         raise
     fast.background = background
+    weakref.finalize(fast, background.end).atexit = False  # at the end of the process it ends by itself
     return fast
 
 

@@ -79,6 +79,9 @@ class Subject:
         self.everything = usable_cores()[: max(*(sum(map(len, own)) for own in self.divisions), self.threads)]
         self.inputs = ModelInputs(self.args, self.kwargs, self.model)
         self.tensors = self.inputs.required(self.args, self.kwargs)
+        if len(set(map(id, self.tensors))) < len(self.tensors):  # an output might be any of them
+            self.tensors = [tensor.detach().clone() for tensor in self.tensors]
+            self.args, self.kwargs = self.inputs.rebuilt(self.tensors)
 
     def run_once(self) -> list[Tensor]:
         """Run the model once; returns its tensors and records the structure of its outputs.

@@ -31,6 +31,8 @@ _CONSTANTS = (type(None), bool, int, float, complex, str, bytes, torch.dtype, to
 #: Parameters that take any number of arguments.
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
+#: Dtypes for which torch has no minimum and maximum, by which inputs are checked.
+_UNORDERED = (torch.uint16, torch.uint32, torch.uint64)
 #: How deeply objects among outputs may hold others.
 _DEPTH = 4
 #: What an output is: ("tensor", its number among the graph's outputs), ("input", number of an input tensor),
@@ -54,6 +56,7 @@ class ModelInputs:
         leaves, self._spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
         self._constants = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         self._places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        self._fixed = [place for place, leaf in enumerate(leaves) if not isinstance(leaf, Tensor)]
         self._types = [_type(leaves[place]) for place in self._places]
         #: Whether they are tensors by position and nothing else, which need not be flattened.
         self._flat = not kwargs and len(self._places) == len(leaves) == len(args)
@@ -62,6 +65,8 @@ class ModelInputs:
         for place in self._places:
             if wrong := _unusual(leaves[place]):
                 raise UnsupportedError(f"example inputs: found {wrong}; allowed: plain tensors on the CPU")
+            if (dtype := leaves[place].dtype) in _UNORDERED:
+                raise UnsupportedError(f"example inputs: found {dtype}, for which torch has no limits; allowed: others")
         if wrong := _no_constant(self._constants):
             raise UnsupportedError(f"example inputs: found {wrong}; allowed: tensors, numbers, strings and None")
 
@@ -84,11 +89,11 @@ class ModelInputs:
         tensors = [leaves[place] for place in self._places]
         if why := self._unfit(tensors):
             return why
-        for leaf, constant in zip(leaves, self._constants, strict=True):
-            if constant is not None and not same(leaf, constant):
-                return f"found {leaf!r} as an input, the example has {constant!r}"
-            if constant is None and leaf is not None and not isinstance(leaf, Tensor):
-                return f"found {leaf!r} as an input, the example has None"
+        for place in self._fixed:
+            leaf, constant = leaves[place], self._constants[place]
+            if not same(leaf, constant):
+                found = "a tensor" if isinstance(leaf, Tensor) else repr(leaf)
+                return f"found {found} as an input, the example has {constant!r}"
         return tensors
 
     def _unfit(self, tensors: Sequence[Any]) -> str:

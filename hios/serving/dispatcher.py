@@ -127,7 +127,7 @@ class Dispatcher:
     @property
     def up(self) -> int:
         """Number of lanes that are up."""
-        return sum(lane < self._pipeline.lanes for lane in self._up)
+        return sum(lane < self._pipeline.lanes for lane in tuple(self._up))
 
     def _loop(self) -> None:
         try:

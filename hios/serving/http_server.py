@@ -103,7 +103,7 @@ class HttpServer:
         # uvicorn raises the signal again when it has ended, for the handlers that were there before.
         main = threading.current_thread() is threading.main_thread()
         obeyed = (signal.SIGTERM, signal.SIGINT) if main else ()
-        before = {number: signal.signal(number, lambda *_: None) for number in obeyed}
+        before = {number: signal.signal(number, lambda *_: self.stop()) for number in obeyed}
         try:
             self._uvicorn.run(sockets=[self._socket])
         finally:

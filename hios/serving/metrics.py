@@ -68,14 +68,14 @@ class Metrics:
             ("hios_lanes_up", "gauge", server.lanes_up, "Lanes whose worker is ready."),
         ):
             yield from _head(name, kind, words)
-            yield f"{name} {value:g}"
+            yield f"{name} {float(value)!r}"
 
     def _histogram(self, label: str, buckets: list[int]) -> Iterator[str]:
         total = 0
         for end, count in zip((*map("{:g}".format, _BUCKETS_S), "+Inf"), buckets, strict=True):
             total += count
             yield f'hios_latency_seconds_bucket{{model="{label}",le="{end}"}} {total}'
-        yield f'hios_latency_seconds_sum{{model="{label}"}} {self._sums_s.get(label, 0.0):g}'
+        yield f'hios_latency_seconds_sum{{model="{label}"}} {float(self._sums_s.get(label, 0.0))!r}'
         yield f'hios_latency_seconds_count{{model="{label}"}} {total}'
 
 

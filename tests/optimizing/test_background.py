@@ -294,6 +294,31 @@ def test_what_is_found_after_the_end_is_closed() -> None:
     torch.testing.assert_close(fast(x), model(x))
 
 
+def test_what_is_called_is_forgotten_after_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds the model and its runtime; the thread lives on, as the workers that it started end with it."""
+    monkeypatch.setattr(backgrounds, "_WORK", "")
+    background, told = Background(tmp_path), lambda what: None
+    forgotten = weakref.ref(told)
+    background.start((), told, told)
+    del told
+    assert eventually(lambda: gc.collect() >= 0 and forgotten() is None)
+    assert background._thread is not None
+    assert background._thread.is_alive()
+    background.end()
+    background._thread.join()
+
+
+def test_the_search_has_an_example_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user may write other numbers into the tensors of the example meanwhile."""
+    sent: list[Any] = []
+    monkeypatch.setattr(Background, "start", lambda self, request, *told: sent.extend(request))
+    x = image(0)
+    fast = hios.optimize(Branches(), x, cache=False, wait=False)
+    assert torch.equal(sent[1][0], x)
+    assert sent[1][0].data_ptr() != x.data_ptr()
+    fast.close()
+
+
 #: A process that reports an early choice, and a final one once it is told to go on.
 _REPORTING = """
 import sys, time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import importlib.util
 import warnings
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -111,6 +113,28 @@ def test_every_change_of_state_changes_the_digest() -> None:
     digests.add(state_digest(_model().to(torch.bfloat16)))
     digests.add(state_digest(_model().to(memory_format=torch.channels_last)))
     assert len(digests) == 6
+
+
+def _clamped(most: float) -> Callable[[Any], Any]:
+    return lambda value: value.clamp(max=most)
+
+
+def test_what_attributes_hold_is_part_of_a_choice() -> None:
+    """Arguments of partial functions, arrays and enclosed values change the key, tensors in containers the weights."""
+    made = (_clamped, lambda most: functools.partial(torch.clamp, max=most), np.float32, lambda most: np.full(3, most))
+    for make in made:
+        keys = []
+        for most in (1.0, 6.0, 1.0):
+            model = _model()
+            model.held = [make(most)]
+            keys.append(model_key(model, [image(0)]))
+        assert keys[0] == keys[2] != keys[1]
+    digests = set()
+    for most in (1.0, 6.0):
+        model = _model()
+        model.held = {"tables": [torch.full((3,), most)]}
+        digests.add(state_digest(model))
+    assert len(digests) == 2
 
 
 def test_attributes_are_part_of_a_choice() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -55,6 +56,34 @@ def test_a_failed_call_fails_alone() -> None:
         fast(ones * 200)
     fast(ones)
     assert len(ran) == 5
+
+
+@torch.no_grad()
+def test_a_call_that_was_overtaken_runs_in_what_was_settled_on() -> None:
+    """Another thread may settle on a final choice, and close what ran before, while a call waits for that."""
+    fast, ran = _with_a_way()
+    final, ran_finally = _with_a_way()
+    runner, ones = fast.runner, torch.ones(1, 2)
+    assert runner is not None
+
+    def overtaken(tensors: list[Tensor]) -> list[Tensor]:
+        fast.settle(final)
+        raise PlatformError("this engine has no task first any more")
+
+    fast.runner = replace(runner, run=overtaken)
+    with warnings.catch_warnings(action="error", category=HiosWarning):
+        assert torch.equal(fast(ones), final.original(ones))
+    assert (fast.runner, ran, ran_finally) == (final.runner, [], ["way"])
+
+
+@torch.no_grad()
+def test_traced_by_torch_jit_it_is_the_model() -> None:
+    """Otherwise the trace would give the outputs of the call that was traced."""
+    fast, ran = _with_a_way()
+    with pytest.warns(HiosWarning, match=r"torch\.jit\.trace would keep this call's outputs"):
+        traced = torch.jit.trace(fast, torch.ones(1, 2), check_trace=False)
+    assert torch.equal(traced(torch.zeros(1, 2)), fast.original(torch.zeros(1, 2)))
+    assert ran == []
 
 
 class _Positive(nn.Module):

@@ -54,6 +54,12 @@ def test_inputs_that_can_change_are_refused() -> None:
         ModelInputs((torch.ones(2),), {"more": np.arange(3)})
 
 
+def test_whole_numbers_that_torch_does_not_order_are_refused() -> None:
+    """Their limits could not be checked."""
+    with pytest.raises(UnsupportedError, match=r"^example inputs: found torch\.uint16, for which torch has no limits"):
+        ModelInputs((torch.ones(2).to(torch.uint16),), {})
+
+
 def test_an_array_in_the_place_of_a_constant_does_not_fit() -> None:
     """An array in place of a number of the example counts as another input, and is not an error."""
     assert "found array" in str(ModelInputs((torch.ones(2), 1), {}).tensors((torch.ones(2), np.arange(3)), {}))

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from hios.errors import ExampleInputsError
+from hios.optimizing.options import Options
+from hios.optimizing.preparation import Subject
 from hios.optimizing.tracing import Binding, ModelInputs, ModelOutputs
 from tests.refusals import refused
 
@@ -39,6 +41,30 @@ def test_arguments_may_be_given_by_name() -> None:
     assert isinstance(alone.tensors((), {"images": x, "scale": 1.0}), list)  # the default
     assert alone.tensors((x,), {"scale": 2.0}) == "inputs of another structure than the example's"
     assert alone.tensors((x, y), {}) == "inputs of another structure than the example's"
+
+
+def test_nothing_takes_the_place_of_none() -> None:
+    """A tensor where the example has None does not fit, as the graph would ignore it; nor does None for a tensor."""
+    x, y = torch.ones(2), torch.zeros(2)
+    for example in (ModelInputs((x, None), {}, Two()), ModelInputs((x,), {"mask": None}, Two())):
+        assert example.tensors((x, y), {}) == "found a tensor as an input, the example has None"
+        assert example.tensors((x, 2), {}) == "found 2 as an input, the example has None"
+        assert example.tensors((x, None), {}) == [x]
+    assert "found NoneType as an input" in ModelInputs((x, y), {}, Two()).tensors((x, None), {})
+
+
+class _Passing(nn.Module):
+    def forward(self, query: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Hand on an input."""
+        return memory, query + memory
+
+
+def test_one_tensor_as_two_inputs() -> None:
+    """Of two inputs that were one tensor in the example, an output is the one that the model hands on."""
+    x, a, b = torch.ones(2), torch.zeros(2), torch.full((2,), 3.0)
+    subject = Subject(_Passing(), (x, x), {}, Options(), [[[0]]])
+    subject.run_once()
+    assert subject.outputs.rebuilt([a + b], [a, b])[0] is b
 
 
 def test_variable_arguments_stay_as_they_are() -> None:

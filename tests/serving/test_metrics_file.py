@@ -59,6 +59,18 @@ def test_counts_and_latencies(tmp_path: Path) -> None:
     assert (samples["hios_lanes_busy_seconds_total"], samples["hios_lanes_up"]) == (1.5, 2)
 
 
+def test_numbers_have_all_their_digits(tmp_path: Path) -> None:
+    """Rates of counters that have run for weeks would otherwise be steps."""
+    metrics = MetricsFile(tmp_path / "metrics.prom")
+    own = server()
+    own.busy_s = 12_345_678.25
+    metrics.show(own, _progress(1.0, [123_456_789.5], 1))
+    metrics.write()
+    samples = values(tmp_path / "metrics.prom")
+    assert samples["hios_lanes_busy_seconds_total"] == 12_345_678.25
+    assert samples['hios_latency_seconds_sum{model="left"}'] == pytest.approx(123_456.7895, rel=1e-12)
+
+
 def test_a_signal_asks_for_them(tmp_path: Path) -> None:
     """SIGUSR1 writes at the next look, once; in a process of its own, whose signals no other test has touched."""
     path = tmp_path / "metrics.prom"

@@ -179,6 +179,8 @@ class Engine:
         """Run a task in its workers; their replies if timed."""
         if not self._end.alive:
             raise PlatformError("this engine is closed; make another one")
+        if name not in self._workers:
+            raise PlatformError(f"this engine has no task {name} any more; allowed: {', '.join(self._workers)}")
         for buffer, value in zip(self._inputs, inputs, strict=True):
             copy_alone(value, buffer)
         self._epoch += 1

@@ -125,6 +125,15 @@ def test_other_inputs_are_refused(engine: Engine, inputs: tuple[Tensor, ...], sh
     require_right_run(engine, "first", 4)
 
 
+def test_tasks_that_are_gone_are_refused() -> None:
+    """A call may wait for the engine while another thread keeps a single task."""
+    with small_engine() as made:
+        made.keep_only("second")
+        with pytest.raises(PlatformError, match=r"^this engine has no task first any more; allowed: second$"):
+            made.run("first", image(0))
+        require_right_run(made, "second", 3)
+
+
 def test_threads_take_turns(engine: Engine) -> None:
     """Calls from several threads at once each get the outputs of their own inputs."""
     failed: list[BaseException] = []
