@@ -260,7 +260,7 @@ class OptimizedModule(nn.Module):
         if changed := runner.guards.changed():
             why = f"{changed} since it was optimized; undo that, or call hios.optimize again"
             return self._instead(changed, why, args, kwargs)
-        if torch.jit.is_tracing():
+        if torch._C._is_tracing():  # by torch.jit
             return self._instead("tracing", "torch.jit.trace would keep this call's outputs", args, kwargs)
         if torch.is_autocast_enabled("cpu"):
             return self._instead("autocast", "autocast would change its precision", args, kwargs)
