@@ -23,7 +23,7 @@ _GENERATOR = torch.Generator().manual_seed(0)
 #: Entries that the import of torch never emits, as torch takes them apart before, or they are opaque calls: they come
 #: from ONNX, Relax's own passes, or graphs of earlier versions.
 NOT_FROM_TORCH = {
-    *("ewise_fma", "log_add_exp", "left_shift", "right_shift", "isfinite", "square"),
+    *("argsort", "ewise_fma", "log_add_exp", "left_shift", "right_shift", "isfinite", "square"),
     *("flatten", "nn.batch_flatten", "nn.dropout", "meshgrid", "repeat", "stack"),
     *("floor_divide", "gather_nd", "index_put", "index_tensor", "scatter_nd", "one_hot", "sort", "std"),
     *("ones", "ones_like", "zeros", "zeros_like", "tril", "triu"),
@@ -87,7 +87,7 @@ GROUPS = {
             ("clip", lambda x: torch.clamp(x, -0.5)),
             ("clip multiply divide", F.hardswish),
             ("clip divide", F.hardsigmoid),
-            ("exp nn.relu", F.elu),
+            ("aten.elu.default", F.elu),
             ("nn.leakyrelu", lambda x: F.leaky_relu(x, 0.2)),
             ("nn.gelu", F.gelu),
             ("nn.gelu_tanh", lambda x: F.gelu(x, approximate="tanh")),
@@ -117,7 +117,7 @@ GROUPS = {
             ("aten.div.Tensor_mode", lambda x, y: torch.div(x, y, rounding_mode="floor")),
             ("floor_mod", torch.remainder),
             ("mod", torch.fmod),
-            ("exp log", torch.logaddexp),
+            ("exp aten.log1p.default", torch.logaddexp),
             ("equal", torch.eq),
             ("not_equal", torch.ne),
             ("less", torch.lt),
@@ -226,8 +226,8 @@ GROUPS = {
             ("topk", lambda x: torch.topk(x, 3, -1, largest=False).indices),
             ("argmax", lambda x: torch.argmax(x, 1)),
             ("argmin", lambda x: torch.argmin(x, -1, keepdim=True)),
-            ("argsort", lambda x: torch.argsort(x, 1, descending=True)),
-            ("gather_elements", lambda x: torch.sort(x, 2)),
+            ("aten.sort.default", lambda x: torch.argsort(x, 1, descending=True)),
+            ("aten.sort.default", lambda x: torch.sort(x, 2)),
             ("cumsum", lambda x: torch.cumsum(x, 2)),
             ("cumprod", lambda x: torch.cumprod(x, 0)),
         ],
