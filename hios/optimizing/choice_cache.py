@@ -12,6 +12,7 @@ import contextlib
 import functools
 import hashlib
 import inspect
+import itertools
 import os
 import shutil
 import sys
@@ -196,7 +197,8 @@ def _text(value: Any, depth: int) -> str:
     if isinstance(value, np.ndarray | np.generic):
         return f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, functools.partial):
-        return f"partial{_text([value.func, value.args, value.keywords], depth - 1)}"
+        named = itertools.chain.from_iterable(value.keywords.items())
+        return f"partial{_text([value.func, *value.args, *named], depth - 1)}"
     if inspect.isroutine(value) or inspect.isclass(value):
         name = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
         return name + (_text(_held(value), depth - 1) if inspect.isfunction(value) else "")
@@ -211,7 +213,8 @@ def _held(function: FunctionType) -> list[Any]:
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # it is empty
             cells.append(cell.cell_contents)
-    return [function.__defaults__, function.__kwdefaults__, cells]
+    named = itertools.chain.from_iterable((function.__kwdefaults__ or {}).items())
+    return [*(function.__defaults__ or ()), *named, *cells]
 
 
 def code_digest(model: nn.Module) -> str:
