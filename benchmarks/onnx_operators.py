@@ -14,7 +14,6 @@ status is 1 if one is different or crashes.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import sys
 import tempfile
@@ -31,7 +30,7 @@ from onnx.backend.test.loader import load_model_tests
 from torch import Tensor
 
 import hios
-from benchmarks.torch_operators import CRASHED, DIFFERENT, EQUAL, LEFT_OUT, REFUSED, differs, outcomes, summarize
+from benchmarks.torch_operators import CRASHED, DIFFERENT, EQUAL, LEFT_OUT, REFUSED, differs, report
 from hios.errors import HiosError, first_line
 from hios.formats.onnx_session import OnnxSession
 from hios.frontends.extraction_check import run_graph
@@ -147,15 +146,5 @@ def _tried(model: ModelProto, inputs: Sequence[Tensor], outputs: Sequence[Tensor
     return (DIFFERENT, why) if why else (EQUAL, "")
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Print the counts; the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--all", action="store_true")
-    options = parser.parse_args(arguments)
-    found = outcomes(outcome, options.names or sorted(database()))
-    return summarize(found, f"onnx {onnx.__version__}", print_all=options.all)
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(report(sys.argv[1:], __doc__, database, outcome, f"onnx {onnx.__version__}"))

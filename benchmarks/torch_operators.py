@@ -190,12 +190,22 @@ def outcomes(outcome: Callable[[str], tuple[str, str]], names: Sequence[str]) ->
                     yield name, CRASHED, f"{type(error).__name__}: {first_line(error)}"
 
 
-def summarize(found: Iterable[tuple[str, str, str]], of: str, *, print_all: bool) -> int:
-    """Print what became of operators, all that are not equal or only what must not be; the exit status."""
+def report(
+    arguments: Sequence[str],
+    description: str | None,
+    names: Callable[[], Iterable[str]],
+    outcome: Callable[[str], tuple[str, str]],
+    of: str,
+) -> int:
+    """Print what becomes of operators, those of the arguments or all; the exit status."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--all", action="store_true")
+    options = parser.parse_args(arguments)
     counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
-    for name, what, why in found:
+    for name, what, why in outcomes(outcome, options.names or sorted(names())):
         counts[what][re.sub(r"\d+", "N", why.replace(name, "NAME"))] += 1
-        if what in (DIFFERENT, CRASHED) or (print_all and what != EQUAL):
+        if what in (DIFFERENT, CRASHED) or (options.all and what != EQUAL):
             print(f"{name}: {what}: {why}", flush=True)
     for what in (REFUSED, LEFT_OUT):
         for why, count in counts[what].most_common(10):
@@ -206,15 +216,5 @@ def summarize(found: Iterable[tuple[str, str, str]], of: str, *, print_all: bool
     return bool(counts[DIFFERENT] or counts[CRASHED])
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Print the counts; the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--all", action="store_true")
-    options = parser.parse_args(arguments)
-    found = outcomes(outcome, options.names or sorted(database()))
-    return summarize(found, f"torch {torch.__version__}", print_all=options.all)
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(report(sys.argv[1:], __doc__, database, outcome, f"torch {torch.__version__}"))

@@ -58,12 +58,10 @@ def _constant(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mappin
 
 def _cast(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Cast and CastLike: as in C; Relax makes zeros of NaN and infinities, and wraps what is too large."""
-    data = inputs[0]
-    if not (_is_tensor(data) and ("to" in attributes or _is_tensor(inputs[1]))) or isinstance(
-        data, tvm.ir.GenericConst
-    ):
+    data, like = inputs[0], inputs[-1]  # of Cast the same
+    if not (_is_tensor(data) and _is_tensor(like)) or isinstance(data, tvm.ir.GenericConst):
         return None
-    return relax.op.astype(data, onnx_frontend.get_type(attributes["to"]) if "to" in attributes else inputs[1].ty.dtype)
+    return relax.op.astype(data, onnx_frontend.get_type(attributes["to"]) if "to" in attributes else like.ty.dtype)
 
 
 def _clip(importer: _OnnxImporter, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
@@ -329,12 +327,9 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
     def _known_as_wrong(self, node: NodeProto) -> str | None:
         """Why Relax, or the kernel that it means, would compute something else; None if nothing is known."""
         given = {attribute.name: get_attribute_value(attribute) for attribute in node.attribute}
-        # Without axes it leaves out what a reduction does to each number, such as to square it.
-        axes = self.constant(self._nodes[node.input[1]]) if any(node.input[1:]) else np.empty(0)
-        does_nothing = bool(given.get("noop_with_empty_axes")) and axes is not None and not axes.size
-        if node.domain not in STANDARD or does_nothing or _WRONG.get(node.op_type, _never)(self, node, given):
-            return "Relax would import it wrongly"
-        return None
+        wrong = _lacks_axes if given.get("noop_with_empty_axes") else _WRONG.get(node.op_type, _never)
+        is_wrong = node.domain not in STANDARD or wrong(self, node, given)
+        return "Relax would import it wrongly" if is_wrong else None
 
     def dtype(self, name: str) -> str:
         """The dtype of a value, or an empty text for what is no tensor."""
@@ -404,6 +399,14 @@ def _never(importer: _OnnxImporter, node: NodeProto, given: Mapping[str, Any]) -
 
 def _always(importer: _OnnxImporter, node: NodeProto, given: Mapping[str, Any]) -> bool:
     return True
+
+
+def _lacks_axes(importer: _OnnxImporter, node: NodeProto, given: Mapping[str, Any]) -> bool:
+    """Whether Relax leaves out what a reduction that does nothing else does to each number, such as to square it."""
+    if len(node.input) < 2 or not node.input[1]:
+        return True
+    axes = importer.constant(importer.value(node.input[1]))
+    return axes is not None and not axes.size
 
 
 def _is_half(importer: _OnnxImporter, node: NodeProto, given: Mapping[str, Any]) -> bool:

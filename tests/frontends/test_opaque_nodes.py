@@ -454,6 +454,21 @@ def test_shapes_that_depend_on_values_stay_refused(model: ModelProto, place: str
         extract(_saved(model, tmp_path / "net.onnx"), "net")
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        _model([node("Resize", ["x", "", "s"], ["y"], mode="linear")], _IMAGE, {"s": _one([1, 1, 2, 2])}),
+        _model([node("Clip", ["x", "", "m"], ["y"])], _IMAGE, {"m": _one(1)}),
+        _model([node("ReduceSum", ["x", "a"], ["y"], noop_with_empty_axes=1)], _IMAGE, {"a": [1]}),
+    ],
+    ids=["Resize", "Clip", "ReduceSum"],
+)
+def test_nodes_that_relax_takes_stay_its_own(model: ModelProto, tmp_path: Path) -> None:
+    """Also with inputs that are left out, or attributes that change nothing beside others."""
+    graph, _ = extract(_saved(model, tmp_path / "net.onnx"), "net")
+    assert _opaque(graph) == set()
+
+
 def test_sequences_are_refused(tmp_path: Path) -> None:
     """What Relax does not make of a sequence, an operator of its own does not either; the message says so."""
     nodes = [node("SplitToSequence", ["x"], ["q"]), node("SequenceLength", ["q"], ["y"], name="length")]
