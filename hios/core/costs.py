@@ -5,10 +5,11 @@ costs.json has measured times, how they were measured, and models for what was n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -226,6 +227,9 @@ class ContentionError(Record, frozen=True):
     """Number of stages."""
 
 
+ContentionKind = Literal["blend", "none", "resources"]
+
+
 class ContentionModel(Record, frozen=True):
     """How operators slow each other on one device where no stage was measured; default blend with alpha 0.5.
 
@@ -233,7 +237,7 @@ class ContentionModel(Record, frozen=True):
     operators' times does.
     """
 
-    kind: Literal["blend", "none", "resources"]
+    kind: ContentionKind
     """blend: a*sum(t) + (1-a)*max(sum(t*u), longest group); none: the longest group; resources: operators share slots,
     arithmetic and memory bandwidth by max-min fairness, earlier launches first where slots are full."""
     alpha: OrAbsent[Share] = None
@@ -421,6 +425,26 @@ class Costs:
     demand: Mapping[str, Demand] = field(default_factory=dict)
     overheads: CostOverheads = field(default_factory=CostOverheads)
 
+    def __post_init__(self) -> None:
+        if self.contention not in get_args(ContentionKind):
+            raise ArtifactError(
+                f"{self.source}: contention: found {self.contention}; allowed: {', '.join(get_args(ContentionKind))}"
+            )
+        transfers = {} if isinstance(self.transfers, LinkModel) else self.transfers
+        times: list[tuple[str, Mapping[Any, float]]] = [("operators", self.time_ms), ("transfers", transfers)]
+        for where, of in times:
+            for key, time in of.items():
+                if not 0 <= time < math.inf:
+                    name = key if isinstance(key, str) else " -> ".join(key)
+                    raise ArtifactError(
+                        f"{self.source}: {where}: {name}: found {time} ms; allowed: a finite number of at least 0"
+                    )
+        for operator, share in self.utilization.items():
+            if not 0 < share <= 1:
+                raise ArtifactError(
+                    f"{self.source}: operators.{operator}.utilization: found {share}; allowed: above 0, at most 1"
+                )
+
     @classmethod
     def read(cls, path: str | Path) -> Costs:
         """Read costs.json."""
@@ -528,5 +552,12 @@ def defects(file: CostsFile) -> Iterator[str]:
         if frozenset(stage.groups) in stages:
             yield f"stages[{position}]: duplicate stage; every stage once"
         stages.add(frozenset(stage.groups))
+        if len({operator for group in stage.groups for operator in group}) < sum(map(len, stage.groups)):
+            yield f"stages[{position}]: an operator is in it twice; allowed: once"
+    merges: set[frozenset[str]] = set()
+    for position, merge in enumerate(file.merges):
+        if frozenset(merge.operators) in merges:
+            yield f"merges[{position}]: duplicate merge; every merge once"
+        merges.add(frozenset(merge.operators))
     if len({entry.devices for entry in file.corun}) < len(file.corun):
         yield "corun: duplicate number of devices; every number once"

@@ -9,6 +9,7 @@ operators are inconsistent or stages wait for each other, are refused.
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -82,6 +83,29 @@ def _follow(merge: Sequence[int], row: Sequence[int]) -> bool:
     """Whether all operators of a merge follow each other in a row."""
     places = [place for place, operator in enumerate(row) if operator in merge]
     return len(places) == len(merge) and places[-1] - places[0] < len(merge)
+
+
+def _require_operators(problem: Problem, plan: Plan) -> None:
+    """Refuse operators that there are not, stages and groups without any, and launches that are not once of each."""
+    if isinstance(plan, StagedPlan):
+        groups = [group for row in plan.devices for stage in row for group in stage]
+        if not all(groups) or not all(stage for row in plan.devices for stage in row):
+            raise ScheduleError("found a stage or group without operators in the plan; allowed: at least one")
+    else:
+        groups = [stream for streams in plan.devices for stream in streams]
+    for operator in (*itertools.chain(*groups), *getattr(plan, "launch", ())):
+        if not 0 <= operator < len(problem):
+            raise ScheduleError(f"found operator {operator} in the plan; allowed: 0 to {len(problem) - 1}")
+    if isinstance(plan, StreamPlan) and plan.launch and sorted(plan.launch) != list(range(len(problem))):
+        raise ScheduleError("launch: found other operators than those of the graph, or one twice; allowed: each once")
+
+
+def _require_launches(plan: StreamPlan) -> None:
+    """Refuse launches in another order than that of the streams."""
+    place = {operator: number for number, operator in enumerate(plan.launch)}
+    rows = (stream for streams in plan.devices for stream in streams)
+    if place and any(place[before] > place[after] for row in rows for before, after in pairwise(row)):
+        raise ScheduleError("launch: found another order than that of the streams; allowed: the same")
 
 
 def _require_once(name: str, count: int) -> None:
@@ -374,9 +398,10 @@ def evaluate(problem: Problem, plan: Plan) -> list[Placement]:
         A `Placement` for every operator, with start and finish in milliseconds.
 
     Raises:
-        ScheduleError: the plan does not hold every operator once, or on each of its devices; it gives an operator a
-            number of devices that the costs do not list; it merges operators of streams that cannot run as one or do
-            not stand together; or it deadlocks. The message names operators.
+        ScheduleError: the plan does not hold every operator once, or on each of its devices, or launches them in
+            another order than its streams have; it gives an operator a number of devices that the costs do not list; it
+            merges operators of streams that cannot run as one or do not stand together; or it deadlocks. The message
+            names operators.
 
     Notes:
         Stages follow HIOS, section III: a stage starts when the one before it on its device has finished and all inputs
@@ -395,15 +420,19 @@ def evaluate(problem: Problem, plan: Plan) -> list[Placement]:
         [('a', 0, 0.0, 1.0), ('b', 1, 1.5, 3.5)]
     """
     problem = problem.on(len(plan.devices))
+    _require_operators(problem, plan)
     if isinstance(plan, StagedPlan):
         held = Counter(operator for row in plan.devices for stage in row for group in stage for operator in group)
         for operator, name in enumerate(problem.ids):
             _require_once(name, held[operator])
         return evaluate_staged(problem, plan)
     if plan.merges:
-        return _evaluate_merged(problem, plan)
-    require_wide(problem, plan)
-    return evaluate_streams(problem, plan)
+        rows = _evaluate_merged(problem, plan)
+    else:
+        require_wide(problem, plan)
+        rows = evaluate_streams(problem, plan)
+    _require_launches(plan)
+    return rows
 
 
 def _evaluate_merged(problem: Problem, plan: StreamPlan) -> list[Placement]:

@@ -23,6 +23,8 @@ from hios.files.base import Amount, Count, FormatVersion, OperatorId, OrAbsent, 
 
 Shape = Annotated[tuple[Annotated[Count, doc("Size of one dimension.")], ...], doc("Sizes of the dimensions.")]
 DType = Annotated[str, doc("Element type by its torch name, such as float32.")]
+#: Of images: batch, channels, height, width.
+IMAGE_DIMENSIONS = 4
 #: A number, or the name of one that JSON lacks.
 Number = bool | int | float | Literal["inf", "-inf", "nan"]
 

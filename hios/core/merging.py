@@ -76,6 +76,8 @@ def _convolution(operator: Operator, weights: Mapping[str, Sequence[int]]) -> Co
     calls, shapes = operator.calls, operator.shapes
     if not calls or calls[0].function != "relax.nn.conv2d" or shapes is None or operator.dtype is None:
         return None
+    if not calls[0].arguments:  # a file may hold anything
+        return None
     read, *tensors = calls[0].arguments
     attributes = calls[0].attributes
     image, output = ([shape for shape in side if len(shape) == 4] for side in (shapes.inputs, shapes.outputs))
@@ -88,7 +90,7 @@ def _convolution(operator: Operator, weights: Mapping[str, Sequence[int]]) -> Co
         )
         and _is_plain(attributes)
     )
-    if (value := read.external) is None or not plain or not image or not output or len(kernel) != 4:
+    if (value := read.external) is None or not plain or not image or not output or len(kernel) != 4 or 0 in kernel:
         return None
     return Convolution(
         value,
@@ -107,16 +109,21 @@ def _pair(numbers: Sequence[int]) -> Pair:
 
 
 def _is_plain(attributes: Mapping[str, Any]) -> bool:
-    padding = attributes.get("padding", ())
+    padding, strides, dilation = (attributes.get(name, ()) for name in ("padding", "strides", "dilation"))
     return (
-        len(padding) == 4
+        _are_sizes(padding, 4)
         and padding[:2] == padding[2:]
-        and len(attributes.get("strides", ())) == 2
-        and all(step == 1 for step in attributes.get("dilation", (1, 1)))
+        and _are_sizes(strides, 2)
+        and (dilation == () or (_are_sizes(dilation, 2) and set(dilation) == {1}))
         and attributes.get("groups", 1) == 1
         and attributes.get("data_layout", "NCHW") == "NCHW"
         and attributes.get("kernel_layout", "OIHW") == "OIHW"
     )
+
+
+def _are_sizes(value: Any, count: int) -> bool:
+    """Whether a value is so many whole numbers; a file may hold anything."""
+    return isinstance(value, list | tuple) and len(value) == count and all(type(number) is int for number in value)
 
 
 def merged_kernel(members: Sequence[Convolution | None]) -> MergedKernel | None:

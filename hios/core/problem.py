@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -87,6 +88,8 @@ class Problem:
         self.cores_per_device = costs.cores_per_device
         self.hardware = costs.hardware
         _refuse_other_graph(graph, costs)
+        if not graph.operators:
+            raise ArtifactError(f"{graph.source}: operators: found none; allowed: at least one")
         self.ids = [operator.id for operator in graph.operators]
         self.time = [costs.operator_ms(operator) for operator in self.ids]
         self.utilization = [costs.utilization.get(operator, 1.0) for operator in self.ids]
@@ -187,9 +190,16 @@ class Problem:
             problem.measured = {stage: factor * time for stage, time in self.measured.items()}
             problem.measured_merges = {merge: factor * time for merge, time in self.measured_merges.items()}
         if self.wide_ms:
-            problem.wide_ms = self._wide_on(self.wide_ms, devices)
+            alone = {
+                operator: {width: time - self.launch_ms for width, time in times.items()}
+                for operator, times in self.wide_ms.items()
+            }
+            problem.wide_ms = {
+                operator: {width: time + self.launch_ms for width, time in times.items()}
+                for operator, times in self._wide_on(alone, devices, lambda operator: [operator]).items()
+            }
         if self.merge_wide_ms:
-            problem.merge_wide_ms = self._wide_on(self.merge_wide_ms, devices)
+            problem.merge_wide_ms = self._wide_on(self.merge_wide_ms, devices, sorted)
         return problem
 
     def _share_memory(self, factor: float) -> None:
@@ -197,24 +207,14 @@ class Problem:
 
         Operators slow down by what they ask for beyond the bandwidth that is left to each device; launches do not.
         """
-        before = [max(0.0, time - self.launch_ms) for time in self.time]
-        memory = [
-            used * time / own if own else used
-            for time, own, (_, _, used) in zip(self.time, before, self.demand, strict=True)
-        ]
-        level = memory_level(tuple(memory), tuple(before), factor)
-        slower = [max(1.0, share / level) for share in memory]
-
-        def together(operators: Iterable[int]) -> float:
-            own = list(operators)
-            total = add_up(before[operator] for operator in own)
-            return add_up(before[operator] * slower[operator] for operator in own) / total if total else 1.0
-
+        before, level, slower = self._beside(factor)
         self.measured = {
-            stage: time * together(operator for group in stage for operator in group)
+            stage: time * _mean(slower, before, [operator for group in stage for operator in group])
             for stage, time in self.measured.items()
         }
-        self.measured_merges = {merge: time * together(merge) for merge, time in self.measured_merges.items()}
+        self.measured_merges = {
+            merge: time * _mean(slower, before, merge) for merge, time in self.measured_merges.items()
+        }
         times = [
             own * more + self.launch_ms if time else 0.0
             for time, own, more in zip(self.time, before, slower, strict=True)
@@ -226,15 +226,46 @@ class Problem:
         ]
         self.time, self.utilization = times, [slots for slots, _, _ in self.demand]
 
-    def _wide_on(self, wide_ms: Mapping[_Key, Mapping[int, float]], devices: int) -> dict[_Key, dict[int, float]]:
-        """t(v, k) in schedules for so many devices, for the k that are possible.
+    def _beside(self, factor: float) -> tuple[list[float], float, list[float]]:
+        """Operators while other devices take memory bandwidth, so that they take ``factor`` times as long on average.
 
-        t(v, k) was measured with k devices busy, so it is multiplied by the co-run factor of all devices over that of
-        k devices.
+        Returns their times without launches, the share of the bandwidth that is left to each, and how many times as
+        long each takes.
         """
+        before = [max(0.0, time - self.launch_ms) for time in self.time]
+        memory = [
+            used * time / own if own else used
+            for time, own, (_, _, used) in zip(self.time, before, self.demand, strict=True)
+        ]
+        level = memory_level(tuple(memory), tuple(before), factor)
+        return before, level, [max(1.0, share / level) for share in memory]
+
+    def _wide_on(
+        self,
+        wide_ms: Mapping[_Key, Mapping[int, float]],
+        devices: int,
+        operators_of: Callable[[_Key], Sequence[int]],
+    ) -> dict[_Key, dict[int, float]]:
+        """t(v, k) without launches in schedules for so many devices, for the k that are possible.
+
+        t(v, k) was measured with k devices busy, so it is multiplied by what all devices slow the operators down over
+        what k devices do.
+        """
+
+        @functools.cache
+        def beside(busy: int) -> tuple[list[float], float, list[float]]:
+            return self._beside(self._corun_factor(busy))
+
+        def slowdown(key: _Key, busy: int) -> float:
+            factor = self._corun_factor(busy)
+            if factor == 1.0 or not self.demand:
+                return factor
+            before, _, slower = beside(busy)
+            return _mean(slower, before, operators_of(key))
+
         allowed = {
             key: {
-                width: time * max(1.0, self._corun_factor(devices) / self._corun_factor(width))
+                width: time * max(1.0, slowdown(key, devices) / slowdown(key, width))
                 for width, time in times.items()
                 if width <= devices
             }
@@ -318,6 +349,13 @@ class Problem:
         shares: list[Sequence[float]] = list(zip(*self.demand, strict=True)) or [self.utilization]
         work = max(add_up(time * used[operator] for operator, time in sorted(grown.items())) for used in shares)
         return max(longest, work + self.launch_ms)
+
+
+def _mean(slower: Sequence[float], times: Sequence[float], operators: Iterable[int]) -> float:
+    """How many times as long operators take together of which each takes so many times as long."""
+    own = list(operators)
+    total = add_up(times[operator] for operator in own)
+    return add_up(times[operator] * slower[operator] for operator in own) / total if total else 1.0
 
 
 def _shares(demand: Demand | None, otherwise: float) -> DemandShares:

@@ -161,10 +161,10 @@ def _starts(problem: Problem, devices: int, bound: float, clock: Clock) -> tuple
     starts: list[_Start] = []
     left_out: list[str] = []
     bound_of_one = max(bound, lower_bound_ms(problem, 1))
-    # Algorithms of other distributions stay out: which of them are loaded depends on what was asked for before.
+    # Algorithms of others stay out: which of them are registered depends on what was asked for before.
     # What is quick or good first: IOS and HIOS-MR take longest on large graphs.
     entries = sorted(
-        (entry for entry in ALGORITHMS.values() if not entry.distribution),
+        filter(lambda entry: entry.is_own, ALGORITHMS.values()),
         key=lambda entry: (entry.name == "ios", entry.name.startswith("hios-mr"), not entry.several_devices),
     )
     for entry in entries:

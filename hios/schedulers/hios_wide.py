@@ -286,10 +286,11 @@ def choose_merges(problem: Problem, devices: int, latency_ms: float, kind: float
     """The merges with the least latency that a greedy search finds; None if all operators are best apart.
 
     The search first takes all merges at once that save device time, the largest savings first. Then, from the better of
-    that and no merges, it tries each merge in turn, in one pass like the best one: a chosen one is removed, any other
-    one is added in place of those that share operators with it. Changes that shorten the latency are kept. Only
-    measured merges are considered. The problem has the times of its devices (``Problem.on``); ``latency_ms`` is that of
-    the best schedule without merges, and ``kind`` that of its pass.
+    that and no merges, it tries each merge in turn, in one pass like the best one, or in one of each kind as long as
+    that gives every operator one device: a chosen one is removed, any other one is added in place of those that share
+    operators with it. Changes that shorten the latency are kept. Only measured merges are considered. The problem has
+    the times of its devices (``Problem.on``); ``latency_ms`` is that of the best schedule without merges, and ``kind``
+    that of its pass.
     """
     candidates = _candidates(problem)
     chosen = _disjoint(candidate.merge for candidate in candidates if candidate.area_ms > 0)
@@ -304,9 +305,13 @@ def choose_merges(problem: Problem, devices: int, latency_ms: float, kind: float
         apart = frozenset(other for other in chosen if other.isdisjoint(candidate.merge))
         trial = apart if candidate.merge in chosen else apart | {candidate.merge}
         tried = Contraction(problem, trial) if trial else None
-        trial_ms = _one_pass(problem if tried is None else tried.problem, devices, kind).latency_ms
+        own = problem if tried is None else tried.problem
+        # A pass with one device an operator says nothing of merges that take several.
+        kinds = (math.inf, *WEIGHTS) if kind == math.inf and own.wide_ms else (kind,)
+        passes = [(_one_pass(own, devices, each).latency_ms, each) for each in kinds]
+        trial_ms, trial_kind = min(passes)
         if trial_ms < latency_ms * (1 - ROUNDING):
-            latency_ms, chosen, contraction = trial_ms, trial, tried
+            latency_ms, kind, chosen, contraction = trial_ms, trial_kind, trial, tried
     return contraction
 
 

@@ -85,6 +85,11 @@ class Algorithm:
     demand: str = ""
 
     @property
+    def is_own(self) -> bool:
+        """Whether it is one of hios, which every process knows."""
+        return self.run.__module__.startswith("hios.")
+
+    @property
     def origin(self) -> str:
         """Module and name of its function, for messages."""
         return f"{self.run.__module__}.{self.run.__qualname__}"

@@ -11,7 +11,9 @@ import pytest
 from hios import (
     ALGORITHMS,
     Costs,
+    Graph,
     HiosError,
+    Operator,
     Placement,
     Problem,
     Schedule,
@@ -20,7 +22,7 @@ from hios import (
     schedule,
     violations,
 )
-from hios.core.costs import StageIds
+from hios.core.costs import CostOverheads, Demand, StageIds
 from hios.core.schedule import StagedPlan, StreamPlan
 from hios.profiling.stage_requests import RecordingProblem
 from tests.problems import briefly, problem
@@ -55,6 +57,21 @@ def test_a_number_that_stands_twice_is_refused() -> None:
     """A number of devices with two factors is refused."""
     with pytest.raises(HiosError, match="corun: duplicate number of devices"):
         _costs([{"devices": 2, "factor": 1.0}, {"devices": 2, "factor": 1.1}])
+
+
+def test_wide_operators_are_slowed_down_like_others() -> None:
+    """Launches are not slowed down, and of operators that ask for little bandwidth neither is t(v, k)."""
+    graph = Graph("pair", (Operator("a", "conv"), Operator("b", "conv")), ())
+    times, wide = {"a": 10.0, "b": 10.0}, {"a": {2: 6.0}}
+    launched = Costs(times, {}, wide_ms=wide, corun={2: 1.0, 4: 2.0}, overheads=CostOverheads(launch_ms=1.0))
+    instance = Problem(graph, launched).on(4)
+    assert (instance.time, instance.wide_ms) == ([21.0, 21.0], {0: {2: 13.0}})
+    demand = {"a": Demand(1.0, 1.0, 0.01), "b": Demand(1.0, 0.01, 1.0)}
+    for of, expected in (("a", 6.0), ("b", 12.0)):
+        shared = Costs(times, {}, wide_ms={of: {2: 6.0}}, corun={2: 1.0, 4: 1.5}, contention="resources", demand=demand)
+        instance = Problem(graph, shared).on(4)
+        assert instance.time == pytest.approx([10.0, 20.0])
+        assert list(instance.wide_ms.values()) == [{2: pytest.approx(expected)}]
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))

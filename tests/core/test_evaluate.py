@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hios import ALGORITHMS, Placement, Problem, Schedule, evaluate, lower_bound_ms, schedule, violations
+from hios import (
+    ALGORITHMS,
+    Costs,
+    Graph,
+    Placement,
+    Problem,
+    Schedule,
+    evaluate,
+    lower_bound_ms,
+    schedule,
+    violations,
+)
 from hios.core.bound_check import judge_bounds
 from hios.core.evaluate import latency_ms
 from hios.core.problem import Stage
 from hios.core.schedule import Plan, StagedPlan, StreamPlan
-from hios.errors import ScheduleError
+from hios.errors import ArtifactError, ScheduleError
 from tests.problems import problem, problems, schedule_of, sharing_problems, spans, with_row
 
 DIAMOND = problem(
@@ -119,6 +131,46 @@ def test_incomplete_plans_are_refused(plan: Plan) -> None:
     """A plan without an operator, or with one twice, is not evaluated."""
     with pytest.raises(ScheduleError, match=r"operator [cd] is in the plan [02] times; allowed: once"):
         evaluate(DIAMOND, plan)
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (StreamPlan((((0, 1, 2, 4),),)), "found operator 4 in the plan; allowed: 0 to 3"),
+        (StagedPlan(((((0,),), ((1,), (2,)), ((-1,),)),)), "found operator -1 in the plan; allowed: 0 to 3"),
+        (StagedPlan(((((0,),), ((1,), (2,)), (), ((3,),)),)), "found a stage or group without operators"),
+        (StagedPlan(((((0,),), ((1,), (2,), ()), ((3,),)),)), "found a stage or group without operators"),
+        (StreamPlan((((0, 1, 3), (2,)),), (0, 1, 2, 3, 3)), "launch: found other operators than those of the graph"),
+        (StreamPlan((((0, 1, 3), (2,)),), (0, 1, 3)), "launch: found other operators than those of the graph"),
+        (StreamPlan((((0, 1, 2, 3),),), (0, 2, 1, 3)), "launch: found another order than that of the streams"),
+    ],
+)
+def test_plans_of_other_operators_are_refused(plan: Plan, message: str) -> None:
+    """Operators that there are not, empty stages, and launches that streams contradict, are not evaluated."""
+    with pytest.raises(ScheduleError, match=message):
+        evaluate(DIAMOND, plan)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"time_ms": {"a": float("nan")}}, "operators: a: found nan ms; allowed: a finite number of at least 0"),
+        ({"time_ms": {"a": -1.0}}, "operators: a: found -1.0 ms"),
+        ({"transfers": {("a", "b"): float("inf")}}, "transfers: a -> b: found inf ms"),
+        ({"utilization": {"a": 2.0}}, r"operators\.a\.utilization: found 2\.0; allowed: above 0, at most 1"),
+        ({"contention": "Blend"}, "contention: found Blend; allowed: blend, none, resources"),
+    ],
+)
+def test_costs_that_no_file_may_have_are_refused(changes: dict[str, Any], message: str) -> None:
+    """Costs made in Python are held to what costs.json may say."""
+    with pytest.raises(ArtifactError, match=message):
+        Costs(**{"time_ms": {"a": 1.0}, "transfers": {}, **changes})
+
+
+def test_graphs_without_operators_are_refused() -> None:
+    """There is nothing to schedule in one."""
+    with pytest.raises(ArtifactError, match="operators: found none; allowed: at least one"):
+        Problem(Graph("empty", (), ()), Costs({}, {}))
 
 
 def test_checker_finds_what_zero_times_hide() -> None:

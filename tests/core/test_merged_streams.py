@@ -131,6 +131,16 @@ def test_a_merge_that_gains_nothing_is_left_out() -> None:
     assert schedule(unmeasured, "hios-wide", 2).merges == ()
 
 
+def test_a_merge_that_gains_by_its_width_alone_is_found() -> None:
+    """Where all operators take one device each, a merge that saves time on four of them is tried on these."""
+    members = {"a": Conv(), "b": Conv()}
+    merge = frozenset("ab")
+    instance = conv_problem(members, {"a": 4.0, "b": 4.0}, merges={merge: 9.0}, merge_wide_ms={merge: {4: 2.5}})
+    scheduled = schedule(instance, "hios-wide", 4)
+    assert (scheduled.latency_ms, scheduled.merges) == (2.5, (("a", "b"),))
+    assert violations(instance, scheduled) == []
+
+
 def test_the_published_algorithms_do_not_merge_streams() -> None:
     """Only staged schedules of IOS have merges among them."""
     for name in ("heft", "hios-lp", "greedy", "lios"):

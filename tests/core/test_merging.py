@@ -7,6 +7,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,6 +94,27 @@ def test_padding_condition() -> None:
     padded = torch.conv2d(image, torch.nn.functional.pad(filters, (0, 1, 0, 1)), stride=2, padding=1)
     assert right.shape == padded.shape
     assert not torch.allclose(right, padded)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"padding": 0}, {"padding": ["a", "b", "a", "b"]}, {"strides": None}, {"strides": [1]}, {"dilation": 1}],
+)
+def test_attributes_that_are_none_are_not_merged(changes: dict[str, Any]) -> None:
+    """Whatever a file gives as attributes of a convolution, there is a schedule, without merges."""
+    instance = conv_problem({"a": Conv(changes=changes), "b": Conv(changes=changes)}, {"a": 1.0, "b": 1.0})
+    assert instance.convolutions == [None, None]
+    assert lower_bound_ms(instance, 1) == 2.0
+
+
+def test_convolutions_without_arguments_or_kernels_are_not_merged() -> None:
+    """A call of nothing, and a kernel without elements, are convolutions that nothing can be merged with."""
+    graph = conv_graph({"a": Conv()})
+    call = graph.operators[0].calls[0]
+    bare = msgspec.structs.replace(graph.operators[0], calls=(msgspec.structs.replace(call, arguments=()),))
+    assert convolutions(dataclasses.replace(graph, operators=(bare,))) == [None]
+    flat = tuple(msgspec.structs.replace(weight, shape=(2, 2, 0, 1)) for weight in graph.weights)
+    assert convolutions(dataclasses.replace(graph, weights=flat)) == [None]
 
 
 def test_synthetic_operators_cannot_be_merged() -> None:

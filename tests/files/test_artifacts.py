@@ -272,6 +272,17 @@ def test_a_stage_measured_twice_is_refused() -> None:
         Costs.from_json(data)
 
 
+def test_a_merge_measured_twice_is_refused() -> None:
+    """Of two times for one merge, and of an operator that stands twice in a stage, none is taken silently."""
+    data = {"operators": {"a": {"time_ms": 1.0}, "b": {"time_ms": 1.0}}, "transfers": []}
+    merges = [{"operators": ["a", "b"], "time_ms": 0.5}, {"operators": ["b", "a"], "time_ms": 5.0}]
+    with pytest.raises(ArtifactError, match=r"merges\[1\]: duplicate merge; every merge once"):
+        Costs.from_json({**data, "merges": merges})
+    for groups in ([["a"], ["a"]], [["a", "b"], ["b"]]):
+        with pytest.raises(ArtifactError, match=r"stages\[0\]: an operator is in it twice; allowed: once"):
+            Costs.from_json({**data, "stages": [{"groups": groups, "time_ms": 0.01}]})
+
+
 def test_costs_hold_empty_lists() -> None:
     """Without measured stages and merges costs.json has empty lists, which readers of the file rely on."""
     assert artifacts.plain(CostsFile(operators={}, transfers=())) == {

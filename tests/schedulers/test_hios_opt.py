@@ -301,6 +301,7 @@ def test_bounds_of_staged_schedules_are_no_bounds_of_streams(monkeypatch: pytest
     def preempting(problem: Problem, devices: int) -> Plan:
         return StreamPlan((((0, 1, 4, 5),), ((3,), (2,))))
 
+    preempting.__module__ = "hios.preempting"  # it starts from its own algorithms alone
     entry = Algorithm("preempting", "", "", several_devices=True, parameters=(), run=preempting)
     monkeypatch.setitem(ALGORITHMS, "preempting", entry)
     scheduled = _opt(_PREEMPTED, 2, moves=5000)
@@ -308,6 +309,14 @@ def test_bounds_of_staged_schedules_are_no_bounds_of_streams(monkeypatch: pytest
     assert scheduled.lower_bound_ms < 4.5
     assert scheduled.staged_lower_bound_ms == pytest.approx(5.0, rel=1e-5)
     assert violations(_PREEMPTED, scheduled) == []
+
+
+def test_algorithms_of_others_are_no_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process registers itself changes nothing: neither the result nor its errors."""
+    expected = _opt(_PREEMPTED, 2, moves=500)
+    entry = Algorithm("aa", "", "", several_devices=True, parameters=(), run=lambda *_: StreamPlan((((0,),),)))
+    monkeypatch.setitem(ALGORITHMS, "aa", entry)
+    assert _opt(_PREEMPTED, 2, moves=500).placements == expected.placements
 
 
 def _open_problem() -> Problem:

@@ -13,13 +13,17 @@ from typing import Any
 
 import pytest
 
-from hios import Graph, HiosError
+from hios import ALGORITHMS, Graph, HiosError, Problem, Solution, schedule
+from hios.core.schedule import StagedPlan
 from hios.files import artifacts
 from hios.formats.partition import Partition, PartitionFile
 from hios.formats.run import Latency
 from hios.report import write_report
+from hios.schedulers.registry import Algorithm
 from hios.verify import verify
+from hios.verify.consistency import bound_problems
 from tests.cli.commands import invoke
+from tests.problems import problem
 from tests.verify.results import write_network
 
 
@@ -437,3 +441,20 @@ def test_a_folder_without_artifacts_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HiosError, match="found no artifact; allowed: a folder with some of graph"):
         verify(tmp_path)
     assert _run(tmp_path).exit_code == 1
+
+
+def test_bounds_of_other_algorithms_count_the_same_in_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A better bound that an algorithm of others proves is none the less right where this process knows it."""
+    times = {f"v{number}": 2.0 for number in range(5)}
+    instance = problem(times, {})
+
+    def prover(instance: Problem, devices: int) -> Solution:
+        rows = tuple(tuple(((operator,),) for operator in range(first, len(instance), devices)) for first in (0, 1))
+        return Solution(StagedPlan(rows), lower_bound_ms=6.0)
+
+    entry = Algorithm("prover", "", "", several_devices=True, parameters=(), run=prover)
+    monkeypatch.setitem(ALGORITHMS, "prover", entry)
+    scheduled = schedule(instance, "prover", 2)
+    assert bound_problems(scheduled, instance, [scheduled]) == []
+    monkeypatch.delitem(ALGORITHMS, "prover")
+    assert bound_problems(scheduled, instance, [scheduled]) == []
