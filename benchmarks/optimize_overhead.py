@@ -228,11 +228,12 @@ def main() -> None:
     if given.side_by_side:
         of_timm: tuple[str, ...] = ()
         if given.packages is not None:
-            sys.path.insert(0, str(given.packages.resolve()))
             of_timm = _OF_TIMM
         print(_row(["ms", "eager", *_BY_HAND, "hios.optimize", "which is", "us more", "times the best by hand"]))
         print(_row(["---"] * (len(_BY_HAND) + 6)), flush=True)
         for name in given.models or (*_SIDE_BY_SIDE, *of_timm):
+            if name in MODELS and given.packages is not None:  # not before, as other networks must not find them
+                sys.path.insert(0, str(given.packages.resolve()))
             with tempfile.TemporaryDirectory() as folder, torch.no_grad():
                 print(side_by_side(name, Path(folder)), flush=True)
         return

@@ -160,7 +160,7 @@ class Autotune:
         """
         least_s = max(FEWEST_ROUNDS * _FINALISTS * budget.call_s, _LEAST_SHARE * budget.seconds)
         with self._store.workspace() as workspace:
-            preparation = Preparation(self.subject, budget, workspace, min(least_s, _RACE_SHARE * budget.seconds))
+            preparation = Preparation(self.subject, budget, workspace, least_s, most_s=_RACE_SHARE * budget.seconds)
             rounding = functools.partial(self._rounding, preparation)
             few = len(self.subject.everything) <= _FEW_CORES
 

@@ -16,7 +16,7 @@ import itertools
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -121,6 +121,23 @@ _INSTALLED = ("site-packages", "dist-packages")
 _CONSTANTS = (type(None), bool, int, float, complex, str, bytes, torch.dtype)
 _PLAIN = (*_CONSTANTS, torch.device, torch.Size)
 
+#: What reads and what sets each setting of torch that changes how operators compute.
+_SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
+    "onednn": (torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
+    "onednn_deterministic": (torch._C._get_mkldnn_deterministic, torch._C._set_mkldnn_deterministic),
+    "nnpack": (torch._C._get_nnpack_enabled, torch._C._set_nnpack_enabled),
+    "float32_matmul": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "deterministic": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    "dtype": (
+        lambda: str(torch.get_default_dtype()).removeprefix("torch."),
+        lambda name: torch.set_default_dtype(getattr(torch, name)),
+    ),
+    # Of attention on CPUs too, whatever their names say.
+    "flash": (torch.backends.cuda.flash_sdp_enabled, torch.backends.cuda.enable_flash_sdp),
+    "math": (torch.backends.cuda.math_sdp_enabled, torch.backends.cuda.enable_math_sdp),
+    "memory_efficient": (torch.backends.cuda.mem_efficient_sdp_enabled, torch.backends.cuda.enable_mem_efficient_sdp),
+}
+
 
 def model_key(model: nn.Module, tensors: Sequence[Tensor]) -> dict[str, object]:
     """Code of a model, memory formats of its tensors, and settings of torch, as JSON.
@@ -138,20 +155,20 @@ def model_key(model: nn.Module, tensors: Sequence[Tensor]) -> dict[str, object]:
         "code": code.hexdigest(),
         "weights": [[name, *_type(tensor)] for name, tensor in weights],
         "inputs": [_type(tensor) for tensor in tensors],
-        "torch": {
-            "onednn": torch._C._get_mkldnn_enabled(),
-            "onednn_deterministic": torch._C._get_mkldnn_deterministic(),
-            "nnpack": torch._C._get_nnpack_enabled(),
-            "float32_matmul": torch.get_float32_matmul_precision(),
-            "deterministic": torch.are_deterministic_algorithms_enabled(),
-            "attention": [
-                torch.backends.cuda.flash_sdp_enabled(),  # for CPUs too, whatever their names say
-                torch.backends.cuda.math_sdp_enabled(),
-                torch.backends.cuda.mem_efficient_sdp_enabled(),
-            ],
-        },
+        "torch": torch_settings(),
         "environment": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)},
     }
+
+
+def torch_settings() -> dict[str, Any]:
+    """Settings of torch that change how operators compute, as JSON."""
+    return {name: get() for name, (get, _) in _SETTINGS.items()}
+
+
+def set_torch(settings: Mapping[str, Any]) -> None:
+    """Take over what `torch_settings` returned, as in another process."""
+    for name, value in settings.items():
+        _SETTINGS[name][1](value)
 
 
 def state_digest(model: nn.Module) -> str:

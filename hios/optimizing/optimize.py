@@ -22,7 +22,7 @@ from hios.machine.terminal import on_terminals_only
 from hios.optimizing.autotune import Autotune, Tuned
 from hios.optimizing.background import Background, Found, received, report
 from hios.optimizing.candidates import EAGER, Candidate, itself
-from hios.optimizing.choice_cache import is_in_files
+from hios.optimizing.choice_cache import is_in_files, set_torch, torch_settings
 from hios.optimizing.module import Guards, OptimizedModule, TracedRunner, has_hooks, warn
 from hios.optimizing.options import Options
 from hios.optimizing.other_inputs import difference, outside
@@ -211,9 +211,9 @@ def _improving(own: _Optimizer) -> OptimizedModule:
                 fast.runner = None
                 failed(f"{changed} while it was optimized; call hios.optimize again")
             elif not early:
-                fast.settle(OptimizedModule(model, replace(what.report, chosen="the model itself")))
+                fast.settle(OptimizedModule(model, _not_taken(what.report)))
 
-        request = (model, subject.args, subject.kwargs, private, subject.threads)
+        request = (model, subject.args, subject.kwargs, private, subject.threads, torch_settings())
         background.start(request, found, failed)
     except HiosError:
         background.discard()
@@ -223,9 +223,18 @@ def _improving(own: _Optimizer) -> OptimizedModule:
     return fast
 
 
+def _not_taken(found: Report) -> Report:
+    """The report of a search whose choice is not taken in this process."""
+    if found.chosen == "the model itself":
+        return found
+    reason = f"{found.chosen} was chosen ({found.reason}), but is not faster here, or its outputs differ"
+    return replace(found, chosen="the model itself", reason=reason)
+
+
 def work(folder: str) -> None:
     """What the other process does."""
-    model, args, kwargs, options, threads = received(Path(folder))
+    model, args, kwargs, options, threads, settings = received(Path(folder))
+    set_torch(settings)
     options = replace(options, told=lambda early: report(Path(folder), Found(early, [])))
     torch.set_num_threads(threads)
     with warnings.catch_warnings(record=True, action="always", category=HiosWarning) as caught:

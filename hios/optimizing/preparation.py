@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +37,8 @@ from hios.platforms.program import is_wide
 _APART = ("onnxruntime", "compile")
 #: Seconds that stopping a conversion may take, so that what follows still fits.
 _STOPPING_S = 1.0
+#: Calls of the model in whose time a way is tried: some calls of its own, and others of both on other inputs.
+_TRYING_CALLS = 7
 #: Share of the time before the race in which segments of schedules may be converted for other runtimes.
 _SEGMENTS_SHARE = 0.5
 #: How often costs that a schedule measured may give another schedule, and seconds without which none is tried.
@@ -132,15 +135,17 @@ class ReadyCandidate:
 class Preparation:
     """Everything prepared for one model, which has run once; closing it stops the workers and releases the rest.
 
-    Files of runtimes go to the folder; ``reserve_s`` seconds of the budget are for the race. ``early`` is called when
-    another of the ways that are quick to prepare is ready, with those that are still to come.
+    Files of runtimes go to the folder; ``final_s`` seconds of the budget are for the last rounds of the race, and
+    ``most_s`` at most for all of it. ``early`` is called when another of the ways that are quick to prepare is ready,
+    with those that are still to come.
     """
 
     subject: Subject
     budget: Budget
     folder: Path
-    reserve_s: float
+    final_s: float
     early: Callable[[Sequence[str]], object] = lambda coming: None
+    most_s: float = math.inf
     ready: dict[str, ReadyCandidate] = field(default_factory=dict, init=False)
     #: Rows of the report for ways that are not ready.
     absent: list[WayReport] = field(default_factory=list, init=False)
@@ -250,6 +255,11 @@ class Preparation:
         self.budget.operators = self.budget.graph_operators = operators
         self._export_s = time.monotonic() - began
         return True
+
+    @property
+    def reserve_s(self) -> float:
+        """Seconds of the budget that are for the race, in which each way is tried before some run in turns."""
+        return min(self.final_s + _TRYING_CALLS * len(self.ready) * self.budget.call_s, self.most_s)
 
     @property
     def _kept_s(self) -> float:

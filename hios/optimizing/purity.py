@@ -4,7 +4,8 @@ A model that changes its state or its inputs must run exactly as often as the us
 first time, it is run on fake tensors, which record every write without carrying it out.
 
 What a first call sets once, such as flags and caches, is no change of state. So where it sets something, a second call
-decides: it has to set nothing more, and to use nothing that the first one computed from its inputs.
+decides: it has to set nothing more, and to use nothing that the first one computed from its inputs. Everything is put
+back afterwards, so that the model finds no tensor without values, wherever it keeps what it computes.
 
 torch.export with functionalization cannot take the place of that (torch 2.13): it does not report numbers and lists
 that a model changes, nor outputs that share memory. Without strict tracing it carries out writes into tensors that are
@@ -14,12 +15,18 @@ neither parameters nor buffers; with it, writing into the ``data`` of a paramete
 from __future__ import annotations
 
 import contextlib
+import functools
+import gc
 import logging
 import operator
 import os
+import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -30,7 +37,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hios.errors import ExampleInputsError, UnsupportedError, first_line
+from hios.errors import ExampleInputsError, HiosError, UnsupportedError, first_line
 from hios.formats.aten_operators import UPDATES_STATISTICS
 from hios.optimizing.tracing import ModelOutputs, is_plain_object
 
@@ -52,6 +59,9 @@ _TABLES = ("_parameters", "_buffers", "_modules")
 _DERIVED = frozenset({"_flat_weights", "_flat_weight_refs"})
 #: Types of attributes that may be assigned again if the value stays equal.
 _VALUES = (int, float, str, torch.Size)
+_CONTAINERS = (dict, list, set, deque)
+#: Containers at most that are compared for a model; and in which a tensor is that a cache keeps.
+_MOST, _NESTED = 100_000, 4
 
 
 def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -65,8 +75,17 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
             tensor that it did not make in this call, or sets an attribute; or an output is in memory that another
             output that does not contain it, an input or a weight is in, as writes into one must be seen in the other.
     """
-    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
     _require_python(model)
+    made: list[weakref.ref[Tensor]] = []
+    with _left_behind(made):  # once nothing of the runs holds tensors
+        _require_pure(model, args, kwargs, made)
+
+
+def _require_pure(
+    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], made: list[weakref.ref[Tensor]]
+) -> None:
+    """The same; all tensors without values are added to ``made``."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
     with _restored(model) as state, torch.inference_mode(False), torch.no_grad():
         try:
             held = state.without_values(mode)
@@ -76,19 +95,25 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
         except Exception as error:  # torch does not support fake tensors for some subclasses
             raise UnsupportedError(f"found a tensor that cannot be examined: {first_line(error)}") from error
         owners = {_memory(tensor): f"its {what}" for what, tensor in held.items()}
+        made += map(weakref.ref, _leaves((held, calls)))
         earlier: _Writes | None = None
         for own_args, own_kwargs in calls:
             leaves = pytree.tree_flatten((own_args, own_kwargs))
             inputs = [leaf for leaf in leaves[0] if isinstance(leaf, Tensor)]
-            before, writes, failed, outputs = _State(model), _Writes(owners, inputs, earlier), None, None
+            before, writes, failed, shared = _State(model), _Writes(owners, inputs, made, earlier), None, ""
             try:
                 with _unlogged(), mode, writes:
                     outputs = model(*own_args, **own_kwargs)
             except Exception as error:  # whatever a user's model raises, or the error that stops it
                 failed = error
+            else:
+                shared = _shared(outputs, inputs, writes.owners)
+                del outputs
             changed = [*writes.written_into, *before.changed()]
             if not _holds(pytree.tree_flatten((own_args, own_kwargs)), leaves):
                 changed.append("a list or dictionary among its inputs")
+            if failed is None and writes.are_kept():
+                changed.append("what it keeps between calls")
             if failed is not None or not changed:
                 break
             earlier = writes
@@ -107,7 +132,8 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
             f"it changes {changed[0]} when it runs; allowed: models that only compute; let it work on a copy, "
             "or take the value as an input and return the new one"
         )
-    _require_apart(outputs, inputs, writes.owners)
+    if shared:
+        raise UnsupportedError(shared)
 
 
 def _require_python(model: nn.Module) -> None:
@@ -151,20 +177,21 @@ def _unlogged() -> Iterator[None]:
         logger.disabled = disabled
 
 
-def _require_apart(outputs: Any, inputs: Sequence[Tensor], owners: Mapping[int, str]) -> None:
-    """Check that outputs share no element; an output may be an input, a view of another one, or be returned twice."""
+def _shared(outputs: Any, inputs: Sequence[Tensor], owners: Mapping[int, str]) -> str:
+    """What an output shares, in words; it may be an input, a view of another output, or be returned twice."""
     seen: dict[int, list[Tensor]] = {}
     for leaf in ModelOutputs(outputs, inputs).tensors:
         if not isinstance(leaf, FakeTensor):
-            raise UnsupportedError("an output is a tensor that it keeps; allowed: outputs that are computed")
+            return "an output is a tensor that it keeps; allowed: outputs that are computed"
         memory = _memory(leaf)
         others = seen.setdefault(memory, [])
         if memory in owners or any(_overlap(leaf, other) for other in others):
-            raise UnsupportedError(
+            return (
                 f"an output shares memory with {owners.get(memory, 'another output')}; allowed: outputs with "
                 "memory of their own, as by clone()"
             )
         others.append(leaf)
+    return ""
 
 
 def _overlap(first: Tensor, second: Tensor) -> bool:
@@ -187,10 +214,17 @@ def _memory(tensor: Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
-def _by_memory(values: Any) -> dict[int, Tensor]:
-    """The tensors without values among values, by their memory."""
-    leaves = pytree.tree_leaves(values)
-    return {_memory(t): t for t in leaves if isinstance(t, FakeTensor) and t.layout is torch.strided}
+def _leaves(values: Any) -> list[FakeTensor]:
+    """The tensors without values among values."""
+    return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, FakeTensor)]
+
+
+def _by_memory(tensors: Iterable[Tensor]) -> dict[int, Tensor]:
+    return {_memory(tensor): tensor for tensor in tensors if tensor.layout is torch.strided}
+
+
+def _alive(tensors: Iterable[weakref.ref[Tensor]]) -> list[Tensor]:
+    return [tensor for reference in tensors if (tensor := reference()) is not None]
 
 
 class _StoppedError(Exception):
@@ -201,14 +235,22 @@ class _Writes(TorchDispatchMode):
     """Stops before an operator that writes to memory outside of the call, or reads what comes of earlier inputs.
 
     ``owners`` says whose memory is whose, ``earlier`` is the call before; ``written_into`` has the owners of the memory
-    that was written to, or of an earlier call that is read, in words.
+    that was written to, or of an earlier call that is read, in words. All tensors that it makes are added to ``made``.
     """
 
-    def __init__(self, owners: Mapping[int, str], inputs: Sequence[Tensor], earlier: _Writes | None = None) -> None:
+    def __init__(
+        self,
+        owners: Mapping[int, str],
+        inputs: Sequence[Tensor],
+        made: list[weakref.ref[Tensor]],
+        earlier: _Writes | None = None,
+    ) -> None:
         super().__init__()
+        self._all, self._first = made, len(made)
         #: Tensors that this call made, and those that it computed from its inputs, by their memory, which stays taken.
         self._made: dict[int, Tensor] = {}
-        self._of_inputs = {_memory(tensor): tensor for tensor in inputs}
+        self._inputs = {_memory(tensor): tensor for tensor in inputs}
+        self._of_inputs = dict(self._inputs)
         self._stale = {} if earlier is None else earlier._of_inputs
         kept = {} if earlier is None else dict.fromkeys(earlier._made, "a tensor that it keeps")
         self.owners = {**kept, **owners, **dict.fromkeys(self._of_inputs, "an input")}
@@ -218,7 +260,7 @@ class _Writes(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         schema = func._schema
-        read = _by_memory((args, kwargs))
+        read = _by_memory(_leaves((args, kwargs)))
         if any(memory in self._stale for memory in read):
             self.written_into.append("what it keeps of an earlier call")
             raise _StoppedError
@@ -233,11 +275,28 @@ class _Writes(TorchDispatchMode):
         except Exception:
             self._failed = (func, args, kwargs)
             raise
-        made = _by_memory(outputs)
+        leaves = _leaves(outputs)
+        self._all += map(weakref.ref, leaves)
+        made = _by_memory(leaves)
         self._made |= made
         if any(memory in self._of_inputs for memory in read):
             self._of_inputs |= made
         return outputs
+
+    def are_kept(self) -> bool:
+        """Whether tensors that it made are kept after the call, without its outputs; only these are known from now."""
+        of_inputs = set(self._of_inputs)
+        self._made, self._of_inputs = {}, dict(self._inputs)
+        if not self._kept():
+            return False
+        gc.collect()  # those of cycles
+        self._made = self._kept()
+        self._of_inputs |= {memory: tensor for memory, tensor in self._made.items() if memory in of_inputs}
+        return bool(self._made)
+
+    def _kept(self) -> dict[int, Tensor]:
+        alive = _by_memory(_alive(self._all[self._first :]))
+        return {memory: tensor for memory, tensor in alive.items() if memory not in self.owners}
 
     def is_refused_with_values(self) -> bool | None:
         """Whether the operator that failed last also refuses zeros of these shapes and dtypes; None if not known."""
@@ -278,13 +337,38 @@ class _State:
         self._tables = {
             (path, name): dict(module.__dict__[name]) for path, module in self._modules.items() for name in _TABLES
         }
-        #: Contents of lists, other containers and objects, which are changed in place.
-        self._contents = {
-            (path, name): _copied(_contents(value))
-            for path, held in self._dicts.items()
-            for name, value in held.items()
-            if name not in _TABLES and (isinstance(value, list | dict | set) or is_plain_object(value))
+        #: What containers and objects hold that are changed in place, by their number: whose it is, itself, a copy.
+        self._contents: dict[int, tuple[str, Any, Any]] = {}
+        for path, held in self._dicts.items():
+            derived = _DERIVED if isinstance(self._modules[path], nn.RNNBase) else ()
+            for name, value in held.items():
+                if name not in _TABLES and name not in derived:
+                    self._add(f"its attribute {_joined(path, name)}", value)
+        #: The same of the classes of modules and of their files, which may change meanwhile by other hands.
+        self._classes = {
+            kind: dict(vars(kind))
+            for module in self._modules.values()
+            for kind in type(module).__mro__[:-1]
+            if not _is_of_libraries(kind)
         }
+        files = [vars(sys.modules[name]) for name in {kind.__module__ for kind in self._classes} & sys.modules.keys()]
+        self._around: dict[int, tuple[str, Any, Any]] = {}
+        for held in (*files, *self._classes.values()):
+            self._add("", held, self._around)
+
+    def _add(self, what: str, value: Any, around: dict[int, tuple[str, Any, Any]] | None = None) -> None:
+        """Copy what a value holds, through containers, and through objects but for what is around the modules."""
+        into, contents = (self._contents, _contents) if around is None else (around, _container)
+        found = deque([value])
+        while found and len(into) < _MOST:
+            value = found.popleft()
+            if isinstance(value, _VALUES):
+                continue
+            if isinstance(value, tuple):
+                found.extend(value)
+            elif (held := contents(value)) is not None and id(held) not in into:
+                into[id(held)] = what, held, held.copy()
+                found.extend(held.values() if isinstance(held, dict) else held)
 
     def without_values(self, mode: FakeTensorMode) -> dict[str, Tensor]:
         """Replace parameters and buffers with fake tensors; returns these by name."""
@@ -318,11 +402,7 @@ class _State:
             after = self._modules[path].__dict__[table]
             names = [name for name in {**before, **after} if before.get(name, self) is not after.get(name, self)]
             changes += [f"its {table[1:-1]} {_joined(path, name)}" for name in names]
-        for (path, name), held in self._contents.items():
-            if name in _DERIVED and isinstance(self._modules[path], nn.RNNBase):
-                continue
-            if not _alike(held, _contents(self._dicts[path][name])):
-                changes.append(f"its attribute {_joined(path, name)}")
+        changes += [what for what, held, before in self._contents.values() if not _alike(before, held)]
         return changes
 
     def put_back(self) -> None:
@@ -334,8 +414,14 @@ class _State:
                 module.__dict__.clear()
                 module.__dict__.update(self._dicts[path])
         self._fill(self._tables)
-        for (path, name), held in self._contents.items():
-            _refill(_contents(self._dicts[path][name]), held)
+        for _, held, before in self._contents.values():
+            _refill(held, before)
+        for _, held, before in self._around.values():
+            _take_back(held, before)
+        for kind, attributes in self._classes.items():
+            for name, value in dict(vars(kind)).items():
+                if value is not attributes.get(name, self) and _leaves(value):
+                    setattr(kind, name, attributes[name]) if name in attributes else delattr(kind, name)
 
     def _fill(self, tables: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
         for (path, table), entries in tables.items():
@@ -364,31 +450,106 @@ def _joined(path: str, name: str) -> str:
 
 
 def _contents(value: Any) -> Any:
-    """What may change in a container, or in an object."""
-    return vars(value) if is_plain_object(value) else value
+    """What may change in a container or an object; None for anything else."""
+    is_object = is_plain_object(value) and not _is_of_libraries(type(value))
+    return vars(value) if is_object else _container(value)
 
 
-def _copied(value: Any) -> Any:
-    """A container with copies of nested containers; everything else is shared."""
-    if isinstance(value, dict):
-        return {key: _copied(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_copied(entry) for entry in value]
-    return set(value) if isinstance(value, set) else value
+def _container(value: Any) -> Any:
+    return value if isinstance(value, _CONTAINERS) else None
+
+
+def _is_of_libraries(kind: type) -> bool:
+    """Whether a class is of Python or torch, whose objects, such as locks and queues, others change too."""
+    top = kind.__module__.partition(".")[0]
+    return top == "torch" or (top in sys.stdlib_module_names and top != "__main__")
 
 
 def _alike(before: Any, after: Any) -> bool:
     """Whether a container holds the same objects as its copy."""
     if isinstance(before, dict):
-        return before.keys() == after.keys() and all(_alike(entry, after[key]) for key, entry in before.items())
-    if isinstance(before, list):
-        return len(before) == len(after) and all(map(_alike, before, after))
-    return before == after if isinstance(before, set) else before is after
+        return before.keys() == after.keys() and all(entry is after[key] for key, entry in before.items())
+    return before == after if isinstance(before, set) else list(map(id, before)) == list(map(id, after))
 
 
 def _refill(container: Any, held: Any) -> None:
     """Restore a container from its copy."""
-    if _alike(held, container):
+    if not _alike(held, container):
+        container.clear()
+        container.extend(held) if isinstance(container, list | deque) else container.update(held)
+
+
+def _take_back(container: Any, held: Any) -> None:
+    """Restore what of a container is tensors without values now."""
+    if not isinstance(container, dict):
+        if any(_leaves(entry) for entry in list(container)):
+            _refill(container, held)
         return
-    container.clear()
-    container.extend(held) if isinstance(container, list) else container.update(held)
+    for key, value in list(container.items()):
+        if value is not held.get(key, container) and _leaves(value):
+            if key in held:
+                container[key] = held[key]
+            else:
+                del container[key]
+
+
+@contextlib.contextmanager
+def _left_behind(made: list[weakref.ref[Tensor]]) -> Iterator[None]:
+    """A context that takes tensors that were made in it out of caches that are still there at its end.
+
+    Raises:
+        UnsupportedError: they are kept somewhere else.
+    """
+    failed: HiosError | None = None
+    try:
+        yield
+    except HiosError as error:
+        failed = error
+        cause: BaseException | None = error
+        while cause is not None:  # tracebacks hold tensors too
+            traceback.clear_frames(cause.__traceback__)
+            cause = cause.__cause__ or cause.__context__
+    if _alive(made):
+        gc.collect()
+        frozen = gc.get_freeze_count() > 0
+        gc.unfreeze()  # else what is frozen is not found
+        for release in (_clear_cache, _clear_entries):
+            _each_holder(made, release)
+        others: list[str] = []
+        _each_holder(made, lambda holder: others.append(type(holder).__name__))
+        if frozen:
+            gc.freeze()
+        if others:
+            raise UnsupportedError(
+                f"it keeps tensors that it computes in an object of {others[0]}, where they cannot be taken back from, "
+                "so that it has to be made again; allowed: models that keep tensors as attributes or in functools.cache"
+            ) from failed
+    if failed is not None:
+        raise failed
+
+
+def _clear_cache(holder: Any) -> None:
+    if isinstance(holder, functools._lru_cache_wrapper):
+        holder.cache_clear()
+
+
+def _clear_entries(holder: Any) -> None:
+    """Delete tensors without values from a dictionary that is not an object's."""
+    if isinstance(holder, dict):
+        owners = (owner for owner in gc.get_referrers(holder) if isinstance(owner, type | ModuleType | nn.Module))
+        if next(owners, None) is None and not any(map(is_plain_object, gc.get_referrers(holder))):
+            _take_back(holder, {})
+
+
+def _each_holder(made: Sequence[weakref.ref[Tensor]], act: Callable[[Any], None]) -> None:
+    """Call a function with everything that holds tensors that are still there, through containers."""
+    found: list[Any] = []
+    inner: list[Any] = list(_alive(made))
+    outer = inner
+    for _ in range(_NESTED):
+        ours = [id(own) for own in (found, inner, outer)]
+        outer = [holder for holder in gc.get_referrers(*inner) if id(holder) not in ours]
+        found += (holder for holder in outer if not isinstance(holder, FrameType))
+        inner = [holder for holder in outer if isinstance(holder, (tuple, *_CONTAINERS))]
+    for holder in found:
+        act(holder)

@@ -6,6 +6,7 @@ import copy
 import functools
 import gc
 import os
+import re
 import signal
 import stat
 import sys
@@ -30,6 +31,7 @@ from hios.optimizing import background as backgrounds
 from hios.optimizing.autotune import Autotune, Tuned
 from hios.optimizing.background import Background, Found
 from hios.optimizing.candidates import in_runtime, itself
+from hios.optimizing.choice_cache import set_torch, torch_settings
 from hios.optimizing.module import OptimizedModule, torch_threads
 from hios.optimizing.optimize import _Optimizer
 from hios.optimizing.options import Options
@@ -86,6 +88,35 @@ def test_another_process_finds_the_way(tmp_path: Path, go: Path) -> None:
         again.close()
 
 
+def test_settings_of_torch_are_those_of_the_caller() -> None:
+    """The other process computes as this one does, so that its choice is one for this process."""
+    pytest.importorskip("openvino")
+    model, x, before = Branches().eval(), image(0), torch_settings()
+    torch.set_float32_matmul_precision("high")
+    torch.use_deterministic_algorithms(True)
+    try:
+        fast = hios.optimize(model, x, **_KEYWORDS)
+        while fast.report.pending:
+            time.sleep(0.05)
+    finally:
+        set_torch(before)
+    assert torch_settings() == before
+    assert fast.report.chosen.startswith("OpenVINO")
+    fast.close()
+
+
+def test_a_choice_that_is_not_taken_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report does not give the reasons of another choice for the model itself."""
+    pytest.importorskip("openvino")
+    monkeypatch.setattr(_Optimizer, "taken", lambda *_: None)
+    fast = hios.optimize(Branches().eval(), image(0), **_KEYWORDS)
+    while fast.report.pending:
+        time.sleep(0.05)
+    assert fast.report.chosen == "the model itself"
+    assert re.fullmatch(r"OpenVINO.* was chosen \(.*\), but is not faster here, or .*", fast.report.reason)
+    fast.close()
+
+
 def test_what_is_quick_is_used_until_the_fastest_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A runtime runs the model while schedules are still to come; what fails then takes nothing away."""
     pytest.importorskip("openvino")
@@ -104,7 +135,7 @@ def test_what_is_quick_is_used_until_the_fastest_is_found(monkeypatch: pytest.Mo
     def here(
         background: Background, request: Sequence[Any], found: Callable[[Found], None], failed: Callable[[str], None]
     ) -> None:
-        given, args, kwargs, options, _ = request
+        given, args, kwargs, options, _, _ = request
         telling = replace(options, told=lambda report: found(Found(report, [])))
         final = optimize.accelerated(copy.deepcopy(given), args, kwargs, telling)  # as in another process
         final.close()
