@@ -227,7 +227,7 @@ def loaded(name: str, processes: int, budget_s: float) -> None:
         tempfile.TemporaryDirectory() as cache,
         Budget(budget_s, name, 0, None) as budget,
     ):
-        prepared = Preparation(subject, budget, Path(folder), reserve_s=0.0)
+        prepared = Preparation(subject, budget, Path(folder), final_s=0.0)
         prepared.prepare()
         calls = {label: functools.partial(entry.run, subject.tensors) for label, entry in prepared.ready.items()}
         with other_work(processes):

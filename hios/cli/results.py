@@ -99,7 +99,13 @@ _PROCESSES = 4
 )
 @click.option("--config", type=PATH, help="Resolved configuration of the pipeline, which the page then shows.")
 @click.option("--figures", type=PATH, help="Folder of the papers' figures (`hios figures ID --output`) to show.")
+@click.option("--figure", "shown", multiple=True, help="ID of a figure to show; default: all that the folder holds.")
 @click.option("--serving", type=PATH, help="Folder of serving results, as the pipeline writes them, to show.")
+@click.option(
+    "--served",
+    multiple=True,
+    help="File of a result to show, within that folder: SCENARIO/simulated/POLICY-LOAD.json; default: all.",
+)
 def report_command(
     directories: tuple[Path, ...],
     output: Path,
@@ -107,7 +113,9 @@ def report_command(
     schedules: tuple[str, ...],
     config: Path | None,
     figures: Path | None,
+    shown: tuple[str, ...],
     serving: Path | None,
+    served: tuple[str, ...],
 ) -> None:
     """Write one page and tables about the runs in DIRECTORIES (graph.json, costs.json, run.json each).
 
@@ -115,13 +123,14 @@ def report_command(
     archive (`hios archive`) instead of DIRECTORIES, the command recreates the page that the archive holds.
     """
     if len(directories) == 1 and directories[0].is_file():
-        if schedules or (config, figures, serving) != (None, None, None):
+        if schedules or shown or served or (config, figures, serving) != (None, None, None):
             raise click.UsageError(
                 f"{directories[0]}: found other options; allowed with an archive: --output, --tables"
             )
         from hios.report.archive import write_archived_page
         from hios.study.page_part import papers_part
 
+        check_outputs(directories, [output])
         write_archived_page(directories[0], output, tables, papers_part)
         click.echo(f"{output}: the page of {directories[0]}")
         return
@@ -130,21 +139,33 @@ def report_command(
     from hios.report.archive import origin_text
     from hios.report.results import Provenance, read_configuration
 
-    given = {"schedule": schedules, "config": config, "figures": figures, "serving": serving}
+    files = (directory / name for directory in directories for name in ("graph.json", "costs.json", "run.json"))
+    check_outputs([config, *files], [output])
+    if (shown and figures is None) or (served and serving is None):
+        raise click.UsageError("--figure, --served: found without their folder; allowed: with --figures, --serving")
+    given = {"schedule": schedules, "config": config, "figures": figures, "figure": shown}
+    given |= {"serving": serving, "served": served}
     places = shlex.join(map(str, directories))
     words = f"hios report {places} {options({'output': output, 'tables': tables, **given})}"
-    shown: list[str] = []
     papers = None
     if figures is not None:
         from hios.study.page_part import drawn_in, papers_part
 
-        shown, papers = drawn_in(figures), papers_part(figures, output)
+        shown = shown or tuple(drawn_in(figures))
+        papers = papers_part(figures, output, shown=shown)
     origin = origin_text(
-        words, directories, schedules=schedules, config=config, figures=figures, shown=shown, serving=serving
+        words,
+        directories,
+        schedules=schedules,
+        config=config,
+        figures=figures,
+        shown=shown,
+        serving=serving,
+        served=served,
     )
     provenance = Provenance(words, "" if config is None else read_configuration(config), origin)
     processes = min(len(usable_cores()), _PROCESSES)
-    write_report(directories, output, tables, schedules, provenance, papers, serving, processes)
+    write_report(directories, output, tables, schedules, provenance, papers, serving, served, processes)
     click.echo(f"{output}: report of {len(directories)} model(s)")
 
 
@@ -208,6 +229,7 @@ def archive_command(page: Path, output: Path) -> None:
     """
     from hios.report.archive import write_archive
 
+    check_outputs([page], [output])
     manifest = write_archive(page, output)
     total = sum(file.bytes for file in manifest.files.values())
     click.echo(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
+from click.core import ParameterSource
 
 from hios.cli.files import scenario_of
 from hios.cli.options import (
@@ -325,6 +326,11 @@ def _tell(text: str) -> None:
     click.echo(text, err=True)
 
 
+#: Options that only the training of one kind takes.
+_OF_STAGES = ("most", "r", "s", "reward")
+_OF_LAUNCHERS = ("size", "changes", "as_printed", "load", "calibration")
+
+
 @click.command("train", epilog="Deviations from TOP:\n\n" + "\n\n".join(TRAINING))
 @click.argument("files", metavar="SCENARIO | GRAPH COSTS [GRAPH COSTS]...", type=PATH, nargs=-1, required=True)
 @output_option("policy.safetensors")
@@ -354,7 +360,10 @@ def _tell(text: str) -> None:
     help="calibration.json that `hios load --calibrate` wrote: trains a launcher for this machine.",
 )
 @settings_options(TrainingSettings, "most", "r", "s", "reward", "seed", spelled={"most": "--sub-blocks"}, ranges=True)
+@click.pass_context
 def train_command(
+    context: click.Context,
+    /,
     files: tuple[Path, ...],
     output: Path,
     learn: str,
@@ -378,6 +387,11 @@ def train_command(
     # one thread, sums are added up in the same order on every number of cores.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+    others = _OF_STAGES if learn == "launcher" else _OF_LAUNCHERS
+    for option in context.command.params:
+        if option.name in others and context.get_parameter_source(option.name) is not ParameterSource.DEFAULT:
+            other = "stages" if learn == "launcher" else "launcher"
+            raise click.UsageError(f"{option.opts[0]}: found with --learn {learn}; allowed: with --learn {other}")
     if learn == "launcher":
         from hios.serving.launcher.launcher_settings import AS_PRINTED, settings_of
 
@@ -390,8 +404,6 @@ def train_command(
         launcher_settings = settings_of(size, _changes(changes), **printed, steps=steps, seed=learning["seed"])
         _train_launcher(scenario, output, launcher_settings)
         return
-    if calibration is not None:
-        raise click.UsageError("--calibration: found without --learn launcher; allowed: with it")
     from hios.schedulers.policy.network import write_policy
     from hios.schedulers.policy.training import train
 

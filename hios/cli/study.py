@@ -184,7 +184,7 @@ def top(
     names = labels or tuple(path.stem for path in scenarios)
     if len(names) != len(scenarios) or len(set(names)) < len(names):
         raise HiosError(f"--label: found {', '.join(names) or 'none'}; required: a label of its own for each scenario")
-    check_outputs([], [output])
+    check_outputs(scenarios, [output])
     for path in scenarios:
         if path.is_dir() and experiment != "gpg":
             raise HiosError(f"{path}: found a folder; required for {experiment}: scenario.yaml, as rates matter")

@@ -10,7 +10,7 @@ from pathlib import Path
 from hios.files.artifacts import write_whole
 
 #: What measurements and results depend on, where it is installed.
-_PACKAGES = (
+PACKAGES = (
     "hios",
     "torch",
     "apache-tvm",
@@ -30,7 +30,7 @@ def versions() -> dict[str, str]:
     from importlib import metadata  # not when hios is imported: it takes some milliseconds
 
     known = {"python": platform.python_version(), "kernel": platform.release()}
-    for package in _PACKAGES:
+    for package in PACKAGES:
         try:
             known[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
@@ -35,11 +36,8 @@ def read_yaml(path: str | Path) -> Any:
                 f"{path}: line {second.start_mark.line + 1}: key {second.value} is given again; "
                 f"allowed: once (it is on line {first.start_mark.line + 1})"
             )
-        try:
+        with _values_that_fit():
             return None if tree is None else loader.construct_document(tree)
-        except (ValueError, LookupError, AttributeError) as error:
-            # What PyYAML's constructors raise for text that does not fit its tag: 2020-99-99, !!bool maybe
-            raise yaml.YAMLError(f"a value does not fit its type: {first_line(error)}") from error
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -51,6 +49,25 @@ def read_yaml(path: str | Path) -> Any:
         raise ArtifactError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
     except RecursionError as error:
         raise ArtifactError(f"{path}: nested too deeply; allowed: at most {_DEEPEST} levels") from error
+
+
+def yaml_value(text: str) -> Any:
+    """A value in YAML, such as one of the command line.
+
+    Raises:
+        yaml.YAMLError: the text is not YAML, or a value does not fit its type.
+    """
+    with _values_that_fit():
+        return yaml.safe_load(text)
+
+
+@contextlib.contextmanager
+def _values_that_fit() -> Iterator[None]:
+    """Have PyYAML refuse text that does not fit its tag, such as 2020-99-99 and !!bool maybe, as it refuses others."""
+    try:
+        yield
+    except (ValueError, LookupError, AttributeError) as error:
+        raise yaml.YAMLError(f"a value does not fit its type: {first_line(error)}") from error
 
 
 def _repeated(node: Any, counted: dict[int, int], around: set[int]) -> Iterator[tuple[Any, Any]]:

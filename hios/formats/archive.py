@@ -39,6 +39,8 @@ class PageOrigin(Record, frozen=True):
     """Ids of the figures that had been drawn by then."""
     serving: OrAbsent[Text] = None
     """Folder of the serving results that it shows."""
+    served: tuple[Annotated[_InsidePath, doc("File of a result in that folder.")], ...] = ()
+    """The results that it shows; if empty, all."""
 
 
 class ArchivedPage(Record, frozen=True):

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import torch
 
-from hios.core.graph import Call, Graph, Operator, Value
+from hios.core.graph import IMAGE_DIMENSIONS, Call, Graph, Operator, Value
 from hios.errors import ArtifactError, UnsupportedError, shown
 from hios.kernels.table import build
 
@@ -116,10 +116,6 @@ def _check_edges(graph: Graph) -> None:
         )
 
 
-#: Batch, channels, height, width.
-_IMAGE_DIMENSIONS = 4
-
-
 def signatures(graph: Graph) -> dict[str, str]:
     """Signature of every operator by id: its calls with shapes and dtypes in place of names.
 
@@ -148,7 +144,7 @@ def _signature(operator: Operator, types: Mapping[str, Any]) -> str:
                 # Repeated arguments matter: x + x reads half as much as x + y.
                 shape = kind if value[0] == "input" else [kind[0][value[2]], kind[1]]
                 # Images from operators have another memory format than inputs.
-                outside = ["input"] if value[0] == "input" and len(shape[0]) == _IMAGE_DIMENSIONS else []
+                outside = ["input"] if value[0] == "input" and len(shape[0]) == IMAGE_DIMENSIONS else []
                 arguments.append(["value", numbers.setdefault(value, len(numbers)), shape, *outside])
             elif argument.weight is not None:
                 arguments.append(["weight", types[argument.weight]])

@@ -22,8 +22,8 @@ from hios import platforms
 from hios.errors import HiosError, shown
 from hios.files import artifacts
 from hios.files.base import Record
-from hios.files.yaml_file import plain, read_yaml
-from hios.formats.config import AUTO_DEVICES, Config, ModelEntry
+from hios.files.yaml_file import plain, read_yaml, yaml_value
+from hios.formats.config import AUTO_DEVICES, Config, ModelEntry, TopStudy
 from hios.formats.settings import Scalar
 from hios.frontends.models import RUNTIMES, Model, files, model
 from hios.schedulers import find
@@ -353,16 +353,17 @@ def alone_options(settings: Config, algorithm: str) -> str:
     return profile_options(msgspec.structs.replace(settings, profile=alone))
 
 
-#: Training as in the paper, with scale full.
+#: Training as in the paper, with scale full, unless the configuration has another amount than the default.
 _PAPER = {"steps": 6000, "launcher_size": "paper", "launcher_steps": 8000}
 
 
 def top_options(settings: Config, labels: Sequence[str]) -> str:
     """Settings of ``hios study top`` for scenarios with these labels."""
     given = msgspec.structs.asdict(settings.study.top)
+    usual = msgspec.structs.asdict(TopStudy())
     batches, gpus, loads = (given.pop(name) for name in ("batches", "gpus", "loads"))
     if settings.study.scale == "full":
-        given |= _PAPER
+        given |= {name: value for name, value in _PAPER.items() if given[name] == usual[name]}
     varied = {"batch": batches, "stages_gpu": gpus, "top_load": loads}
     return options({"label": labels, "gpu": settings.gpu, **given, **varied})
 
@@ -435,7 +436,7 @@ def nested_values(entries: Iterable[str]) -> dict[str, Any]:
         if not value.lstrip().startswith(("[", "{")):
             continue
         try:
-            read = yaml.safe_load(value)
+            read = yaml_value(value)
         except yaml.YAMLError as error:
             raise HiosError(f"--config: {name}: found {shown(value, quoted=False)}, which is not YAML") from error
         nested[name] = read
@@ -452,7 +453,7 @@ def parsed_options(texts: Iterable[str], given: Mapping[str, Scalar]) -> dict[st
         if name in parsed:
             raise HiosError(f"--option: {name} is given twice; allowed: once")
         try:
-            read = plain(yaml.safe_load(value), "--option", (name,))
+            read = plain(yaml_value(value), "--option", (name,))
         except yaml.YAMLError as error:
             raise HiosError(f"--option: {name}: found {value}, which is not YAML; put it in quotes") from error
         if not isinstance(read, str | int | float):

@@ -71,6 +71,7 @@ def write_report(
     provenance: Provenance = NOT_RECORDED,
     papers: View | None = None,
     serving: Path | None = None,
+    served: Sequence[str] = (),
     processes: int = 1,
 ) -> None:
     """Write the page and its tables; each file appears whole, by rename.
@@ -87,6 +88,7 @@ def write_report(
         papers: what a page beside this one, papers.html or NAME-papers.html, shows of the papers' figures, see
             `hios.study.page_part`; None for no such page.
         serving: folder of serving results, as the pipeline writes them, for the page to show; None for none.
+        served: results in that folder to show, SCENARIO/simulated/POLICY-LOAD.json; all of the folder if none.
         processes: the most that may draw at once, where there are many networks.
 
     Raises:
@@ -105,8 +107,8 @@ def write_report(
         if path.resolve() == Path(output).resolve():
             raise ArtifactError(f"{output}: named for the page, and it is the place of {what}; name another")
     # Make everything before writing: bad input must not leave a new page next to old tables.
-    served = [] if serving is None else read_serving(serving)
-    made = _read(list(map(Path, directories)), schedules, provenance, papers, served, processes)
+    scenarios = [] if serving is None else read_serving(serving, served)
+    made = _read(list(map(Path, directories)), schedules, provenance, papers, scenarios, processes)
     if papers is not None:
         write_papers(output, papers)
     made.write(output)

@@ -119,6 +119,7 @@ def origin_text(
     figures: Path | None = None,
     shown: Sequence[str] = (),
     serving: Path | None = None,
+    served: Sequence[str] = (),
 ) -> str:
     """How a page is made, as JSON that it carries along; of the folder of figures the page shows some."""
     origin = PageOrigin(
@@ -129,6 +130,7 @@ def origin_text(
         figures=None if figures is None else str(figures),
         shown=tuple(shown),
         serving=None if serving is None else str(serving),
+        served=tuple(served),
     )
     return msgspec.json.encode(origin).decode()
 
@@ -220,5 +222,6 @@ def write_archived_page(archive: Path, output: Path, tables: Path, papers_part: 
             Provenance(page.origin.command, configuration, origin),
             papers,
             None if page.serving is None else folder / page.serving,
+            page.origin.served,
         )
     return manifest

@@ -15,7 +15,7 @@ from hios.core.problem import Problem
 from hios.core.schedule import Placement, Schedule
 from hios.errors import ArtifactError
 from hios.files import artifacts
-from hios.report.results import ModelPredictions, ModelResults, path_ends, read_model, told_apart
+from hios.report.results import ModelPredictions, ModelResults, is_predicted, path_ends, read_model, told_apart
 from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, operator_rows, prediction_rows, table
 
 #: Columns of the data frames with their data types; those of operators are the columns of operators.csv and one more.
@@ -127,7 +127,7 @@ def load_results(folder: str | Path) -> Results:
 
 
 def _read(directory: Path) -> _Model:
-    if (directory / "run.json").is_file():
+    if (directory / "run.json").is_file() and not is_predicted(directory):
         return read_model(directory)
     graph = Graph.read(directory / "graph.json")
     schedules = {path.stem: Schedule.read(path) for path in sorted((directory / "schedules").glob("*.json"))}

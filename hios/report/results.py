@@ -16,7 +16,7 @@ from typing import Any
 from hios import platforms
 from hios.core.costs import Costs, CostsFile, predicted_for
 from hios.core.evaluate import evaluate, latency_ms
-from hios.core.graph import Graph
+from hios.core.graph import IMAGE_DIMENSIONS, Graph
 from hios.core.problem import Problem
 from hios.core.schedule import Schedule
 from hios.errors import ArtifactError, shown
@@ -185,7 +185,8 @@ def model_predictions(
 
 def sequential_ms(costs: CostsFile) -> float:
     """Latency of the sequential schedule on one device under the cost model."""
-    return sum(cost.time_ms for cost in costs.operators.values())
+    launch_ms = 0.0 if costs.overheads is None else costs.overheads.launch_ms
+    return sum(cost.time_ms + launch_ms for cost in costs.operators.values() if cost.time_ms)
 
 
 _UNKNOWN = "not recorded"
@@ -193,8 +194,6 @@ _UNKNOWN = "not recorded"
 _LAST = "Software"
 #: Name of the metadata of a page that says how it was made.
 ORIGIN = "hios-origin"
-#: Batch, channels, height, width.
-_IMAGE_DIMENSIONS = 4
 
 
 def papers_page(page: str | Path) -> Path:
@@ -265,7 +264,7 @@ def _described(model: ModelResults) -> dict[str, str]:
 def input_text(graph: Graph) -> str:
     """What the network takes; batch and image size for images."""
     inputs = graph.inputs
-    if len(inputs) == 1 and len(inputs[0].shape) == _IMAGE_DIMENSIONS:
+    if len(inputs) == 1 and len(inputs[0].shape) == IMAGE_DIMENSIONS:
         batch, channels, height, width = inputs[0].shape
         return f"batch {batch}, {height} x {width} pixels, {channels} channels, {inputs[0].dtype}"
     return ", ".join(f"{entry.dtype} {list(entry.shape)}" for entry in inputs) or _UNKNOWN

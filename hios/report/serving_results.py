@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,25 +48,33 @@ class ServedScenario:
     policies: tuple[ServedPolicy, ...]
 
 
-def read_serving(folder: Path) -> list[ServedScenario]:
-    """The scenarios LABEL/simulated/*.json and LABEL/measured/*.json; an `ArtifactError` for none, or a damaged one."""
-    scenarios = [_scenario(own) for own in sorted(folder.iterdir()) if own.is_dir()] if folder.is_dir() else []
-    scenarios = [scenario for scenario in scenarios if scenario.policies]
-    if not scenarios:
+def read_serving(folder: Path, chosen: Sequence[str] = ()) -> list[ServedScenario]:
+    """The scenarios LABEL/simulated/*.json and LABEL/measured/*.json, or those of them that are chosen.
+
+    Raises:
+        ArtifactError: there is none, one that is chosen is missing, or one is damaged.
+    """
+    files = [path for kind in ("simulated", "measured") for path in folder.glob(f"*/{kind}/*.json")]
+    if chosen:
+        files = [folder / name for name in chosen]
+    by_scenario: dict[str, list[Path]] = {}
+    for path in sorted(files):
+        by_scenario.setdefault(path.parent.parent.name, []).append(path)
+    if not by_scenario:
         raise ArtifactError(f"{folder}: found no result; required: SCENARIO/simulated/POLICY-LOAD.json of one at least")
-    return scenarios
+    return [_scenario(label, paths) for label, paths in by_scenario.items()]
 
 
-def _scenario(own: Path) -> ServedScenario:
-    results = {kind: _results(own / kind) for kind in ("simulated", "measured")}
-    keys = sorted({*results["simulated"], *results["measured"]}, key=lambda key: (key[1], key[0]))
-    return ServedScenario(
-        own.name, tuple(ServedPolicy(*key, results["simulated"].get(key), results["measured"].get(key)) for key in keys)
+def _scenario(label: str, paths: Sequence[Path]) -> ServedScenario:
+    simulated, measured = (
+        _results(path for path in paths if path.parent.name == kind) for kind in ("simulated", "measured")
     )
+    keys = sorted({*simulated, *measured}, key=lambda key: (key[1], key[0]))
+    return ServedScenario(label, tuple(ServedPolicy(*key, simulated.get(key), measured.get(key)) for key in keys))
 
 
-def _results(folder: Path) -> dict[tuple[str, float], ResultFile]:
-    results = [artifacts.load(path, ResultFile) for path in sorted(folder.glob("*.json"))]
+def _results(paths: Iterable[Path]) -> dict[tuple[str, float], ResultFile]:
+    results = [artifacts.load(path, ResultFile) for path in paths]
     return {(f"{own.policy} in {own.runtime}" if own.runtime else own.policy, own.load): own for own in results}
 
 

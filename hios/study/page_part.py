@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from xml.etree import ElementTree
 
-from hios.errors import ArtifactError
+from hios.errors import ArtifactError, first_line
 from hios.files import artifacts, read_limits
 from hios.formats.study import ComparedNumber, FigureFile
 from hios.study import registry
@@ -22,6 +23,11 @@ from hios.study.simulated_rows import HIOS, RELEASED
 
 _AGREE = (Verdict.AGREES.value, Verdict.CONSTRUCTED.value)
 _SECONDS_PER_MINUTE = 60
+_SVG = "{http://www.w3.org/2000/svg}"
+#: Elements of drawings.
+_ELEMENTS = frozenset({"svg", "g", "line", "path", "rect", "circle", "text", "tspan", "title"}) | frozenset(
+    {"defs", "clipPath", "linearGradient", "radialGradient", "stop"}
+)
 #: Names of file types, as links show them.
 _NAMES = {"csv": "CSV", "tex": "LaTeX", "svg": "SVG", "pdf": "PDF", "json": "JSON"}
 
@@ -60,6 +66,27 @@ def papers_part(folder: Path, page: Path, *, shown: Iterable[str] | None = None,
     return {"papers": _papers(figures), "verdicts": _verdict_sentences(figures)}
 
 
+def _require_drawing(svg: str, path: Path) -> None:
+    """Check that a file of others is nothing but a drawing, as the page takes it in as it is.
+
+    HTML and XML read comments, sections and instructions differently, so that these could hide anything.
+    """
+    try:
+        if "<!" in svg or "<?" in svg:
+            raise ElementTree.ParseError("a comment, section or instruction")
+        for element in ElementTree.fromstring(svg).iter():  # noqa: S314 - entities have to be declared, by "<!"
+            name = element.tag.removeprefix(_SVG)
+            if name not in _ELEMENTS:
+                raise ElementTree.ParseError(f"the element {name}")
+            for attribute, value in element.attrib.items():
+                if attribute.lower().startswith(("on", "href", "{", "style")) or "url(" in value.replace("url(#", ""):
+                    raise ElementTree.ParseError(f"the attribute {attribute} of {name}")
+    except ElementTree.ParseError as error:
+        raise ArtifactError(
+            f"{path}: found {first_line(error)}; allowed: a drawing of `hios figures`, without scripts; draw it again"
+        ) from None
+
+
 def _read(folder: Path, name: str, place: Path, root: Path | None) -> Drawn:
     record = artifacts.load(folder / f"{name}.json", FigureFile)
     drawing = folder / f"{name}.svg"
@@ -68,6 +95,7 @@ def _read(folder: Path, name: str, place: Path, root: Path | None) -> Drawn:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", "it is not UTF-8")
         raise ArtifactError(f"{drawing}: cannot be read: {why}; draw the figure again") from None
+    _require_drawing(svg, drawing)
     files = {_NAMES[ending]: _address(folder / f"{name}.{ending}", place) for ending in ENDINGS}
     data = [Path(file) if root is None else located(file, root) for file in record.data]
     return Drawn(record, svg, files, [_address(file, place) for file in data])

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 from hios.charts import marks
-from hios.core.graph import Graph
+from hios.core.graph import IMAGE_DIMENSIONS, Graph
 from hios.core.schedule import Placement
 from hios.formats.run import Latency, ReferenceKind, Run, ScheduleResult
 from hios.study.figure_data import ExecutedNetwork, FigureData, PredictedNetwork
@@ -149,7 +149,8 @@ def measured_placements(run: Run, algorithm: str) -> Sequence[Placement]:
 
 def image_size(network: ExecutedNetwork | PredictedNetwork) -> int | None:
     """Width of the images of a network in pixels; None where it takes none."""
-    return network.graph.inputs[0].shape[-1] if network.graph.inputs else None
+    shape = network.graph.inputs[0].shape if network.graph.inputs else ()
+    return shape[-1] if len(shape) == IMAGE_DIMENSIONS else None
 
 
 def span(placements: Iterable[Placement], block: Iterable[str]) -> float:

@@ -69,6 +69,28 @@ def test_what_is_refused(files: tuple[Path, Path], tmp_path: Path) -> None:
     assert "found an input named as output" in invoke("train", *files, "--output", files[0]).output
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--size", "paper"), "--size: found with --learn stages; allowed: with --learn launcher"),
+        (("--set", "a=b"), "--set: found with --learn stages"),
+        (("--as-printed",), "--as-printed: found with --learn stages"),
+        (("--load", 3), "--load: found with --learn stages"),
+        (("--calibration", "c.json"), "--calibration: found with --learn stages"),
+        (
+            ("--learn", "launcher", "--sub-blocks", 2),
+            "--sub-blocks: found with --learn launcher; allowed: with --learn",
+        ),
+        (("--learn", "launcher", "--reward", "paper"), "--reward: found with --learn launcher"),
+    ],
+)
+def test_options_of_the_other_kind_are_refused(options: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    """What a kind of training does not take is not ignored."""
+    done = invoke("train", "scenario.yaml", *options, "--output", tmp_path / "p.safetensors")
+    assert done.exit_code == 2
+    assert message in done.output
+
+
 @pytest.mark.parametrize("options", [(), ("--learn", "launcher")])
 def test_files_of_a_scenario_are_not_overwritten(
     options: tuple[str, ...], files: tuple[Path, Path], tmp_path: Path
@@ -170,8 +192,6 @@ def test_settings_of_launchers_are_checked(files: tuple[Path, Path], tmp_path: P
         assert isinstance(done.exception, SystemExit)
     both = invoke("train", *files, "--learn", "launcher", "--output", launcher)
     assert "found 2 files; allowed: with --learn launcher, a scenario alone" in both.output
-    alone = invoke("train", scenario, "--calibration", scenario, "--output", tmp_path / "policy.safetensors")
-    assert "--calibration: found without --learn launcher; allowed: with it" in alone.output
 
 
 def test_stages_on_lanes(files: tuple[Path, Path], tmp_path: Path) -> None:

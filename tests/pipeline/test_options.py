@@ -62,6 +62,8 @@ def test_shapes_and_limits_of_inputs(models: Path) -> None:
         (["depth=1", "depth=2"], "--option: depth is given twice; allowed: once"),
         (["image_size=3"], "--option: image_size is given twice; allowed: once"),
         (["depth=["], "--option: depth: found [, which is not YAML; put it in quotes"),
+        (["depth=2020-99-99"], "--option: depth: found 2020-99-99, which is not YAML; put it in quotes"),
+        (["depth=!!bool maybe"], "--option: depth: found !!bool maybe, which is not YAML; put it in quotes"),
         (["depth=[1]"], "--option: depth: found [1]; allowed: text, a number, true or false"),
         (["depth="], "--option: depth: found nothing; allowed: text, a number, true or false"),
     ],
@@ -71,3 +73,12 @@ def test_bad_options_of_a_model(texts: list[str], message: str) -> None:
     with pytest.raises(HiosError) as caught:
         config.parsed_options(texts, {"image_size": 1})
     assert str(caught.value) == message
+
+
+def test_the_papers_training_replaces_defaults_alone(models: Path) -> None:
+    """With scale full, what the configuration says of TOP's training counts, and the paper's for the rest."""
+    asked = {**SMALL, "study": {"scale": "full", "top": {"steps": 9000, "launcher_size": "default"}}}
+    words = config.top_options(config.without_files(asked, "config.yaml", models=models), ["a"])
+    assert "--steps 9000 " in words
+    assert "--launcher-steps 8000 " in words
+    assert "--launcher-size default " in words

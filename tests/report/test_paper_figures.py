@@ -209,6 +209,33 @@ def test_pages_under_other_names_have_papers_of_their_own(results: Path, tmp_pat
     assert (folder / "papers.html").read_text() == "of report.html"
 
 
+@pytest.mark.parametrize(
+    ("drawing", "found"),
+    [
+        ("<svg {0}></svg><script>alert(1)</script>", "junk after document element"),
+        ("<svg {0}><script>alert(1)</script></svg>", "the element script"),
+        ("<svg {0}><foreignObject/></svg>", "the element foreignObject"),
+        ('<svg {0} onload="alert(1)"/>', "the attribute onload of svg"),
+        ('<svg {0}><g ONCLICK="alert(1)"/></svg>', "the attribute ONCLICK of g"),
+        ('<svg {0} xmlns:x="http://www.w3.org/1999/xlink"><g x:href="http://a"/></svg>', "the attribute {{http"),
+        ('<svg {0}><g style="background: url(http://a)"/></svg>', "the attribute style of g"),
+        ('<svg {0}><g fill="url(http://a)"/></svg>', "the attribute fill of g"),
+        ("<svg {0}><!-- --><g/></svg>", "a comment, section or instruction"),
+        ("<svg {0}><?x ><script>alert(1)</script>?></svg>", "a comment, section or instruction"),
+        ("<svg {0}><![CDATA[<script>]]></svg>", "a comment, section or instruction"),
+        ("<p>text</p>", "the element p"),
+    ],
+)
+def test_drawings_of_others_can_run_no_code(drawing: str, found: str, results: Path, tmp_path: Path) -> None:
+    """A drawing, which may be from an archive of others, is nothing but one, or it is refused."""
+    shutil.copytree(results / "figures", tmp_path / "figures")
+    papers_part(tmp_path / "figures", tmp_path / "report.html")
+    picture = tmp_path / "figures" / f"{DRAWN[0]}.svg"
+    picture.write_text(drawing.format('xmlns="http://www.w3.org/2000/svg"'), encoding="utf-8")
+    with pytest.raises(ArtifactError, match=re.escape(f"{picture}: found {found.format()}")):
+        papers_part(tmp_path / "figures", tmp_path / "report.html")
+
+
 def test_without_figures_the_page_says_nothing_of_papers(results: Path, tmp_path: Path) -> None:
     """No page, no link to one, no sentence."""
     write_report([results / "squeezenet"], tmp_path / "report.html", tmp_path / "tables")

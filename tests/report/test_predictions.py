@@ -6,15 +6,18 @@ import re
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import hios
 from hios import Costs, CostsFile, Edge, Graph, HiosError, Operator, Problem, Schedule, schedule
+from hios.core.costs import CostOverheads
 from hios.files.artifacts import load, write
 from hios.platforms.model.descriptions import gpu, link
 from hios.platforms.model.devices import predicted_costs
 from tests.cli.commands import invoke, refused, succeed
 from tests.report.test_report import read_csv
+from tests.verify.results import write_network
 
 WORDS = "predicted for 2 x NVIDIA A40, link nvlink; nothing was measured"
 GRAPH = Graph(
@@ -82,6 +85,20 @@ def test_tables_say_predicted(folder: Path) -> None:
     operators = read_csv(folder.parent / "tables" / "operators.csv")
     assert [row["operator"] for row in operators] == list("abcd")
     assert {row["predicted_only"] for row in operators} == {"True"}
+
+
+def test_the_baseline_launches_what_schedules_launch(folder: Path) -> None:
+    """Where a launch takes time, the sequential schedule is no slower than what it is compared with."""
+    costs = load(folder / "costs.json", CostsFile)
+    costs = msgspec.structs.replace(costs, overheads=CostOverheads(launch_ms=0.5))
+    write(folder / "costs.json", "costs", costs)
+    problem = Problem(GRAPH, Costs.of(costs))
+    for algorithm, devices in (("sequential", 1), ("hios-lp", 2)):
+        schedule(problem, algorithm, devices).write(folder / "schedules" / f"{algorithm}-{devices}.json")
+    page, rows = written(folder)
+    by_label = {(row["kind"], row["algorithm"]): float(row["predicted_ms"]) for row in rows}
+    assert by_label["baseline", "sequential"] == pytest.approx(by_label["schedule", "sequential"])
+    assert "1.00 times as fast" in page or "times as fast as the sequential schedule" in page
 
 
 def test_data_frames_say_predicted(folder: Path) -> None:
@@ -155,6 +172,14 @@ def test_folder_without_schedules_is_refused(folder: Path) -> None:
     """There is nothing to report."""
     shutil.rmtree(folder / "schedules")
     assert "found no schedule; required: at least one" in refused(*command(folder))
+
+
+def test_an_earlier_run_is_none_of_predictions(folder: Path, tmp_path: Path) -> None:
+    """A run.json that is left of measured costs is not taken for one of the predicted costs beside it."""
+    shutil.copy(write_network(tmp_path / "run", 0) / "run.json", folder)
+    latencies = hios.load_results(folder).latencies
+    assert set(latencies["kind"]) == {"schedule", "baseline"}
+    assert latencies["predicted_only"].all()
 
 
 def test_predictions_and_runs_do_not_mix(folder: Path) -> None:

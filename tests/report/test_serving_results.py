@@ -95,6 +95,19 @@ def test_runtimes_stand_beside_each_other(tmp_path: Path) -> None:
     assert named == ["sequential", "sequential in eager"]
 
 
+def test_chosen_results_alone_are_shown(folder: Path) -> None:
+    """Of a folder, in which results of earlier configurations stay, those that are named; none may be missing."""
+    (scenario,) = read_serving(folder, ["mix/simulated/top-1.json", "mix/simulated/sequential-1.json"])
+    rows = serving_rows(scenario)
+    assert [(row["policy"], row["load"], row["mark"]) for row in rows] == [
+        ("sequential", 1.0, "predicted"),
+        ("top", 1.0, "predicted"),
+    ]
+    assert next(findings(scenario)).startswith("At load 1, ")
+    with pytest.raises(ArtifactError, match=r"none-1\.json: cannot be read"):
+        read_serving(folder, ["mix/simulated/none-1.json"])
+
+
 def test_gaps(scenario: ServedScenario) -> None:
     """Predicted over measured, where there are both."""
     rows = gap_rows(scenario)

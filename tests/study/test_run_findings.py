@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from hios import Operator
 from hios.charts import marks
+from hios.core.graph import GraphFile, TensorSpec
 from hios.study import run_rows
+from hios.study.figure_data import ExecutedNetwork
 
 
 def _row(schedule: str, ms: float, platform: str = "cpu", devices: int = 1) -> dict[str, object]:
@@ -43,3 +48,11 @@ def test_gain_of_groups() -> None:
     assert run_rows.gain_of_groups(rows, "hios-lp") == (
         "Groups change the latency of hios-lp by -25.0 % on net with 2 devices."
     )
+
+
+@pytest.mark.parametrize(("shape", "size"), [((1, 3, 75, 80), 80), ((1, 128), None), ((), None)])
+def test_images_alone_have_a_size(shape: tuple[int, ...], size: int | None) -> None:
+    """Tokens and numbers are no images."""
+    graph = GraphFile("net", operators=(Operator("a", "task"),), edges=(), inputs=(TensorSpec("x", shape, "float32"),))
+    costs, run = SimpleNamespace(), SimpleNamespace()
+    assert run_rows.image_size(ExecutedNetwork(graph, costs, run)) == size  # type: ignore[arg-type]

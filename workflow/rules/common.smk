@@ -15,6 +15,7 @@ from hios.pipeline import config as configuration
 from hios.pipeline import rank_launchers
 from hios.pipeline import snakemake_locks
 from hios.errors import HiosError
+from hios.files.versions import PACKAGES
 from hios.formats.config import AUTO_DEVICES
 from hios.formats.study import Experiment
 from hios.machine.description import processor, usable_cores
@@ -269,8 +270,10 @@ def onnx_packages(label):
 
 
 def runtime_packages(label):
-    """The packages that run a network, and those of the baselines."""
+    """The packages that run a network, and those of the baselines; a segment runs in whichever is fastest."""
     baselines = settings.execute.baselines
+    if settings.execute.engine == "segments":
+        baselines = [*baselines, "onnxruntime", "openvino"]
     exported = "onnxruntime" in baselines
     more = ["onnx", "onnxruntime", "onnxscript"] if exported else onnx_packages(label)
     return [

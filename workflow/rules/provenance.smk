@@ -36,9 +36,7 @@ rule provenance:
         runtime=5,
     params:
         config=configuration.as_yaml(settings),
-        versions=versions(
-            "torch", "apache-tvm", "apache-tvm-ffi", "altair", "vl-convert-python"
-        ),
+        versions=versions(*PACKAGES),
         code=source_hash("provenance"),
     message:
         "Writing down configuration and software versions"

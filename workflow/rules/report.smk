@@ -56,10 +56,19 @@ rule report:
         tables=subpath(output.latency, parent=True),
         schedules=configuration.options({"schedule": COMPETITORS if PREDICTED else []}),
         figures=configuration.options(
-            {"figures": f"{settings.results}/figures" if PAGE_FIGURES else None}
+            {"figures": f"{settings.results}/figures", "figure": PAGE_FIGURES}
+            if PAGE_FIGURES
+            else {}
         ),
         serving=configuration.options(
-            {"serving": f"{settings.results}/serving" if SERVED else None}
+            {
+                "serving": f"{settings.results}/serving",
+                "served": [
+                    name.removeprefix(f"{settings.results}/serving/") for name in SERVED
+                ],
+            }
+            if SERVED
+            else {}
         ),
         versions=versions("altair", "vl-convert-python"),
         code=source_hash("report"),

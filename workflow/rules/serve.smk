@@ -56,7 +56,7 @@ use rule serve as serve_measured with:
                 **served_with(serving_jobs.load_options, w),
             }
         ),
-        versions=versions("torch", "numba"),
+        versions=versions("torch", "numba", "onnxruntime", "openvino"),
         code=source_hash("load", serving_jobs.ALGORITHMS),
     message:
         "Running {wildcards.scenario} under {wildcards.policy}, load {wildcards.load}"
