@@ -13,6 +13,8 @@ from hios.serving.scenario import Scenario
 
 #: Factors of runs that are drawn once and taken in turn.
 _DRAWN = 4096
+#: Factors that one repeat begins after the one before, of those.
+_STEP = 1009
 
 
 def calibrated(scenario: Scenario, calibration: CalibrationFile, source: str = "calibration") -> Scenario:
@@ -47,6 +49,14 @@ def with_interference(pipeline: Pipeline, scenario: Scenario) -> Pipeline:
         factors = {(pair.model, pair.beside): pair.factor for pair in calibration.corun}
         beside = tuple(tuple(_mean_factor(own, other, factors) for other in owners) for own in owners)
     return dataclasses.replace(pipeline, beside=beside, jitter=drawn_jitter(calibration.jitter, scenario.file.seed))
+
+
+def with_jitter_of(pipeline: Pipeline, repeat: int) -> Pipeline:
+    """The pipeline with the jitter of a repeat: the same factors, which begin at another one."""
+    if not (repeat and pipeline.jitter):
+        return pipeline
+    first = repeat * _STEP % len(pipeline.jitter)
+    return dataclasses.replace(pipeline, jitter=(*pipeline.jitter[first:], *pipeline.jitter[:first]))
 
 
 def _mean_factor(own: Sequence[str], other: Sequence[str], factors: dict[tuple[str, str], float]) -> float:

@@ -222,10 +222,16 @@ class _Connection(H11Protocol):
         super().data_received(data)
         self._look()
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.transport.is_closing():
+            self._look()  # the next request may be there already, in part
+
     def _look(self) -> None:
-        """Whether a part of a request, or nothing since the connection began, has arrived."""
+        """Whether a part of a request has arrived, or none while uvicorn does not watch how long that takes."""
         state = self.conn.their_state
-        waits = state is h11.SEND_BODY or (state is h11.IDLE and (self.cycle is None or self.conn.trailing_data[0]))
+        idle = self.conn.trailing_data[0] or self.timeout_keep_alive_task is None
+        waits = state is h11.SEND_BODY or (state is h11.IDLE and idle)
         if waits and self._arriving is None:
             self._arriving = self.loop.call_later(_ARRIVAL_S, self.transport.abort)
         elif not waits and self._arriving is not None:
@@ -234,7 +240,16 @@ class _Connection(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._leaving = self.loop.call_later(_ARRIVAL_S, self.transport.abort)
+        self._watch_leaving()
+
+    def _watch_leaving(self) -> None:
+        """Cut the connection if nothing of an answer is taken for a while."""
+        left = self.transport.get_write_buffer_size()
+
+        def look() -> None:
+            self.transport.abort() if self.transport.get_write_buffer_size() >= left else self._watch_leaving()
+
+        self._leaving = self.loop.call_later(_ARRIVAL_S, look)
 
     def resume_writing(self) -> None:
         super().resume_writing()

@@ -142,6 +142,9 @@ class LiveTable:
     def show(self, server: Server, progress: Progress) -> None:
         """Draw the table."""
         now, counts = time.perf_counter(), server.counts
+        if not self._before:  # what warmed up the server does not count
+            self._before, self._at_s = counts, now
+            return
         if now - self._at_s < (_LEAST_S if self._terminal else _LOG_S):
             return
         passed, self._at_s = now - self._at_s, now

@@ -37,7 +37,7 @@ _DATATYPES: Mapping[str, tuple[str, Any]] = {
     "float64": ("FP64", float),
 }
 #: Characters of a number in JSON, with what stands around it, and of all else in a request.
-_NUMBER, _AROUND = 32, 1 << 16
+_NUMBER, _AROUND = 64, 1 << 16
 #: How lists within a list begin in JSON.
 _NESTED = re.compile(rb"\s*\[\s*\[")
 #: The only version of a model.

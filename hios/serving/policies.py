@@ -41,13 +41,15 @@ LAUNCHERS = ("open", "deadline", "fixed", "water-filling")
 class Policy:
     """A policy: name, one line, and the pipeline that it makes of a scenario.
 
-    A GPU has no times for those that run on lanes only: what several tasks at once take there is in no costs.json.
+    A GPU has no times for those that run on lanes only: what several tasks at once take there is in no costs.json. In
+    strict rounds a task waits for one of every other model, which may never come: ``auto`` does not choose these.
     """
 
     name: str
     summary: str
     build: Callable[[Scenario], Pipeline]
     lanes_only: bool = False
+    strict: bool = False
 
 
 def _sequential(scenario: Scenario) -> Pipeline:
@@ -158,13 +160,19 @@ POLICIES: dict[str, Policy] = {
         Policy("nimble", "one task at a time on streams of Nimble", _streams("nimble")),
         Policy("opara", "one task at a time on streams of Opara", _streams("opara")),
         Policy("hios-lp", "one task at a time over the lanes by HIOS-LP", _hios_lp),
-        Policy("pos-strict", "rounds with a task of every model, which wait for all (POS-like)", _pos(strict=True)),
+        Policy(
+            "pos-strict",
+            "rounds with a task of every model, which wait for all (POS-like)",
+            _pos(strict=True),
+            strict=True,
+        ),
         Policy("pos-relaxed", "rounds with a task of every model that has one", _pos(strict=False)),
         Policy(
             "pos-strict-per-lane",
             "every lane takes the next strict round as a whole",
             _pos(strict=True, each_on_a_lane=True),
             lanes_only=True,
+            strict=True,
         ),
         Policy(
             "pos-relaxed-per-lane",

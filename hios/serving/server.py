@@ -206,7 +206,7 @@ class Server:
         if event.kind == "ready":
             self._waiting_for.discard(event.lane)
         if event.kind == "lost":
-            self._why = event.why
+            self._why = self._why or event.why
         if self._why or not self._waiting_for:
             self._up.set()
 

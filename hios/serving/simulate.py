@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hios.core.sums import add_up
 from hios.errors import HiosError
 from hios.formats.serving_result import Candidate, ResultFile
-from hios.serving.calibration import with_interference
+from hios.serving.calibration import with_interference, with_jitter_of
 from hios.serving.measures import RepeatOutcome, result
 from hios.serving.objective import brief, candidate_of, order
 from hios.serving.pipeline import Pipeline
@@ -21,6 +21,7 @@ from hios.serving.policies import (
     LAUNCHERS,
     LEARNED,
     LEARNED_POLICIES,
+    POLICIES,
     launched,
     launchers_of,
     pipeline_of,
@@ -123,7 +124,9 @@ def choose(scenario: Scenario, policy: str, launcher: str | None = None, *, tell
         return ChosenPolicy(policy, launchers[0])
     made = functools.cache(functools.partial(_pipeline, scenario))
     run = functools.partial(outcomes_of, scenario, made=made)
-    candidates = tuple(compare(scenario, run, policies_of(scenario) if policy == AUTO else [policy], launcher, tell))
+    waiting = [name for name, own in POLICIES.items() if own.strict]
+    compared = [name for name in policies_of(scenario) if name not in waiting] if policy == AUTO else [policy]
+    candidates = tuple(compare(scenario, run, compared, launcher, tell))
     best = candidates[0]
     return ChosenPolicy(best.policy, best.launcher or launcher, candidates)
 
@@ -145,7 +148,8 @@ def outcomes_of(
     compiled = expected * scenario.duration_s * len(repeats) >= _MANY_RUNS and has_numba()
     outcomes = []
     for repeat in repeats:
-        simulation = Simulation(pipeline, queues, draw(scenario, repeat), scenario.duration_s, compiled=compiled)
+        own = with_jitter_of(pipeline, repeat)
+        simulation = Simulation(own, queues, draw(scenario, repeat), scenario.duration_s, compiled=compiled)
         simulation.run_to(scenario.duration_s)
         outcomes.append(simulation.outcome())
     return outcomes

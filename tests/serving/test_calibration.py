@@ -122,6 +122,16 @@ def test_pairs_slow_each_other_down(plain: Scenario) -> None:
     assert factors == {(0, 1.0), (0, 1.5), (1, 1.0), (1, 1.25)}
 
 
+def test_repeats_have_jitter_of_their_own() -> None:
+    """Where arrivals are the same in every repeat, what varies between runs still shows in the intervals."""
+    models = (served("left", [[10.0]], 7.0), served("right", [[14.0]], 11.0))
+    given = scenario(*models, duration_s=5.0, arrivals="periodic", repeats=6)
+    total = simulate(calibrated(given, constants(jitter=(0.5, 1.0, 3.0))), "one-per-lane").total
+    assert total.p50_interval_ms is not None
+    low, high = total.p50_interval_ms
+    assert low < high
+
+
 def test_jitter_is_drawn_from_its_quantiles() -> None:
     """Same seed, same draws; between the quantiles in proportion."""
     drawn = drawn_jitter((0.8, 1.0, 1.4), 1)

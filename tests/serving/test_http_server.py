@@ -14,10 +14,11 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -207,6 +208,15 @@ def test_white_space_in_json(front: Front, layout: dict[str, Any]) -> None:
     torch.testing.assert_close(torch.tensor(answer["outputs"][0]["data"]).reshape(4, 5), _expected(_words())[0])
 
 
+def test_indented_numbers_fit(front: Front) -> None:
+    """A request of as many numbers as there may be is taken as people print it."""
+    model = front.server.scenario.models[0]
+    interface = ModelInterface(model)
+    numbers = sum(np.prod(entry.shape) for entry in interface.inputs.values())
+    text = json.dumps([[[[-0.12345678901234567] * 100] * 10]], indent=4)
+    assert len(text) / 1000 * numbers < interface.most_json
+
+
 def test_all_outputs_by_default(front: Front) -> None:
     """Without outputs in the request, all are answered, in order; binary ones where the request says so."""
     status, _, answer = front.infer("words", inputs=_of_words(_words()))
@@ -349,6 +359,40 @@ def test_slow_and_broken_clients_hold_nothing_up(front: Front, monkeypatch: pyte
                 assert client.recv(4096) == b""
     counts = front.server.counts["words"]
     assert (counts.waiting, counts.in_flight, counts.unaccounted) == (0, 0, 0)
+
+
+def test_connections_that_fall_silent_are_cut(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an answer that came before the body, and in the middle of a request sent along with the one before."""
+    monkeypatch.setattr(http_server, "_ARRIVAL_S", 2.0)
+    with _raw(front) as client:
+        client.sendall(f"{_HEAD}Content-Length: 1000000\r\n\r\n".encode())
+        assert client.recv(4096).startswith(b"HTTP/1.1 413 ")
+        with contextlib.suppress(ConnectionError):
+            client.sendall(b" " * 1_000_000)
+            while client.recv(4096):
+                pass
+    with _raw(front) as client:
+        client.sendall(f"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n{_HEAD}Content-Length: 100\r\n\r\n{{".encode())
+        assert client.recv(4096).startswith(b"HTTP/1.1 200 ")
+        with contextlib.suppress(ConnectionResetError):
+            while client.recv(4096):
+                pass
+
+
+def test_answers_that_are_taken_slowly_are_whole() -> None:
+    """A connection is cut if nothing of an answer is taken for a while, not if it takes longer as a whole."""
+    left, aborted, timers = [300], list[str](), list[Callable[[], None]]()
+    connection = object.__new__(http_server._Connection)
+    connection.loop = SimpleNamespace(call_later=lambda _, act: timers.append(act))  # type: ignore[assignment]
+    connection.transport = SimpleNamespace(  # type: ignore[assignment]
+        get_write_buffer_size=lambda: left[0], abort=lambda: aborted.append("cut")
+    )
+    connection._watch_leaving()
+    left[0] = 200
+    timers.pop()()
+    assert (len(timers), aborted) == (1, [])
+    timers.pop()()
+    assert (timers, aborted) == ([], ["cut"])
 
 
 def test_answers_do_not_wait_for_acknowledgements(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:

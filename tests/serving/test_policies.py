@@ -23,7 +23,7 @@ from hios.serving.policies import (
     pipeline_of,
 )
 from hios.serving.scenario import Scenario, ServedModel
-from hios.serving.simulate import simulate
+from hios.serving.simulate import choose, simulate
 from hios.serving.stage_times import bound_per_s, restricted, side_by_side
 from hios.serving.strict_rounds import strict_rounds_per_s
 from tests.serving.scenarios import constants, scenario, served, unaccounted
@@ -238,6 +238,18 @@ def test_auto_takes_the_best_on_other_traces() -> None:
     assert [entry.policy for entry in result.candidates if entry.left_out] == ["threads"]  # no costs on two lanes
     again: ResultFile = simulate(given, result.chosen or "")
     assert again.total == result.total
+
+
+def test_auto_waits_for_no_task_that_may_never_come() -> None:
+    """Strict rounds are not chosen, though they equal relaxed ones where every model has a task: clients need not."""
+    models = (
+        served("a", [[10.0, 6.0, 6.0]], 10.0, slo_ms=100.0, deadline_ms=50.0),
+        served("b", [[8.0]], 10.0, slo_ms=100.0, deadline_ms=50.0),
+    )
+    given = scenario(*models, lanes=2, duration_s=2.0, arrivals="periodic")
+    choice = choose(given, "auto", "auto")
+    assert "strict" not in choice.policy
+    assert not any("strict" in entry.policy for entry in choice.candidates)
 
 
 def test_combined_blocks_are_a_partition() -> None:

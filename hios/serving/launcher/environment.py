@@ -54,10 +54,11 @@ class Decisions:
 
 
 class LauncherEnvironment:
-    """Steps of a scenario, one after another; every ``EPISODE`` steps the device is empty again.
+    """Steps of a scenario, one after another.
 
-    The first decision holds until another one is no superblock. The next step begins in the state ``state``. ``laps``
-    is told how long stages, the exchange of combined blocks and the simulated execution take.
+    Every ``EPISODE`` steps, or at the end of arrivals from a file, the device is empty again. The first decision holds
+    until another one is no superblock. The next step begins in the state ``state``. ``laps`` is told how long stages,
+    the exchange of combined blocks and the simulated execution take.
 
     Raises:
         HiosError: more tasks would arrive in an episode than a scenario may have.
@@ -72,7 +73,11 @@ class LauncherEnvironment:
         blocks = [len(model.blocks) for model in scenario.models]
         self._nothing = np.zeros(state_size(blocks, settings.samples), np.float32)
         self._chance = random.Random(f"{settings.seed}/samples")
-        self._scenario = scenario.with_settings(duration_s=EPISODE * settings.step_s)
+        #: Steps until the device is empty again: of a file no more than it has.
+        self._length = EPISODE
+        if scenario.rows is not None:
+            self._length = max(1, min(EPISODE, int(scenario.duration_s / settings.step_s)))
+        self._scenario = scenario.with_settings(duration_s=self._length * settings.step_s)
         self._slos_ms = slos_ms(scenario)
         self._episodes = 0
         self.state = self._nothing
@@ -81,7 +86,7 @@ class LauncherEnvironment:
     def _begin(self) -> None:
         trace = draw(self._scenario, _FIRST_TRACE + self._episodes)
         self._episodes += 1
-        self._left = EPISODE
+        self._left = self._length
         self._steps = self._decisions.begin(self._decision, trace, self._scenario.duration_s)
         self.state = self._nothing
 
@@ -96,7 +101,7 @@ class LauncherEnvironment:
         self._decision = decision
         self._decisions.change(self._steps, decision, self._laps)
         began = self._steps.now
-        end = (EPISODE - self._left + 1) * self._settings.step_s
+        end = (self._length - self._left + 1) * self._settings.step_s
         after = self.state = sampled(self._steps, end, self._settings.samples, self._chance)
         measures = self._steps.measured(began, self._settings.latency, self._slos_ms)
         self._left -= 1

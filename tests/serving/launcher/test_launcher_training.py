@@ -124,6 +124,21 @@ def test_no_step_links_two_episodes() -> None:
         assert (after != 0).any()
 
 
+def test_an_episode_of_a_file_is_no_longer_than_the_file() -> None:
+    """Of arrivals from a file, those of the scenario's duration come again and again; no step has none."""
+    given, settings, _, alone = _begun()
+    duration_s = 12 * settings.step_s
+    rows = tuple((0.5 * settings.step_s * number, number % len(given.models)) for number in range(100))
+    environment = LauncherEnvironment(
+        dataclasses.replace(given.with_settings(duration_s=duration_s), rows=rows), settings, alone
+    )
+    for _ in range(2 * EPISODE):
+        _, measures = environment.step(alone)
+        assert measures is not None
+        assert measures.utilisation > 0
+    assert environment._episodes == 1 + 2 * EPISODE // 12
+
+
 def test_few_parts_keep_to_the_limit() -> None:
     """With fewer parts than blocks, what is learned and what is held have no combined block above H."""
     given = _scenario(duration_s=1.0)
