@@ -250,12 +250,14 @@ class Graph:
         """16 hexadecimal digits that distinguish graphs of the same name, such as those of two image sizes.
 
         Costs and schedules state the fingerprint of their graph. It covers what both depend on: operators with type,
-        calls, shapes and dtype, edges, inputs, outputs, and the shapes of weights; not their order, the name, blocks,
-        or the values of weights.
+        calls, shapes and dtype, and without calls also with operations and bytes; edges, inputs, outputs, and the shapes
+        of weights; not their order, the name, blocks, or the values of weights.
         """
         operators = [
-            [operator.id, operator.type, operator.calls or None, operator.shapes, operator.dtype]
+            [operator.id, operator.type, operator.calls or None, operator.shapes, operator.dtype, *work]
             for operator in self.operators
+            # Without calls these are all that is known of what it does.
+            for work in [[] if operator.calls or operator.flops is None else [operator.flops, operator.bytes]]
         ]
         edges = [[edge.source, edge.target, edge.bytes] for edge in self.edges]
         parts = [sorted(map(_canonical, part)) for part in (operators, edges, self.inputs, self.weights)]

@@ -65,7 +65,7 @@ class Streams:
 
 
 def _serve(queue: SimpleQueue[_Work]) -> None:
-    threads = 0
+    threads = torch.get_num_threads()  # else torch would set it later, to what another thread has asked for
     with torch.inference_mode():
         while True:
             function, done, wanted = queue.get()

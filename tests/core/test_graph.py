@@ -117,6 +117,15 @@ def test_fingerprint(place: tuple[Any, ...], value: Any, same: bool) -> None:
     assert (Graph.from_json(changed).fingerprint == Graph.from_json(_EXTRACTED).fingerprint) is same
 
 
+def test_fingerprint_of_operators_without_calls() -> None:
+    """What they compute is known by their operations and bytes alone, from which costs are predicted."""
+
+    def fingerprint(**work: Any) -> str:
+        return Graph("one", (Operator("a", "conv", **work),), ()).fingerprint
+
+    assert len({fingerprint(), fingerprint(flops=2, bytes=4), fingerprint(flops=3, bytes=4), fingerprint(flops=2)}) == 4
+
+
 @given(problems(), st.randoms())
 def test_fingerprint_knows_no_order(instance: Problem, chance: Any) -> None:
     """The order of operators and edges in the file does not matter; another operator does."""

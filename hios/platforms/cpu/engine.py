@@ -209,6 +209,7 @@ class Engine:
     def _choose(self, name: str, choosing: segment_runtimes.Choosing, weights: str, deadline: float) -> None:
         """Choose what runs the segments of a task."""
         workers = self._workers[name]
+        self.run(name, choosing.example)  # weights are packed in the first run
         self._ask(segment_runtimes.record, {worker: {"name": name} for worker in workers})
         self.run(name, choosing.example)
         given = {

@@ -31,9 +31,15 @@ _VARIABLES = (
     "LD_PRELOAD",
     "MALLOC_",
     "MKL_",
+    "OMP_DYNAMIC",
+    "OMP_PLACES",
+    "OMP_PROC_BIND",
+    "OMP_THREAD_LIMIT",
     "OMP_WAIT_",
     "ONEDNN_",
 )
+#: Time on cores that a container has, by period.
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 #: The code that runs operators and stages, transfers values and times the probe.
 _CODE = (
     "hios.platforms.cpu.timing",
@@ -64,10 +70,20 @@ def surroundings(cores: list[list[int]]) -> dict[str, object]:
         "cores_caches_nodes": list(topology.shape(topology.read(), cores[0])),
         "vector_instructions": torch.backends.cpu.get_cpu_capability(),
         "environment": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)},
+        "quota": system_text(_QUOTA),
         "kernel": platform.release(),
         "python": platform.python_version(),
         "torch": metadata.version("torch"),
+        "onnxruntime": _version("onnxruntime"),  # runs operators that torch does not have
     }
+
+
+def _version(package: str) -> str | None:
+    """The version of a package; None if it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def cache_bytes(core: int) -> int:

@@ -120,6 +120,7 @@ class CpuWorkers:
             }
             self._pool.call_each(cpu_worker.prepare, programs)
             if cut:
+                self.run(name)  # weights are packed in the first run
                 self._pool.call_each(segment_runtimes.record, {worker: {"name": name} for worker in programs})
                 self.run(name)
                 given: dict[str, Any] = {"name": name, "weights": weights, "folder": cache_folder() / "segments"}

@@ -21,6 +21,8 @@ _FOLDER = Path(__file__).resolve().parent
 _ENDINGS = (".yaml", ".yml")
 #: Ratio above which tensor cores count as faster than FP32 cores, as data sheets round their rates.
 _FASTER = 1.1
+#: Compute capability from which on tensor cores support bfloat16.
+_BFLOAT16 = 8.0
 #: Threads of a block of a streaming kernel, each for one element, and 32 registers of each.
 BLOCK_THREADS, BLOCK_REGISTERS = 256, 256 * 32
 
@@ -94,7 +96,9 @@ class Gpu:
         no faster in TF32 than the FP32 cores, libraries stay with these.
         """
         rates = {"float32": self.tf32_tflops if convolution and self.has_tf32 else 0.0}
-        rates |= dict.fromkeys(("float16", "bfloat16"), self.fp16_tflops)
+        rates["float16"] = self.fp16_tflops
+        if float(self.compute_capability) >= _BFLOAT16:
+            rates["bfloat16"] = self.fp16_tflops
         return rates.get(dtype, 0.0) * 1e6 / (2 * self.sms * self.clock_mhz)
 
 

@@ -35,11 +35,13 @@ class Tile:
         """Registers of a thread."""
         return self.m * self.n // self.threads + 64
 
-    def shared_bytes(self, terms: int, stages: int) -> int:
-        """Shared memory of a block that holds so many terms of the sums at a time, each stage a buffer (float32)."""
-        return 4 * stages * terms * (self.m + self.n)
+    def shared_bytes(self, terms: int, stages: int, dtype: str) -> int:
+        """Shared memory of a block that holds so many terms of the sums at a time, each stage a buffer."""
+        return (2 if dtype in _HALF else 4) * stages * terms * (self.m + self.n)
 
 
+#: Types of two bytes.
+_HALF = ("float16", "bfloat16")
 #: What a library can choose from; it takes the fastest.
 TILES = (
     Tile(128, 128, 256),
@@ -152,7 +154,7 @@ def predict(kernel: Kernel, gpu: Gpu, efficiency: Efficiency) -> Prediction:
 
 
 def _streaming(kernel: Streaming, gpu: Gpu, efficiency: Efficiency) -> Prediction:
-    blocks = math.ceil(kernel.elements / BLOCK_THREADS)
+    blocks = max(1, math.ceil(kernel.elements / BLOCK_THREADS))
     asked = BlockResources(0, BLOCK_REGISTERS, BLOCK_THREADS)
     held = gpu.sms * gpu.room.held(asked)
     busy = min(1.0, blocks / gpu.sms)
@@ -202,10 +204,10 @@ def _tiled(
     A block sums over ``terms``, for each load of which its SM computes ``step_cycles``. Every sum is split into
     ``parts``, which a second kernel adds up where there are several.
     """
-    shared_bytes = tile.shared_bytes(pipeline.terms, pipeline.stages)
+    shared_bytes = tile.shared_bytes(pipeline.terms, pipeline.stages, kernel.dtype)
     asked = BlockResources(shared_bytes, tile.registers * tile.threads, tile.threads)
     resident = max(1, gpu.room.held(asked))
-    blocks = parts * kernel.batch * math.ceil(kernel.m / tile.m) * math.ceil(kernel.n / tile.n)
+    blocks = max(1, parts * kernel.batch * math.ceil(kernel.m / tile.m) * math.ceil(kernel.n / tile.n))
     waves, rest = divmod(math.ceil(blocks / gpu.sms), resident)
     cycles = sum(
         count * max(efficiency.step_latency_cycles + step_cycles, held * step_cycles)

@@ -354,6 +354,8 @@ class Turns:
         """Choose what runs the segments of this rank in some competitors, after a run of each by its operators."""
         worker = self._worker
         own = [name for name in names if name in worker.state["programs"]]
+        for name in names:
+            self.run(name)  # weights are packed in the first run
         for name in own:
             segment_runtimes.record(worker, name)
         for name in names:

@@ -103,6 +103,28 @@ def test_tensor_cores_take_float16() -> None:
     assert half < single / 3
 
 
+def test_tensor_cores_know_bfloat16_from_ampere_on() -> None:
+    """Those of Volta and Turing do not: such products run on FP32 cores, in the time of float32."""
+    assert gpu("v100-sxm2").tensor_lanes("bfloat16", convolution=False) == 0.0
+    assert gpu("rtx2080-ti").tensor_lanes("bfloat16", convolution=False) == 0.0
+    a100 = gpu("a100-pcie-40gb")
+    assert a100.tensor_lanes("bfloat16", convolution=False) == a100.tensor_lanes("float16", convolution=False) > 0
+
+
+@pytest.mark.parametrize("name", gpu_names())
+def test_a_block_of_the_fastest_tile_fits(name: str) -> None:
+    """An SM holds one at least, whatever the type: numbers of two bytes take half as much shared memory."""
+    for dtype in ("float32", "float16"):
+        chosen = predict(product(4096, 4096, 4096, dtype), gpu(name), DEFAULT_EFFICIENCY)
+        assert gpu(name).room.held(chosen.resources) >= 1
+
+
+@pytest.mark.parametrize("kernel", [Streaming(0, 0, 0), product(0, 8, 8), product(8, 8, 0)])
+def test_kernels_without_elements_take_a_launch(kernel: Streaming | MatrixProduct) -> None:
+    """Of tensors without elements: the time of a kernel that hardly does anything."""
+    assert 0 < predict(kernel, gpu("a40"), DEFAULT_EFFICIENCY).us < 10
+
+
 def test_split_sums_fill_the_gpu() -> None:
     """A product with few results and long sums is split, unlike a convolution."""
     convolution = product(32, 32, 32768)
