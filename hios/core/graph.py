@@ -250,8 +250,8 @@ class Graph:
         """16 hexadecimal digits that distinguish graphs of the same name, such as those of two image sizes.
 
         Costs and schedules state the fingerprint of their graph. It covers what both depend on: operators with type,
-        calls, shapes and dtype, and without calls also with operations and bytes; edges, inputs, outputs, and the shapes
-        of weights; not their order, the name, blocks, or the values of weights.
+        calls, shapes and dtype, and, of those without calls, operations and bytes; edges, inputs, outputs, and the
+        shapes of weights; not their order, the name, blocks, or the values of weights.
         """
         operators = [
             [operator.id, operator.type, operator.calls or None, operator.shapes, operator.dtype, *work]

@@ -26,7 +26,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from types import FrameType, ModuleType
+from types import CellType, FrameType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -516,9 +516,11 @@ def _left_behind(made: list[weakref.ref[Tensor]]) -> Iterator[None]:
         for release in (_clear_cache, _clear_entries):
             _each_holder(made, release)
         others: list[str] = []
-        _each_holder(made, lambda holder: others.append(type(holder).__name__))
+        _each_holder(made, lambda holder: None if _is_container(holder) else others.append(type(holder).__name__))
         if frozen:
             gc.freeze()
+        if failed is not None:  # functions within functions that failed may hold some
+            others = [name for name in others if name != CellType.__name__]
         if others:
             raise UnsupportedError(
                 f"it keeps tensors that it computes in an object of {others[0]}, where they cannot be taken back from, "
@@ -526,6 +528,10 @@ def _left_behind(made: list[weakref.ref[Tensor]]) -> Iterator[None]:
             ) from failed
     if failed is not None:
         raise failed
+
+
+def _is_container(holder: Any) -> bool:
+    return isinstance(holder, tuple | dict | list | set | deque)
 
 
 def _clear_cache(holder: Any) -> None:
@@ -550,6 +556,6 @@ def _each_holder(made: Sequence[weakref.ref[Tensor]], act: Callable[[Any], None]
         ours = [id(own) for own in (found, inner, outer)]
         outer = [holder for holder in gc.get_referrers(*inner) if id(holder) not in ours]
         found += (holder for holder in outer if not isinstance(holder, FrameType))
-        inner = [holder for holder in outer if isinstance(holder, (tuple, *_CONTAINERS))]
+        inner = list(filter(_is_container, outer))
     for holder in found:
         act(holder)
