@@ -77,8 +77,8 @@ def optimize(
     A model that torch.export, Relax or the kernel table cannot handle runs as it is, with one ``HiosWarning`` that
     names the reason; so does a model with hooks, a model that changes its state or its inputs, a model whose outputs
     overlap in memory, and any model under autocast. Changes are detected by a run without values
-    (`hios.optimizing.purity`), so such a model runs exactly as often as its user calls it. Changes outside the model's
-    modules, such as to Python variables, are not detected.
+    (`hios.optimizing.purity`), so such a model runs exactly as often as its user calls it. Outside the model's modules,
+    tensors that it keeps are noticed, and other changes, such as of Python variables, are not.
 
     Args:
         model: its inputs and outputs are tensors, in any nesting of tuples, lists and dictionaries, and other values

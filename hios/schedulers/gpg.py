@@ -28,6 +28,9 @@ TRAINING = (
     "critics learn by the TD error, which (3) lacks.",
     "Optimizer: Adam, for the paper's plain steps; actors learn at a rate of 0.0001 (the paper: 0.001, at which "
     "actions run into an end of their range) and are kept from the ends.",
+    "Episodes: every 50 steps, or at the end of arrivals from a file, the launcher finds the device and all queues "
+    "empty; Algorithm 1 goes on without an end. A full replay buffer replaces steps at random. Latencies count tasks "
+    "that have not ended; a run counts as busy in the step in which it starts.",
     "Warm-up: critics learn alone for 200 steps. Random decisions fill the launcher's replay buffer, and its agents "
     "begin with the best of them; the paper explores by its policy alone.",
     "Reward: of GPG, minus the latency over the sequential one, undiscounted (--reward paper: exp(-l)), as a sum of "
@@ -66,6 +69,8 @@ def gpg(
 
     - Further passes take random endings in some steps and keep, for every state, the best that is known for it; their
       times come from the costs. ``passes=1`` is the single pass of the paper.
+    - Where more than 32 groups are connected by operators that they have in common or that depend on each other, those
+      of several operators are left out.
     - A block whose stages take no less time than its operators one after another runs them like this.
     - A learned matrix maps features to the size of an embedding, as (5) adds the two.
     - Blocks are those that the graph states; operators in none are cut after each that all paths lead through.
