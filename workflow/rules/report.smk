@@ -64,7 +64,8 @@ rule report:
             {
                 "serving": f"{settings.results}/serving",
                 "served": [
-                    name.removeprefix(f"{settings.results}/serving/") for name in SERVED
+                    name.removeprefix(f"{settings.results}/serving/")
+                    for name in SERVED
                 ],
             }
             if SERVED
