@@ -276,7 +276,7 @@ def serve_command(
     required=True,
     help="sequential, one-per-lane, threads, ios, nimble, opara, hios-lp, the POS-like pos-strict, "
     "pos-relaxed, pos-strict-per-lane and pos-relaxed-per-lane, top, top-open, shortest-first; with --weights also "
-    "learned and learned-static; auto: the best of them on other traces; all: each of them.",
+    "learned and learned-static; auto: the best of them on other traces, but no strict one; all: each of them.",
 )
 @serving_options("all")
 @output_option("result.json")

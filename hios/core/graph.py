@@ -254,10 +254,8 @@ class Graph:
         shapes of weights; not their order, the name, blocks, or the values of weights.
         """
         operators = [
-            [operator.id, operator.type, operator.calls or None, operator.shapes, operator.dtype, *work]
+            [operator.id, operator.type, operator.calls or None, operator.shapes, operator.dtype, *_work(operator)]
             for operator in self.operators
-            # Without calls these are all that is known of what it does.
-            for work in [[] if operator.calls or operator.flops is None else [operator.flops, operator.bytes]]
         ]
         edges = [[edge.source, edge.target, edge.bytes] for edge in self.edges]
         parts = [sorted(map(_canonical, part)) for part in (operators, edges, self.inputs, self.weights)]
@@ -320,6 +318,12 @@ def defects(operators: Sequence[Operator], edges: Sequence[Edge], blocks: Sequen
         for name in block:
             if name not in known:
                 yield f"blocks[{position}]: found {_name(name)}, which is not the id of an operator"
+
+
+def _work(operator: Operator) -> list[Any]:
+    """Operations and bytes of an operator, where these are all that is known of what it does."""
+    work = [operator.flops, operator.bytes]
+    return [] if operator.calls or work == [None, None] else work
 
 
 def _canonical(value: Any) -> str:

@@ -144,7 +144,7 @@ class Problem:
         """Give operators other times, of which they keep the device busy for a factor of what they did before."""
         shares = [factor * before / after if after else 1.0 for before, after in zip(self.time, times, strict=True)]
         self.time = times
-        self.utilization = [share * used for share, used in zip(shares, self.utilization, strict=True)]
+        self.utilization = [min(1.0, share * used) for share, used in zip(shares, self.utilization, strict=True)]
         if self.demand:
             scaled = zip(shares, self.demand, strict=True)
             self.demand = [(share * slots, share * ops, share * bytes_) for share, (slots, ops, bytes_) in scaled]
@@ -221,7 +221,7 @@ class Problem:
         ]
         shares = [time / after if after else 1.0 for time, after in zip(self.time, times, strict=True)]
         self.demand = [
-            (slots * share * more, compute * share, min(1.0, used * share / level))
+            (min(1.0, slots * share * more), compute * share, min(1.0, used * share / level))
             for (slots, compute, used), share, more in zip(self.demand, shares, slower, strict=True)
         ]
         self.time, self.utilization = times, [slots for slots, _, _ in self.demand]

@@ -127,7 +127,7 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
     "onednn_deterministic": (torch._C._get_mkldnn_deterministic, torch._C._set_mkldnn_deterministic),
     "nnpack": (torch._C._get_nnpack_enabled, torch._C._set_nnpack_enabled),
     "float32_matmul": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    "deterministic": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    "deterministic": (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
     "dtype": (
         lambda: str(torch.get_default_dtype()).removeprefix("torch."),
         lambda name: torch.set_default_dtype(getattr(torch, name)),

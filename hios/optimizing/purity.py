@@ -23,10 +23,10 @@ import os
 import sys
 import traceback
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from types import CellType, FrameType, ModuleType
+from types import CellType, FrameType
 from typing import Any
 
 import numpy as np
@@ -59,9 +59,10 @@ _TABLES = ("_parameters", "_buffers", "_modules")
 _DERIVED = frozenset({"_flat_weights", "_flat_weight_refs"})
 #: Types of attributes that may be assigned again if the value stays equal.
 _VALUES = (int, float, str, torch.Size)
-_CONTAINERS = (dict, list, set, deque)
-#: Containers at most that are compared for a model; and in which a tensor is that a cache keeps.
-_MOST, _NESTED = 100_000, 4
+_CONTAINERS = (OrderedDict, dict, list, set, deque)
+#: Containers at most that are compared for a model; entries of one whose own contents are compared too, as larger ones
+#: are data; and containers in which a tensor is that a cache keeps.
+_MOST, _ENTRIES, _NESTED = 1_000_000, 10_000, 4
 
 
 def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -359,16 +360,22 @@ class _State:
     def _add(self, what: str, value: Any, around: dict[int, tuple[str, Any, Any]] | None = None) -> None:
         """Copy what a value holds, through containers, and through objects but for what is around the modules."""
         into, contents = (self._contents, _contents) if around is None else (around, _container)
-        found = deque([value])
+        found, tuples = deque([value]), set[int]()
         while found and len(into) < _MOST:
             value = found.popleft()
             if isinstance(value, _VALUES):
                 continue
             if isinstance(value, tuple):
-                found.extend(value)
+                if id(value) not in tuples:
+                    tuples.add(id(value))
+                    found.extend(value)
             elif (held := contents(value)) is not None and id(held) not in into:
-                into[id(held)] = what, held, held.copy()
-                found.extend(held.values() if isinstance(held, dict) else held)
+                if len(held) > _ENTRIES and around is not None:
+                    continue
+                copy = _copied(held)
+                into[id(held)] = what, held, copy
+                if len(held) <= _ENTRIES:
+                    found.extend(copy.values() if isinstance(copy, dict) else copy)
 
     def without_values(self, mode: FakeTensorMode) -> dict[str, Tensor]:
         """Replace parameters and buffers with fake tensors; returns these by name."""
@@ -420,7 +427,7 @@ class _State:
             _take_back(held, before)
         for kind, attributes in self._classes.items():
             for name, value in dict(vars(kind)).items():
-                if value is not attributes.get(name, self) and _leaves(value):
+                if value is not attributes.get(name, self) and _has_fakes(value):
                     setattr(kind, name, attributes[name]) if name in attributes else delattr(kind, name)
 
     def _fill(self, tables: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
@@ -465,32 +472,69 @@ def _is_of_libraries(kind: type) -> bool:
     return top == "torch" or (top in sys.stdlib_module_names and top != "__main__")
 
 
-def _alike(before: Any, after: Any) -> bool:
+def _kind(container: Any) -> Any:
+    """The built-in type of a container, whose methods run no code of users."""
+    return next(kind for kind in _CONTAINERS if isinstance(container, kind))
+
+
+def _copied(container: Any) -> Any:
+    """What a container holds: a dictionary, a set or a list."""
+    kind = _kind(container)
+    if issubclass(kind, dict):
+        return dict(kind.items(container))
+    return set(set.__iter__(container)) if kind is set else list(kind.__iter__(container))
+
+
+def _alike(before: Any, container: Any) -> bool:
     """Whether a container holds the same objects as its copy."""
+    after = _copied(container)
+    if len(before) != len(after):
+        return False
     if isinstance(before, dict):
-        return before.keys() == after.keys() and all(entry is after[key] for key, entry in before.items())
-    return before == after if isinstance(before, set) else list(map(id, before)) == list(map(id, after))
+        return all(entry is after.get(key, before) for key, entry in before.items())
+    return before == after if isinstance(before, set) else all(map(operator.is_, before, after))
 
 
 def _refill(container: Any, held: Any) -> None:
     """Restore a container from its copy."""
-    if not _alike(held, container):
-        container.clear()
-        container.extend(held) if isinstance(container, list | deque) else container.update(held)
+    if _alike(held, container):
+        return
+    kind = _kind(container)
+    kind.clear(container)
+    if issubclass(kind, dict):
+        for key, value in held.items():
+            kind.__setitem__(container, key, value)
+    else:
+        (set.update if kind is set else kind.extend)(container, held)
 
 
 def _take_back(container: Any, held: Any) -> None:
     """Restore what of a container is tensors without values now."""
-    if not isinstance(container, dict):
-        if any(_leaves(entry) for entry in list(container)):
+    if _alike(held, container):
+        return
+    kind, after = _kind(container), _copied(container)
+    if not isinstance(after, dict):
+        if any(map(_has_fakes, after)):
             _refill(container, held)
         return
-    for key, value in list(container.items()):
-        if value is not held.get(key, container) and _leaves(value):
+    for key, value in after.items():
+        if value is not held.get(key, container) and _has_fakes(value):
             if key in held:
-                container[key] = held[key]
+                kind.__setitem__(container, key, held[key])
             else:
-                del container[key]
+                kind.__delitem__(container, key)
+
+
+def _has_fakes(value: Any, depth: int = _NESTED) -> bool:
+    """Whether a value is a tensor without values, or has one within containers."""
+    if isinstance(value, FakeTensor) or not depth:
+        return isinstance(value, FakeTensor)
+    if isinstance(value, tuple):
+        return any(_has_fakes(entry, depth - 1) for entry in value)
+    if not isinstance(value, _CONTAINERS) or len(value) > _ENTRIES:
+        return False
+    inner = _copied(value)
+    return any(_has_fakes(entry, depth - 1) for entry in (inner.values() if isinstance(inner, dict) else inner))
 
 
 @contextlib.contextmanager
@@ -531,7 +575,7 @@ def _left_behind(made: list[weakref.ref[Tensor]]) -> Iterator[None]:
 
 
 def _is_container(holder: Any) -> bool:
-    return isinstance(holder, tuple | dict | list | set | deque)
+    return isinstance(holder, (tuple, *_CONTAINERS))
 
 
 def _clear_cache(holder: Any) -> None:
@@ -540,11 +584,17 @@ def _clear_cache(holder: Any) -> None:
 
 
 def _clear_entries(holder: Any) -> None:
-    """Delete tensors without values from a dictionary that is not an object's."""
-    if isinstance(holder, dict):
-        owners = (owner for owner in gc.get_referrers(holder) if isinstance(owner, type | ModuleType | nn.Module))
-        if next(owners, None) is None and not any(map(is_plain_object, gc.get_referrers(holder))):
-            _take_back(holder, {})
+    """Delete tensors without values from a dictionary, unless it is that of the attributes of an object."""
+    if isinstance(holder, dict) and not any(_has_attributes(owner, holder) for owner in gc.get_referrers(holder)):
+        _take_back(holder, {})
+
+
+def _has_attributes(owner: Any, attributes: Any) -> bool:
+    """Whether a dictionary is that of the attributes of an object or a class."""
+    try:
+        return isinstance(owner, type) or vars(owner) is attributes
+    except TypeError:
+        return False
 
 
 def _each_holder(made: Sequence[weakref.ref[Tensor]], act: Callable[[Any], None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ _COMPARED = ("done", "p50", "p90", "p99")
 #: Pixels: the plot, and a bar.
 _WIDTH, _BAR, _HEIGHT = 760, 16, 260
 _BOUND = "no policy can pass"
+_RESULT = re.compile(r"[^/.][^/]*/(simulated|measured)/[^/]+\.json")
 #: The launcher of policies that were trained.
 _LEARNED = "learned"
 
@@ -56,6 +58,11 @@ def read_serving(folder: Path, chosen: Sequence[str] = ()) -> list[ServedScenari
     """
     files = [path for kind in ("simulated", "measured") for path in folder.glob(f"*/{kind}/*.json")]
     if chosen:
+        for name in chosen:
+            if not _RESULT.fullmatch(name):
+                raise ArtifactError(
+                    f"--served: found {name}; allowed: SCENARIO/simulated/POLICY-LOAD.json, or measured"
+                )
         files = [folder / name for name in chosen]
     by_scenario: dict[str, list[Path]] = {}
     for path in sorted(files):

@@ -76,10 +76,10 @@ class Dispatcher:
         }
         self._events: deque[LaneEvent] = deque()
         self._changes: deque[tuple[Pipeline, Sequence[QueueRules]]] = deque()
-        #: Lanes that are up; those that are up no more; and whether all have been.
+        #: Lanes that are up; those that never will be again; and those that have been.
         self._up: set[int] = set()
         self._gone: set[int] = set()
-        self._begun = False
+        self._begun: set[int] = set()
         self._runs: dict[int, LiveRun] = {}
         #: Numbers of runs on several lanes of which one has died; the others are to stop waiting for its values.
         self._given_up: set[int] = set()
@@ -394,7 +394,7 @@ class Dispatcher:
             event = self._events.popleft()
             if event.kind == "ready":
                 self._up.add(event.lane)
-                self._begun |= self._up.issuperset(range(len(self._lanes)))
+                self._begun.add(event.lane)
             else:
                 ends = event.kind == "lost" and self._is_last(event.lane)
                 if ends:
@@ -407,7 +407,7 @@ class Dispatcher:
     def _is_last(self, lane: int) -> bool:
         """Whether no lane is left, or none has ever been there, now that one is lost."""
         self._gone.add(lane)
-        return self._gone.issuperset(range(self._pipeline.lanes)) or not self._begun
+        return self._gone.issuperset(range(self._pipeline.lanes)) or len(self._begun) < len(self._lanes)
 
     def _end_lane(self, event: LaneEvent, now: float) -> None:
         """Fail what a lane that is down or lost did not answer."""

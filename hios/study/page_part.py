@@ -79,7 +79,9 @@ def _require_drawing(svg: str, path: Path) -> None:
             if name not in _ELEMENTS:
                 raise ElementTree.ParseError(f"the element {name}")
             for attribute, value in element.attrib.items():
-                if attribute.lower().startswith(("on", "href", "{", "style")) or "url(" in value.replace("url(#", ""):
+                written = value.lower().replace("url(#", "")
+                escaped = "\\" in value and not attribute.startswith(("data-", "aria-"))
+                if attribute.lower().startswith(("on", "href", "{", "style")) or "url(" in written or escaped:
                     raise ElementTree.ParseError(f"the attribute {attribute} of {name}")
     except ElementTree.ParseError as error:
         raise ArtifactError(

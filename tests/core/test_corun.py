@@ -22,6 +22,7 @@ from hios import (
     schedule,
     violations,
 )
+from hios.core.contraction import Contraction
 from hios.core.costs import CostOverheads, Demand, StageIds
 from hios.core.schedule import StagedPlan, StreamPlan
 from hios.profiling.stage_requests import RecordingProblem
@@ -72,6 +73,17 @@ def test_wide_operators_are_slowed_down_like_others() -> None:
         instance = Problem(graph, shared).on(4)
         assert instance.time == pytest.approx([10.0, 20.0])
         assert list(instance.wide_ms.values()) == [{2: pytest.approx(expected)}]
+
+
+def test_shares_of_slowed_operators_are_shares() -> None:
+    """Rounding makes none above 1, which merging would refuse."""
+    draw = random.Random(0)
+    graph = Graph("many", tuple(Operator(f"o{number}", "conv") for number in range(400)), ())
+    times = {operator.id: draw.uniform(0.5, 2.0) for operator in graph.operators}
+    demand = {operator: Demand(1.0, 0.1, draw.uniform(0.5, 1.0)) for operator in times}
+    instance = Problem(graph, Costs(times, {}, corun={2: 1.3}, contention="resources", demand=demand)).on(2)
+    assert max(instance.utilization) <= 1.0
+    assert Contraction(instance, ()).problem.utilization == instance.utilization
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))

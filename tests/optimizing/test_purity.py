@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -185,6 +185,54 @@ def test_what_grows_with_every_call_is_refused(table: Callable[[Any, Tensor], Te
     assert not model.queue
     assert not vars(model.object.inner)
     assert _of_tensor.cache_info().currsize == 0
+
+
+class _Recent(OrderedDict[str, Any]):
+    """A cache as in the documentation of Python, whose copies take arguments, and which reading reorders."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def __getitem__(self, key: str) -> Any:
+        self.move_to_end(key)
+        return super().__getitem__(key)
+
+
+def test_containers_of_users_run_no_code_of_theirs() -> None:
+    """What a model holds is looked at without the methods of its classes, however large, or in circles, it is."""
+    recent, circle = _Recent(3), dict[str, Any]()
+    for name in "abc":
+        OrderedDict.__setitem__(recent, name, name)
+    circle["self"] = [circle, circle]
+    nested: tuple[Any, ...] = (1,)
+    for _ in range(40):
+        nested = (nested, nested)
+    model = _Keeping(lambda model, x: _made(4)).eval()
+    model.held = [recent, circle, nested, list(range(1_000_000))]
+    _KEPT["around"] = [_Recent(2), circle, nested, list(range(1_000_000))]
+    try:
+        require_pure(model, (torch.ones(4),), {})
+    finally:
+        del _KEPT["around"]
+    assert list(recent.keys()) == ["a", "b", "c"]
+
+
+class _Tables:
+    """Keeps tables in a dictionary."""
+
+    def __init__(self) -> None:
+        self.tables: dict[int, Tensor] = {}
+
+
+_TABLES = _Tables()
+
+
+def test_dictionaries_of_other_objects_are_caches() -> None:
+    """A table that an object of the file keeps, beyond what is compared, is taken out of its dictionary."""
+    model = _Keeping(lambda model, x: _TABLES.tables.setdefault(4, _made(4))).eval()
+    require_pure(model, (torch.ones(4),), {})
+    assert _TABLES.tables == {}
 
 
 def test_what_cannot_be_taken_back_is_said() -> None:

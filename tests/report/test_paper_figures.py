@@ -220,6 +220,8 @@ def test_pages_under_other_names_have_papers_of_their_own(results: Path, tmp_pat
         ('<svg {0} xmlns:x="http://www.w3.org/1999/xlink"><g x:href="http://a"/></svg>', "the attribute {{http"),
         ('<svg {0}><g style="background: url(http://a)"/></svg>', "the attribute style of g"),
         ('<svg {0}><g fill="url(http://a)"/></svg>', "the attribute fill of g"),
+        ('<svg {0}><g fill="URL(http://a)"/></svg>', "the attribute fill of g"),
+        ('<svg {0}><g fill="u\\72l(http://a)"/></svg>', "the attribute fill of g"),
         ("<svg {0}><!-- --><g/></svg>", "a comment, section or instruction"),
         ("<svg {0}><?x ><script>alert(1)</script>?></svg>", "a comment, section or instruction"),
         ("<svg {0}><![CDATA[<script>]]></svg>", "a comment, section or instruction"),

@@ -95,10 +95,9 @@ def test_the_baseline_launches_what_schedules_launch(folder: Path) -> None:
     problem = Problem(GRAPH, Costs.of(costs))
     for algorithm, devices in (("sequential", 1), ("hios-lp", 2)):
         schedule(problem, algorithm, devices).write(folder / "schedules" / f"{algorithm}-{devices}.json")
-    page, rows = written(folder)
+    _, rows = written(folder)
     by_label = {(row["kind"], row["algorithm"]): float(row["predicted_ms"]) for row in rows}
     assert by_label["baseline", "sequential"] == pytest.approx(by_label["schedule", "sequential"])
-    assert "1.00 times as fast" in page or "times as fast as the sequential schedule" in page
 
 
 def test_data_frames_say_predicted(folder: Path) -> None:

@@ -104,6 +104,9 @@ def test_chosen_results_alone_are_shown(folder: Path) -> None:
         ("top", 1.0, "predicted"),
     ]
     assert next(findings(scenario)).startswith("At load 1, ")
+    for name in ("mix/top-1.json", "../mix/simulated/top-1.json", "/mix/simulated/top-1.json"):
+        with pytest.raises(ArtifactError, match=f"--served: found {re.escape(name)}; allowed: SCENARIO/simulated/"):
+            read_serving(folder, [name])
     with pytest.raises(ArtifactError, match=r"none-1\.json: cannot be read"):
         read_serving(folder, ["mix/simulated/none-1.json"])
 

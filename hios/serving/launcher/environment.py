@@ -20,6 +20,8 @@ from hios.serving.top_pipeline import TopPipelines
 
 #: Steps after which the device is emptied and other tasks arrive.
 EPISODE = 50
+#: What rounding may take from a number of steps.
+_ROUNDING = 1e-9
 #: Traces of training have these numbers and the following ones: no scenario's repeats, nor those that auto holds out.
 _FIRST_TRACE = 3_000_000
 
@@ -76,7 +78,7 @@ class LauncherEnvironment:
         #: Steps until the device is empty again: of a file no more than it has.
         self._length = EPISODE
         if scenario.rows is not None:
-            self._length = max(1, min(EPISODE, int(scenario.duration_s / settings.step_s)))
+            self._length = max(1, min(EPISODE, int(scenario.duration_s / settings.step_s + _ROUNDING)))
         self._scenario = scenario.with_settings(duration_s=self._length * settings.step_s)
         self._slos_ms = slos_ms(scenario)
         self._episodes = 0
