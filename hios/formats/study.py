@@ -328,6 +328,8 @@ class PublishedNumber(Record, frozen=True):
     unit: Text
     """Unit; ratio for a quotient, % for a share."""
     value: OrAbsent[_Number] = None
+    largest: OrAbsent[Literal[True]] = None
+    """Whether the value is the largest of several, "up to" in the paper; it is compared with the largest found."""
     least: OrAbsent[float] = None
     """Lower end of a range; absent where only the upper end is stated."""
     most: OrAbsent[float] = None

@@ -188,14 +188,17 @@ class OpenVinoSession:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Suppress messages of OpenVINO about decompositions that this version of torch lacks."""
-    root, handler = logging.getLogger(), logging.NullHandler()
-    disabled = root.manager.disable
-    logging.disable(logging.CRITICAL)
+    """Suppress messages of OpenVINO about decompositions that this version of torch lacks; none of other threads."""
+    root, handler, own = logging.getLogger(), logging.NullHandler(), threading.get_ident()
+
+    def is_heard(record: logging.LogRecord) -> bool:
+        return record.thread != own or "openvino" not in Path(record.pathname).parts
+
+    root.addFilter(is_heard)
     root.addHandler(handler)  # without a handler, the root logger would get a permanent one
     try:
         with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         root.removeHandler(handler)
-        logging.disable(disabled)
+        root.removeFilter(is_heard)

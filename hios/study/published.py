@@ -42,7 +42,7 @@ class Published(PublishedNumber, frozen=True, kw_only=True):
     def text(self) -> str:
         """The number in words, without its unit."""
         if self.value is not None:
-            return f"{self.value:g}"
+            return f"up to {self.value:g}" if self.largest else f"{self.value:g}"
         if self.cases:
             return ", ".join(f"{case}: {number:g}" for case, number in self.cases.items())
         if self.least is None:
@@ -187,9 +187,9 @@ def verdict(published: Published, found: Found) -> Verdict:
     tolerance is relative to the value, or to the ends of the range, but at most a quarter of the effect: 10 % of a
     speedup of 2 is 0.2, while a speedup of 1.2 may be 0.05 away. Cases that were not found here do not count.
 
-    Otherwise a bound is broken, and what has to be exact, by a tolerance of 0, is missed: it differs. Other numbers
-    point in the same direction where each is on the same side of no effect as the published one and, with several
-    cases, they change from the first to the last as the published ones do.
+    Otherwise a bound is broken, as is "up to" by more, and what has to be exact, by a tolerance of 0, is missed: it
+    differs. Other numbers point in the same direction where each is on the same side of no effect as the published one
+    and, with several cases, they change from the first to the last as the published ones do.
     """
     pairs = list(_pairs(published, found))
     if not pairs:
@@ -198,7 +198,8 @@ def verdict(published: Published, found: Found) -> Verdict:
     if on_side and all(_within(published, *pair) for pair in pairs):
         return Verdict.CONSTRUCTED if published.by_construction else Verdict.AGREES
     is_bound = published.value is None and not published.cases and None in (published.least, published.most)
-    if is_bound or published.tolerance == 0 or not on_side:
+    is_beyond = published.largest and any(not _within(published, number, None, most) for number, _, most in pairs)
+    if is_bound or is_beyond or published.tolerance == 0 or not on_side:
         return Verdict.DIFFERS
     return Verdict.DIRECTION if _has_direction(published, pairs) else Verdict.DIFFERS
 
@@ -216,6 +217,8 @@ def _pairs(published: Published, found: Found) -> Iterable[_Pair]:
         numbers: Iterable[float] = found.values()
     else:
         numbers = found if isinstance(found, tuple) else (found,)
+    if published.largest:
+        numbers = [max(numbers)]
     ends = (published.value, published.value) if published.value is not None else (published.least, published.most)
     return [(number, *ends) for number in numbers]
 

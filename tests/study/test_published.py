@@ -43,7 +43,8 @@ def test_words() -> None:
     """Ranges with one end say so."""
     texts = {name: entry.text for name, entry in published("hios_fig12").items()}
     assert texts["inception_below_ios"] == "3.3 to 16.5"
-    assert texts["nasnet_below_ios"] == "at most 11.1"
+    assert texts["nasnet_below_ios"] == "up to 11.1"
+    assert published("hios_fig7")["mr_over_sequential"].text == "at most 1.5"
     assert published("hios_fig9")["lp_over_ios"].text == "400: 1.86, 600: 1.48"
 
 
@@ -93,6 +94,10 @@ def _published(tmp_path: Path, entry: str) -> Published:
         ("most: 1.5, neutral: 1", 3.75, Verdict.DIFFERS),
         ("most: 1.5, neutral: 1", (0.98, 1.4), Verdict.DIFFERS),
         ("most: 1.5", (0.98, 1.4), Verdict.AGREES),
+        ("value: 1.5, largest: true, neutral: 1", (0.98, 1.4), Verdict.AGREES),
+        ("value: 1.5, largest: true, neutral: 1", {"a": 1.2, "b": 1.1}, Verdict.DIRECTION),
+        ("value: 1.5, largest: true, neutral: 1", (1.5, 1.7), Verdict.DIFFERS),
+        ("value: 1.5, largest: true, neutral: 1", (0.8, 0.9), Verdict.DIFFERS),
         ("least: 10, neutral: 1", 5.0, Verdict.DIFFERS),
         ("least: 1.05, most: 1.08, neutral: 1", (1.028, 1.041), Verdict.DIRECTION),
         ("least: 1.05, most: 1.08, neutral: 1", (1.046, 1.087), Verdict.AGREES),

@@ -122,8 +122,8 @@ register(
     explain=fig2_why,
 )
 
-# Figure 4: the worked example of Algorithm 1. Its edges are e1 to e9; its times are not printed as numbers, these are
-# ours.
+# Figure 4: the worked example of Algorithm 1. Its edges are e1 to e9; its times are not in our text of the paper,
+# these are ours.
 _EDGES = "v1 v2, v1 v3, v2 v4, v3 v5, v4 v6, v5 v6, v5 v7, v6 v8, v7 v8"
 _TIMES = {"v1": 2, "v2": 3, "v3": 2, "v4": 3, "v5": 2, "v6": 3, "v7": 2, "v8": 3}
 _TRANSFER_MS = 1

@@ -364,14 +364,14 @@ register(
 def steps_compared(figure: str, rows: Rows, column: str, *, falls: bool) -> list[Comparison]:
     """Steps until learning curves stay within a per cent of their best, where there is anything to learn."""
     curves = serving.by_scenario(rows, CURVE, _STEPS, column).values()
-    steps = serving.settled(curves, partial(serving.convergence, falls=falls), number(f"{figure}.{_STEPS}"))
+    steps = serving.settled(curves, partial(serving.convergence, falls=falls), number(f"{figure}.{_STEPS}", "most"))
     return comparisons(figure, {_STEPS: max(steps) if steps and serving.on_gpu(rows) else None})
 
 
 def _too_short(figure: str, rows: Rows, column: str, key: str) -> str:
     """Why learning curves have no verdict; empty if they have one, or are not of a GPU."""
     curves = serving.by_scenario(rows, CURVE, _STEPS, column).values()
-    return serving.unsettled(curves, number(f"{figure}.{_STEPS}"), key) if serving.on_gpu(rows) else ""
+    return serving.unsettled(curves, number(f"{figure}.{_STEPS}", "most"), key) if serving.on_gpu(rows) else ""
 
 
 def fig21_finding(rows: Rows) -> str:
