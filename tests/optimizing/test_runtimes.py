@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import threading
 import time
 from pathlib import Path
 
@@ -86,6 +88,24 @@ class _Passing(nn.Module):
 
 
 @needs_openvino
+def test_other_threads_log_while_openvino_converts(caplog: pytest.LogCaptureFixture) -> None:
+    """What OpenVINO says of decompositions is not heard; what others say is, in this thread and in others."""
+    openvino = pytest.importorskip("hios.frontends.openvino")
+
+    def say(text: str, folder: str = "user") -> None:
+        record = logging.LogRecord("root", logging.WARNING, f"/site-packages/{folder}/code.py", 1, text, (), None)
+        logging.getLogger().handle(record)
+
+    with openvino._quiet():
+        say("of openvino", "openvino")
+        say("of this thread")
+        thread = threading.Thread(target=say, args=("of another", "openvino"))
+        thread.start()
+        thread.join()
+    say("afterwards", "openvino")
+    assert caplog.messages == ["of this thread", "of another", "afterwards"]
+
+
 def test_outputs_that_are_inputs(tmp_path: Path) -> None:
     """OpenVINO leaves inputs as they are, and gives them as outputs, in calls and with tensors that are bound."""
     from hios.frontends import openvino
