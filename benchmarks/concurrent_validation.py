@@ -199,7 +199,8 @@ def _hios() -> Iterator[Row]:
         cuts = {}
         for other in ("sequential", "ios", "mr"):
             below = published("hios_fig12")[f"{word}_below_{other}"].numbers
-            cuts[other] = [below.get(end, 0.0) / 100 for end in ("least", "most")]
+            most = below.get("most", below.get("value", 0.0))  # "up to" is a value
+            cuts[other] = [cut / 100 for cut in (below.get("least", 0.0), most)]
         for network, case in sizes.items():
             row = functools.partial(Row, "HIOS", "a40", network, 1, STREAM_LAUNCH_US, fitted=False, devices=2)
             least, most = cuts["sequential"]

@@ -60,9 +60,9 @@ _DERIVED = frozenset({"_flat_weights", "_flat_weight_refs"})
 #: Types of attributes that may be assigned again if the value stays equal.
 _VALUES = (int, float, str, torch.Size)
 _CONTAINERS = (OrderedDict, dict, list, set, deque)
-#: Containers at most that are compared for a model; entries of one whose own contents are compared too, as larger ones
-#: are data; and containers in which a tensor is that a cache keeps.
-_MOST, _ENTRIES, _NESTED = 1_000_000, 10_000, 4
+#: Containers at most that are compared for a model, and around it; entries of one whose own contents are compared too,
+#: as larger ones are data; and containers in which a tensor is that a cache keeps.
+_MOST, _AROUND, _ENTRIES, _NESTED = 1_000_000, 20_000, 10_000, 4
 
 
 def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -330,9 +330,12 @@ def _zeros(like: Tensor) -> Tensor:
 
 
 class _State:
-    """A snapshot of the attributes, parameters, buffers and submodules of all modules, to compare and restore."""
+    """A snapshot of the attributes, parameters, buffers and submodules of all modules, to compare and restore.
 
-    def __init__(self, model: nn.Module) -> None:
+    With ``around``, tensors without values are also taken out of the classes of modules and of their files.
+    """
+
+    def __init__(self, model: nn.Module, *, around: bool = False) -> None:
         self._modules = dict(model.named_modules())
         self._dicts = {path: dict(module.__dict__) for path, module in self._modules.items()}
         self._tables = {
@@ -344,38 +347,16 @@ class _State:
             derived = _DERIVED if isinstance(self._modules[path], nn.RNNBase) else ()
             for name, value in held.items():
                 if name not in _TABLES and name not in derived:
-                    self._add(f"its attribute {_joined(path, name)}", value)
+                    _add(self._contents, _MOST, f"its attribute {_joined(path, name)}", value)
         #: The same of the classes of modules and of their files, which may change meanwhile by other hands.
-        self._classes = {
-            kind: dict(vars(kind))
-            for module in self._modules.values()
-            for kind in type(module).__mro__[:-1]
-            if not _is_of_libraries(kind)
-        }
-        files = [vars(sys.modules[name]) for name in {kind.__module__ for kind in self._classes} & sys.modules.keys()]
+        self._classes: dict[type, dict[str, Any]] = {}
         self._around: dict[int, tuple[str, Any, Any]] = {}
-        for held in (*files, *self._classes.values()):
-            self._add("", held, self._around)
-
-    def _add(self, what: str, value: Any, around: dict[int, tuple[str, Any, Any]] | None = None) -> None:
-        """Copy what a value holds, through containers, and through objects but for what is around the modules."""
-        into, contents = (self._contents, _contents) if around is None else (around, _container)
-        found, tuples = deque([value]), set[int]()
-        while found and len(into) < _MOST:
-            value = found.popleft()
-            if isinstance(value, _VALUES):
-                continue
-            if isinstance(value, tuple):
-                if id(value) not in tuples:
-                    tuples.add(id(value))
-                    found.extend(value)
-            elif (held := contents(value)) is not None and id(held) not in into:
-                if len(held) > _ENTRIES and around is not None:
-                    continue
-                copy = _copied(held)
-                into[id(held)] = what, held, copy
-                if len(held) <= _ENTRIES:
-                    found.extend(copy.values() if isinstance(copy, dict) else copy)
+        if around:
+            kinds = {kind for module in self._modules.values() for kind in type(module).__mro__[:-1]}
+            self._classes = {kind: dict(vars(kind)) for kind in kinds if not _is_of_libraries(kind)}
+            files = {kind.__module__ for kind in self._classes} & sys.modules.keys()
+            for held in (*(vars(sys.modules[name]) for name in files), *self._classes.values()):
+                _add(self._around, _AROUND, "", held)
 
     def without_values(self, mode: FakeTensorMode) -> dict[str, Tensor]:
         """Replace parameters and buffers with fake tensors; returns these by name."""
@@ -440,7 +421,7 @@ class _State:
 @contextlib.contextmanager
 def _restored(model: nn.Module) -> Iterator[_State]:
     """A context that restores the state of a model at its end."""
-    state = _State(model)
+    state = _State(model, around=True)
     try:
         yield state
     finally:
@@ -456,14 +437,30 @@ def _joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
+def _add(into: dict[int, tuple[str, Any, Any]], most: int, what: str, value: Any) -> None:
+    """Copy what a value holds, through containers and objects, by their number: whose it is, itself, its copy."""
+    found, tuples = deque([value]), set[int]()
+    while found and len(into) < most:
+        value = found.popleft()
+        kind = type(value)
+        if issubclass(kind, _VALUES):
+            continue
+        if issubclass(kind, tuple):
+            if id(value) not in tuples:
+                tuples.add(id(value))
+                found.extend(tuple.__iter__(value))
+        elif (held := _contents(value)) is not None and id(held) not in into:
+            copy = _copied(held)
+            into[id(held)] = what, held, copy
+            if len(copy) <= _ENTRIES:
+                found.extend(_entries(held, copy))
+
+
 def _contents(value: Any) -> Any:
     """What may change in a container or an object; None for anything else."""
-    is_object = is_plain_object(value) and not _is_of_libraries(type(value))
-    return vars(value) if is_object else _container(value)
-
-
-def _container(value: Any) -> Any:
-    return value if isinstance(value, _CONTAINERS) else None
+    if issubclass(type(value), _CONTAINERS):
+        return value
+    return vars(value) if not _is_of_libraries(type(value)) and is_plain_object(value) else None
 
 
 def _is_of_libraries(kind: type) -> bool:
@@ -474,25 +471,30 @@ def _is_of_libraries(kind: type) -> bool:
 
 def _kind(container: Any) -> Any:
     """The built-in type of a container, whose methods run no code of users."""
-    return next(kind for kind in _CONTAINERS if isinstance(container, kind))
+    return next(kind for kind in _CONTAINERS if issubclass(type(container), kind))
 
 
 def _copied(container: Any) -> Any:
-    """What a container holds: a dictionary, a set or a list."""
+    """What a container holds: a set, or a list; of a dictionary pairs of keys and values."""
     kind = _kind(container)
-    if issubclass(kind, dict):
-        return dict(kind.items(container))
-    return set(set.__iter__(container)) if kind is set else list(kind.__iter__(container))
+    if kind is set:
+        return set.union(set(), container)
+    return list(kind.items(container) if issubclass(kind, dict) else kind.__iter__(container))
+
+
+def _entries(container: Any, copy: Any) -> Iterable[Any]:
+    """The values in the copy of a container."""
+    return [value for _, value in copy] if issubclass(_kind(container), dict) else copy
 
 
 def _alike(before: Any, container: Any) -> bool:
-    """Whether a container holds the same objects as its copy."""
+    """Whether a container holds the same as its copy, in its order."""
     after = _copied(container)
-    if len(before) != len(after):
-        return False
-    if isinstance(before, dict):
-        return all(entry is after.get(key, before) for key, entry in before.items())
-    return before == after if isinstance(before, set) else all(map(operator.is_, before, after))
+    if len(before) != len(after) or isinstance(before, set):
+        return bool(before == after)
+    if issubclass(_kind(container), dict):
+        return all(_same(a, c) and _same(b, d) for (a, b), (c, d) in zip(before, after, strict=True))
+    return all(map(operator.is_, before, after)) or all(map(_same, before, after))
 
 
 def _refill(container: Any, held: Any) -> None:
@@ -502,7 +504,7 @@ def _refill(container: Any, held: Any) -> None:
     kind = _kind(container)
     kind.clear(container)
     if issubclass(kind, dict):
-        for key, value in held.items():
+        for key, value in held:
             kind.__setitem__(container, key, value)
     else:
         (set.update if kind is set else kind.extend)(container, held)
@@ -513,28 +515,30 @@ def _take_back(container: Any, held: Any) -> None:
     if _alike(held, container):
         return
     kind, after = _kind(container), _copied(container)
-    if not isinstance(after, dict):
+    if not issubclass(kind, dict):
         if any(map(_has_fakes, after)):
             _refill(container, held)
         return
-    for key, value in after.items():
-        if value is not held.get(key, container) and _has_fakes(value):
-            if key in held:
-                kind.__setitem__(container, key, held[key])
+    for key, value in after:
+        if _has_fakes(value):
+            before = [value for own, value in held if own is key]
+            if before:
+                kind.__setitem__(container, key, before[0])
             else:
                 kind.__delitem__(container, key)
 
 
 def _has_fakes(value: Any, depth: int = _NESTED) -> bool:
     """Whether a value is a tensor without values, or has one within containers."""
-    if isinstance(value, FakeTensor) or not depth:
-        return isinstance(value, FakeTensor)
-    if isinstance(value, tuple):
-        return any(_has_fakes(entry, depth - 1) for entry in value)
-    if not isinstance(value, _CONTAINERS) or len(value) > _ENTRIES:
+    kind = type(value)
+    if issubclass(kind, FakeTensor) or not depth:
+        return issubclass(kind, FakeTensor)
+    if issubclass(kind, tuple):
+        return any(_has_fakes(entry, depth - 1) for entry in tuple.__iter__(value))
+    if not issubclass(kind, _CONTAINERS):
         return False
-    inner = _copied(value)
-    return any(_has_fakes(entry, depth - 1) for entry in (inner.values() if isinstance(inner, dict) else inner))
+    copy = _copied(value)
+    return len(copy) <= _ENTRIES and any(_has_fakes(entry, depth - 1) for entry in _entries(value, copy))
 
 
 @contextlib.contextmanager
@@ -557,12 +561,14 @@ def _left_behind(made: list[weakref.ref[Tensor]]) -> Iterator[None]:
         gc.collect()
         frozen = gc.get_freeze_count() > 0
         gc.unfreeze()  # else what is frozen is not found
-        for release in (_clear_cache, _clear_entries):
-            _each_holder(made, release)
         others: list[str] = []
-        _each_holder(made, lambda holder: None if _is_container(holder) else others.append(type(holder).__name__))
-        if frozen:
-            gc.freeze()
+        try:
+            for release in (_clear_cache, _clear_entries):
+                _each_holder(made, release)
+            _each_holder(made, lambda holder: None if _is_container(holder) else others.append(type(holder).__name__))
+        finally:
+            if frozen:
+                gc.freeze()
         if failed is not None:  # functions within functions that failed may hold some
             others = [name for name in others if name != CellType.__name__]
         if others:
@@ -575,25 +581,25 @@ def _left_behind(made: list[weakref.ref[Tensor]]) -> Iterator[None]:
 
 
 def _is_container(holder: Any) -> bool:
-    return isinstance(holder, (tuple, *_CONTAINERS))
+    return issubclass(type(holder), (tuple, *_CONTAINERS))
 
 
 def _clear_cache(holder: Any) -> None:
-    if isinstance(holder, functools._lru_cache_wrapper):
+    if issubclass(type(holder), functools._lru_cache_wrapper):
         holder.cache_clear()
 
 
 def _clear_entries(holder: Any) -> None:
     """Delete tensors without values from a dictionary, unless it is that of the attributes of an object."""
-    if isinstance(holder, dict) and not any(_has_attributes(owner, holder) for owner in gc.get_referrers(holder)):
-        _take_back(holder, {})
+    if issubclass(type(holder), dict) and not any(_has_attributes(owner, holder) for owner in gc.get_referrers(holder)):
+        _take_back(holder, [])
 
 
 def _has_attributes(owner: Any, attributes: Any) -> bool:
     """Whether a dictionary is that of the attributes of an object or a class."""
     try:
-        return isinstance(owner, type) or vars(owner) is attributes
-    except TypeError:
+        return issubclass(type(owner), type) or vars(owner) is attributes
+    except Exception:  # objects without attributes, and whatever those of users raise
         return False
 
 
@@ -605,7 +611,7 @@ def _each_holder(made: Sequence[weakref.ref[Tensor]], act: Callable[[Any], None]
     for _ in range(_NESTED):
         ours = [id(own) for own in (found, inner, outer)]
         outer = [holder for holder in gc.get_referrers(*inner) if id(holder) not in ours]
-        found += (holder for holder in outer if not isinstance(holder, FrameType))
+        found += (holder for holder in outer if not issubclass(type(holder), FrameType))
         inner = list(filter(_is_container, outer))
     for holder in found:
         act(holder)

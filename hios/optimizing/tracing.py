@@ -151,7 +151,7 @@ def _no_constant(values: Sequence[Any]) -> str:
 def is_plain_object(value: Any) -> bool:
     """Whether a value is nothing but its attributes, as objects of most classes in Python are, torch's own apart."""
     kind = type(value)
-    known = isinstance(value, Tensor | nn.Module | Enum | type | FunctionType | ModuleType)
+    known = issubclass(kind, Tensor | nn.Module | Enum | type | FunctionType | ModuleType)
     known |= kind.__module__.partition(".")[0] == "torch"
     special = any(vars(base).get("__slots__") or "__new__" in vars(base) for base in kind.__mro__[:-1])
     return not (known or special) and hasattr(value, "__dict__")

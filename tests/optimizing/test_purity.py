@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -228,11 +229,56 @@ class _Tables:
 _TABLES = _Tables()
 
 
-def test_dictionaries_of_other_objects_are_caches() -> None:
-    """A table that an object of the file keeps, beyond what is compared, is taken out of its dictionary."""
-    model = _Keeping(lambda model, x: _TABLES.tables.setdefault(4, _made(4))).eval()
-    require_pure(model, (torch.ones(4),), {})
-    assert _TABLES.tables == {}
+def test_what_other_objects_keep_is_put_back() -> None:
+    """A table that an object of the file keeps is taken out of its dictionary, or gives way to the one before."""
+    before = _TABLES.tables[3] = torch.zeros(0)
+
+    def table(model: Any, x: Tensor) -> Tensor:
+        if not _TABLES.tables[3].numel():
+            _TABLES.tables[3] = _made(4)
+        return _TABLES.tables[3] + _TABLES.tables.setdefault(4, _made(4))
+
+    require_pure(_Keeping(table).eval(), (torch.ones(4),), {})
+    assert _TABLES.tables[3] is before
+    assert list(_TABLES.tables) == [3]
+
+
+def test_equal_values_are_no_change() -> None:
+    """Numbers and sizes that every call sets again, in objects and containers within others, are equal each time."""
+
+    def table(model: Any, x: Tensor) -> Tensor:
+        model.object.inner.scale = x.shape[-1] ** -0.5
+        model.inside[1][0]["size"] = x.shape
+        return x * model.object.inner.scale
+
+    require_pure(_Keeping(table).eval(), (torch.ones(2, 4),), {})
+
+
+def test_the_order_of_a_dictionary_is_state() -> None:
+    """What takes the first entry and puts it last gives other outputs in every call."""
+    weights = {"a": 1.0, "b": 2.0}
+
+    def table(model: Any, x: Tensor) -> Tensor:
+        first = next(iter(model.held))
+        model.held[first] = model.held.pop(first)
+        return x * model.held[first]
+
+    model = _Keeping(table).eval()
+    model.held = weights
+    with pytest.raises(UnsupportedError, match="it changes its attribute held"):
+        require_pure(model, (torch.ones(2, 4),), {})
+    assert list(weights) == ["a", "b"]
+
+
+def test_references_that_are_gone_are_left_alone() -> None:
+    """Proxies among what a file holds, of objects that are no more too, are no containers."""
+    gone = _Tables()
+    _KEPT["proxies"] = [weakref.proxy(_TABLES), weakref.proxy(gone)]
+    del gone
+    try:
+        require_pure(_Keeping(lambda model, x: _made(4)).eval(), (torch.ones(4),), {})
+    finally:
+        del _KEPT["proxies"]
 
 
 def test_what_cannot_be_taken_back_is_said() -> None:

@@ -106,6 +106,7 @@ def test_other_threads_log_while_openvino_converts(caplog: pytest.LogCaptureFixt
     assert caplog.messages == ["of this thread", "of another", "afterwards"]
 
 
+@needs_openvino
 def test_outputs_that_are_inputs(tmp_path: Path) -> None:
     """OpenVINO leaves inputs as they are, and gives them as outputs, in calls and with tensors that are bound."""
     from hios.frontends import openvino

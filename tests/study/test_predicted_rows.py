@@ -215,7 +215,7 @@ def test_timelines(tmp_path: Path) -> None:
 
 
 def test_cost_of_profiling(tmp_path: Path) -> None:
-    """One inference of each of Opara's networks on its GPU, whose mean has a verdict; GoogLeNet's on the RTX 2080 S."""
+    """One inference of each network on its GPU, GoogLeNet's on the RTX 2080 S; without host, so it has no verdict."""
     labels = ("bert", "t5", "googlenet", "inception_v3")
     names = [f"study/transformers/{label}" for label in labels]
     paths = [_write(tmp_path / name, targets=targets_of(name)) for name in names]
@@ -225,8 +225,7 @@ def test_cost_of_profiling(tmp_path: Path) -> None:
     assert [dict(row)["inference ms"] for row in record.rows] == every
     times = [own[-1].schedules["sequential-1"].latency_ms for own in made]
     assert f"{sum(times) / 4:.3g} ms in the mean" in record.finding
-    (profiling,) = _predictions(record).values()
-    assert profiling == (f"{sum(times) / 4:.4g}", f"for NVIDIA A100 PCIe 40 GB and {_RTX2080S}", "differs")
+    assert not _predictions(record)
     assert "in the mean" not in registry.figure("opara_tab1").finding([dict(row) for row in record.rows[:3]])
 
 
@@ -275,7 +274,8 @@ def test_speedups_over_a_cuda_graph(tmp_path: Path) -> None:
     gain = {row["network"]: row["speedup"] for row in rows if row["algorithm"] == "opara"}
     found = {(entry.key, entry.by): entry.found for entry in record.comparisons}
     graph, a100, rtx = "opara_fig5.over_graph", "predicted for NVIDIA A100 PCIe 40 GB", f"predicted for {_RTX2080S}"
-    assert found[graph, a100] == found["opara_fig5.bert", a100] == f"{gain['bert']:.4g}"
+    assert found[graph, a100] == f"{gain['bert']:.4g}"
+    assert found["opara_fig5.bert", a100] == f"graph: {gain['bert']:.4g}"
     assert found[graph, rtx] == f"{gain['googlenet']:.4g}"
     times = {row["algorithm"]: row["ms"] for row in rows if row["hardware"] == _RTX2080S}
     assert found["opara_fig5.googlenet", rtx] == f"graph: {times['sequential']:.4g}, opara: {times['opara']:.4g}"
