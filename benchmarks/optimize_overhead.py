@@ -226,9 +226,7 @@ def main() -> None:
     parser.add_argument("--packages", type=Path, help="folder with timm")
     given = parser.parse_args()
     if given.side_by_side:
-        of_timm: tuple[str, ...] = ()
-        if given.packages is not None:
-            of_timm = _OF_TIMM
+        of_timm = _OF_TIMM if given.packages is not None else ()
         print(_row(["ms", "eager", *_BY_HAND, "hios.optimize", "which is", "us more", "times the best by hand"]))
         print(_row(["---"] * (len(_BY_HAND) + 6)), flush=True)
         for name in given.models or (*_SIDE_BY_SIDE, *of_timm):

@@ -405,7 +405,7 @@ class Dispatcher:
             self._told(event)
 
     def _is_last(self, lane: int) -> bool:
-        """Whether no lane is left, or none has ever been there, now that one is lost."""
+        """Whether the server ends with a lane that is lost: it was the last, or not all lanes have been up yet."""
         self._gone.add(lane)
         return self._gone.issuperset(range(self._pipeline.lanes)) or len(self._begun) < len(self._lanes)
 
