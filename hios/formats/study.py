@@ -10,6 +10,7 @@ published.yaml       what the papers and their authors report, figure by figure
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -367,3 +368,5 @@ class PublishedFile(Record, frozen=True):
 
     figures: Annotated[dict[Text, PublishedFigure], Meta(min_length=1)]
     """Figures and tables by id."""
+    inputs: dict[Text, tuple[Positive, ...]] = field(default_factory=dict)
+    """Shape of one input of each network in the papers, without the batch, by the name of its file in models/."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import get_args
+from typing import TypeVar, get_args
+
+import msgspec
 
 from hios.core.costs import CostsFile
 from hios.core.graph import GraphFile
@@ -13,11 +15,12 @@ from hios.core.schedule import ScheduleFile
 from hios.errors import ArtifactError, HiosError
 from hios.files import artifacts
 from hios.formats.archive import unpacked
-from hios.formats.config import SERIES
+from hios.formats.config import SERIES, SimulationDefaults, SimulationStudy
 from hios.formats.partition import PredictionFile
 from hios.formats.run import Run
 from hios.formats.serving_result import ResultFile
-from hios.formats.study import AblationFile, ConvolutionsFile, Experiment, SimulationFile, TopStudyFile
+from hios.formats.study import AblationFile, ConvolutionsFile, Experiment, Setting, SimulationFile, TopStudyFile
+from hios.study.published import has_published_inputs
 
 VARIANTS = ("images", "batches", "transformers")
 #: Sessions that figures may read: a series of the simulation, the ablation, the networks of the configuration,
@@ -97,6 +100,9 @@ class PredictedNetwork:
     file: PredictionFile
 
 
+_Network = TypeVar("_Network", ExecutedNetwork, PredictedNetwork)
+
+
 @dataclass(frozen=True, slots=True)
 class OtherMachine:
     """What an archive of another machine holds."""
@@ -165,6 +171,40 @@ class FigureData:
         predicted = [entry.file.seconds for entries in self.predictions.values() for entry in entries.values()]
         return sum([*simulated, *measured, *alone, *predicted, *(file.seconds for file in self.convolutions)])
 
+    def as_published(self, *, varied: Collection[str], any_inputs: bool) -> FigureData:
+        """What can be compared with published numbers: simulations with HIOS's settings, and the papers' networks.
+
+        Args:
+            varied: parameters of the simulation that may have other values than HIOS's.
+            any_inputs: whether networks count whatever they take, instead of those alone that take what the papers
+                give them, or do not say what they take.
+        """
+        usual = SimulationStudy()
+
+        def keep(networks: Mapping[str, _Network]) -> dict[str, _Network]:
+            return {
+                label: network
+                for label, network in networks.items()
+                if any_inputs or all(has_published_inputs(label, tensor.shape) for tensor in network.graph.inputs)
+            }
+
+        return replace(
+            self,
+            simulations=tuple(
+                file
+                for file in self.simulations
+                if _is_of_hios(file.setting, varied) and (file.window, file.alpha) == (usual.window, usual.alpha)
+            ),
+            ablations=tuple(file for file in self.ablations if _is_of_hios(file.setting, ())),
+            networks=keep(self.networks),
+            pruning=keep(self.pruning),
+            variants={session: keep(networks) for session, networks in self.variants.items()},
+            predictions={session: keep(networks) for session, networks in self.predictions.items()},
+            machines={
+                name: OtherMachine(machine.processor, keep(machine.networks)) for name, machine in self.machines.items()
+            },
+        )
+
     @classmethod
     def read(cls, paths: Iterable[Path]) -> FigureData:
         """Read files of sessions, identified by their folders; a network is named by its run.json or schedule.json.
@@ -223,6 +263,14 @@ class FigureData:
         else:
             self.networks[label] = _network(path, path.parent)
         return True
+
+
+def _is_of_hios(setting: Setting, varied: Collection[str]) -> bool:
+    """Whether all parameters but those that vary are HIOS's; edges vary with operators."""
+    usual = msgspec.structs.asdict(SimulationDefaults())
+    if "operators" in varied:
+        usual["edges"] = round(setting.operators * usual["edges"] / usual["operators"])
+    return all(getattr(setting, name) == value for name, value in usual.items() if name not in varied)
 
 
 def located(file: str, root: Path) -> Path:

@@ -233,6 +233,6 @@ _VERBS = {
     Verdict.CONSTRUCTED: "more by construction",
     Verdict.DIRECTION: "point in the same direction",
     Verdict.DIFFERS: "differ",
-    Verdict.ELSEWHERE: "are about hardware or sessions that are not part of this run",
+    Verdict.ELSEWHERE: "are about hardware, sessions, inputs or settings that are not part of this run",
     Verdict.UNCOMPARED: "are not compared with anything",
 }

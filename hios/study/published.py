@@ -6,7 +6,8 @@ Verdicts are computed from the numbers, never written by hand.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -71,10 +72,25 @@ def number(key: str, case: str = "value") -> float:
     return all_published()[figure][name].numbers[case]
 
 
+def has_published_inputs(label: str, shape: Sequence[int]) -> bool:
+    """Whether a network takes what it is given in the papers; ``NAME-bN`` is one that takes N inputs at once."""
+    name, batch = re.fullmatch(r"(.+?)(?:-b([0-9]+))?", label).groups("1")  # type: ignore[union-attr]
+    return list(shape) == [int(batch), *_own_file().inputs.get(name, ())]
+
+
 @functools.cache
 def all_published() -> Mapping[str, Mapping[str, Published]]:
     """All published statements by figure and name."""
-    return read_published(_FILE)
+    return _statements(_FILE, _own_file())
+
+
+@functools.cache
+def _own_file() -> PublishedFile:
+    return _read(_FILE)
+
+
+def _read(path: Path) -> PublishedFile:
+    return artifacts.parsed(plain(read_yaml(path), str(path), ()), PublishedFile, str(path))
 
 
 def read_published(path: Path) -> dict[str, dict[str, Published]]:
@@ -84,7 +100,10 @@ def read_published(path: Path) -> dict[str, dict[str, Published]]:
         ArtifactError: the file breaks its schema, or a statement is not one of a value, a range and cases.
         HiosError: the file holds what JSON does not know, such as a date.
     """
-    file = artifacts.parsed(plain(read_yaml(path), str(path), ()), PublishedFile, str(path))
+    return _statements(path, _read(path))
+
+
+def _statements(path: Path, file: PublishedFile) -> dict[str, dict[str, Published]]:
     return {
         figure: {name: _statement(path, figure, name, entry, group) for name, entry in group.numbers.items()}
         for figure, group in file.figures.items()

@@ -134,6 +134,11 @@ class Figure(FigureEntry, frozen=True, kw_only=True):
         return own | {key: published(key.partition(".")[0])[key.partition(".")[2]] for key in self.also}
 
     @property
+    def varied(self) -> list[str]:
+        """The parameters of HIOS's simulation that it shows several values of."""
+        return [name.removeprefix("simulation/") for name in self.sessions if name.startswith("simulation/")]
+
+    @property
     def state(self) -> State:
         """Whether hios draws it, or what it takes."""
         if _GPU & set(self.needs):

@@ -118,8 +118,20 @@ def latencies(rows: Rows, algorithm: str, column: str = "ms") -> dict[str, float
     return {network: min(timed, key=lambda row: float(row["ms"]))[column] for network, timed in own.items()}
 
 
+def over_fastest(rows: Rows, algorithm: str, others: Collection[str]) -> dict[str, float]:
+    """Latency of the fastest of other algorithms over that of one, by network of IOS's benchmark."""
+    own = latencies(rows, algorithm)
+    fastest = latencies([{**row, "algorithm": "other"} for row in rows if row["algorithm"] in others], "other")
+    return {name: fastest[name] / own[name] for name in BENCHMARK & fastest.keys() & own.keys()}
+
+
 #: The networks of IOS's benchmark, which LIOS uses too.
 BENCHMARK = frozenset({"inception_v3", "nasnet_large", "squeezenet", "randwire"})
+
+
+def of_benchmark(values: Mapping[str, float]) -> dict[str, float]:
+    """The values of the networks of IOS's benchmark."""
+    return {network: value for network, value in values.items() if network in BENCHMARK}
 
 
 def geometric_means(numbers: Mapping[str, Mapping[str, float]]) -> dict[str, float]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import html
 from pathlib import Path
 
+import msgspec
+
 from hios.files import artifacts
-from hios.formats.config import SERIES
+from hios.formats.config import SERIES, SimulationStudy
 from hios.report.archive import origin_text, write_archive
 from hios.report.results import ORIGIN
 from hios.study.random_graphs import GENERATORS
+from hios.study.sessions import base
 from hios.study.simulation import ablate, simulate
 from tests.serving.study_scenarios import write_scenarios
 from tests.study.test_convolutions import MADE
@@ -60,10 +63,16 @@ def pack(results: Path, output: Path) -> Path:
 
 
 def write_simulations(folder: Path) -> dict[str, list[Path]]:
-    """Write a setting of the simulation, which stands for every series, and the ablation; their files by session."""
-    simulated = folder / "study" / "simulation" / f"{SMALL.name}.json"
-    artifacts.write(simulated, "simulation", *simulate([SMALL], range(2), window=2, alpha=0.5, moves=200))
+    """Write one setting of the simulation, which stands for every series, and the ablation; their files by session.
+
+    They say that they are of HIOS's setting, but are of a smaller one.
+    """
+    setting = base(SimulationStudy())
+    simulated = folder / "study" / "simulation" / f"{setting.name}.json"
+    (made,) = simulate([SMALL], range(2), window=2, alpha=0.5, moves=200)
+    artifacts.write(simulated, "simulation", msgspec.structs.replace(made, setting=setting))
     ablations = [folder / "study" / "ablation" / f"{generator}.json" for generator in GENERATORS]
     for path in ablations:
-        artifacts.write(path, "ablation", ablate(SMALL, path.stem, range(2), alpha=0.5))
+        ablation = ablate(SMALL, path.stem, range(2), alpha=0.5)
+        artifacts.write(path, "ablation", msgspec.structs.replace(ablation, setting=setting))
     return {"ablation": ablations, **{f"simulation/{name}": [simulated] for name in SERIES}}

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 import yaml
 
+from hios.core.graph import TensorSpec
 from hios.errors import HiosError
 from hios.files import artifacts
 from hios.formats.serving_result import ResultFile
@@ -25,8 +26,9 @@ from hios.study.registry import Figure, checked, register
 from hios.verify import verify
 from tests.charts.latex_compiler import compile_latex, needs_pdflatex
 from tests.scripts import ROOT
-from tests.study.drawn_figures import draw, found, of_sessions
+from tests.study.drawn_figures import draw, found, of_sessions, on_gpu
 from tests.study.every_session import write_sessions
+from tests.verify.results import write_network
 
 pytest.importorskip("altair", reason="needs the extra report")
 
@@ -259,6 +261,51 @@ def test_verdicts_follow_the_data(files: dict[str, list[Path]], tmp_path: Path) 
     one, other = values(before, "hios"), values(after, "hios")
     assert {key for key in one if one[key] != other[key]} == {"hios_fig10.sequential"}
     assert values(before, "released program") == values(after, "released program")
+
+
+@pytest.mark.parametrize(
+    ("changes", "has_verdicts"),
+    [
+        ({}, True),
+        ({"setting": {"layers": 6}}, True),
+        ({"setting": {"p": 0.9}}, False),
+        ({"window": 3}, False),
+        ({"alpha": 0.4}, False),
+    ],
+)
+def test_other_settings_have_no_verdict(
+    files: dict[str, list[Path]], tmp_path: Path, changes: dict[str, Any], has_verdicts: bool
+) -> None:
+    """Figure 10 varies the layers alone; simulations that differ in anything else are shown, but not compared."""
+    document = json.loads(files["simulation/layers"][0].read_text())
+    document["setting"] |= changes.pop("setting", {})
+    path = tmp_path / "simulation" / "changed.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({**document, **changes}))
+    record = found("hios_fig10", [path])
+    assert record.rows
+    assert ({entry.verdict for entry in record.comparisons} != {"not on this machine"}) is has_verdicts
+
+
+@pytest.mark.parametrize(
+    ("label", "shape", "has_verdicts"),
+    [
+        ("squeezenet", (1, 3, 224, 224), True),
+        ("squeezenet", (1, 3, 64, 64), False),
+        ("squeezenet", (4, 3, 224, 224), False),
+        ("squeezenet-b4", (4, 3, 224, 224), False),
+    ],
+)
+def test_other_inputs_have_no_verdict(tmp_path: Path, label: str, shape: tuple[int, ...], has_verdicts: bool) -> None:
+    """A network on a GPU is compared with the paper's numbers where it takes what the paper gives it."""
+    made = write_network(tmp_path / label, 1, {f"{name}-1": (name, 1) for name in ("sequential", "greedy", "ios")})
+    data = FigureData.read([made / "run.json"])
+    graph = msgspec.structs.replace(data.networks[label].graph, inputs=(TensorSpec("x", shape, "float32"),))
+    network = dataclasses.replace(on_gpu(data.networks[label]), graph=graph)
+    record = found("ios_fig6", FigureData(networks={label: network}))
+    assert record.rows
+    compared = {entry.verdict for entry in record.comparisons} != {"not on this machine"}
+    assert compared is has_verdicts
 
 
 def test_numbers_of_figure_8() -> None:

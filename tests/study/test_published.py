@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from hios.errors import HiosError
 from hios.study import registry
@@ -14,11 +16,13 @@ from hios.study.published import (
     Published,
     Verdict,
     all_published,
+    has_published_inputs,
     number,
     published,
     read_published,
     verdict,
 )
+from tests.scripts import ROOT
 
 _ENTRY = "figures: {f: {hardware: h, source: {kind: paper, place: p}, tolerance: 0.1, numbers: {n: %s}}}"
 
@@ -37,6 +41,28 @@ def test_numbers() -> None:
     assert published("ios_fig7")["tensorrt"].numbers["inception_v3"] == 5.21
     assert published("ios_fig6")["greedy"].source.kind == "readme"
     assert published("nothing") == {}
+
+
+def test_inputs_are_those_of_the_networks() -> None:
+    """What the papers give a network is what the function that builds it gives by default."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    stated = yaml.safe_load((ROOT / "hios" / "study" / "published.yaml").read_text())["inputs"]
+    for name in stated:
+        with torch.device("meta"):
+            _, inputs = importlib.import_module(f"models.{name}").build()
+        assert {tuple(tensor.shape) for tensor in inputs} == {(1, *stated[name])}, name
+        assert all(has_published_inputs(name, tensor.shape) for tensor in inputs), name
+
+
+def test_which_inputs_are_published() -> None:
+    """Those of the paper, with the batch that the label names; other networks have none."""
+    assert has_published_inputs("inception_v3", (1, 3, 299, 299))
+    assert has_published_inputs("inception_v3-b16", (16, 3, 299, 299))
+    assert not has_published_inputs("inception_v3", (1, 3, 149, 149))
+    assert not has_published_inputs("inception_v3", (16, 3, 299, 299))
+    assert not has_published_inputs("inception_v3-b16", (4, 3, 299, 299))
+    assert not has_published_inputs("bert-2-layers", (1, 128))
 
 
 def test_words() -> None:

@@ -376,9 +376,14 @@ def fig7_rows(data: FigureData) -> Rows:
 
 
 def fig7_comparisons(rows: Rows) -> list[Comparison]:
-    """Streams of T5 in full size."""
-    streams = {row["algorithm"]: float(row["streams"]) for row in rows if row["network"] == "t5"}
-    return comparisons("opara_fig7", {"t5_streams": streams})
+    """Streams of T5 and BERT in full size."""
+    streams = {
+        network: {row["algorithm"]: float(row["streams"]) for row in own}
+        for network, own in grouped(rows, "network").items()
+    }
+    bert = streams.get("bert", {})
+    equal = bert["opara"] / bert["nimble"] if bert.keys() >= {"opara", "nimble"} else None
+    return comparisons("opara_fig7", {"t5_streams": streams.get("t5"), "bert_streams": equal})
 
 
 def fig7_finding(rows: Rows) -> str:
