@@ -20,7 +20,6 @@ from hios.files.base import (
     Positive,
     Record,
     Several,
-    ShareAboveZero,
     Text,
     doc,
 )
@@ -32,6 +31,8 @@ Overflow = Literal["reject", "drop-oldest"]
 Rates = Literal["per-second", "of-capacity"]
 #: What makes a policy better than another.
 Objective = Literal["fair", "throughput", "reward"]
+#: No interval of a launcher is shorter: the simulator carries out every tick, also of an empty queue.
+LEAST_INTERVAL_S = 1e-4
 #: How fast tasks leave the queues.
 LauncherKind = Literal["open", "deadline", "fixed", "water-filling", "auto"]
 
@@ -61,7 +62,7 @@ class ModelOfScenario(Record, frozen=True):
     """Latency since arrival up to which a completed task counts as goodput; all completed tasks do if left out."""
     slo_scale: OrAbsent[AboveZero] = None
     """Instead of `slo_ms`: a multiple of the time of the model's operators, one after another."""
-    interval_s: OrAbsent[ShareAboveZero] = None
+    interval_s: OrAbsent[Annotated[float, Meta(ge=LEAST_INTERVAL_S, le=1)]] = None
     """Launcher fixed: seconds between two tasks that leave the queue; 1 / rate if left out."""
 
     def __post_init__(self) -> None:
@@ -115,7 +116,7 @@ class TopSettings(Record, frozen=True):
     """Whether runs of top-open and shortest-first on all lanes have a thread on every lane inside their operators,
     unless groups of operators beside each other are noticeably faster. The costs need `wide_ms` for that; a worker of
     its own runs them, with weights of its own. false: groups only."""
-    slots: Positive = 1
+    slots: Annotated[int, Meta(ge=1, le=1024)] = 1
     """Number of instances that may wait for a block."""
     max_wait_ms: OrAbsent[AboveZero] = None
     """A combined block with an instance that has waited longer than this goes first; twice the time of the longest

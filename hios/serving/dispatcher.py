@@ -19,7 +19,7 @@ from hios.serving.lane import Answer, LaneEvent, LaneProcess
 from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.rules import shared_lanes
 from hios.serving.run_programs import RunPrograms
-from hios.serving.simulator import first_tick
+from hios.serving.simulator import next_tick
 from hios.workers.arena import Arena
 from hios.workers.ring import Bell
 from hios.workers.worker import reason
@@ -112,8 +112,8 @@ class Dispatcher:
     def change(self, pipeline: Pipeline, queues: Sequence[QueueRules]) -> None:
         """Switch to other combined blocks, whose programs lanes have, and other intervals; called from other threads.
 
-        Runs that have started end as they would have. Each launcher begins with the first multiple of its new interval
-        from then on. Nothing else of the queues may differ.
+        Runs that have started end as they would have. A launcher with a new interval begins with the first multiple of
+        it that is still to come. Nothing else of the queues may differ.
         """
         self._changes.append((pipeline, queues))
         self.bell.ring()
@@ -237,13 +237,13 @@ class Dispatcher:
     def _take_changes(self, now: float) -> None:
         while self._changes:
             self._pipeline, queues = self._changes.popleft()
-            self._intervals_s = [rules.interval_s for rules in queues]
+            before, self._intervals_s = self._intervals_s, [rules.interval_s for rules in queues]
             self.instances.change(self._pipeline)
             passed = now - self._began_s
-            self._ticks = [
-                self._began_s + first_tick(passed, interval_s) * interval_s if interval_s > 0 else now
-                for interval_s in self._intervals_s
-            ]
+            for model, interval_s in enumerate(self._intervals_s):
+                if interval_s != before[model]:
+                    number = next_tick(passed, interval_s) if interval_s > 0 else 0
+                    self._ticks[model] = self._began_s + number * interval_s if interval_s > 0 else now
 
     # Runs
 

@@ -96,7 +96,10 @@ def _streams(algorithm: str) -> Callable[[Scenario], Pipeline]:
 
 
 def _hios_lp(scenario: Scenario) -> Pipeline:
-    return _evaluated(scenario, [find("hios-lp").solve(m.problem, scenario.lanes).plan for m in scenario.models])
+    lanes, problems = scenario.lanes, [model.problem for model in scenario.models]
+    if not scenario.gpu:
+        problems = [_one_by_one(problem.on(lanes)) for problem in problems]
+    return _evaluated(scenario, [find("hios-lp").solve(problem, lanes).plan for problem in problems])
 
 
 def _pos(*, strict: bool, each_on_a_lane: bool = False) -> Callable[[Scenario], Pipeline]:
@@ -348,10 +351,18 @@ def _evaluated(scenario: Scenario, plans: Sequence[Plan]) -> Pipeline:
         problem = model.problem.on(len(plan.devices))
         if not scenario.gpu:
             # The factor of the model's operators, by which `_planned` multiplies the latency, is not one of hand-overs.
-            problem = _with_hand_overs(problem, scenario.file.overheads.hand_over_ms / scenario.factor(number))
+            hand_over_ms = scenario.file.overheads.hand_over_ms / scenario.factor(number)
+            problem = _with_hand_overs(_one_by_one(problem), hand_over_ms)
         latency = latency_ms(evaluate(problem, plan))
         times.append((latency, latency if scenario.gpu else add_up(problem.time)))
     return _planned(scenario, plans, times)
+
+
+def _one_by_one(problem: Problem) -> Problem:
+    """The problem on lanes, each of which runs its operators one after another, whatever stages were measured."""
+    made = copy.copy(problem)
+    made.alpha, made.demand, made.measured, made.measured_merges = 1.0, [], {}, {}
+    return made
 
 
 def _with_hand_overs(problem: Problem, hand_over_ms: float) -> Problem:

@@ -124,6 +124,20 @@ class Scenario:
         changed = self.with_settings(top=msgspec.structs.replace(self.file.top, **settings))
         return dataclasses.replace(changed, planned=planned)
 
+    def loaded(self, load: float) -> Scenario:
+        """The same with all rates multiplied.
+
+        Raises:
+            HiosError: tasks arrive as a file says, or there would be too many.
+        """
+        if self.rows is not None:
+            _require_own_load(self.file, load)
+            return self
+        for model in self.models:
+            _require_few_tasks(self.file, load * model.rate, f"{self.source}: models.{model.label}")
+        models = [dataclasses.replace(model, rate=load * model.rate) for model in self.models]
+        return dataclasses.replace(self, models=tuple(models), load=load * self.load)
+
     def with_launcher(self, path: Path) -> Scenario:
         """The same with a trained launcher, whose file the policies learned and learned-static use."""
         return self.with_top(weights=str(path.absolute()))
@@ -151,8 +165,7 @@ class Scenario:
             raise HiosError(f"load: found {load}; allowed: a number above 0")
         rows = None
         if file.arrivals.endswith(".csv"):
-            if load != 1.0:
-                raise HiosError(f"load: found {load:g} with arrivals from {file.arrivals}; allowed: 1")
+            _require_own_load(file, load)
             rows = _read_rows(folder / file.arrivals, list(file.models))
             if not any(time < file.duration_s for time, _ in rows):
                 raise HiosError(
@@ -194,12 +207,20 @@ def _rate(
         raise ArtifactError(
             f"{where}: rate is missing; required with arrivals {file.arrivals}: rate, tasks per second, or share"
         )
-    if not settings.rate * load * file.duration_s <= MOST_TASKS:
-        raise ArtifactError(
-            f"{where}.rate: found {settings.rate * load:g} tasks/s for {file.duration_s:g} s; allowed: at most "
-            f"{MOST_TASKS:,} tasks"
-        )
+    _require_few_tasks(file, settings.rate * load, where)
     return settings.rate * load
+
+
+def _require_own_load(file: ScenarioFile, load: float) -> None:
+    if load != 1.0:
+        raise HiosError(f"load: found {load:g} with arrivals from {file.arrivals}; allowed: 1")
+
+
+def _require_few_tasks(file: ScenarioFile, rate: float, where: str) -> None:
+    if not rate * file.duration_s <= MOST_TASKS:
+        raise ArtifactError(
+            f"{where}.rate: found {rate:g} tasks/s for {file.duration_s:g} s; allowed: at most {MOST_TASKS:,} tasks"
+        )
 
 
 def _rate_unit(file: ScenarioFile, models: Sequence[ServedModel], source: str) -> float:
@@ -292,6 +313,12 @@ def _defects(scenario: Scenario, on_gpu: dict[str, bool]) -> Iterator[str]:
         yield (
             f"models.{first[True]}.costs: found costs of a GPU beside those of cores (models.{first[False]}.costs); "
             "allowed: costs of one device"
+        )
+    kinds = {model.costs.contention == "resources": model.label for model in scenario.models}
+    if scenario.gpu and len(kinds) > 1:
+        yield (
+            f"models.{kinds[True]}.costs: found contention resources beside costs without it (models.{kinds[False]}"
+            ".costs); allowed: the same for all models of a GPU"
         )
     if scenario.gpu and scenario.lanes > 1:
         yield f"lanes: found {scenario.lanes} with costs of a GPU; allowed: 1, a GPU is one device"

@@ -478,10 +478,10 @@ def _changing(pipeline: Pipeline, queues: Sequence[QueueRules], row: MakeRow) ->
     }
 
 
-def first_tick(now: float, interval_s: float) -> int:
-    """Number of the first tick of a launcher from a moment on."""
-    number = math.ceil(now / interval_s)
-    return number if number * interval_s >= now else number + 1
+def next_tick(now: float, interval_s: float) -> int:
+    """Number of the first tick of a launcher after a moment."""
+    number = math.floor(now / interval_s)
+    return number if number * interval_s > now else number + 1
 
 
 def state_of(given: Given, pipeline: Pipeline, trace: Trace, row: MakeRow) -> SimulationState:
@@ -617,6 +617,7 @@ class Simulation:
         self.first = self.pipeline = pipeline
         self.trace = trace
         self.now = 0.0
+        self._has_begun = False
         self._changes: list[tuple[int, Pipeline]] = []
         self._counted = 0
         functions = compiled_kernels() if compiled else KERNELS
@@ -657,6 +658,7 @@ class Simulation:
 
     def run_to(self, until_s: float) -> None:
         """Carry out all events up to a moment, those of the moment itself included."""
+        self._has_begun = True  # a tick at this moment was carried out
         self.given = self.given._replace(duration=until_s)
         self._run_to_end(self.given, self.state)
         self.now = until_s
@@ -665,8 +667,8 @@ class Simulation:
         """Go on with other combined blocks of the same models, blocks, lanes and slots, and other intervals (D13).
 
         Runs that have started end as they would have, and slow others down as the combined block that now holds their
-        first sub-block; instances keep their places. Each launcher begins with the first multiple of its new interval
-        from now on. Nothing else of the queues may differ.
+        first sub-block; instances keep their places. A launcher with a new interval begins with the first multiple of
+        it that is still to come. Nothing else of the queues may differ.
         """
         self.pipeline = pipeline
         self._changes.append((self.runs, pipeline))
@@ -679,8 +681,8 @@ class Simulation:
             if state.going[place * _WORDS + _NUMBER] >= 0:
                 state.going[place * _WORDS + _COMBINED] = home[state.going_block[place * given.most]]
         for model, own in enumerate(queues):
-            if own.interval_s > 0:
-                state.ticks[model] = first_tick(float(state.clock[0]), own.interval_s)
+            if own.interval_s > 0 and own.interval_s != given.interval[model]:
+                state.ticks[model] = next_tick(float(state.clock[0]), own.interval_s) if self._has_begun else 0
         self.given = given._replace(rules=rules, **_changing(pipeline, queues, self._row))
         self._start_all(self.given, state)
 

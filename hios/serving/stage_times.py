@@ -18,7 +18,7 @@ from hios.core.problem import Group, Problem, Stage
 from hios.core.schedule import StagedPlan
 from hios.core.sharing import DemandShares, together_ms
 from hios.core.sums import add_up
-from hios.formats.scenario import Overheads
+from hios.formats.scenario import LEAST_INTERVAL_S, Overheads
 from hios.schedulers.ios import ios
 from hios.serving.pipeline import SubBlock, UnionStage
 from hios.serving.scenario import Scenario, ServedModel
@@ -106,7 +106,8 @@ class Device:
         """Time of a stage alone, without values from other stages, in milliseconds; groups come with their models."""
         if self.scenario.gpu:
             models = self.scenario.models
-            return _gpu_stage_ms([(models[model].problem, group) for model, group in groups]) + self.overheads.stage_ms
+            span_ms = _gpu_stage_ms([(model, models[model].problem, group) for model, group in groups])
+            return span_ms + self.overheads.stage_ms
         used = min(lanes, len(groups))
         times = [self._group_ms(model, group, used) for model, group in groups]
         return longest_load(times, lanes) + self._over_ms(used)
@@ -150,32 +151,34 @@ def _firsts(members: Sequence[SubBlock], present: int) -> int:
     return sum(block == 0 and present >> place & 1 for place, (_, block) in enumerate(members))
 
 
-def _gpu_stage_ms(groups: Sequence[tuple[Problem, Group]]) -> float:
-    problems = {id(problem): problem for problem, _ in groups}
+def _gpu_stage_ms(groups: Sequence[tuple[int, Problem, Group]]) -> float:
+    """Groups come with their model by number, as copies of a model share a problem; measured stages are of one task."""
+    problems = {model: problem for model, problem, _ in groups}
     if len(problems) == 1:
-        return groups[0][0].stage_ms(tuple(group for _, group in groups))
+        (problem,) = problems.values()
+        return problem.stage_ms(tuple(group for _, _, group in groups))
     if any(problem.demand for problem in problems.values()):
         return _shared_ms(groups)
-    longest = max(add_up(problem.time[v] for v in group) for problem, group in groups)
+    longest = max(add_up(problem.time[v] for v in group) for _, problem, group in groups)
     known = [problem.alpha for problem in problems.values() if problem.alpha is not None]
     if not known:
         return longest
     alpha = max(known)
-    total = add_up(problem.time[v] for problem, group in groups for v in group)
-    work = add_up(problem.time[v] * problem.utilization[v] for problem, group in groups for v in group)
+    total = add_up(problem.time[v] for _, problem, group in groups for v in group)
+    work = add_up(problem.time[v] * problem.utilization[v] for _, problem, group in groups for v in group)
     return alpha * total + (1 - alpha) * max(work, longest)
 
 
-def _shared_ms(groups: Sequence[tuple[Problem, Group]]) -> float:
-    """Groups of several models that share a GPU's resources; of costs without demands, slots alone are known."""
+def _shared_ms(groups: Sequence[tuple[int, Problem, Group]]) -> float:
+    """Groups of several models that share a GPU's resources."""
     time: list[float] = []
     demand: list[DemandShares] = []
     numbers: list[list[int]] = []
-    for problem, group in groups:
+    for _, problem, group in groups:
         numbers.append(list(range(len(time), len(time) + len(group))))
         time += [problem.time[v] for v in group]
-        demand += [problem.demand[v] if problem.demand else (problem.utilization[v], 0.0, 0.0) for v in group]
-    barrier_ms = max(problem.barrier_ms for problem, _ in groups)
+        demand += [problem.demand[v] for v in group]
+    barrier_ms = max(problem.barrier_ms for _, problem, _ in groups)
     return together_ms(numbers, time, demand, range(len(time))) + (len(groups) - 1) * barrier_ms
 
 
@@ -311,15 +314,17 @@ def even_intervals_s(scenario: Scenario, work_s: Sequence[float]) -> list[float]
 
     The device time that all together ask for is filled up like vessels: every model gets what it asks for or the common
     level, whichever is less, and the levels add up to the lanes. Where all get what they ask for, the time that is left
-    is divided in proportion, so that bursts are not held back. Intervals are at most 1 s, as TOP has them.
+    is divided in proportion, so that bursts are not held back. Intervals are at most 1 s, as TOP has them; one that is
+    shorter than any launcher has is 0, as soon as there is room.
     """
     asked = [model.rate * work for model, work in zip(scenario.models, work_s, strict=True)]
     share = scenario.lanes / add_up(asked) if add_up(asked) > 0 else math.inf
     level = _level(asked, scenario.lanes)
     granted = [share * ask if share >= 1 else min(ask, level) for ask in asked]
-    return [
+    intervals_s = [
         min(1.0, work / grant) if grant > 0 and work > 0 else 0.0 for work, grant in zip(work_s, granted, strict=True)
     ]
+    return [interval_s if interval_s >= LEAST_INTERVAL_S else 0.0 for interval_s in intervals_s]
 
 
 def fair_rates(scenario: Scenario, offered_per_s: Sequence[float]) -> list[float]:

@@ -45,7 +45,7 @@ from hios.platforms.model.kernel_work import ELEMENT_BYTES
 from hios.serving.measures import result
 from hios.serving.pipeline import SubBlock
 from hios.serving.policies import pipeline_of
-from hios.serving.scenario import Scenario, ServedModel, draw, pipeline_blocks
+from hios.serving.scenario import Scenario, ServedModel, pipeline_blocks
 from hios.serving.simulate import simulate
 from hios.serving.stage_times import least_work_s
 from hios.serving.top_pipeline import stages_to_learn
@@ -80,7 +80,7 @@ def systems(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Ite
     with TopItself(study) as itself:
         for label, scenario in scenarios.items():
             for load in study.loads:
-                given = loaded(scenario, load)
+                given = scenario.loaded(load)
                 for system, found in itself.results(given).items():
                     values = {
                         "offered per s": found.total.offered / (found.duration_s * found.repeats),
@@ -222,12 +222,6 @@ def overloaded(scenario: Scenario) -> Scenario:
     factor = _OVERLOAD * scenario.lanes / asked
     duration_s = _TASKS / add_up(model.rate * factor for model in scenario.models)
     return at_rates(scenario, [model.rate * factor for model in scenario.models], duration_s, launcher="open")
-
-
-def loaded(scenario: Scenario, load: float) -> Scenario:
-    """The scenario with all rates multiplied."""
-    models = [dataclasses.replace(model, rate=load * model.rate) for model in scenario.models]
-    return dataclasses.replace(scenario, models=tuple(models), load=load * scenario.load)
 
 
 def at_rates(scenario: Scenario, rates: Sequence[float], duration_s: float, *, launcher: str) -> Scenario:
@@ -468,14 +462,15 @@ ABLATIONS = (NO_LAUNCHER, NO_GPG, NEITHER)
 _LEARNS, _GPG = (TOP, NO_GPG), (TOP, NO_LAUNCHER)
 #: Tasks that arrive in a step of training, at most; the longest step is that of the size of the training.
 _STEP_TASKS = 150
-_LEAST_STEP_S = 0.001
+LEAST_STEP_S = 0.001
 
 
 class TopItself:
     """TOP on a scenario, a launcher of MADDPG and stages of GPG, both trained for it; and TOP without one of them.
 
-    GPG chooses stages in one pass, as published. Without the launcher, neighboring blocks of a model are combined, and
-    tasks leave their queues as soon as there is room; without GPG, stages are those of IOS beside each other.
+    GPG chooses stages in one pass, as published. Without the launcher, combined blocks are those that the scenario
+    states, or neighboring blocks of a model, and tasks leave their queues as soon as there is room; without GPG, stages
+    are those of IOS beside each other.
 
     Policies of GPG are kept for other scenarios that differ in nothing that they are trained on, as in rates; a
     launcher is trained for every scenario, and keeps what is best by its ``objective``, the reward (2) in the paper. A
@@ -511,10 +506,10 @@ class TopItself:
                 launcher = self._launcher(given)
                 self.trained_s[system] = stages_s + time.process_time() - began
                 online = OnlineLauncher(given, launcher)
-                outcomes = [online.run(draw(given, repeat)).outcome() for repeat in range(given.file.repeats)]
+                outcomes = online.outcomes(range(given.file.repeats))
                 results[system] = result(given, TOP, "learned", outcomes, simulated=True)
             else:
-                results[system] = simulate(given, TOP)
+                results[system] = simulate(given.with_settings(launcher="open"), TOP)
         return results
 
     def combined(self, scenario: Scenario) -> Scenario:
@@ -534,15 +529,16 @@ class TopItself:
         from hios.schedulers.policy.network import write_policy
         from hios.schedulers.policy.training import train
 
-        most, plain = scenario.file.top.most or 2, scenario.plain
+        top, plain = scenario.file.top, scenario.plain
+        most = top.most or 2
         models = [(model.label, model.problem.graph, model.costs) for model in scenario.models]
-        by = (models, scenario.gpu, scenario.lanes, plain.file.overheads, most)
+        by = (models, scenario.gpu, scenario.lanes, plain.file.overheads, most, top.r, top.s)
         for known, path, trained_s in self._policies:
             if known == by:
                 return path, trained_s
         began = time.process_time()
         problems, stage_time = stages_to_learn(scenario)
-        settings = TrainingSettings(steps=self._study.steps, most=most, seed=self._seed)
+        settings = TrainingSettings(steps=self._study.steps, most=most, r=top.r, s=top.s, seed=self._seed)
         trained = train(problems, settings, None, stage_time)
         path = str(Path(self._folder.name) / f"stages-{len(self._policies)}.safetensors")
         write_policy(path, trained.weights, trained.facts)
@@ -563,7 +559,7 @@ class TopItself:
             most=max(scenario.file.top.most or 2, *map(_most, scenario.file.top.combined or ({},))),
         )
         step_s = min(settings.step_s, _STEP_TASKS / sum(model.rate for model in scenario.models))
-        settings = dataclasses.replace(settings, step_s=max(_LEAST_STEP_S, step_s))
+        settings = dataclasses.replace(settings, step_s=max(LEAST_STEP_S, step_s))
         return train_launcher(scenario, settings, compared=False)
 
 

@@ -45,7 +45,7 @@ from hios.schedulers.policy.network import write_policy
 from hios.schedulers.policy.training import train
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import HELD_OUT
-from hios.study.top_experiments import GPU_ONLY, SIMULATED, Experimenting, overloaded
+from hios.study.top_experiments import GPU_ONLY, LEAST_STEP_S, SIMULATED, Experimenting, overloaded
 
 if TYPE_CHECKING:
     from hios.serving.launcher.launcher_settings import LauncherSettings
@@ -191,7 +191,7 @@ def launcher(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> It
         heavy = overloaded(scenario)
         # As many tasks in a step as at the rates of the scenario.
         factor = sum(model.rate for model in scenario.models) / sum(model.rate for model in heavy.models)
-        shorter = dataclasses.replace(settings, step_s=settings.step_s * min(1.0, factor))
+        shorter = dataclasses.replace(settings, step_s=max(LEAST_STEP_S, settings.step_s * min(1.0, factor)))
         for name, given, own in ((label, scenario, settings), (f"{label}, overloaded", heavy, shorter)):
             seeds = [dataclasses.replace(own, seed=seed) for seed in range(study.launcher_seeds)]
             yield from _learned(name, given, seeds)
@@ -282,11 +282,13 @@ def run(
     points = tuple(carry_out(paper, study, gpu))
     used = [scenario for scenario in scenarios.values() if scenario.gpu or experiment not in GPU_ONLY]
     device: Literal["gpu", "lanes"] = "gpu" if used and all(scenario.gpu for scenario in used) else "lanes"
-    return TopStudyFile(experiment, device, points, time.process_time() - began, _gpu_of(used, gpu))
+    return TopStudyFile(experiment, device, points, time.process_time() - began, _gpu_of(experiment, used, gpu))
 
 
-def _gpu_of(scenarios: Collection[Scenario], gpu: str) -> str | None:
-    """The GPU that all costs are of; None if they are of cores or of several GPUs."""
+def _gpu_of(experiment: Experiment, scenarios: Collection[Scenario], gpu: str) -> str | None:
+    """The GPU that all points are of; None if they are of cores or of several GPUs."""
+    if experiment in GPU_ONLY:  # costs are predicted anew: for this GPU, or for several
+        return gpu if experiment == "batches" else None
     gpus: set[str | None] = set()
     for scenario in scenarios:
         if Path(scenario.source).is_dir():  # a folder of graphs, whose costs are predicted

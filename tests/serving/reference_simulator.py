@@ -28,7 +28,7 @@ from hios.serving.simulator import (
     BlockRun,
     Simulation,
     SimulationRecord,
-    first_tick,
+    next_tick,
 )
 
 #: Kinds of events, in the order in which those of one moment count; then runs start.
@@ -141,6 +141,7 @@ class ReferenceSimulation(Simulation):
             _ARRIVE: self._arrive,
             _TICK: self._tick,
         }
+        self._has_begun = True
         while self._events and self._events[0][0] <= until_s:
             self._advance(self._events[0][0])
             while self._events and self._events[0][0] == self.now:
@@ -154,18 +155,23 @@ class ReferenceSimulation(Simulation):
         """Go on with other combined blocks and intervals (D13).
 
         Runs that have started end as they would have, and slow others down as the combined block that now holds their
-        first sub-block; instances keep their places. Each launcher begins with the first multiple of its new interval
-        from now on.
+        first sub-block; instances keep their places. A launcher with a new interval begins with the first multiple of
+        it that is still to come.
         """
         self._kept.changes.append((len(self._kept.runs), pipeline))
+        kept = {
+            model
+            for model, (old, new) in enumerate(zip(self.queues, queues, strict=True))
+            if old.interval_s == new.interval_s
+        }
         self.pipeline, self.queues = pipeline, queues
         home = {member: number for number, members in enumerate(pipeline.combined) for member in members}
         self._going = {place: run._replace(combined=home[run.first]) for place, run in self._going.items()}
-        self._events = [event for event in self._events if event[1] != _TICK]
+        self._events = [event for event in self._events if event[1] != _TICK or event[2] in kept]
         heapq.heapify(self._events)
         for model, rules in enumerate(queues):
-            if rules.interval_s > 0:
-                number = first_tick(self.now, rules.interval_s)
+            if rules.interval_s > 0 and model not in kept:
+                number = next_tick(self.now, rules.interval_s) if self._has_begun else 0
                 heapq.heappush(self._events, (number * rules.interval_s, _TICK, model, (number,)))
         self._start_runs()
 

@@ -117,6 +117,7 @@ def _edit(path: Path, label: str, **changes: Any) -> None:
         ),
         ({"rate": -1}, "models.left.rate: found -1; allowed: more than 0"),
         ({"interval_s": 2}, "models.left.interval_s: found 2; allowed: at most 1"),
+        ({"interval_s": 1e-9}, "models.left.interval_s: found 1e-09; allowed: at least 0.0001"),
         ({"overflow": "block"}, 'models.left.overflow: found "block"; allowed: one of "reject", "drop-oldest"'),
         ({"costs": None}, "models.left: costs is missing; required: graph, costs"),
         ({"graph": "nowhere/graph.json"}, "FOLDER/nowhere/graph.json: cannot be read"),

@@ -162,6 +162,19 @@ def test_new_intervals_begin_with_their_next_multiple(kind: _Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", _KINDS)
+def test_a_tick_is_carried_out_once(kind: _Kind) -> None:
+    """A change at the moment of a tick repeats it neither with the same interval nor with a new one."""
+    pipeline, every_second = server(0.1), QueueRules(9, interval_s=1.0)
+    for interval_s, launched_s in ((1.0, [0.0, 1.0, 2.0, 3.0, 4.0]), (2.0, [0.0, 1.0, 2.0, 4.0, 6.0])):
+        steps = kind(pipeline, [every_second], trace(*[(0.0, 0)] * 5), 9.0)
+        steps.change(pipeline, [every_second])
+        steps.run_to(2.0)
+        steps.change(pipeline, [QueueRules(9, interval_s=interval_s)])
+        steps.run_to(9.0)
+        assert list(steps.record().launched_s) == launched_s
+
+
+@pytest.mark.parametrize("kind", _KINDS)
 def test_a_tick_waits_only_for_a_task_that_finds_no_room(kind: _Kind) -> None:
     """One task in flight, ticks every second: one without a task is lost, and one whose task has expired as well."""
     pipeline, rules = chains([1.5], in_flight=1), QueueRules(9, interval_s=1.0)

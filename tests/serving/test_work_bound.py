@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
 import pytest
 
+from hios import Problem
 from hios.core.costs import CostOverheads, Demand
 from hios.serving.simulate import simulate
 from hios.serving.stage_times import _gpu_stage_ms, bound_per_s, even_intervals_s, least_work_s
@@ -53,6 +55,30 @@ def test_water_is_filled_up() -> None:
     assert [0.01 / interval for interval in intervals] == pytest.approx([0.1, 0.95, 0.95])
 
 
+def test_water_has_no_ticks_that_nobody_could_count() -> None:
+    """Intervals that are shorter than those of any launcher are none: tasks leave as soon as there is room."""
+    given = scenario(served("a", [[1e-6]], 10.0), served("b", [[10.0]], 10.0), lanes=2)
+    intervals = even_intervals_s(given, [least_work_s(model) for model in given.models])
+    assert intervals[0] == 0.0
+    assert intervals[1] > 0.01
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+def test_no_policy_passes_the_bound(alpha: float) -> None:
+    """HIOS-LP neither, whose groups a lane runs one after another, whatever the contention model of its costs says."""
+    model = served("a", [[10.0, 10.0]], 200.0)
+    costs = dataclasses.replace(
+        model.costs,
+        alpha=alpha,
+        utilization={"b0v0": 0.5, "b0v1": 0.5},
+        stages={frozenset({("b0v0",), ("b0v1",)}): 11.0},
+    )
+    model = dataclasses.replace(model, costs=costs, problem=Problem(model.problem.graph, costs))
+    given = scenario(model, lanes=1, duration_s=10.0, arrivals="periodic")
+    result = simulate(given, "hios-lp")
+    assert result.done_per_s <= result.bound_per_s == pytest.approx(50.0)
+
+
 def test_water_below_capacity_leaves_room() -> None:
     """If all models get what they request, the rest of the device is divided in proportion."""
     given = scenario(served("a", [[10.0]], 10.0), served("b", [[10.0]], 30.0), lanes=1)
@@ -90,4 +116,4 @@ def test_stages_of_several_models_share_resources() -> None:
     one = problem({"a": 2.0, "b": 2.0}, {}, contention="resources", demand=demand, overheads=overheads)
     other = problem({"a": 2.0, "b": 2.0}, {}, contention="resources", demand=demand, overheads=overheads)
     assert one.stage_ms(((0,), (1,))) == pytest.approx(4.5)
-    assert _gpu_stage_ms([(one, (0,)), (other, (1,))]) == pytest.approx(4.5)
+    assert _gpu_stage_ms([(0, one, (0,)), (1, other, (1,))]) == pytest.approx(4.5)

@@ -17,6 +17,7 @@ import yaml
 
 from benchmarks.networks import inception_v3, squeezenet, synthetic_costs
 from hios.charts import marks
+from hios.core.costs import Demand
 from hios.core.problem import Problem
 from hios.errors import HiosError, HiosWarning
 from hios.files import artifacts
@@ -48,6 +49,7 @@ from hios.schedulers.policy import training
 from hios.schedulers.policy.endings import combined_problem, model_blocks
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
+from hios.serving.stage_times import Device
 from hios.study import registry, top_experiments
 from hios.study.figure_data import FigureData
 from hios.study.published import Verdict
@@ -192,6 +194,38 @@ def test_copies_share_the_tasks() -> None:
     assert simulate(three, "top").total.offered == simulate(alone, "top").total.offered
 
 
+def test_copies_take_the_gpu_from_each_other() -> None:
+    """Two copies in one stage take twice as long, also where they share the costs and a measured stage."""
+    resources = {"contention": "resources", "demand": {"b0v0": Demand(1.0, 1.0, 1.0), "b0v1": Demand(1.0, 1.0, 1.0)}}
+    measured: dict[str, Any] = {"stages": {frozenset({("b0v0",), ("b0v1",)}): 1.2}, "alpha": 1.0}
+    for changes in (resources, measured):
+        alone = scenario(served("only", [[1.0, 1.0]], 90.0), lanes=1, gpu=True, duration_s=1.0, arrivals="periodic")
+        (model,) = alone.models
+        costs = dataclasses.replace(model.costs, **changes)
+        model = dataclasses.replace(model, costs=costs, problem=Problem(model.problem.graph, costs))
+        two = copied(dataclasses.replace(alone, models=(model,)), 2)
+        stage = [(number, (v,)) for number in (0, 1) for v in (0, 1)]
+        assert Device(two, shared=False).stage_ms(stage, 1) == pytest.approx(4.0)
+
+
+def test_loads_that_no_scenario_takes(given: dict[str, Path], tmp_path: Path) -> None:
+    """Arrivals from a file have no other load, and there are at most so many tasks."""
+    (tmp_path / "tasks.csv").write_text("time_s,model\n0.1,blocks\n")
+    document = yaml.safe_load(given["blocks"].read_text()) | {"arrivals": str(tmp_path / "tasks.csv")}
+    from_file = given["blocks"].with_name("from-file.yaml")
+    from_file.write_text(yaml.safe_dump(document))
+    for path, load, message in (
+        (from_file, 4.0, r"^load: found 4 with arrivals from .*tasks\.csv; allowed: 1$"),
+        (
+            given["blocks"],
+            1e5,
+            r"models\.blocks\.rate: found 1e\+07 tasks/s for 1 s; allowed: at most 2,000,000 tasks$",
+        ),
+    ):
+        with pytest.raises(HiosError, match=message):
+            run("systems", {"blocks": Scenario.read(path)}, msgspec.structs.replace(_SMALL, loads=(load,)), _GPU)
+
+
 def test_no_system_keeps_up_with_an_overload() -> None:
     """Twice what the device can do at best arrives, in the shares of the scenario."""
     models = served("one", [[1.0]], 10.0), served("two", [[4.0]], 30.0)
@@ -271,6 +305,8 @@ def test_what_does_not_fit_is_left_out(given: dict[str, Path], tmp_path: Path) -
     with pytest.warns(HiosWarning, match=r"found batches of 8, left out: they do not fit into .* GB; allowed: at most"):
         batches = run("batches", {"blocks": alone}, _SMALL, str(tiny))
     assert {point.x for point in batches.points} == {1.0}
+    # Costs of batches are predicted for the GPU that was asked for, those of the others are as they were.
+    assert (batches.gpu, copies.gpu) == (str(tiny), _GPU)
     named = {"tasks per s", "work done %", "tasks per s of blocks-0", "Jain's index", "queue variance"}
     assert run("copies", {"blocks": alone}, _SMALL).points[0].values.keys() == named
 
@@ -295,6 +331,7 @@ def test_stages_on_several_gpus(given: dict[str, Path]) -> None:
     assert [point.system for point in result.points] == list(_SMALL.gpus) * len(given)
     assert all(point.values["groups of a stage"] >= 1 for point in result.points)
     assert len({point.x for point in result.points}) == len(_SMALL.gpus)
+    assert result.gpu is None
 
 
 @pytest.fixture(scope="module")

@@ -469,6 +469,8 @@ def _cumulative(counts: Sequence[int], most: int) -> list[int]:
     return list(itertools.accumulate([*counts[: most + 1], *[0] * (most + 1 - len(counts))]))
 
 
+#: Numbers up to here are exact as floats.
+_EXACT = 2**53
 #: m of a state, at least 0; 1 and more stand for the last ending.
 Action = Callable[[CombinedState], float]
 
@@ -483,7 +485,9 @@ def largest(state: CombinedState) -> float:
 
 def index_of(action: float, count: int) -> int:
     """The index of an ending, floor(m M), the last one where m is 1."""
-    return min(int(action * count), count - 1)
+    if count <= _EXACT:
+        return min(int(action * count), count - 1)
+    return min(int(action * _EXACT) * count // _EXACT, count - 1)  # there may be more endings than floats reach
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ import numpy as np
 
 from hios.errors import ArtifactError, HiosError
 from hios.files.artifacts import Json
+from hios.formats.scenario import LEAST_INTERVAL_S
 from hios.schedulers.policy.network import Array, Perceptron, Weights, read_weights, write_weights
 from hios.serving.launcher.launcher_settings import LauncherSettings
 from hios.serving.pipeline import Pipeline, QueueRules, SubBlock
@@ -30,8 +31,6 @@ from hios.serving.stage_times import least_work_s
 LONGEST_S = 1.0
 #: The shortest useful interval is this share of the time that all lanes together need for a task at least.
 _SHORTEST = 0.25
-#: No interval is shorter, also where tasks take no time: the simulator carries out every tick.
-_LEAST_S = 1e-4
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class ActionSpace:
                 f"have at most {settings.most} of them (most), or 0: as many as there are blocks"
             )
         work = [least_work_s(model, gpu=scenario.gpu) for model in scenario.models]
-        shortest = tuple(min(LONGEST_S, max(_LEAST_S, _SHORTEST * own / scenario.lanes)) for own in work)
+        shortest = tuple(min(LONGEST_S, max(LEAST_INTERVAL_S, _SHORTEST * own / scenario.lanes)) for own in work)
         rates = tuple(model.rate for model in scenario.models)
         return cls(blocks, parts, shortest, rates, settings.interval_scale == "log")
 
@@ -110,7 +109,7 @@ class ActionSpace:
         shortest = self.shortest_s[model]
         if self.log:
             return float(shortest ** (1 - number) * LONGEST_S**number)
-        return max(number, _LEAST_S)
+        return max(number, LEAST_INTERVAL_S)
 
     def number_of(self, model: int, interval_s: float) -> float:
         """The number that means an interval."""

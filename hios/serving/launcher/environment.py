@@ -10,7 +10,7 @@ import numpy as np
 from hios.errors import HiosError
 from hios.machine.statistics import Laps
 from hios.schedulers.policy.network import Array
-from hios.serving.calibration import with_interference
+from hios.serving.calibration import with_interference, with_jitter_of
 from hios.serving.launcher.actions import LauncherDecision, Watched, sampled, state_size
 from hios.serving.launcher.launcher_settings import LauncherSettings
 from hios.serving.pipeline import Pipeline, queue_rules
@@ -33,12 +33,15 @@ class Decisions:
         if settings.stages == "gpg":
             scenario = scenario.with_top(stages="gpg", stage_passes=1)
         self.scenario, self._limited = scenario, settings.admission == "deadline"
+        #: The repeat that is simulated, which has jitter of its own.
+        self.repeat = 0
         device = settings.device
         self._pipelines = TopPipelines(scenario, shared=device == "top-open" or (device == "any" and not scenario.gpu))
 
     def pipeline(self, decision: LauncherDecision) -> Pipeline:
         """The combined blocks, with the launcher's intervals."""
         own = with_interference(self._pipelines.of(decision.combined), self.scenario)
+        own = with_jitter_of(own, self.repeat)
         return replace(own, intervals_s=decision.intervals_s, in_flight=own.at_once if self._limited else None)
 
     def begin(self, decision: LauncherDecision, trace: Trace, duration_s: float) -> Simulation:

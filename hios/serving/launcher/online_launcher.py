@@ -60,8 +60,9 @@ class OnlineLauncher:
         decision = self._launcher.decide(np.zeros(state_size(blocks, self._settings.samples), np.float32))
         return decision if decision.largest <= self._settings.most else self._launcher.static
 
-    def run(self, trace: Trace) -> Simulation:
+    def run(self, trace: Trace, repeat: int = 0) -> Simulation:
         """One repeat, at its end."""
+        self._decisions.repeat = repeat
         duration_s, first = self._scenario.duration_s, self.first()
         steps = self._decisions.begin(first, trace, duration_s)
         self.follow(steps, first, duration_s)
@@ -87,7 +88,7 @@ class OnlineLauncher:
 
     def outcomes(self, repeats: Sequence[int]) -> list[RepeatOutcome]:
         """Several repeats."""
-        return [self.run(draw(self._scenario, repeat)).outcome() for repeat in repeats]
+        return [self.run(draw(self._scenario, repeat), repeat).outcome() for repeat in repeats]
 
     def _due(self, steps: Watched) -> bool:
         """Whether the queues ask for another decision (line 30 of Algorithm 1)."""

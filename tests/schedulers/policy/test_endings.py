@@ -13,7 +13,7 @@ from benchmarks.networks import inception_v3, squeezenet
 from hios import Graph, Problem
 from hios.core.problem import Stage
 from hios.schedulers.ios_search import SearchedBlock, block_space
-from hios.schedulers.policy.endings import LARGEST, CombinedState, combined, sub_blocks
+from hios.schedulers.policy.endings import LARGEST, CombinedState, combined, index_of, sub_blocks
 from tests.problems import predecessors_of, problem, problems, synthetic_problem
 
 R, S = 3, 8
@@ -140,6 +140,15 @@ def test_hundreds_of_parallel_operators_are_not_listed() -> None:
     assert len(start.ending(0).stage) == 1
     with pytest.raises(IndexError, match="endings"):
         start.ending(start.count)
+
+
+@pytest.mark.parametrize("count", [1, 7, 2**53, 2**53 + 1, 2**1100 - 1])
+def test_every_number_of_endings_has_its_indices(count: int) -> None:
+    """From the first to the last, also where there are more than floats reach."""
+    indices = [index_of(action, count) for action in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    assert (indices[0], indices[-1]) == (0, count - 1)
+    assert indices == sorted(indices)
+    assert abs(4 * indices[1] - count) <= max(4, count >> 50)
 
 
 def test_many_groups_in_conflict() -> None:

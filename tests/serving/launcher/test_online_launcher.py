@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from hios.errors import ArtifactError, HiosError
+from hios.serving.calibration import calibrated
 from hios.serving.launcher.actions import LauncherDecision
-from hios.serving.launcher.online_launcher import OnlineLauncher
+from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
 from hios.serving.policies import LAUNCHERS, POLICIES, pipeline_of, policies_of
 from hios.serving.scenario import draw
 from hios.serving.simulate import choose, simulate
 from tests.serving.launcher.launchers import deciding, two_models, with_launcher
-from tests.serving.scenarios import unaccounted
+from tests.serving.scenarios import constants, unaccounted
 
 #: Intervals of the shortest kind, and every block by itself in one of three parts.
 _FAST = [0.0, 0.0, 0.1, 0.5, 0.9]
@@ -29,6 +30,14 @@ def test_fixed_decisions_are_those_of_top(tmp_path: Path) -> None:
     assert learned.total.completed == pytest.approx(top.total.completed, abs=3)
     assert learned.total.mean_ms == pytest.approx(top.total.mean_ms, rel=0.2)
     assert (learned.launcher, top.launcher) == ("learned", "open")
+
+
+def test_repeats_have_jitter_of_their_own(tmp_path: Path) -> None:
+    """Where arrivals are the same in every repeat, runs still vary between them."""
+    given = two_models(duration_s=5.0).with_settings(arrivals="periodic", repeats=6)
+    calibration = constants(jitter=(0.5, 1.0, 3.0), lanes=given.lanes)
+    given = with_launcher(calibrated(given, calibration), tmp_path, _FAST)
+    assert len({outcome.busy_s for outcome in OnlineLauncher(given, launcher_of(given)).outcomes(range(6))}) > 1
 
 
 def test_intervals_hold_tasks_back(tmp_path: Path) -> None:
