@@ -164,7 +164,8 @@ def execute_command(
 ) -> None:
     """Run SCHEDULES of GRAPH on real devices, taking turns in one session, and time them."""
     require_options(settings["platform"], {}, cores_per_device=settings["cores_per_device"])
-    check_outputs([graph, weights, program, *schedules], [output, auto])
+    named = [] if traces is None else dict.fromkeys(traces / f"{path.stem}.json" for path in schedules)
+    check_outputs([graph, weights, program, *schedules], [output, auto, *named])
     if devices is None:
         devices = max(Schedule.read(path).devices for path in schedules)
     from hios.runtime.run_table import latency_table

@@ -232,9 +232,15 @@ _PARAMETERS = "hios.parameters"
 
 
 def _parameter(name: str, users: list[tuple[Algorithm, Parameter]]) -> click.Option:
-    """The option of a parameter; those of one name have one type, and one that is true or false is a flag."""
+    """The option of a parameter; those of one name have one type, and one that is true or false is a flag.
+
+    One that is true for some algorithm has a flag to set it to false too.
+    """
     default = users[0][1].default
     names, text = [name, option(users[0][1])], parameter_help(users)
+    if any(parameter.default is True for _, parameter in users):
+        names[1] += f"/--no-{names[1].removeprefix('--')}"
+        return click.Option(names, type=bool, default=None, help=text)
     if isinstance(default, bool):
         # Without flag_value, click 8.2.0 takes a flag that is given for one that is not.
         return click.Option(names, type=bool, is_flag=True, flag_value=True, default=None, help=text)

@@ -6,6 +6,8 @@ Light; no user code is imported or run here: modules are located, and their impo
 from __future__ import annotations
 
 import ast
+import mmap
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +17,10 @@ from pathlib import Path
 
 from hios.errors import HiosError, suggestion
 from hios.files.artifacts import resource_directory
+
+#: Where a tensor of an ONNX file names the file that holds its values: an entry of protobuf, with its key, and the
+#: length of its value in one or two bytes.
+_LOCATION = re.compile(rb"\x0a\x08location\x12([\x01-\x7f]|[\x80-\xff][\x01-\x7f])")
 
 
 def parsed(text: bytes) -> ast.Module | None:
@@ -141,7 +147,7 @@ def files(model: Model, directory: Path | None = None) -> list[Path]:
         path = Path(model.text)
         if not path.is_file():
             raise HiosError(f"{path}: no such file; a path is relative to the folder that hios runs in, {Path.cwd()}")
-        return [path]
+        return [path, *(_weight_files(path) if model.kind == "onnx" else ())]
     if model.kind == "registered":
         folder = directory or resource_directory("models")
         return _with_imports(model.text, folder, [str(folder), str(folder.parent)])
@@ -154,6 +160,18 @@ def files(model: Model, directory: Path | None = None) -> list[Path]:
     if path.is_relative_to(Path.cwd()) and not {"site-packages", "dist-packages"} & set(path.parts):
         return _with_imports(model.module, Path.cwd(), [str(Path.cwd())])
     return [path]
+
+
+def _weight_files(path: Path) -> list[Path]:
+    """The files beside an ONNX file that hold weights of it, found without the package onnx."""
+    if not path.stat().st_size:
+        return []
+    found = set()
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        for match in _LOCATION.finditer(data):
+            length = sum((byte & 127) << 7 * place for place, byte in enumerate(match[1]))
+            found.add(path.parent / os.fsdecode(data[match.end() : match.end() + length].replace(b"\0", b"?")))
+    return sorted(name for name in found if name.is_file())
 
 
 def _spec(module: str, search: list[str]) -> ModuleSpec | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from hios.files.yaml_file import plain, read_yaml, yaml_value
 from hios.formats.config import AUTO_DEVICES, Config, ModelEntry, TopStudy
 from hios.formats.settings import Scalar
 from hios.frontends.models import RUNTIMES, Model, files, model
+from hios.platforms.model import descriptions
 from hios.schedulers import find
 from hios.schedulers.registry import AUTO
 
@@ -59,6 +61,7 @@ def without_files(data: Any, source: str, *, cores: int | None = None, models: P
     given = artifacts.parsed(normalized(data, source), Config, source)
     settings = msgspec.structs.replace(
         given,
+        results=_normalized_results(given.results, source),
         models=_resolved_models(given, source, models or artifacts.resource_directory("models")),
         algorithms=_resolved_algorithms(given, source),
     )
@@ -298,6 +301,14 @@ def _check_baselines(settings: Config, source: str) -> None:
             )
 
 
+def _normalized_results(results: str, source: str) -> str:
+    """The folder as paths in it begin, however they are made: Snakemake compares them as text."""
+    folder = os.path.normpath(results)
+    if folder in (".", ".."):
+        raise HiosError(f"{source}: results: found {results}; allowed: a folder of its own")
+    return folder
+
+
 def _check_results(settings: Config, source: str) -> None:
     folder = Path(settings.results)
     for place in (folder, *folder.parents):
@@ -403,6 +414,18 @@ def distribute_options(settings: Config, label: str) -> str:
     given = {"cores_per_device": settings.cores_per_device, "other_hardware": executing.other_hardware}
     more = {"engine": executing.engine, "trust": settings.models[label].trusted}
     return options({**given, **_runs(settings), **more})
+
+
+def schedule_options(entry: Mapping[str, Scalar]) -> str:
+    """The parameters of an algorithm as options of ``hios schedule``; false is stated where it is not the default."""
+    known = {parameter.name: parameter.default for parameter in find(str(entry["algorithm"])).parameters}
+    off = {f"no_{name}": True for name, value in entry.items() if value is False and known.get(name) is True}
+    return options({**entry, **off}, without="algorithm")
+
+
+def top_files(settings: Config) -> list[str]:
+    """The descriptions of GPUs that experiments of TOP read from files of the user's."""
+    return [name for name in settings.study.top.gpus if name.endswith(descriptions.ENDINGS)]
 
 
 def options(values: Mapping[str, Any], *, without: str = "") -> str:

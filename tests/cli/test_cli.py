@@ -543,6 +543,7 @@ def test_inputs_are_not_overwritten(folder: Path, tmp_path: Path) -> None:
         ("profile", graph, "--output", graph),
         ("execute", graph, weights, path, "--output", path),
         ("execute", graph, weights, path, "--output", "run.json", "--auto", path),
+        ("execute", graph, weights, path, "--output", tmp_path / "run.json", "--traces", tmp_path),
     ):
         assert refused(*command).endswith("found an input named as output; allowed: another file")
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before

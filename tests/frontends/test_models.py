@@ -121,6 +121,25 @@ def test_files_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         files(model("b.pt2"))
 
 
+@pytest.mark.parametrize("location", ["a.data", "weights/" + 150 * "x"])
+def test_files_of_an_onnx_file_with_weights_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, location: str
+) -> None:
+    """They are its own and those that hold its weights, as far as they are there."""
+    onnx = pytest.importorskip("onnx")
+    numpy = pytest.importorskip("numpy")
+    monkeypatch.chdir(tmp_path)
+    Path("weights").mkdir()
+    value = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [300])
+    weights = onnx.numpy_helper.from_array(numpy.ones(300, "float32"), "w")
+    node = onnx.helper.make_node("Identity", ["w"], ["y"])
+    made = onnx.helper.make_model(onnx.helper.make_graph([node], "g", [], [value], [weights]))
+    onnx.save(made, "a.onnx", save_as_external_data=True, location=location, size_threshold=0)
+    assert files(model("a.onnx")) == [Path("a.onnx"), Path(location)]
+    Path(location).unlink()
+    assert files(model("a.onnx")) == [Path("a.onnx")]
+
+
 @pytest.mark.parametrize("text", ["nothing:build", "nets:build", "nets.nothing:build", "net.inside:build"])
 def test_missing_modules(code: Path, text: str) -> None:
     """A module that is not there is named before anything runs."""

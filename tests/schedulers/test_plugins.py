@@ -79,6 +79,24 @@ def test_parameters_of_outside_algorithms_are_checked(site: Path, files: list[st
     assert "No such option" in other.stderr
 
 
+def test_parameters_that_are_true_by_default(site: Path, files: list[str]) -> None:
+    """They can be set to false, on the command line and in config.yaml, from which the pipeline makes the command."""
+    code = plugin.BACKWARDS.replace("backwards_from=0", "backwards_from=True").replace(
+        '"backwards_from", 0, "first operators that stay where they are", minimum=0', '"backwards_from", True, "one"'
+    )
+    plugin.install(site, backwards=code, order=plugin.ORDER)
+    for options, expected in (((), True), (("--backwards-from",), True), (("--no-backwards-from",), False)):
+        assert _scheduled(site, files, "backwards", *options)["parameters"] == {"backwards_from": expected}
+    made = _python(
+        site,
+        "-c",
+        "from hios.pipeline.config import schedule_options\n"
+        "for value in (True, False):\n"
+        "    print(schedule_options({'algorithm': 'backwards', 'backwards_from': value}))\n",
+    )
+    assert (made.stdout, made.stderr) == ("--backwards-from\n--no-backwards-from\n", "")
+
+
 def test_words_about_outside_algorithms(site: Path) -> None:
     """The list, the explanation and the help of schedule know it, and say where it comes from."""
     plugin.install(site)

@@ -23,7 +23,7 @@ rule schedule:
             else {"partition": input.partition}
         ),
         algorithm=lambda w: algorithm_of(w)["algorithm"],
-        options=lambda w: configuration.options(algorithm_of(w), without="algorithm"),
+        options=lambda w: configuration.schedule_options(algorithm_of(w)),
         versions=versions("numba", "ortools"),
         code=lambda w: source_hash("schedule", [algorithm_of(w)["algorithm"]]),
     message:

@@ -18,7 +18,7 @@ _File = TypeVar("_File", GpuFile, LinkFile)
 
 _FOLDER = Path(__file__).resolve().parent
 #: Suffixes that distinguish a file from the name of a description that comes with hios.
-_ENDINGS = (".yaml", ".yml")
+ENDINGS = (".yaml", ".yml")
 #: Ratio above which tensor cores count as faster than FP32 cores, as data sheets round their rates.
 _FASTER = 1.1
 #: Compute capability from which on tensor cores support bfloat16.
@@ -115,14 +115,12 @@ def gpu(text: str) -> Gpu:
         ArtifactError: the file breaks its schema, names a source that it does not list, or an SM holds no thread block.
         HiosError: the file contains values that JSON cannot represent, such as a date.
     """
-    if not text.endswith(_ENDINGS) and text not in gpu_names():
+    if not text.endswith(ENDINGS) and text not in gpu_names():
         fitting = [name for name in gpu_names() if text.lower() in name] or gpu_names()
         raise PlatformError(f"gpu: found {text}; allowed: {', '.join(fitting)}, or the path of a .yaml file")
-    path = Path(text) if text.endswith(_ENDINGS) else _FOLDER / "gpus" / f"{text}.yaml"
+    path = Path(text) if text.endswith(ENDINGS) else _FOLDER / "gpus" / f"{text}.yaml"
     file = _read(path, GpuFile)
-    links = {
-        word: str(path.parent / entry) if entry.endswith(_ENDINGS) else entry for word, entry in file.links.items()
-    }
+    links = {word: str(path.parent / entry) if entry.endswith(ENDINGS) else entry for word, entry in file.links.items()}
     numbers: dict[str, Any] = {name: number.value for name, number in _numbers(file).items()}
     for field, least in (("threads_per_sm", BLOCK_THREADS), ("registers_per_sm", BLOCK_REGISTERS)):
         if numbers[field] < least:
@@ -141,13 +139,13 @@ def link(text: str | None, between: Gpu) -> GpuLink:
         HiosError: a file contains values that JSON cannot represent, such as a date.
     """
     word = next(iter(between.links)) if text is None else text
-    if not word.endswith(_ENDINGS) and word not in between.links:
+    if not word.endswith(ENDINGS) and word not in between.links:
         raise PlatformError(
             f"link: found {word}; allowed with gpu {between.label}: {', '.join(between.links)}, "
             "or the path of a .yaml file"
         )
     entry = between.links.get(word, word)
-    path = Path(entry) if entry.endswith(_ENDINGS) else _FOLDER / "links" / f"{entry}.yaml"
+    path = Path(entry) if entry.endswith(ENDINGS) else _FOLDER / "links" / f"{entry}.yaml"
     if path.parent == _FOLDER / "links" and not path.is_file():
         known = ", ".join(sorted(file.stem for file in path.parent.glob("*.yaml")))
         raise PlatformError(
