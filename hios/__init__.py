@@ -287,6 +287,9 @@ def profile(
     >>> costs = hios.profile(graph, devices=2)  # doctest: +SKIP
     >>> hios.schedule(hios.Problem(graph, costs), "hios-lp", devices=2).latency_ms  # doctest: +SKIP
     """
+    from hios.formats.settings import Profile, checked
+
+    checked("profile", Profile, {"repeats": repeats, "budget": budget_s})
     require_options(platform, options or {}, virtual=virtual, cores_per_device=cores_per_device)
     if not entry(platform).executes:
         from hios.profiling.predict import predict
@@ -368,7 +371,7 @@ def execute(
     >>> run = hios.execute(graph, weights, schedules, program=program)  # doctest: +SKIP
     >>> {result.label: result.speedup for result in run.results}  # doctest: +SKIP
     """
-    from hios.formats.settings import Settings
+    from hios.formats.settings import Settings, checked
     from hios.frontends.program import Program
     from hios.machine.terminal import on_terminals_only
     from hios.runtime.session import execute as run
@@ -379,7 +382,7 @@ def execute(
 
         program = of_torch(program)
     used = max(schedule.devices for _, schedule in labeled)
-    asked = Settings(devices=used if devices is None else devices, **settings)
+    asked = checked("execute", Settings, {"devices": used if devices is None else devices, **settings})
     with on_terminals_only():
         return run(graph, weights, labeled, asked, program=program, trusted=trusted, auto=auto).run
 

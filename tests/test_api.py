@@ -205,6 +205,12 @@ def _dynamic() -> Any:
             "weights: .*: found none; required: float32 of shape .*, as graph branches states",
         ),
         (lambda s: hios.execute(s.graph, s.weights, s.schedules[1], devices=0), "devices: found"),
+        (lambda s: hios.execute(s.graph, s.weights, s.schedules, runs=0), "^execute: runs: found 0; allowed: "),
+        (lambda s: hios.execute(s.graph, s.weights, s.schedules, warmup=-1), "^execute: warmup: found -1; allowed: "),
+        (lambda s: hios.execute(s.graph, s.weights, s.schedules, tolerance=0), "^execute: tolerance: found 0; allow"),
+        (lambda s: hios.execute(s.graph, s.weights, s.schedules, run=3), "^execute: unknown key run; did you mean"),
+        (lambda s: hios.profile(s.graph, repeats=0), "^profile: repeats: found 0; allowed: "),
+        (lambda s: hios.profile(s.graph, budget_s=-1.0), "^profile: budget: found -1.0; allowed: "),
         (lambda s: hios.report(), "report: found no network; required: at least one"),
         (
             lambda s: hios.report((Graph("other", (hios.Operator("z", "conv"),), ()), s.costs, s.run)),

@@ -1,4 +1,7 @@
-"""Tables as CSV files that are safe to open in spreadsheets (no cell is taken for a formula), and as text."""
+"""Tables as CSV files that are safe to open in spreadsheets (no cell is taken for a formula), and as text.
+
+And how many decimals their times have.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ from typing import Any
 
 #: First characters of a formula, and of text that is already guarded.
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
+
+#: Decimals from how many milliseconds on: four digits of the shortest latency of a table.
+_DECIMALS_FROM_MS = ((1000.0, 0), (100.0, 1), (10.0, 2))
 
 #: Ends the lines that csv makes: it quotes cells that hold one of these characters, and no others with line breaks.
 _END = "\r\n"
@@ -34,6 +40,11 @@ class _Lines(list[str]):
 
     def write(self, line: str) -> None:
         self.append(f"{line.removesuffix(_END)}\n")
+
+
+def decimals_for(shortest_ms: float) -> int:
+    """Decimals of the times of a table in milliseconds."""
+    return next((decimals for least, decimals in _DECIMALS_FROM_MS if shortest_ms >= least), 3)
 
 
 def guarded(text: str) -> str:

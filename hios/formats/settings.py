@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
+import msgspec
 from msgspec import Meta, field
 
+from hios.errors import HiosError
 from hios.files import option_defaults
 from hios.files.base import (
     AboveZero,
@@ -27,7 +29,9 @@ from hios.files.base import (
     Text,
     doc,
 )
+from hios.files.validation import schema_errors
 
+_Settings = TypeVar("_Settings", bound=Record)
 #: Value of a parameter of an algorithm, or of another argument by name.
 Scalar = bool | int | float | str
 #: A seed that random generators take.
@@ -98,6 +102,19 @@ class _OnDevices(Measuring, frozen=True, kw_only=True):
     virtual: bool = False
     """Let several devices share a core or GPU if there are too few. Only for trying things out, as times then mean
     little."""
+
+
+def checked(function: str, kind: type[_Settings], values: Mapping[str, Any]) -> _Settings:
+    """The settings that a function of Python was called with.
+
+    Raises:
+        HiosError: one of them is unknown, or beyond its limits.
+    """
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        (reason, *_) = schema_errors(values, msgspec.json.schema(kind))
+        raise HiosError(f"{function}: {reason.removeprefix('(whole file): ')}") from error
 
 
 class Settings(_OnDevices, frozen=True, kw_only=True):

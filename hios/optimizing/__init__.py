@@ -14,7 +14,7 @@ runtimes      the whole model in OpenVINO, ONNX Runtime or TorchInductor; conver
 schedules     schedules for the device counts that are predicted to be fast; how to divide the cores of the machine
               into devices for a network
 preparation   the model to be optimized, and preparing all candidates within the budget
-untouched     whether dictionaries, objects and tensors are untouched, natively
+mutation_detection  whether dictionaries, objects and tensors are untouched, natively
 other_inputs  inputs made from the example, on which every way is compared with the model
 race          comparing candidates in turns on the example inputs; comparing candidates in the user's own calls, after
               a choice on a busy machine

@@ -39,10 +39,10 @@ from hios import errors
 from hios.errors import FailedCallError, HiosError
 from hios.optimizing.background import Background
 from hios.optimizing.choice_cache import WITHOUT_EFFECT
+from hios.optimizing.mutation_detection import Untouched, told
 from hios.optimizing.other_inputs import Limits, outside
 from hios.optimizing.report import Report
 from hios.optimizing.tracing import ModelInputs, ModelOutputs, same
-from hios.optimizing.untouched import Untouched, told
 
 #: Tables of a module, and what their entries are.
 _TABLES = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "submodule"}
@@ -88,7 +88,7 @@ class Guards:
     whatever the model's code reads that no module holds. Hooks of gradients, and what torch.compile sets on the model
     that it is given, are no changes, as outputs stay the same.
 
-    Every call compares only what `hios.optimizing.untouched` does; names and values only where that differs.
+    Every call compares only what `hios.optimizing.mutation_detection` does; names and values only where that differs.
 
     The model is in the state that counts, without hooks but those of the library that it is from.
     """

@@ -22,10 +22,10 @@ from hios.core.schedule import Schedule
 from hios.errors import ArtifactError, shown
 from hios.files import artifacts, read_limits
 from hios.files.base import Platform
+from hios.files.text_tables import decimals_for
 from hios.files.versions import checkout
 from hios.formats.run import Run
 from hios.frontends.models import RUNTIMES
-from hios.runtime.predictions import decimals_for
 
 
 @dataclass(frozen=True)

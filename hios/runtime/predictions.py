@@ -67,12 +67,3 @@ def change_in_words(probe: ProfileProbe | RunProbe | None, what: str) -> str | N
     if change is None or change.factor <= 1 + drift.MOST_CHANGE:
         return None
     return f"During {what}, {change}."
-
-
-#: Four digits of the shortest latency.
-_DECIMALS_FROM_MS = ((1000.0, 0), (100.0, 1), (10.0, 2))
-
-
-def decimals_for(shortest_ms: float) -> int:
-    """Decimals of the times of a run in milliseconds."""
-    return next((decimals for least, decimals in _DECIMALS_FROM_MS if shortest_ms >= least), 3)

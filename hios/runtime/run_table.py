@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hios.files.text_tables import aligned
+from hios.files.text_tables import aligned, decimals_for
 from hios.formats.run import Chosen, ReferenceResult, Run, ScheduleResult
 from hios.runtime import predictions
 from hios.runtime.competitors import BASELINE
@@ -39,7 +39,7 @@ def latency_table(run: Run) -> str:
         for ceiling in run.ceilings
     ]
     shortest = min(latency.median for _, latency, _ in entries)
-    decimals = predictions.decimals_for(shortest)
+    decimals = decimals_for(shortest)
     intervals = [entry.speedup_interval for entry in run.results] + [entry.speedup_interval for entry in run.references]
     sure = any(interval is not None for interval in intervals)
     rows = [["", "median ms", "p20 to p80", f"speedup{' (95 %)' if sure else ''}"]]

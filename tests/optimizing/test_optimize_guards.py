@@ -20,7 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import hios
 from hios import HiosWarning
-from hios.optimizing import untouched
+from hios.optimizing import mutation_detection
 from hios.optimizing.module import Guards, has_hooks
 from hios.optimizing.tracing import export
 from tests.optimizing.optimized_models import image
@@ -155,9 +155,9 @@ def test_changes_are_seen(
     Running and evaluating are no changes.
     """
     if way != "natively":
-        monkeypatch.setattr(untouched, "is_readable", lambda: False)
+        monkeypatch.setattr(mutation_detection, "is_readable", lambda: False)
     if way == "compared":
-        monkeypatch.setattr(untouched, "_version", lambda: untouched._held)
+        monkeypatch.setattr(mutation_detection, "_version", lambda: mutation_detection._held)
     model = Tagged().eval()
     guards = Guards(model)
     model.eval()(image(0))
@@ -168,12 +168,12 @@ def test_changes_are_seen(
 
 def test_counters_are_read_natively() -> None:
     """No call asks for tensors, nor for dictionaries where CPython counts writes; and what is freed is not read."""
-    assert untouched.are_counted() == (sys.version_info < (3, 13))
+    assert mutation_detection.are_counted() == (sys.version_info < (3, 13))
     with torch.inference_mode():
-        untouched.is_readable.cache_clear()
-        assert untouched.is_readable() == (not sysconfig.get_config_var("Py_GIL_DISABLED"))
+        mutation_detection.is_readable.cache_clear()
+        assert mutation_detection.is_readable() == (not sysconfig.get_config_var("Py_GIL_DISABLED"))
     tensor, owner = torch.zeros(1000), nn.ReLU()
-    same = untouched.Untouched([vars(owner)], [owner], [tensor])
+    same = mutation_detection.Untouched([vars(owner)], [owner], [tensor])
     for _ in range(3):
         assert same.holds()
         torch.zeros(1000).add_(tensor)
@@ -186,12 +186,12 @@ def test_counters_are_read_natively() -> None:
 @pytest.mark.parametrize("place", ["_IMPLEMENTATION", "_STORAGE", "_DATA", "_WRITES"])
 def test_words_that_are_not_where_they_should_be(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No word is read of tensors whose memory does not say what torch does."""
-    if not untouched.is_readable():
+    if not mutation_detection.is_readable():
         pytest.skip("no memory is read here")
     tensor = torch.zeros(3).add_(1).mul_(2).add_(1)
-    assert untouched._found([], [], [tensor])
-    monkeypatch.setattr(untouched, place, 8)
-    assert not untouched._found([], [], [tensor])
+    assert mutation_detection._found([], [], [tensor])
+    monkeypatch.setattr(mutation_detection, place, 8)
+    assert not mutation_detection._found([], [], [tensor])
 
 
 def test_a_class_that_runs_otherwise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,18 +15,21 @@ import click
 import pytest
 import yaml
 
+import hios
 from hios import optimize
 from hios.cli import main
 from hios.errors import ArtifactError, HiosError
 from hios.files import artifacts, option_defaults
 from hios.files.yaml_file import read_yaml
-from hios.formats.config import TAKEN
-from hios.formats.settings import Measuring
+from hios.formats.config import TAKEN, SimulationStudy
+from hios.formats.settings import Measuring, Settings
 from hios.frontends.models import RUNTIMES
 from hios.machine import description
 from hios.pipeline import config
 from hios.platforms import PLATFORMS
 from hios.schedulers import ALGORITHMS, Algorithm, Parameter
+from hios.schedulers.parallelize import WINDOW
+from hios.study.sessions import session_files
 from tests.refusals import refused
 from tests.workflow.conftest import Checkout
 
@@ -123,6 +128,17 @@ def test_default_configuration_shows_the_defaults() -> None:
     for key in ("archives", "images", "batches", "transformers", "top"):
         del known["study"][key]
     assert {key: value for key, value in shown.items() if key not in ("models", "algorithms")} == known
+    for label, parameters in shown["algorithms"].items():
+        assert ALGORITHMS[label].resolved(parameters) == ALGORITHMS[label].resolved({})
+    assert SimulationStudy().window == WINDOW.default
+
+
+def test_docstring_of_execute_states_the_defaults() -> None:
+    """Every setting with its default, where that does not depend on the schedules."""
+    stated = re.findall(r"``(\w+)`` \((?:``(.+?)``|([\w.-]+))[,:)]", inspect.getdoc(hios.execute) or "")
+    settings = {name: ast.literal_eval(quoted or plain) for name, quoted, plain in stated}
+    assert settings == {name: getattr(Settings(devices=1), name) for name in settings}
+    assert settings.keys() == set(Settings.__struct_fields__) - {"devices", "cores_per_device"}
 
 
 def test_lists_of_the_schema() -> None:
@@ -331,6 +347,8 @@ BAD = [
     ("results: 'a/{b}'", 'results: found "a/{b}"; allowed: text matching'),
     ("algorithms: {no: {}}", "algorithms: found the key False, which YAML reads as bool"),
     ("results: 2024-01-01", "results: found 2024-01-01, which YAML"),
+    ("results: .", "results: found .; allowed: a folder of its own"),
+    ("results: a/..", "results: found a/..; allowed: a folder of its own"),
     (
         "execute: {baselines: [eager, cudagraph]}",
         "execute.baselines: found cudagraph; allowed on platform cpu: eager, compile, onnxruntime, openvino",
@@ -378,6 +396,16 @@ def test_a_configuration_that_is_no_mapping(data: Any, shown: str) -> None:
     """Such as an empty file."""
     with refused(f"my.yaml: (whole file): found {shown}; allowed: object (What the pipeline compares, and how)"):
         config.resolve(data, "my.yaml")
+
+
+@pytest.mark.parametrize("given", ["./out/put", "out//put", "out/./put", "out/x/../put"])
+def test_one_name_of_the_results(models: Path, given: str) -> None:
+    """However the folder is written, paths in it begin the same: Snakemake compares them as text."""
+    settings = config.resolve({**SMALL, "results": given}, "my.yaml", models=models)
+    assert settings.results == "out/put"
+    assert set(session_files(settings, "networks")) == {f"out/put/{label}/run.json" for label in settings.models}
+    predicted = session_files(settings, "predictions/networks")
+    assert set(predicted) == {f"out/put/{label}/predicted.json" for label in settings.models}
 
 
 @pytest.mark.parametrize("below", ["", "/run", "/run/1"])

@@ -43,7 +43,7 @@ _WARM_UP, _RUNS = 5, 31
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
+class _SegmentCandidate:
     """A segment on a device, with the values that cross its border."""
 
     device: int
@@ -105,19 +105,19 @@ class Chooser:
                 segments.append(Segment(each.device, each.operators, each.reads, each.makes, choice.function, shares))
         return segments, results
 
-    def _key(self, candidate: _Candidate) -> tuple[Any, ...]:
+    def _key(self, candidate: _SegmentCandidate) -> tuple[Any, ...]:
         return self._network.places[candidate.device], candidate.operators, candidate.makes
 
-    def _is_known(self, candidate: _Candidate) -> bool:
+    def _is_known(self, candidate: _SegmentCandidate) -> bool:
         known = self._known.get(self._key(candidate))
         return known is not None and not known.may_pass
 
-    def _candidate(self, device: int, operators: tuple[str, ...]) -> _Candidate:
+    def _candidate(self, device: int, operators: tuple[str, ...]) -> _SegmentCandidate:
         own = set(operators)
         made = [value for name in operators for value in self._flow.makes[name]]
         reads = dict.fromkeys(value for name in operators for value in self._flow.reads[name])
         outside = set(self._flow.outputs)
-        return _Candidate(
+        return _SegmentCandidate(
             device,
             operators,
             tuple(value for value in reads if value[0] == "input" or value[1] not in own),
@@ -136,7 +136,7 @@ class Chooser:
         self._backend.synchronize(0)  # the streams of devices do not wait for this one
         return examples
 
-    def _compared(self, candidate: _Candidate, examples: Mapping[Value, Tensor], deadline: float) -> _Choice:
+    def _compared(self, candidate: _SegmentCandidate, examples: Mapping[Value, Tensor], deadline: float) -> _Choice:
         """Compare both ways, and time them."""
         place = self._network.places[candidate.device]
         given = [examples[value] for value in candidate.reads]
@@ -159,7 +159,7 @@ class Chooser:
         why = str(first) if isinstance(first, HiosError) else self._backend.why(first)
         return why, why == _LATE or is_out_of_memory(error)
 
-    def _by_operators(self, candidate: _Candidate) -> Callable[..., Any]:
+    def _by_operators(self, candidate: _SegmentCandidate) -> Callable[..., Any]:
         functions = [(name, *self._network.function(candidate.device, (name,))) for name in candidate.operators]
 
         def run(*inputs: Tensor) -> Any:
@@ -171,7 +171,7 @@ class Chooser:
 
         return run
 
-    def _compiled(self, candidate: _Candidate, inputs: Sequence[Tensor], deadline: float) -> Callable[..., Any]:
+    def _compiled(self, candidate: _SegmentCandidate, inputs: Sequence[Tensor], deadline: float) -> Callable[..., Any]:
         """A segment as inductor compiles it; an `UnsupportedError` if it cannot be."""
         graph = self._network.graph
         operators = [graph.operators[graph.index[name]] for name in candidate.operators]
@@ -195,7 +195,11 @@ class Chooser:
         return lambda *values: _result(compiled(*values))
 
     def _require_equal(
-        self, candidate: _Candidate, packed: Callable[..., Any], compiled: Callable[..., Any], inputs: Sequence[Tensor]
+        self,
+        candidate: _SegmentCandidate,
+        packed: Callable[..., Any],
+        compiled: Callable[..., Any],
+        inputs: Sequence[Tensor],
     ) -> None:
         """Compare outputs in full float32, their strides and memory; an `UnsupportedError` if one differs."""
         count = len(candidate.makes)
@@ -218,7 +222,7 @@ class Chooser:
                 )
 
     def _timed(
-        self, candidate: _Candidate, ways: Mapping[str, Callable[..., Any]], inputs: Sequence[Tensor]
+        self, candidate: _SegmentCandidate, ways: Mapping[str, Callable[..., Any]], inputs: Sequence[Tensor]
     ) -> dict[str, float]:
         """Milliseconds by way, in turns: medians from the launch of a CUDA graph of it to its end.
 
