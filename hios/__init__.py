@@ -287,9 +287,9 @@ def profile(
     >>> costs = hios.profile(graph, devices=2)  # doctest: +SKIP
     >>> hios.schedule(hios.Problem(graph, costs), "hios-lp", devices=2).latency_ms  # doctest: +SKIP
     """
-    from hios.formats.settings import Profile, checked
+    from hios.formats.settings import PartitionSettings, checked
 
-    checked("profile", Profile, {"repeats": repeats, "budget": budget_s})
+    checked("profile", PartitionSettings, {"repeats": repeats, "budget_s": budget_s})
     require_options(platform, options or {}, virtual=virtual, cores_per_device=cores_per_device)
     if not entry(platform).executes:
         from hios.profiling.predict import predict

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import doctest
 import inspect
+import math
 import os
 import pickle
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -210,7 +212,16 @@ def _dynamic() -> Any:
         (lambda s: hios.execute(s.graph, s.weights, s.schedules, tolerance=0), "^execute: tolerance: found 0; allow"),
         (lambda s: hios.execute(s.graph, s.weights, s.schedules, run=3), "^execute: unknown key run; did you mean"),
         (lambda s: hios.profile(s.graph, repeats=0), "^profile: repeats: found 0; allowed: "),
-        (lambda s: hios.profile(s.graph, budget_s=-1.0), "^profile: budget: found -1.0; allowed: "),
+        (lambda s: hios.profile(s.graph, budget_s=-1.0), "^profile: budget_s: found -1.0; allowed: "),
+        (lambda s: hios.execute(s.graph, s.weights, s.schedules, tolerance=math.nan), "^execute: .*tolerance"),
+        (
+            lambda s: hios.execute(s.graph, s.weights, s.schedules, timeout_s=np.float64(-1)),
+            "^execute: timeout_s: found -1.0; allowed: more than 0",
+        ),
+        (
+            lambda s: hios.execute(s.graph, s.weights, s.schedules, cores_per_device="x"),
+            '^execute: cores_per_device: found "x"; allowed: integer or null$',
+        ),
         (lambda s: hios.report(), "report: found no network; required: at least one"),
         (
             lambda s: hios.report((Graph("other", (hios.Operator("z", "conv"),), ()), s.costs, s.run)),

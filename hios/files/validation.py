@@ -86,6 +86,8 @@ def _allowed(keyword: str, rule: Mapping[str, Any], message: str) -> str:
         return "one of " + ", ".join(map(shown, rule["enum"]))
     if keyword == "not" and "enum" in rule["not"]:
         return "anything but " + ", ".join(map(shown, rule["not"]["enum"]))
+    if keyword == "anyOf" and all("type" in option for option in rule["anyOf"]):
+        return " or ".join(option["type"] for option in rule["anyOf"])
     if keyword == "type":
         return bound if isinstance(bound, str) else " or ".join(rule["type"])
     words = {

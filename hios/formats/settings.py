@@ -105,16 +105,18 @@ class _OnDevices(Measuring, frozen=True, kw_only=True):
 
 
 def checked(function: str, kind: type[_Settings], values: Mapping[str, Any]) -> _Settings:
-    """The settings that a function of Python was called with.
+    """The settings that a function of Python was called with; numbers may be those of numpy.
 
     Raises:
         HiosError: one of them is unknown, or beyond its limits.
     """
+    given = {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
     try:
-        return msgspec.convert(values, kind)
+        return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        (reason, *_) = schema_errors(values, msgspec.json.schema(kind))
-        raise HiosError(f"{function}: {reason.removeprefix('(whole file): ')}") from error
+        # Not a number is beyond no limit of a schema.
+        reasons = [*schema_errors(given, msgspec.json.schema(kind)), str(error)]
+        raise HiosError(f"{function}: {reasons[0].removeprefix('(whole file): ')}") from error
 
 
 class Settings(_OnDevices, frozen=True, kw_only=True):
@@ -146,9 +148,9 @@ class PartitionSettings(_OnDevices, frozen=True, kw_only=True):
     """Number of cores to divide; default: all usable physical cores."""
     parameters: Mapping[str, Scalar] = field(default_factory=dict)
     """Of the algorithm."""
-    repeats: int = Profile().repeats
+    repeats: Positive = Profile().repeats
     """As in `Profile`."""
-    budget_s: float = Profile().budget
+    budget_s: Amount = Profile().budget
     """Seconds for measuring the costs of each partition."""
     cache: Path | None = None
     """Folder of measurements; None measures everything."""

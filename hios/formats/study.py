@@ -116,6 +116,8 @@ class AblationFile(Record, frozen=True):
     """Sets of deviations."""
     cpu_s: NonNegative
     """Processor time, seconds."""
+    alpha: Share = 0.5
+    """Share of serialization of the contention model."""
     format_version: FormatVersion = 1
 
 

@@ -304,7 +304,7 @@ def _check_baselines(settings: Config, source: str) -> None:
 def _normalized_results(results: str, source: str) -> str:
     """The folder as paths in it begin, however they are made: Snakemake compares them as text."""
     folder = os.path.normpath(results)
-    if folder in (".", ".."):
+    if Path(folder).name in ("", ".."):
         raise HiosError(f"{source}: results: found {results}; allowed: a folder of its own")
     return folder
 

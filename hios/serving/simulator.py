@@ -481,7 +481,9 @@ def _changing(pipeline: Pipeline, queues: Sequence[QueueRules], row: MakeRow) ->
 def next_tick(now: float, interval_s: float) -> int:
     """Number of the first tick of a launcher after a moment."""
     number = math.floor(now / interval_s)
-    return number if number * interval_s > now else number + 1
+    while number * interval_s <= now:  # the quotient is rounded, in either direction
+        number += 1
+    return number
 
 
 def state_of(given: Given, pipeline: Pipeline, trace: Trace, row: MakeRow) -> SimulationState:

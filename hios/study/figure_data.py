@@ -171,13 +171,13 @@ class FigureData:
         predicted = [entry.file.seconds for entries in self.predictions.values() for entry in entries.values()]
         return sum([*simulated, *measured, *alone, *predicted, *(file.seconds for file in self.convolutions)])
 
-    def as_published(self, *, varied: Collection[str], any_inputs: bool) -> FigureData:
+    def as_published(self, *, varied: Collection[str], larger: bool) -> FigureData:
         """What can be compared with published numbers: simulations with HIOS's settings, and the papers' networks.
 
         Args:
             varied: parameters of the simulation that may have other values than HIOS's.
-            any_inputs: whether networks count whatever they take, instead of those alone that take what the papers
-                give them, or do not say what they take.
+            larger: whether networks with larger images count too, beside those that take what the papers give them.
+                Graphs that do not state their inputs count in any case.
         """
         usual = SimulationStudy()
 
@@ -185,7 +185,7 @@ class FigureData:
             return {
                 label: network
                 for label, network in networks.items()
-                if any_inputs or all(has_published_inputs(label, tensor.shape) for tensor in network.graph.inputs)
+                if all(has_published_inputs(label, tensor.shape, larger=larger) for tensor in network.graph.inputs)
             }
 
         return replace(
@@ -195,9 +195,16 @@ class FigureData:
                 for file in self.simulations
                 if _is_of_hios(file.setting, varied) and (file.window, file.alpha) == (usual.window, usual.alpha)
             ),
-            ablations=tuple(file for file in self.ablations if _is_of_hios(file.setting, ())),
+            ablations=tuple(
+                file for file in self.ablations if _is_of_hios(file.setting, ()) and file.alpha == usual.alpha
+            ),
             networks=keep(self.networks),
             pruning=keep(self.pruning),
+            profiles={
+                label: entries
+                for label, entries in self.profiles.items()
+                if has_published_inputs(*_image_of(label), larger=larger)
+            },
             variants={session: keep(networks) for session, networks in self.variants.items()},
             predictions={session: keep(networks) for session, networks in self.predictions.items()},
             machines={
@@ -263,6 +270,12 @@ class FigureData:
         else:
             self.networks[label] = _network(path, path.parent)
         return True
+
+
+def _image_of(label: str) -> tuple[str, tuple[int, ...]]:
+    """A network and the shape of its images, by the label of what was profiled for an algorithm alone."""
+    name, _, size = label.rpartition("-")
+    return name, (1, 3, int(size), int(size))
 
 
 def _is_of_hios(setting: Setting, varied: Collection[str]) -> bool:

@@ -78,8 +78,8 @@ def _no_data(figure: Figure) -> str:
 def stated(figure: Figure, data: FigureData) -> tuple[Figure, FigureFile]:
     """The figure, which says what is missing if the data lack it, and what its JSON file holds but for its origin."""
     rows = figure.rows(data)
-    # The statements of HIOS name the sizes of images that they are about.
-    comparable = data.as_published(varied=figure.varied, any_inputs=figure.id.startswith("hios_"))
+    # HIOS's statements are on images from those of the networks' papers up to the largest that fit.
+    comparable = data.as_published(varied=figure.varied, larger=figure.id.startswith("hios_"))
     comparisons = compared(figure, figure.compare(rows if comparable == data else figure.rows(comparable)))
     if not rows:
         figure = msgspec.structs.replace(figure, missing=figure.missing or _no_data(figure))

@@ -72,10 +72,22 @@ def number(key: str, case: str = "value") -> float:
     return all_published()[figure][name].numbers[case]
 
 
-def has_published_inputs(label: str, shape: Sequence[int]) -> bool:
-    """Whether a network takes what it is given in the papers; ``NAME-bN`` is one that takes N inputs at once."""
-    name, batch = re.fullmatch(r"(.+?)(?:-b([0-9]+))?", label).groups("1")  # type: ignore[union-attr]
-    return list(shape) == [int(batch), *_own_file().inputs.get(name, ())]
+def published_input(network: str) -> tuple[int, ...]:
+    """Shape of one input of a network in the papers; empty for other networks."""
+    return _own_file().inputs.get(network, ())
+
+
+def has_published_inputs(label: str, shape: Sequence[int], *, larger: bool = False) -> bool:
+    """Whether a network takes what it is given in the papers; ``NAME-bN`` is one that takes N inputs at once.
+
+    With ``larger``, one that takes larger square images counts too, as ``NAME-SIZE`` or under its name.
+    """
+    name, batch, _ = re.fullmatch(r"(.+?)(?:-b([0-9]+)|-([0-9]+))?", label).groups("1")  # type: ignore[union-attr]
+    if not larger:
+        name = label.removesuffix(f"-b{batch}")
+    own = published_input(name)
+    is_larger = larger and len(own) == len(shape) - 1 == 3 and shape[2] == shape[3] >= own[1]
+    return list(shape) == [int(batch), *(shape[1:] if is_larger else own)]
 
 
 @functools.cache

@@ -119,10 +119,10 @@ def latencies(rows: Rows, algorithm: str, column: str = "ms") -> dict[str, float
 
 
 def over_fastest(rows: Rows, algorithm: str, others: Collection[str]) -> dict[str, float]:
-    """Latency of the fastest of other algorithms over that of one, by network of IOS's benchmark."""
-    own = latencies(rows, algorithm)
-    fastest = latencies([{**row, "algorithm": "other"} for row in rows if row["algorithm"] in others], "other")
-    return {name: fastest[name] / own[name] for name in BENCHMARK & fastest.keys() & own.keys()}
+    """Latency of the fastest of other algorithms over that of one, by network of IOS's benchmark that ran by all."""
+    own, theirs = latencies(rows, algorithm), [latencies(rows, other) for other in others]
+    ran = BENCHMARK.intersection(own, *theirs)
+    return {name: min(times[name] for times in theirs) / own[name] for name in ran}
 
 
 #: The networks of IOS's benchmark, which LIOS uses too.

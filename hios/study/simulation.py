@@ -96,7 +96,7 @@ def ablate(setting: Setting, generator: str, seeds: Iterable[int], *, alpha: flo
         in_force = tuple(name for name in names if getattr(deviations, name))
         variants.append(Variant(in_force, {name: tuple(row[name] for row in latencies) for name in latencies[0]}))
     sequential = tuple(add_up(problem.time) for problem in problems)
-    return AblationFile(setting, generator, sequential, tuple(variants), time.process_time() - began)
+    return AblationFile(setting, generator, sequential, tuple(variants), time.process_time() - began, alpha)
 
 
 def drawn(setting: Setting) -> Json:

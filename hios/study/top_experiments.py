@@ -79,7 +79,11 @@ def systems(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Ite
     """Figures 14 to 17: TOP and its ablations over the load; other systems are policies of `hios simulate`."""
     with TopItself(study) as itself:
         for label, scenario in scenarios.items():
-            for load in study.loads:
+            loads = study.loads
+            if scenario.rows is not None and loads != (1.0,):
+                warn(f"{scenario.source}: experiment systems: tasks arrive as a file says, so with load 1 alone")
+                loads = (1.0,)
+            for load in loads:
                 given = scenario.loaded(load)
                 for system, found in itself.results(given).items():
                     values = {

@@ -16,7 +16,7 @@ import pytest
 
 from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.scenario import draw
-from hios.serving.simulator import Simulation, SimulationRecord
+from hios.serving.simulator import Simulation, SimulationRecord, next_tick
 from tests.serving.reference_simulator import ReferenceSimulation
 from tests.serving.scenarios import OPEN, chains, random_case, random_partition, scenario, served, server, trace
 
@@ -172,6 +172,16 @@ def test_a_tick_is_carried_out_once(kind: _Kind) -> None:
         steps.change(pipeline, [QueueRules(9, interval_s=interval_s)])
         steps.run_to(9.0)
         assert list(steps.record().launched_s) == launched_s
+
+
+def test_the_next_tick_is_later() -> None:
+    """Also where a multiple of the interval, divided by it, is rounded down."""
+    draw = random.Random(0)
+    for interval_s in (0.009, *(draw.uniform(1e-4, 1.0) for _ in range(100))):
+        for number in range(100):
+            now = number * interval_s
+            assert (next_tick(now, interval_s) - 1) * interval_s == now
+            assert next_tick(now, interval_s) * interval_s > now
 
 
 @pytest.mark.parametrize("kind", _KINDS)

@@ -63,6 +63,12 @@ def test_which_inputs_are_published() -> None:
     assert not has_published_inputs("inception_v3", (16, 3, 299, 299))
     assert not has_published_inputs("inception_v3-b16", (4, 3, 299, 299))
     assert not has_published_inputs("bert-2-layers", (1, 128))
+    assert has_published_inputs("inception_v3-512", (1, 3, 512, 512), larger=True)
+    assert has_published_inputs("inception_v3", (1, 3, 512, 512), larger=True)
+    assert not has_published_inputs("inception_v3-512", (1, 3, 512, 512))
+    assert not has_published_inputs("inception_v3-149", (1, 3, 149, 149), larger=True)
+    assert not has_published_inputs("inception_v3-512", (4, 3, 512, 512), larger=True)
+    assert not has_published_inputs("other-512", (1, 3, 512, 512), larger=True)
 
 
 def test_words() -> None:

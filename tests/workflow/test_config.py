@@ -349,6 +349,7 @@ BAD = [
     ("results: 2024-01-01", "results: found 2024-01-01, which YAML"),
     ("results: .", "results: found .; allowed: a folder of its own"),
     ("results: a/..", "results: found a/..; allowed: a folder of its own"),
+    ("results: ../..", "results: found ../..; allowed: a folder of its own"),
     (
         "execute: {baselines: [eager, cudagraph]}",
         "execute.baselines: found cudagraph; allowed on platform cpu: eager, compile, onnxruntime, openvino",

@@ -49,7 +49,7 @@ class Judge:
         #: Sub-blocks that a combined block may have (H).
         self.most = settings.most
         self._scenario = scenario
-        self._traces = [draw(scenario, repeat) for repeat in repeats]
+        self._traces = {repeat: draw(scenario, repeat) for repeat in repeats}
 
     def static(self, decision: LauncherDecision) -> Candidate:
         """How a decision that is held throughout serves the models."""
@@ -58,17 +58,18 @@ class Judge:
     def online(self, launcher: Launcher) -> Candidate:
         """How a launcher serves the models."""
         online = OnlineLauncher(self._scenario, launcher, self.decisions)
-        return self._judged(LEARNED, [online.run(trace).outcome() for trace in self._traces])
+        return self._judged(LEARNED, [online.run(trace, repeat).outcome() for repeat, trace in self._traces.items()])
 
     def outcomes(self, decision: LauncherDecision) -> list[RepeatOutcome]:
         """What becomes of the tasks under a decision that is held throughout."""
-        return [self._held(decision, trace).outcome() for trace in self._traces]
+        return [self._held(decision, trace, repeat).outcome() for repeat, trace in self._traces.items()]
 
     def best(self, candidates: Sequence[Candidate], objective: Objective | None = None) -> int:
         """Position of the best of them, by the scenario's objective if None."""
         return order(candidates, objective or self._scenario.file.objective)[0]
 
-    def _held(self, decision: LauncherDecision, trace: Trace) -> Simulation:
+    def _held(self, decision: LauncherDecision, trace: Trace, repeat: int) -> Simulation:
+        self.decisions.repeat = repeat
         steps = self.decisions.begin(decision, trace, self._scenario.duration_s)
         steps.run_to(self._scenario.duration_s)
         return steps

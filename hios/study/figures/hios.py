@@ -15,7 +15,7 @@ from hios.study import predicted_rows as predicted
 from hios.study import run_rows as runs
 from hios.study import simulated_rows as simulated
 from hios.study.figure_data import FigureData, PredictedNetwork, ProfiledAlone
-from hios.study.published import Comparison, comparisons, number
+from hios.study.published import Comparison, comparisons, number, published_input
 from hios.study.reference_networks import worked_example
 from hios.study.registry import register
 from hios.study.released_program import Deviations
@@ -335,7 +335,8 @@ def _by_size(rows: Rows, network: str) -> list[tuple[str, int, str]]:
         for row in rows
         if row["network"].partition("-")[0] == network and row["image size"]
     }
-    ends = {min(sizes.values()): "small images", max(sizes.values()): "large images"} if sizes else {}
+    smallest = published_input(network)[1]  # "default (or small)" in the paper
+    ends = {smallest: "small images", max(sizes.values()): "large images"} if sizes else {}
     several = len(ends) > 1
     return [(label, size, ends.get(size, "") if several else "") for label, size in sizes.items()]
 
