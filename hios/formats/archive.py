@@ -9,7 +9,7 @@ import stat
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 from msgspec import Meta
@@ -147,7 +147,7 @@ def _unpack(opened: zipfile.ZipFile, folder: Path, archive: Path) -> ArchiveFile
         if name not in entries:
             raise ArtifactError(f"{archive}: found no {name}; required: {_REQUIRED}")
     listed = _contents(opened, entries[MANIFEST], archive)
-    (folder / MANIFEST).write_bytes(listed)
+    _write(folder, MANIFEST, listed, archive)
     try:
         manifest = artifacts.load(folder / MANIFEST, ArchiveFile)
     except ArtifactError as error:
@@ -164,10 +164,22 @@ def _unpack(opened: zipfile.ZipFile, folder: Path, archive: Path) -> ArchiveFile
         data = _contents(opened, entries[name], archive)
         if hashlib.sha256(data).hexdigest() != expected.sha256:
             raise ArtifactError(f"{archive}: {name}: its SHA-256 is not that of {MANIFEST}; {_CHANGED}")
-        place = folder / name
+        _write(folder, name, data, archive)
+    return manifest
+
+
+def _write(folder: Path, name: str, data: bytes, archive: Path) -> None:
+    """Write a file of an archive into a folder.
+
+    Raises:
+        ArtifactError: the system refuses it, such as for its name.
+    """
+    place = folder / name
+    try:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data)
-    return manifest
+    except OSError as error:
+        raise ArtifactError(f"{archive}: {name}: cannot be unpacked in {folder.parent}: {error.strerror}") from None
 
 
 _CHANGED = "the archive was changed or damaged: make it again, or get another copy"
@@ -195,6 +207,10 @@ def _entries(opened: zipfile.ZipFile, archive: Path) -> Mapping[str, zipfile.Zip
         if info.file_size > (most := _MOST_BYTES_OF_A_LIST if name in (MANIFEST, SUMS) else _MOST_BYTES_OF_A_FILE):
             raise ArtifactError(f"{archive}: {name}: found {info.file_size} bytes; allowed: at most {most}")
         entries[name] = info
+    for name in entries:
+        for folder in map(str, PurePosixPath(name).parents):
+            if folder in entries:
+                raise ArtifactError(f"{archive}: found {folder} as a file and, in {name}, as a folder; allowed: one")
     if (total := sum(info.file_size for info in infos)) > _MOST_BYTES:
         raise ArtifactError(f"{archive}: found {total} bytes in all; allowed: at most {_MOST_BYTES}")
     return entries
