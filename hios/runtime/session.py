@@ -26,6 +26,7 @@ from hios.core.graph import Graph
 from hios.core.schedule import Placement, Schedule, merged_rows
 from hios.errors import HiosError, PlatformError, warn
 from hios.files.artifacts import write_whole
+from hios.files.base import Platform
 from hios.files.versions import versions
 from hios.formats.run import Chosen, Run, RunPlatform
 from hios.formats.settings import Settings
@@ -105,11 +106,11 @@ class AutoChoice:
             speedup_interval=interval,
         )
 
-    def schedule(self, graph: Graph) -> Schedule:
-        """The schedule with a note on how it was chosen, and with measured times if it has no file."""
+    def schedule(self, graph: Graph, platform: Platform) -> Schedule:
+        """The schedule with a note on how it was chosen, and if it has no file, with measured times and the devices."""
         result = self.result()
         chosen = f"the fastest of {self.candidates} in every other run: {self.label}"
-        if self.label == BASELINE:
+        if (self.label if self.entry is None else self.entry.competitor) == BASELINE:
             chosen = f"in every other run none of {self.candidates} was significantly faster than {BASELINE}"
         note = (
             f"{chosen}; in the other runs {result.latency_ms.median:.4g} ms, "
@@ -130,7 +131,18 @@ class AutoChoice:
         notes = {"auto": note, "times": times}
         end = max(row.finish_ms for row in rows)
         return Schedule(
-            "sequential", {}, 1, end, 0.0, 0.0, rows, graph.name, notes=notes, graph_fingerprint=graph.fingerprint
+            "sequential",
+            {},
+            1,
+            end,
+            0.0,
+            0.0,
+            rows,
+            graph.name,
+            notes=notes,
+            graph_fingerprint=graph.fingerprint,
+            cores_per_device=None if platform.cores_per_device is None else self.cores,
+            hardware=platform.hardware,
         )
 
 
@@ -238,7 +250,7 @@ def execute(
         None if choice is None else choice.result(),
         runner.rounding,
     )
-    return Execution(run, None if choice is None else choice.schedule(graph))
+    return Execution(run, None if choice is None else choice.schedule(graph, platform))
 
 
 def _cores_per_device(settings: Settings, schedules: Iterable[Schedule]) -> int | None:

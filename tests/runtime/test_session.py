@@ -20,6 +20,7 @@ from hios import ALGORITHMS, Costs, Graph, HiosError, Problem, Schedule, schedul
 from hios.core.schedule import Placement, Plan, StagedPlan, StreamPlan
 from hios.errors import PlatformError
 from hios.files import artifacts
+from hios.files.base import Platform
 from hios.formats.settings import Settings
 from hios.platforms.competitor import Competitor
 from hios.platforms.cpu import core_probe
@@ -373,12 +374,16 @@ def test_differences_blame_who_shows_them(graph: Graph, name: str, cause: str) -
         session._difference(name)
 
 
-def _session(graph: Graph, runs: dict[str, list[float]]) -> tuple[dict[str, Competitor], list[ScheduleEntry]]:
-    """Competitors of a session on two devices with these runs, and schedules ``one`` and ``wide``."""
-    entries = []
-    for label, devices in (("one", 1), ("wide", 2)):
-        plan = random_plan(graph, devices, seed=1)
-        entries.append(ScheduleEntry(label, schedule_of(graph, plan), plan))
+#: Devices of one core, which a chosen schedule without a file is for.
+CORES = Platform("cpu", cores_per_device=1, processor="Processor")
+
+
+def _session(
+    graph: Graph, runs: dict[str, list[float]], **more: Plan
+) -> tuple[dict[str, Competitor], list[ScheduleEntry]]:
+    """Competitors of a session on two devices with these runs, and schedules ``one``, ``wide`` and more."""
+    plans = {"one": random_plan(graph, 1, seed=1), "wide": random_plan(graph, 2, seed=1), **more}
+    entries = [ScheduleEntry(label, schedule_of(graph, plan), plan) for label, plan in plans.items()]
     by_label = competitors(graph, ArenaPlan(graph, 2), entries, 2)
     for name, competitor in by_label.items():
         competitor.latencies_ms = runs.get(name, [1000.0] * 12)
@@ -400,7 +405,9 @@ def test_other_runs_choose_than_are_reported(graph: Graph) -> None:
     assert chosen.latency_ms.runs == (8.0, 9.0, 8.0) * 2
     assert chosen.speedup == 3.0
     assert chosen.candidates == 4
-    assert choice.schedule(graph).notes["auto"].startswith("the fastest of 4 in every other run: wide; ")
+    written = choice.schedule(graph, CORES)
+    assert written.notes["auto"].startswith("the fastest of 4 in every other run: wide; ")
+    assert (written.cores_per_device, written.hardware) == (None, None)  # as its file has it
 
 
 def test_the_steadiest_of_equals_is_chosen(graph: Graph) -> None:
@@ -420,21 +427,35 @@ def test_the_steadiest_of_equals_is_chosen(graph: Graph) -> None:
 
 @pytest.mark.parametrize(("winner", "cores"), [(BASELINE, 1), ("sequential, 2 cores", 2)])
 def test_sequential_may_win(graph: Graph, winner: str, cores: int) -> None:
-    """The sequential schedule gets a schedule file, with measured times and a note that says so."""
+    """The sequential schedule gets a schedule file, with its cores, measured times and a note that says so."""
     choice = choose(*_session(graph, {winner: [5.0] * 12}))
-    chosen, written = choice.result(), choice.schedule(graph)
+    chosen, written = choice.result(), choice.schedule(graph, CORES)
     assert (chosen.label, chosen.algorithm, chosen.devices, chosen.cores) == (winner, "sequential", 1, cores)
     assert (written.algorithm, written.devices, written.latency_ms) == ("sequential", 1, 2.0)
     assert written.notes["times"].startswith("measured")
     assert ("2 cores, with a thread on each" in written.notes["auto"]) == (cores == 2)
+    assert (written.cores_per_device, written.hardware) == (cores, "Processor")
 
 
-def test_what_is_not_faster_beyond_doubt_is_not_chosen(graph: Graph) -> None:
-    """A disturbed sequential schedule is kept over a steady one that is not significantly faster; a note says so."""
+def test_sequential_may_win_on_a_gpu(graph: Graph) -> None:
+    """Its schedule states no cores."""
+    choice = choose(*_session(graph, {BASELINE: [5.0] * 12}))
+    written = choice.schedule(graph, Platform("cuda", gpus=("GPU",), processor="Processor"))
+    assert (written.cores_per_device, written.hardware) == (None, "GPU")
+
+
+@pytest.mark.parametrize("label", [BASELINE, "sequential-1"])
+def test_what_is_not_faster_beyond_doubt_is_not_chosen(graph: Graph, label: str) -> None:
+    """A disturbed sequential schedule is kept over a steady one that is not significantly faster; a note says so.
+
+    So it is where the sequential schedule has a file.
+    """
     disturbed = [20.0 if number % 6 in (0, 3) else 10.0 for number in range(36)]
-    choice = choose(*_session(graph, {BASELINE: disturbed, "one": [14.0] * 36, "wide": [10.0, 10.0, 10.4] * 12}))
-    assert choice.label == BASELINE
-    note = choice.schedule(graph).notes["auto"]
+    runs = {BASELINE: disturbed, "one": [14.0] * 36, "wide": [10.0, 10.0, 10.4] * 12}
+    files: dict[str, Plan] = {} if label == BASELINE else {label: one_by_one(graph)}
+    choice = choose(*_session(graph, runs, **files))
+    assert choice.label == label
+    note = choice.schedule(graph, CORES).notes["auto"]
     assert note.startswith("in every other run none of 4 was significantly faster than sequential")
 
 
@@ -457,7 +478,10 @@ def test_chosen_schedule_runs_again(files: Files, graph: Graph, tmp_path: Path) 
         assert written.plan(graph) == Schedule.read(tmp_path / f"{chosen['label']}.json").plan(graph)
     else:
         assert written.plan(graph) == one_by_one(graph)
-    run_schedules(files, [tmp_path / "auto.json"], output="again.json", devices=DEVICES)
+    run_schedules(files, [tmp_path / "auto.json"], output="again.json", devices=chosen["devices"])
+    again = artifacts.read(tmp_path / "again.json", "run")
+    if chosen["algorithm"] == "sequential":
+        assert len(again["platform"]["cores"][0]) == chosen["cores"]
 
 
 def test_auto_is_no_algorithm() -> None:
