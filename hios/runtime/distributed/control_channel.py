@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import socket
@@ -163,7 +164,7 @@ def shared(places: Sequence[RankPlace], cores: Sequence[Sequence[int]]) -> bool:
     return len(set(taken)) < len(taken)
 
 
-#: Seconds between two messages about what a rank is doing.
+#: Seconds between two messages about what a rank is doing, unless it says so itself.
 _BEAT_S = 0.1
 #: Seconds that a rank, told by the launcher to end, waits for a better reason: the launcher may be quicker than rank 0.
 _GRACE_S = 0.5
@@ -210,6 +211,7 @@ class ControlChannel:
         self._signalled: tuple[int, float] | None = None
         self._launcher = os.getppid()
         self._doing_of_0 = ""
+        self._told_s = -math.inf
         threading.Thread(target=self._watch, daemon=True).start()
 
     def report(self, step: int, data: Any) -> None:
@@ -218,6 +220,7 @@ class ControlChannel:
 
     def beat(self) -> None:
         """Send what this rank is doing."""
+        self._told_s = time.monotonic()
         with contextlib.suppress(OSError):  # detected by the listening side
             self._send({"is": "beat", "at": self._state.text(), "for": self._state.waits_for()})
 
@@ -227,6 +230,7 @@ class ControlChannel:
         The kind is one of ``FAILED``, ``LATE``, ``LOST`` and ``ENDED``, the text one line; ``ending_s`` is how long to
         wait for another thread to end this process.
         """
+        self.beat()  # which rank is to blame follows from what each of them waits for
         with contextlib.suppress(OSError):
             self._send({"is": "failure", "kind": kind, "text": text})
         time.sleep(ending_s)
@@ -244,7 +248,7 @@ class ControlChannel:
 
     def _watch(self) -> None:
         while True:
-            ready = wait([self._line, self._signals], timeout=_BEAT_S)
+            ready = wait([self._line, self._signals], timeout=max(0.0, self._told_s + _BEAT_S - time.monotonic()))
             if self._signals in ready:
                 self._signalled = os.read(self._signals, 1)[0], time.monotonic()
             if self._line in ready and self._listen():
@@ -252,7 +256,9 @@ class ControlChannel:
             if self._signalled is None and os.getppid() != self._launcher:
                 self._signalled = signal.SIGTERM, time.monotonic()
             self._answer_signal()
-            self.beat()
+            # Not whenever something arrives: rank 0 answers each beat, and the two would never rest during runs.
+            if time.monotonic() >= self._told_s + _BEAT_S:
+                self.beat()
 
     def _listen(self) -> bool:
         """Receive a message of rank 0; returns whether the session is over."""
