@@ -2,16 +2,18 @@
 
 ``spoilt RANK OPERATOR FAULT``: an operator fails, hangs or ends its process on one rank. ``ordered``: values travel as
 in NCCL, without tags, in the order in which they are sent. ``differing FROM TO``: on rank 1 a word of the command line
-is another. ``elsewhere PROCESSOR``: the machine of rank 1 has another processor.
+is another. ``elsewhere PROCESSOR``: the machine of rank 1 has another processor. ``unwritten``: run.json is never done.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable
 
 from hios.cli import main
+from hios.files import artifacts
 from hios.machine import description
 from hios.platforms.cpu import worker as device
 from hios.runtime.distributed.transports import Channel, Gloo, Pairs
@@ -53,12 +55,18 @@ def _elsewhere(processor: str, *arguments: str) -> tuple[str, ...]:
     return arguments
 
 
+def _unwritten(*arguments: str) -> tuple[str, ...]:
+    artifacts.write = lambda *_: time.sleep(600)
+    return arguments
+
+
 if __name__ == "__main__":
     ways: dict[str, Callable[..., Iterable[str]]] = {
         "spoilt": _spoilt,
         "ordered": _ordered,
         "differing": _differing,
         "elsewhere": _elsewhere,
+        "unwritten": _unwritten,
     }
     sys.argv[1:] = ways[sys.argv[1]](*sys.argv[2:])
     main()

@@ -14,6 +14,7 @@ import pytest
 
 from hios.runtime.distributed import control_channel
 from hios.runtime.distributed.control_channel import ControlChannel, ProgressState, RankPlace
+from tests.scripts import python
 
 #: Seconds after which a message is given up.
 _TIMEOUT_S = 300.0
@@ -59,3 +60,32 @@ def test_ranks_rest_between_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rest == []
     os.close(signals)
     os.close(end)
+
+
+#: Rank 1 has come to its end, and rank 0 does not; both are in this process, which the monitor ends.
+_ENDING = """
+import math, threading
+from hios.runtime.distributed import control_channel, monitor
+from hios.runtime.distributed.control_channel import ControlChannel, ProgressState, RankPlace
+from tests.workers.processes import eventually
+
+control_channel.end = lambda line: threading.Event().wait()
+monitor._SILENT_S = math.inf
+places = [RankPlace(f"node{rank}", "boot", (rank,)) for rank in range(2)]
+ranks, states = monitor.RankMonitor(places), [ProgressState(), ProgressState()]
+channels = [
+    ControlChannel(rank, places, states[rank], ranks.address, ranks.key, 300.0) for rank in range(2)
+]
+states[0].enter("writing run.json")
+channels[0].beat()
+assert eventually(lambda: ranks._at.get(0) == ("writing run.json", None))
+channels[1].finish(0.01)
+"""
+
+
+def test_who_has_ended_waits_for_rank_0() -> None:
+    """Where rank 0 hangs at the end, the ranks that wait for it are not to blame."""
+    done = python("-c", _ENDING)
+    assert done.returncode == 1
+    line = "Error: rank 0 on node0 did not go on within the time-out: writing run.json"
+    assert done.stderr.splitlines()[-1] == line

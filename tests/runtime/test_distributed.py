@@ -355,6 +355,14 @@ def test_a_failing_rank_ends_all(files: Files, graph: Graph, alternating: Path, 
     assert eventually(lambda: not _ranks_of(alternating))
 
 
+@pytest.mark.slow
+def test_rank_0_hangs_at_the_end(files: Files, alternating: Path) -> None:
+    """Other ranks, which wait for it, are not named."""
+    command = _command("gloo", 2, files, alternating, "--timeout", SHORT_TIMEOUT_S, program=(RANKS, "unwritten"))
+    line = _failed(command, alternating)
+    assert re.match(r"Error: rank 0 on \S+ did not go on within the time-out: writing run\.json$", line)
+
+
 @pytest.mark.parametrize(
     ("transport", "number"),
     [

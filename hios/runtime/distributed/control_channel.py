@@ -239,8 +239,9 @@ class ControlChannel:
     def finish(self, timeout_s: float) -> None:
         """Return when all ranks have finished."""
         self._send({"is": "done"})
-        if not self._over.wait(timeout_s):
-            self.fail(LATE, f"the other ranks did not come to their end within {timeout_s:g} s")
+        with self._state.wait("the other ranks to end", 0):
+            if not self._over.wait(timeout_s):
+                self.fail(LATE, f"the other ranks did not come to their end within {timeout_s:g} s")
 
     def _send(self, message: Mapping[str, object]) -> None:
         with self._sending:

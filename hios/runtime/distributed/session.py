@@ -193,6 +193,7 @@ class RankRunner:
         if self.monitor is None:
             return None
         job = self.job
+        self.state.enter("writing run.json")
         run = run_file(
             session,
             self._platform(ranks),
