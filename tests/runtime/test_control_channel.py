@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -14,7 +16,7 @@ import pytest
 
 from hios.runtime.distributed import control_channel
 from hios.runtime.distributed.control_channel import ControlChannel, ProgressState, RankPlace
-from tests.scripts import python
+from tests.scripts import ROOT, python
 
 #: Seconds after which a message is given up.
 _TIMEOUT_S = 300.0
@@ -89,3 +91,14 @@ def test_who_has_ended_waits_for_rank_0() -> None:
     assert done.returncode == 1
     line = "Error: rank 0 on node0 did not go on within the time-out: writing run.json"
     assert done.stderr.splitlines()[-1] == line
+
+
+def test_ranks_end_where_nobody_reads_why() -> None:
+    """The launcher may have gone, and with it the other end of the pipe that the line is for."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run([sys.executable, "-c", _ENDING], stderr=writing, cwd=ROOT, check=False, timeout=600)
+    finally:
+        os.close(writing)
+    assert done.returncode == 1

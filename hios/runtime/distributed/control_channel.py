@@ -317,8 +317,11 @@ def _end(line: str, code: int) -> Never:
 def print_last(line: str) -> None:
     """Print the last line of this process; other threads that want to print one wait until the process has ended."""
     _LAST_LINE.acquire()
-    sys.stdout.flush()
-    os.write(2, f"{line}\n".encode())
+    # Where nobody reads them any more, the process ends all the same.
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        os.write(2, f"{line}\n".encode())
 
 
 def _signals() -> int:
