@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import queue
 import re
@@ -14,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -261,6 +263,22 @@ def test_less_precise_runs_are_checked_once_in_full(files: Files, graph: Graph, 
     worse[place + 1] = "0.0002"
     run, _ = _finished(worse, schedule)
     assert 0 <= run["results"][0]["largest_difference"] < 1e-5
+
+
+@pytest.mark.parametrize(("breaks_s", "error"), [(math.inf, TimeoutError), (1e-3, ConnectionError)])
+def test_gloo_waits_until_the_deadline(
+    monkeypatch: pytest.MonkeyPatch, breaks_s: float, error: type[Exception]
+) -> None:
+    """Torch takes whole milliseconds, and raises one error for all: at the deadline, none says that a rank is gone."""
+    now_s = [0.0]
+    monkeypatch.setattr(transports, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+
+    def wait(longest: timedelta) -> None:
+        now_s[0] += min(longest // timedelta(milliseconds=1) / 1e3, breaks_s)
+        raise RuntimeError("the message did not come")
+
+    with pytest.raises(error):
+        transports.GlooRequest(SimpleNamespace(wait=wait)).wait(0.0125004)
 
 
 @pytest.mark.parametrize("launcher", [_over("mpi")])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -109,9 +110,10 @@ class GlooRequest:
 
     def wait(self, deadline: float) -> None:
         """Wait until its memory may be reused."""
-        left = max(deadline - time.monotonic(), 1e-3)
+        # Torch drops parts of a millisecond: the time-out would come before the deadline. With 0 it would never come.
+        left_ms = max(1, math.ceil(1000 * (deadline - time.monotonic())))
         try:
-            self._work.wait(timedelta(seconds=left))
+            self._work.wait(timedelta(milliseconds=left_ms))
         except RuntimeError as error:
             # Gloo raises the same error for both; only the text differs.
             if time.monotonic() >= deadline:
