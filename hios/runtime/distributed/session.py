@@ -7,7 +7,7 @@ import signal
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,8 @@ _AGREED = (
     "seed",
     "timeout_s",
 )
+#: Seconds of the longest wait that sockets and Gloo take, some weeks.
+_LONGEST_WAIT_S = 2e6
 #: Words in the command lines of launchers.
 _LAUNCHERS = (b"torch", b"mpi", b"srun", b"slurm", b"python")
 
@@ -115,7 +117,8 @@ def distribute(job: Job) -> Run | None:
     end_with_parent(number=signal.SIGTERM)
     if _is_orphan():
         os._exit(1)
-    timeout_s = job.settings.timeout_s
+    timeout_s = min(job.settings.timeout_s, _LONGEST_WAIT_S)
+    job = replace(job, settings=msgspec.structs.replace(job.settings, timeout_s=timeout_s))
     transport = connect(job.transport, job.settings.platform, timeout_s)
     state = ProgressState()
     places: list[RankPlace] = transport.gather(RankPlace.here())
