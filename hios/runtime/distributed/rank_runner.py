@@ -279,12 +279,17 @@ def _message() -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Measurements of a rank in a run: nanoseconds of its own clock, rows of operators, largest output difference."""
+    """Measurements of a rank in a run: nanoseconds of its own clock, rows of operators, largest output difference.
+
+    ``beyond`` has the outputs that differ by more than the tolerance, and by how much. Rank 0 judges them, as it alone
+    has the program that says what rounding explains.
+    """
 
     began: int
     finished: int
     rows: list[Row]
     difference: float
+    beyond: list[tuple[int, float]]
 
 
 @dataclass
@@ -294,7 +299,7 @@ class Turns:
     The programs of all competitors are made (`plan`). `reduced` is the precision of timed runs where that of any rank
     is reduced, as what other ranks make follows from it. Values travel by `channel`, all else by `transport`.
     `elsewhere` holds the ranks on other hosts than rank 0, `offsets` how far their clocks were ahead before the last
-    run (`Peers.offsets`), on rank 0.
+    run (`Peers.offsets`), on rank 0; `expected` the expected outputs, once there are any.
     """
 
     graph: Graph
@@ -317,7 +322,7 @@ class Turns:
         self._exchanges: dict[str, ValueExchange] = {}
         self._stages: dict[str, dict[str, int | None]] = {}
         self._makes: dict[str, list[int]] = {}
-        self._expected: list[Tensor] = []
+        self.expected: list[Tensor] = []
         self._epoch = 0
         self.offsets: dict[int, tuple[int, int]] = {}
 
@@ -383,7 +388,7 @@ class Turns:
                 on_host = memory.cpu()
                 self._peers.hand_round(on_host, tag, deadline)
                 memory.copy_(on_host)
-            self._expected.append(arena_tensor(self.memory, buffer).clone())
+            self.expected.append(arena_tensor(self.memory, buffer).clone())
 
     def run(self, name: str, *, exact: bool = False) -> Turn | None:
         """Run a competitor together with other ranks, in full float32 if ``exact``; None if this rank takes no part.
@@ -391,7 +396,7 @@ class Turns:
         Raises:
             TimeoutError: it took too long.
             ConnectionError: another rank is gone.
-            PlatformError: an operator failed, or an output is wrong.
+            PlatformError: an operator failed.
         """
         self.state.enter(name, self._stages.get(name))
         deadline = time.monotonic() + self.settings.timeout_s
@@ -410,25 +415,32 @@ class Turns:
             rows = runner.run(self._epoch)
             finished, rows = self.hardware.finish(rows, deadline)
         exchange.close()
-        reduced = None if exact else self.reduced
-        return Turn(began, finished, rows, self._difference(name, reduced) if self._expected else 0.0)
+        difference, beyond = self._differences(name, exact) if self.expected else (0.0, [])
+        return Turn(began, finished, rows, difference, beyond)
 
-    def _difference(self, name: str, reduced: ReducedPrecision | None) -> float:
-        """Largest absolute difference of the outputs of this rank from the expected ones."""
-        largest, tolerance, how = 0.0, self.settings.tolerance, "absolute plus relative"
-        compare: Callable[[Tensor, Tensor, float], tuple[float, bool]] = compared
-        if reduced is not None:
-            tolerance, compare = max(tolerance, reduced.tolerance), reduced.compare
-            how = f"of its largest value, in {reduced.name}"
+    def _differences(self, name: str, exact: bool) -> tuple[float, list[tuple[int, float]]]:
+        """Largest absolute difference of own outputs from the expected ones, and those beyond the tolerance."""
+        largest, beyond = 0.0, []
+        tolerance, compare, _ = self._rule(exact)
         for number in self._makes[name]:
             output = arena_tensor(self.memory, self.plan.outputs[number])
-            off, within = compare(output, self._expected[number], tolerance)
+            off, within = compare(output, self.expected[number], tolerance)
             if not within:
-                raise PlatformError(
-                    f"output {number} differs from the reference by up to {off:.3g}; allowed: {tolerance:g} {how}"
-                )
+                beyond.append((number, off))
             largest = max(largest, off)
-        return largest
+        return largest, beyond
+
+    def _rule(self, exact: bool) -> tuple[float, Callable[[Tensor, Tensor, float], tuple[float, bool]], str]:
+        """The tolerance of outputs, how they are compared, and the unit of the tolerance."""
+        tolerance, reduced = self.settings.tolerance, None if exact else self.reduced
+        if reduced is None:
+            return tolerance, compared, "absolute plus relative"
+        return max(tolerance, reduced.tolerance), reduced.compare, f"of its largest value, in {reduced.name}"
+
+    def wrong(self, number: int, off: float, *, exact: bool) -> str:
+        """In words, that an output differs by more than is allowed."""
+        tolerance, _, how = self._rule(exact)
+        return f"output {number} differs from the reference by up to {off:.3g}; allowed: {tolerance:g} {how}"
 
 
 def joined(

@@ -25,12 +25,13 @@ from hios.files.versions import versions
 from hios.formats.run import Run, RunPlatform, SegmentResult
 from hios.formats.settings import Settings
 from hios.frontends.models import RUNTIMES
-from hios.frontends.tolerances import ReducedPrecision
+from hios.frontends.tolerances import ReducedPrecision, allows_rounding, explained
 from hios.kernels.executable import require_executable
 from hios.machine import description
 from hios.platforms.batch_job import allocation
 from hios.platforms.program import ArenaPlan
 from hios.platforms.reference import Reference
+from hios.platforms.reference import rounding as reference_rounding
 from hios.platforms.reference import run as run_reference
 from hios.platforms.reference import runtime as runtime_of
 from hios.runtime.competitors import (
@@ -169,6 +170,8 @@ class RankRunner:
         self._prepared = False
         #: The precision of timed runs where that of any rank is reduced, as values pass between ranks.
         self._reduced: ReducedPrecision | None = None
+        #: What rounding explains of each output; None until a difference is beyond the tolerance (rank 0).
+        self._rounding: list[float] | None = None
         self._cores_each = self.settings.cores_per_device or 1
 
     def blame(self, this: str, error: HiosError) -> str:
@@ -204,6 +207,7 @@ class RankRunner:
             began,
             None if job.program is None else runtime_of(job.program),
             profiled_on,
+            rounding=None if self._rounding is None else max(self._rounding),
         )
         artifacts.write(job.output, "run", run)
         return run
@@ -355,10 +359,26 @@ class RankRunner:
         competitor = self._competitors[name]
         ranks = [program.device for program in competitor.programs]
         reports = self.monitor.collect(self._step, ranks, self.state, deadline)
+        for rank, report in reports.items():
+            for number, off in report["beyond"]:
+                if not off <= self._explained(number):
+                    wrong = self._turns.wrong(number, off, exact=exact)
+                    self.control.fail(FAILED, f"{who(self.places, rank)}: {name}: {wrong}")
         latency, self._rows = joined(reports, self._turns.offsets, competitor.copies)
         # If timed runs have reduced precision, the difference was computed in full precision.
         known = exact or self._reduced is None
         return TurnOutcome(latency, max(report["difference"] for report in reports.values()) if known else None)
+
+    def _explained(self, number: int) -> float:
+        """The difference of an output that rounding to float32 explains; 0 if the program is not there to tell."""
+        if self._rounding is None:
+            self.state.enter("finding what rounding explains")
+            eager = self._references and self._references[0].kind == "eager"
+            known = eager and allows_rounding(self.settings.tolerance)
+            errors = reference_rounding(self._reference) if known else None
+            expected = self._turns.expected
+            self._rounding = explained(errors or [0.0] * len(expected), expected)
+        return self._rounding[number]
 
     def take_rows(self, name: str) -> None:
         """Keep the rows of the last run, with the possible clock error."""
