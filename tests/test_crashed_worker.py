@@ -50,8 +50,9 @@ def test_a_crash_fails_one_test(crashes: int, processes: int, tmp_path: Path) ->
         (tmp_path / f"test_passes_{count}.py").write_text(text, encoding="utf-8")
     (tmp_path / "conftest.py").write_text(f"from tests.conftest import {', '.join(_HOOKS)}\n")
     (tmp_path / "pytest.ini").touch()
-    # pytest-xdist tells the processes that it starts of itself by these variables
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    # pytest-xdist tells the processes that it starts of itself by these variables; the last one names the folder where
+    # processes of this run leave where they were
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "HIOS_TESTS_SHARED"))}
     kept["PYTHONPATH"] = str(MAKEFILE.parent)
     done = subprocess.run(
         [sys.executable, *shlex.split(command[1]), "--numprocesses", str(processes), "-p", "no:cacheprovider"],

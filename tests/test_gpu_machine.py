@@ -27,7 +27,8 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Variables of processes that find `PACKAGES` alone."""
     folder = tmp_path_factory.mktemp("few")
     (folder / "pretended_gpu.py").write_text(_PRETEND, encoding="utf-8")
-    return with_only(PACKAGES, folder)
+    options = dict.fromkeys(("PYTEST_ADDOPTS", "PYTEST_PLUGINS"), "")  # those of this run may need what is hidden
+    return {**with_only(PACKAGES, folder), **options}
 
 
 def _gpu_tests() -> set[str]:

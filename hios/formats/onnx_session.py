@@ -52,7 +52,7 @@ class OnnxSession:
             bind(name, "cpu", 0, tensor.numpy().dtype.type, tuple(tensor.shape), tensor.data_ptr())
         run, binding_ = self._session._sess.run_with_iobinding, binding._iobinding
 
-        def compute(kept: object = bound) -> None:  # the tensors live as long as this function
+        def compute(kept: object = (self, bound)) -> None:  # the session and the tensors live as long as this function
             run(binding_, None)
 
         return compute

@@ -59,16 +59,20 @@ def _times(cores: Collection[int]) -> tuple[int, int]:
 
 
 class OtherWork:
-    """Measures how busy other processes keep some cores, from its creation until `share` is called."""
+    """Measures how busy other processes keep some cores, from its creation until `share` is called.
 
-    def __init__(self, cores: Collection[int]) -> None:
+    ``children`` are process IDs of this process's own workers that run already: what they have used does not count.
+    """
+
+    def __init__(self, cores: Collection[int], children: Collection[int] = ()) -> None:
         self._cores = cores
-        self._before = self._now(())
+        self._before = self._now(children)
 
     def share(self, children: Collection[int] = ()) -> float:
         """Share of the cores' time used by others since its creation, including stolen time; 0 if unknown.
 
-        The work of ``children``, process IDs of this process's own workers, does not count as that of others.
+        The work of ``children``, workers of this process by now, does not count as that of others: those since the
+        creation, and others that have been started since.
         """
         total, idle, own = (after - earlier for after, earlier in zip(self._now(children), self._before, strict=True))
         return 0.0 if total <= 0 else round(min(max(0.0, 1 - (idle + own) / total), 1.0), 3)

@@ -93,9 +93,10 @@ def groups(topology: Topology, devices: int, size: int) -> list[list[int]]:
     if devices * size <= len(cores):
         return _carved([core[:1] for core in cores], devices, size)
     threads = max(map(len, cores))
-    if size % threads == 0 and devices * size // threads <= sum(len(core) == threads for core in cores):
-        whole = [core for core in cores if len(core) == threads]
-        return _carved(whole, devices, size // threads)
+    whole = [core for core in cores if len(core) == threads]
+    each = -(-size // threads)
+    if devices * each <= len(whole):
+        return [own[:size] for own in _carved(whole, devices, each)]
     order = in_order(topology)
     return [order[device * size : (device + 1) * size] for device in range(devices)]
 

@@ -147,6 +147,7 @@ class Autotune:
         task, cores = candidate.alone(graph, self.subject.divisions, self.subject.everything)
         choosing = self.options.choosing(self.subject.tensors, self.options.budget_s / 2)
         engine = Engine(graph, weights, {candidate.label: task}, cores, self.options.timeout_s, choosing)
+        engine.keep_only(candidate.label)  # without what was compared with its segments
         return Tuned(report, candidate, functools.partial(engine.run, candidate.label), engine.close)
 
     def raced(self, budget: Budget, expected: list[Tensor], threads: int) -> Tuned:
@@ -217,7 +218,7 @@ class Autotune:
                 "not be the fastest, and is not kept; the choice is made again, in the course of later calls, once "
                 "they are idle"
             )
-        others = OtherWork(subject.everything)
+        others = OtherWork(subject.everything, preparation.process_ids)
 
         def elsewhere(candidate: Candidate) -> Difference | None:
             began = time.monotonic()

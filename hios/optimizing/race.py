@@ -523,7 +523,7 @@ class OnlineRace:
     def _look(self) -> None:
         """Start waiting for idle cores."""
         self._race, self._qualified, self._turns = None, False, list[Candidate]()
-        self._work = OtherWork(self.cores)
+        self._work = OtherWork(self.cores, self.children)
         self._looked = time.monotonic()
 
     def run(self, tensors: list[Tensor]) -> list[Tensor]:

@@ -93,7 +93,10 @@ def profile(
     check_widths(widths, described)
     measuring = platforms.measuring(described.name)
     quiet = (described.busy_share or 0.0) <= BUSY
-    kept = Cache(None if cache is None else Path(cache), measuring.environment(described), keep=quiet)
+    environment = dict(measuring.environment(described))
+    if widths and (described.cores_per_device or 1) > 1:
+        environment["teams"] = True  # threads of all operators wait for less long, as others need their cores
+    kept = Cache(None if cache is None else Path(cache), environment, keep=quiet)
     began = time.monotonic()
     with memory_file(graph.to_bytes()) as path, measuring.timer(graph, path, described, widths) as timer:
         session = Session(graph, timer, repeats, kept)

@@ -136,7 +136,7 @@ def _named(step: LaneStep) -> str:
 
 
 class _LoadedModel:
-    """A model on the GPU: its operators, and which values share memory."""
+    """A model on the GPU: its operators, and which values may share memory."""
 
     def __init__(self, graph: Graph, weights: Mapping[str, Tensor], gpu: Gpu) -> None:
         self.network = Network(graph, weights, [gpu.place])

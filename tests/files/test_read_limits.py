@@ -31,17 +31,21 @@ def test_large_files_may_take_more_than_half_of_the_memory(
 
 def test_readers_at_once_leave_the_limit_as_it_was(tmp_path: Path) -> None:
     """The second begins after the first has ended."""
-    before, entered, leave = resource.getrlimit(resource.RLIMIT_AS), threading.Event(), threading.Event()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    begun, entered, leave = threading.Event(), threading.Event(), threading.Event()
 
     def read() -> None:
+        begun.set()
         with read_limits.limited(tmp_path):
             entered.set()
-            leave.wait()
+            leave.wait(300)
 
     other = threading.Thread(target=read)
     with read_limits.limited(tmp_path):
         other.start()
+        assert begun.wait(300)
         assert not entered.wait(0.2)
+    assert entered.wait(300)
     leave.set()
     other.join()
     assert resource.getrlimit(resource.RLIMIT_AS) == before

@@ -46,6 +46,18 @@ def test_ticks_of_a_process() -> None:
     assert description._ticks_of(0) == 0
 
 
+def test_what_workers_used_before_is_not_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a worker that runs already only later work counts as that of this process, of one that starts all of it."""
+    total, idle, ticks = 5000, 3000, {7: 900}
+    monkeypatch.setattr(description, "_STATISTICS", Path(__file__))
+    monkeypatch.setattr(description, "_times", lambda cores: (total, idle))
+    monkeypatch.setattr(description, "_ticks_of", lambda pid: ticks[pid])
+    monkeypatch.setattr(description.os, "times", lambda: os.times_result((0.0,) * 5))  # type: ignore[attr-defined]
+    others = description.OtherWork([0], [7])
+    total, idle, ticks = total + 100, idle + 20, {7: 930, 8: 10}
+    assert others.share([7, 8]) == 0.4
+
+
 def test_governor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The governors of the cores in use, each once; none where the system has no clock rates to set."""
     monkeypatch.setattr(description, "_CPUS", tmp_path)

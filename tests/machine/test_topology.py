@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,11 @@ def test_siblings_join_the_device_of_their_core() -> None:
     assert groups(TWO_SOCKETS, 4, 20)[0] == [cpu for core in range(0, 20, 2) for cpu in (core, core + 40)]
     assert groups(HYBRID, 8, 2)[:2] == [[0, 2], [4, 6]]
     assert groups(HYBRID[:16], 8, 2)[:2] == [[0, 1], [2, 3]]
+
+
+def test_devices_of_odd_sizes_share_no_core() -> None:
+    """Three CPUs are a core and one thread of another; whose other thread then stays unused."""
+    assert groups([LogicalCpu(cpu, cpu % 4) for cpu in range(8)], 2, 3) == [[0, 4, 1], [2, 6, 3]]
 
 
 def test_devices_of_one_cpu_take_siblings_last() -> None:
@@ -129,6 +135,10 @@ def test_groups_are_what_was_asked_for(machine: str, devices: int, size: int, da
     core = {cpu.number: cpu.core for cpu in part}
     if devices * size <= len(set(core.values())):
         assert len({core[cpu] for cpu in used}) == len(used)
+    threads = Counter(core.values())
+    most = max(threads.values())
+    if devices * -(-size // most) <= sum(own == most for own in threads.values()):
+        assert sum(len({core[cpu] for cpu in group}) for group in core_groups) == len({core[cpu] for cpu in used})
 
 
 def test_partitions_divide_the_machine() -> None:

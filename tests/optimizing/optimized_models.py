@@ -137,7 +137,7 @@ class _Other:
 
     taken = 0.0
 
-    def __init__(self, cores: Collection[int]) -> None:
+    def __init__(self, cores: Collection[int], children: Collection[int] = ()) -> None:
         pass
 
     def share(self, children: Collection[int] = ()) -> float:

@@ -89,6 +89,14 @@ def test_work_that_begins_meanwhile_ends_the_race(monkeypatch: pytest.MonkeyPatc
     assert set(session.call(3)) == {SLOW.label}
 
 
+def test_workers_are_no_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of this process are known from the start, as all that they have done before would hide other work."""
+    seen: list[tuple[list[int], ...]] = []
+    monkeypatch.setattr(online_race, "OtherWork", lambda *given: seen.append(given))
+    OnlineRace([TODAY], {TODAY.label: lambda tensors: tensors}, TODAY.label, [0, 1], [7, 8], lambda *_: None)
+    assert seen == [([0, 1], [7, 8])]
+
+
 def test_candidates_that_fail_drop_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed call moves on in the round; one candidate that fails three times in a row is out, another is not."""
     session = _Session(monkeypatch)

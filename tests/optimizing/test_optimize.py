@@ -67,7 +67,7 @@ def _runs_itself(fast: OptimizedModule, run: Callable[[], Any], why: str) -> Non
     """A call has the model run itself, with one warning at the first time that is raised at this file."""
     with pytest.warns(HiosWarning, match=why) as caught:
         run()
-    assert [Path(warning.filename) for warning in caught] == [Path(__file__)]
+    assert [Path(own.filename) for own in caught if issubclass(own.category, HiosWarning)] == [Path(__file__)]
     with warnings.catch_warnings(action="error", category=HiosWarning):
         run()
 
@@ -322,7 +322,7 @@ def test_what_cannot_be_taken_runs_itself(cache: Path) -> None:
     model = Unsupported()
     with pytest.warns(HiosWarning, match=r"Unsupported is left as it is: .*segment_reduce") as caught:
         fast = hios.optimize(model, image(0), cache=cache, least_ms=0.0, way="schedule", budget_s=600.0)
-    assert len(caught) == 1
+    assert [issubclass(own.category, HiosWarning) for own in caught].count(True) == 1
     assert "segment_reduce" in fast.report.reason
     assert fast.report.candidates == ()
     torch.testing.assert_close(fast(image(1)), model(image(1)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from hios.platforms.timer import DeviceTimer
 from hios.profiling import profile as profiling
 from hios.profiling.cache import Cache, Measured, now
 from hios.profiling.measurements import Session
+from tests.cores_marker import two_cores
 
 
 @pytest.fixture
@@ -28,9 +29,6 @@ def timer(graph: Graph, graph_file: Path) -> Iterator[DeviceTimer]:
     described = Platform("cpu", devices=2, cores=tuple((core,) for core in usable_cores()[:2]))
     with CpuTimer(graph, str(graph_file), described, (2,)) as made:
         yield made
-
-
-two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 
 
 @pytest.mark.slow
@@ -116,6 +114,34 @@ def test_merges_are_listed_where_they_gain(
 def test_only_what_gains_beyond_doubt_is_listed(ratios: list[float], expected: dict[str, float]) -> None:
     """Of a ratio whose interval holds 1, or of few samples, there is no t(v, k)."""
     assert profiling._wide_ms({(2, "a"): Measured(ratios, now())}, "a", 10.0) == expected
+
+
+@pytest.mark.parametrize(("cores_per_device", "differs"), [(1, False), (2, True)])
+def test_cached_times_are_those_beside_the_same_threads(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores_per_device: int, differs: bool
+) -> None:
+    """With widths, threads inside operators wait for each other for less long, which changes times of all operators."""
+    seen: list[str] = []
+
+    def kept(_: Path, settings: dict[str, object], *, keep: bool) -> None:
+        seen.append(json.dumps(settings, sort_keys=True))
+        raise InterruptedError
+
+    monkeypatch.setattr(profiling, "Cache", kept)
+    for widths in ((), (2,), ()):
+        with pytest.raises(InterruptedError):
+            profiling.profile(
+                graph,
+                devices=2,
+                repeats=3,
+                stages_of=[],
+                cache=tmp_path,
+                virtual=True,
+                cores_per_device=cores_per_device,
+                widths=widths,
+            )
+    assert seen[0] == seen[2]
+    assert (seen[0] != seen[1]) is differs
 
 
 @pytest.mark.parametrize(

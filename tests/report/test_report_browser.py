@@ -57,8 +57,9 @@ def test_other_pages_open_clean(browser: Any, tmp_path: Path, kind: str) -> None
 
 def test_schedule_tables_fit(browser: Any, path: Path) -> None:
     """At 1280 pixels no table of schedules or references is wider than the page."""
-    tab = visited(browser, path).tab
-    for table in tab.locator("#tables .scroll").all():
+    tables = visited(browser, path).tab.locator("#tables .scroll")
+    assert tables.count() > 0
+    for table in tables.all():
         assert table.evaluate("element => element.scrollWidth <= element.clientWidth")
 
 

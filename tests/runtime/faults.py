@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import dataclasses
 import os
 import signal
@@ -144,10 +145,30 @@ def run_spoilt(
 
 
 def team(worker: Worker, own: list[int], cores: list[int]) -> tuple[int, list[list[int]]]:
-    """Have operators use some cores; threads inside operators, and the cores of each helper."""
+    """Have operators use some cores; threads inside operators, and the cores of each helper on other devices."""
     threads = ThreadTeam.of(worker, own)
     threads.take(tuple(cores))
-    return torch.get_num_threads(), [sorted(os.sched_getaffinity(helper)) for helper in threads._helpers]
+    others = threads._helpers[: max(1, len(cores) - len(own))]
+    return torch.get_num_threads(), [sorted(os.sched_getaffinity(helper)) for helper in others]
+
+
+def team_beside_others(worker: Worker, own: list[int], cores: list[int]) -> tuple[list[list[int]], list[list[int]]]:
+    """Have operators use some cores twice; the cores of each helper on other devices, and those of other threads.
+
+    These are helpers on the own cores, as operators have run there before, and a thread that starts after the team was
+    made, which Python does not list.
+    """
+    torch.zeros(1 << 20, dtype=torch.uint8).fill_(1)
+    threads, held = ThreadTeam.of(worker, own), _thread.allocate_lock()
+    held.acquire()
+    _thread.start_new_thread(held.acquire, ())
+    others = thread_team._threads()
+    for taken in (cores, own, cores):
+        threads.take(tuple(taken))
+    helpers = threads._helpers[: len(cores) - len(own)]
+    pinned, free = ([sorted(os.sched_getaffinity(thread)) for thread in own] for own in (helpers, others))
+    held.release()
+    return pinned, sorted(free)
 
 
 def programs(worker: Worker) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from hios.platforms.cpu import devices as cpu
 from hios.platforms.cpu.environment import settings as environment
 from hios.runtime.competitors import other_hardware
 from hios.runtime.run_table import latency_table
+from tests.cores_marker import two_cores
 from tests.frontends.small_networks import Files
 from tests.runtime.schedules import random_plan, random_streams, run_schedules, schedule_of, write_schedules
 from tests.scripts import python
@@ -74,9 +74,6 @@ def test_virtual_devices_are_described() -> None:
     for devices in (0, 16 * len(cores) + 1):
         with pytest.raises(PlatformError, match=f"devices: found {devices}; allowed: 1 to {16 * len(cores)}, as "):
             cpu.device_cores(devices, virtual=True)
-
-
-two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 
 
 @pytest.mark.slow

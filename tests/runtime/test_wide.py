@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 
 import pytest
@@ -24,11 +23,10 @@ from hios.platforms.cpu.engine import Engine, Task
 from hios.platforms.program import ArenaPlan, StepProgram
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
+from tests.cores_marker import two_cores
 from tests.frontends.small_networks import Files
 from tests.runtime import faults
 from tests.runtime.schedules import one_by_one, random_merged, random_wide, run_schedules, write_schedules
-
-two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 
 
 @pytest.mark.slow
@@ -208,3 +206,15 @@ def test_threads_are_pinned_to_the_cores_of_their_devices(files: Files, graph: G
         assert pool.call(0, faults.team, own=[first], cores=[first]) == (1, [[second]])
         assert pool.call(0, faults.team, own=[first], cores=[first, second, second]) == (3, [[second]] * 2)
         assert pool.call(0, faults.team, own=[first], cores=[first, first]) == (2, [[first]])
+
+
+@two_cores
+def test_only_helpers_on_other_devices_are_pinned() -> None:
+    """Where devices have two cores, the helper on these stays there, and so does whatever else has threads."""
+    own = usable_cores()[:2]
+    for others in (own, own[::-1], own[:1] * 2):
+        with WorkerPool([own], Arena(4, 64), 300.0) as pool:
+            pinned, free = pool.call(0, faults.team_beside_others, own=own, cores=[*own, *others])
+        assert pinned == [[core] for core in others]
+        assert len(free) > 2
+        assert all(cores == sorted(own) for cores in free)

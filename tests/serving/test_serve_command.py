@@ -59,9 +59,12 @@ def test_the_docs_and_the_end(serving: tuple[subprocess.Popen[str], str], tmp_pa
     lines = block.partition("\n\n")[0].splitlines()
     assert len(lines) == 10
     outputs = []
+    environment = {**os.environ, "NO_PROXY": "*", "no_proxy": "*"}  # curl would ask a proxy for 127.0.0.1
     for line in lines[lines.index("    hios serve scenario.yaml  # the rest in another terminal") + 1 :]:
         command = line.replace("http://127.0.0.1:8000", address).replace("python -c", f"{sys.executable} -c")
-        done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S602
+        done = subprocess.run(  # noqa: S602
+            command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
         outputs.append(done.stdout)
     ready, metadata, _, answer, metrics = outputs

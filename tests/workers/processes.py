@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -38,3 +40,18 @@ def eventually(condition: Callable[[], bool], limit_s: float = 300.0, every_s: f
             return False
         time.sleep(every_s)
     return True
+
+
+@contextmanager
+def killed(process: subprocess.Popen[str]) -> Iterator[list[int]]:
+    """The two workers whose numbers a process prints; it is killed when the context ends, and they end with it."""
+    with process:
+        try:
+            assert process.stdout is not None
+            workers = [int(worker) for worker in process.stdout.readline().split()]
+            assert len(workers) == 2
+            assert all(map(running, workers))
+            yield workers
+        finally:
+            process.kill()
+    assert eventually(lambda: not any(map(running, workers)))

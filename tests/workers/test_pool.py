@@ -26,7 +26,7 @@ from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 from hios.workers.stream_threads import Streams
 from tests.workers import tasks
-from tests.workers.processes import children, eventually, running
+from tests.workers.processes import children, eventually, killed, running
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -270,18 +270,10 @@ pool.call_each(tasks.hang, {{0: {{}}, 1: {{}}}})
 
 def test_workers_die_with_a_killed_controller() -> None:
     """Workers, busy or idle, vanish when the controller is killed and cannot clean up."""
-    with subprocess.Popen(
-        [sys.executable, "-c", _CONTROLLER.format(cores=_cores(2))],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        text=True,
-    ) as controller:
-        assert controller.stdout is not None
-        pids = [int(pid) for pid in controller.stdout.readline().split()]
-        assert len(pids) == 2
-        assert all(map(running, pids))
-        controller.kill()
-    assert eventually(lambda: not any(map(running, pids)))
+    command = [sys.executable, "-c", _CONTROLLER.format(cores=_cores(2))]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with killed(subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)):
+        pass
 
 
 def test_devices_are_cores() -> None:

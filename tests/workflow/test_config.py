@@ -160,14 +160,19 @@ def test_predicting(models: Path) -> None:
     assert not config.predicts(config.resolve(SMALL, "", models=models))
 
 
-def test_cores_per_device(models: Path) -> None:
-    """Devices of several cores are as many as there are groups, and profile and execute are told."""
-    data = {**SMALL, "devices": [1, 2], "cores_per_device": 4}
-    settings = config.resolve(data, "", cores=8, models=models)
-    label = next(iter(settings.models))
-    for options in (config.profile_options(settings), config.execute_options(settings, label)):
-        assert "--cores-per-device 4" in options
-    assert "--cores" not in config.profile_options(config.resolve(SMALL, "", cores=8, models=models))
+@pytest.mark.parametrize(
+    ("changes", "option"),
+    [
+        ({"devices": [1, 2], "cores_per_device": 4}, "--cores-per-device 4"),
+        ({"devices": [1, 9], "virtual": True}, "--virtual"),
+    ],
+)
+def test_devices_that_are_no_cores(models: Path, changes: dict[str, Any], option: str) -> None:
+    """As many as groups of cores, or more than cores where they are virtual; profile and execute are told."""
+    settings, plain = (config.resolve(data, "", cores=8, models=models) for data in ({**SMALL, **changes}, SMALL))
+    for options in (config.profile_options, lambda given: config.execute_options(given, "net")):
+        assert f"{option} " in f"{options(settings)} "
+        assert not re.search("--cores|--virtual", options(plain))
     assert config.resolve(config.contents(settings), "", models=models) == settings
 
 
@@ -175,17 +180,6 @@ def test_widths(models: Path) -> None:
     """Widths reach the profile; they are devices that there are, on platform cpu."""
     data = {**SMALL, "devices": [1, 2], "profile": {"widths": [2]}}
     assert "--widths 2" in config.profile_options(config.resolve(data, "", models=models))
-
-
-def test_virtual_devices(models: Path) -> None:
-    """More devices than cores are allowed where they are virtual, and profile and execute are told."""
-    data = {**SMALL, "devices": [1, 5], "virtual": True}
-    settings = config.resolve(data, "config.yaml", cores=4, models=models)
-    for options in (config.profile_options(settings), config.execute_options(settings, "net")):
-        assert "--virtual" in shlex.split(options)
-    settings = config.resolve(SMALL, "config.yaml", cores=4, models=models)
-    for options in (config.profile_options(settings), config.execute_options(settings, "net")):
-        assert "--virtual" not in shlex.split(options)
 
 
 def test_numbers_as_people_write_them(models: Path) -> None:

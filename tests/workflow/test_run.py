@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 import yaml
 
 from hios.pipeline import config
+from tests.workers.processes import eventually
 from tests.workflow.conftest import Checkout
 
 pytestmark = pytest.mark.slow  # whole pipelines, with a stand-in for hios
@@ -113,9 +113,9 @@ def test_two_runs_in_one_folder(checkout: Checkout, tmp_path: Path) -> None:
         stderr=subprocess.DEVNULL,
     )
     try:
-        while not (checkout.path / "results" / "alpha" / "program.pt2").exists():
-            assert first.poll() is None
-            time.sleep(0.05)
+        program = checkout.path / "results" / "alpha" / "program.pt2"
+        assert eventually(lambda: program.exists() or first.poll() is not None)
+        assert first.poll() is None
         second = checkout.snakemake("--cores", "2", "--configfile", configuration)
         assert second.returncode == 1
         assert "Directory cannot be locked" in second.stdout

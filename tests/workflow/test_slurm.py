@@ -200,44 +200,35 @@ def _started(checkout: Checkout, *more: str, **environment: str) -> Iterator[sub
             run.kill()
 
 
-def test_time_limit(checkout: Checkout, tmp_path: Path) -> None:
-    """A job that is killed for its time limit gets more at the next attempt."""
+def _attempts(checkout: Checkout, go: Path, limit: str, state: str, **environment: str) -> list[dict[str, str]]:
+    """The jobs of a step with a limit, the first of which Slurm ends in that state."""
     checkout.config("config.yaml", models={"beta": None})
-    before = _last()
-    go = tmp_path / "go"
-    # Slurm looks at limits every half minute.
-    more = ("--until", "export", "--set-resources", "export:runtime=attempt")
-    with _started(checkout, *more, STAND_IN_WAITS=f"export {go}") as run:
-        timed_out = lambda: "TIMEOUT" in {job["JobState"] for job in _jobs(before)}  # noqa: E731
-        assert eventually(lambda: timed_out() or run.poll() is not None, _LONG_S, 0.5)
-        go.touch()
+    before, more = _last(), ("--until", "export", "--set-resources", f"export:{limit}")
+    with _started(checkout, *more, STAND_IN_WAITS=f"export {go}", **environment) as run:
+        ended = lambda: state in {job["JobState"] for job in _jobs(before)}  # noqa: E731
+        assert eventually(lambda: ended() or run.poll() is not None, _LONG_S, 0.5)
+        go.touch()  # for the second attempt; the first one is gone
         output, _ = run.communicate(timeout=_LONG_S)
     assert run.returncode == 0, output
-    assert [(job["JobState"], job["TimeLimit"]) for job in _jobs(before)] == [
-        ("TIMEOUT", "00:01:00"),
-        ("COMPLETED", "00:02:00"),
-    ]
+    return _jobs(before)
+
+
+def test_time_limit(checkout: Checkout, tmp_path: Path) -> None:
+    """A job that is killed for its time limit gets more at the next attempt."""
+    # Slurm looks at limits every half minute.
+    jobs = _attempts(checkout, tmp_path / "go", "runtime=attempt", "TIMEOUT")
+    limits = [(job["JobState"], job["TimeLimit"]) for job in jobs]
+    assert limits == [("TIMEOUT", "00:01:00"), ("COMPLETED", "00:02:00")]
 
 
 def test_memory_limit(checkout: Checkout, cluster: Path, tmp_path: Path) -> None:
     """A job that Slurm kills because it took more memory than it had asked for gets more at the next attempt."""
-    checkout.config("config.yaml", models={"beta": None})
-    before = _last()
-    go, (log,) = tmp_path / "go", cluster.glob("slurmd-*.log")
-    more = ("--until", "export", "--set-resources", "export:mem_mb=600*attempt")
-    with _started(checkout, *more, STAND_IN_TAKES="export 700", STAND_IN_WAITS=f"export {go}") as run:
-        killed = lambda: "exceeded memory limit" in log.read_text()  # noqa: E731
-        assert eventually(lambda: killed() or run.poll() is not None, _LONG_S, 0.2)
-        go.touch()  # for the second attempt; the first one is gone
-        output, _ = run.communicate(timeout=_LONG_S)
-    assert run.returncode == 0, output
-    first, second = _jobs(before)
-    assert f"StepId={first['JobId']}.0 exceeded memory limit" in log.read_text()
     # Without cgroups Slurm does not say OUT_OF_MEMORY of the job whose step it killed.
-    assert [(job["JobState"], job["MinMemoryNode"]) for job in (first, second)] == [
-        ("FAILED", "600M"),
-        ("COMPLETED", "1200M"),
-    ]
+    jobs = _attempts(checkout, tmp_path / "go", "mem_mb=600*attempt", "FAILED", STAND_IN_TAKES="export 700")
+    limits = [(job["JobState"], job["MinMemoryNode"]) for job in jobs]
+    assert limits == [("FAILED", "600M"), ("COMPLETED", "1200M")]
+    (log,) = cluster.glob("slurmd-*.log")
+    assert f"StepId={jobs[0]['JobId']}.0 exceeded memory limit" in log.read_text()
 
 
 def test_cancelled_run(checkout: Checkout) -> None:

@@ -162,13 +162,14 @@ def _index_put(attributes: Attributes) -> Kernel:
     return index_put
 
 
-@kernel("relax.gather_nd", allocates=True)
+# Indices that are numbers select a part, without a copy, so neither of these two allocates.
+@kernel("relax.gather_nd")
 def _gather_nd(attributes: Attributes) -> Kernel:
     only(attributes, "batch_dims", 0)
     return lambda x, indices: x[indices.long().unbind(-1)]
 
 
-plain("relax.index_tensor", lambda x, *indices: x[indices])
+plain("relax.index_tensor", lambda x, *indices: x[indices], allocates=False)
 plain("relax.gather_elements", lambda x, indices, axis: torch.gather(x, axis, indices.long()), itemgetter("axis"))
 plain(
     "relax.slice_scatter",

@@ -29,6 +29,8 @@ def attributes_of(model: Any) -> dict[str, Any]:
 def build(function: str, attributes: Mapping[str, Any]) -> Callable[..., Any]:
     """The function of a node: from its tensors, in order, to its result, or a tuple of its results.
 
+    Tensors on a GPU go to the CPU and back, so no CUDA graph can hold it.
+
     Raises:
         UnsupportedError: it is no model of one node of this operator, or ONNX Runtime cannot load it.
     """
@@ -42,7 +44,9 @@ def build(function: str, attributes: Mapping[str, Any]) -> Callable[..., Any]:
     session = OnnxSession(function, content)  # one thread: each session has its own, and graphs have many such nodes
 
     def run(*tensors: Tensor) -> Any:
-        made = session(*tensors)
+        made = session(*(tensor.cpu() for tensor in tensors))
+        if tensors:
+            made = [value.to(tensors[0].device) for value in made]
         return made[0] if len(made) == 1 else tuple(made)
 
     return run

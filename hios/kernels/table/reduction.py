@@ -26,6 +26,8 @@ from hios.kernels.table.kernel_registry import (
 def _product(x: Tensor, axes: tuple[int, ...] | None, keepdims: bool) -> Tensor:
     dtype = x.dtype
     every = range(x.ndim) if axes is None else [axis % x.ndim for axis in axes]
+    if not every:  # of a number: what allocates returns memory of its own
+        return x.clone()
     for axis in sorted(every, reverse=True):  # torch takes one axis at a time
         x = torch.prod(x, axis, keepdims, dtype=dtype)
     return x

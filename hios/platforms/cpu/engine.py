@@ -131,10 +131,20 @@ class Engine:
         """Take another task, on workers that it has, to an engine whose devices run segments; weights are the same.
 
         Raises:
+            PlatformError: it needs more devices, or shared memory, than the engine has; the engine is as before.
             FailedCallError: an operator failed on the example; the engine is as before.
             HiosError: a worker failed, which closes the engine.
         """
-        deadline, parts = time.monotonic() + choosing.seconds, task.programs(self._plan, self._cores, cut=self._cut)
+        deadline, plan, arena = time.monotonic() + choosing.seconds, self._plan, self._arena
+        if len(task.plan.devices) > plan.devices:
+            raise PlatformError(f"task {name}: found {len(task.plan.devices)} devices; allowed: at most {plan.devices}")
+        parts = task.programs(plan, self._cores, cut=self._cut)
+        if plan.flags > arena.flags_count or plan.size > arena.size:
+            plan.flags, plan.size = arena.flags_count, arena.size
+            raise PlatformError(
+                f"task {name}: needs more shared memory than this engine has; allowed: operators on several devices "
+                "only in tasks that it was made with"
+            )
         with self._lock, memory_file(save(dict(weights))) as values:
             try:
                 self._prepare(name, parts, values, choosing, deadline)
@@ -250,6 +260,8 @@ class Engine:
             self._workers = {name: needed}
             if not self.closed:
                 self._ask(cpu_worker.forget, {worker: {"names": others} for worker in needed})
+                if self._cut:
+                    self._ask(segment_runtimes.release, {worker: {} for worker in needed})
 
     @property
     def closed(self) -> bool:

@@ -69,13 +69,18 @@ def surroundings(cores: list[list[int]]) -> dict[str, object]:
         "threads_per_device": len(cores[0]),
         "cores_caches_nodes": list(topology.shape(topology.read(), cores[0])),
         "vector_instructions": torch.backends.cpu.get_cpu_capability(),
-        "environment": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)},
+        "environment": variables(),
         "quota": system_text(_QUOTA),
         "kernel": platform.release(),
         "python": platform.python_version(),
         "torch": metadata.version("torch"),
         "onnxruntime": _version("onnxruntime"),  # runs operators that torch does not have
     }
+
+
+def variables() -> dict[str, str]:
+    """Those environment variables of this process that affect torch's kernels, threads and memory."""
+    return {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)}
 
 
 def _version(package: str) -> str | None:

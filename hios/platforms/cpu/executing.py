@@ -129,6 +129,8 @@ class CpuWorkers:
                     segment_runtimes.choose, dict.fromkeys(programs, given), segment_runtimes.TIMEOUT_S
                 )
                 competitor.segments = tuple(row for own in chosen.values() for row in own)
+        if any(competitor.segments is not None for competitor in self._competitors.values()):
+            self._pool.call_each(segment_runtimes.release, {worker: {} for worker in workers})
 
     def check(self, name: str) -> None:
         """Run once."""

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import importlib.util
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -35,10 +36,12 @@ from hios.kernels.compiled_operator import External
 from hios.kernels.segment_module import exported
 from hios.machine.description import processor
 from hios.machine.statistics import spread
+from hios.platforms.cpu.environment import variables
 from hios.platforms.cpu.runners import BoundStep, RunRow, StepRunner, operator_rows
 from hios.platforms.program import Row
 from hios.platforms.segments import Boundary, boundary, members
 from hios.platforms.workloads import deliver, load_weights
+from hios.workers.pool import give_back
 from hios.workers.worker import Worker, reason
 
 #: Today's kernels, operator by operator, and the runtimes that a segment may run in, by the package of each.
@@ -205,6 +208,15 @@ def choose(
     return [results[number] for number in sorted(results)]
 
 
+def release(worker: Worker) -> None:
+    """Release segments in runtimes that no program runs, with their weights and threads, once all has been chosen."""
+    sessions: dict[tuple[str, str], _Session] = worker.state.get("sessions", {})
+    used: weakref.WeakValueDictionary[tuple[str, str], _Session] = weakref.WeakValueDictionary(sessions)
+    sessions.clear()
+    give_back(worker)
+    sessions.update(used)
+
+
 def _bind(runner: StepRunner, chosen: Mapping[int, tuple[_Step, str, _Session]], *, copies: bool) -> None:
     """Bind segments to the buffers of their values; operators then copy what such a segment reads to its buffer.
 
@@ -248,7 +260,7 @@ class Converter:
     kinds: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        self._digest = cache(lambda name: content_digest(self.weights[name]))
+        self._weight = cache(lambda name: _content_of(self.weights[name]))
         #: Of segments that other programs of this worker have too, by runtime and content.
         self._sessions: dict[tuple[str, str], _Session] = self.worker.state.setdefault("sessions", {})
         files = [file for pattern in _CODE for file in sorted(Path(__file__).parents[2].glob(pattern))]
@@ -262,7 +274,14 @@ class Converter:
     def compared(self, segment: Segment) -> tuple[dict[str, float], dict[str, str], dict[str, _Session]]:
         """Milliseconds by runtime, why others cannot run it, and it in the runtimes that are not ruled out."""
         content = self._content(segment)
-        key = {**self._key, "content": content, "threads": torch.get_num_threads(), "processor": processor()}
+        key = {
+            **self._key,
+            "content": content,
+            "threads": torch.get_num_threads(),
+            "processor": processor(),
+            "shared": self.worker.arena.shares_cores,
+            "environment": variables(),
+        }
         kept: tuple[dict[str, float], dict[str, str]] | None = None
         if self._choices is not None:
             kept = self._choices.get(key, _choice)
@@ -370,7 +389,7 @@ class Converter:
         def named(argument: Value) -> list[Any]:
             if (value := argument.external) is not None:
                 return ["input", numbers[value]] if value in numbers else ["made", places[value[1]], value[2]]
-            return [argument.weight and self._digest(argument.weight), argument.call, argument.constant]
+            return [argument.weight and self._weight(argument.weight), argument.call, argument.constant]
 
         calls = [
             [[[call.function, call.attributes, *map(named, call.arguments)] for call in own.calls], own.output_types]
@@ -401,6 +420,10 @@ def _loaded(kind: str, folder: Path) -> _Session:
 def content_digest(tensor: Tensor) -> str:
     """Hash of the contents of a tensor."""
     return hashlib.sha256(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data).hexdigest()
+
+
+def _content_of(tensor: Tensor) -> list[Any]:
+    return [content_digest(tensor), list(tensor.shape), str(tensor.dtype)]
 
 
 def _choice(entry: Any) -> tuple[dict[str, float], dict[str, str]]:

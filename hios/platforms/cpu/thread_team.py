@@ -1,10 +1,10 @@
 """Threads of a worker on the cores of several devices, for operators that use all of them at once.
 
-OpenMP gives every thread that runs operators a team of helpers. Those of the first device of an operator are pinned to
-the cores of its other devices, whose workers meanwhile only poll a flag and yield their core after every poll
-(`Arena.wait`). So a sleeping helper is woken on a core that is awake, which takes microseconds; waking an idle core
-takes ten times as long, and more in virtual machines. After its work a helper spins for less than 0.1 ms, waiting for
-the next loop; meanwhile the worker that owns the core cannot continue.
+OpenMP gives every thread that runs operators a team of helpers. Those that the first device of an operator has beyond
+its own cores are pinned to the cores of its other devices, whose workers meanwhile only poll a flag and yield their
+core after every poll (`Arena.wait`). So a sleeping helper is woken on a core that is awake, which takes microseconds;
+waking an idle core takes ten times as long, and more in virtual machines. After its work a helper spins for less than
+0.1 ms, waiting for the next loop; meanwhile the worker that owns the core cannot continue.
 
 Which operator a device is running stands as a marker in shared memory, which survives the death of the worker.
 """
@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,8 +28,6 @@ _GRAIN = 1 << 15
 _SPINNING = {"GOMP_SPINCOUNT": "1500", "KMP_BLOCKTIME": "0"}
 #: The same where nothing else keeps their cores awake: longer than it takes to go from one operator to the next.
 _SPINNING_ALONE = {"GOMP_SPINCOUNT": "20000", "KMP_BLOCKTIME": "1"}
-#: How long helpers that are no longer needed may take to end; on a busy machine they wait for a core.
-_ENDING_S = 0.2
 
 
 def environment(*, alone: bool = False, pinned: Sequence[int] = ()) -> dict[str, str]:
@@ -49,17 +45,23 @@ def environment(*, alone: bool = False, pinned: Sequence[int] = ()) -> dict[str,
 
 
 class ThreadTeam:
-    """The intra-operator threads of a worker's main thread; a worker has one team."""
+    """The intra-operator threads of a worker's main thread; a worker has one team.
+
+    The main thread and the helpers for the cores of the worker's own device keep these. The others are told from them,
+    and from threads of runtimes and of streams, by when they start: while the team grows. Teams of all sizes begin with
+    those that started first; the last ones end when the team of GNU's OpenMP gets smaller, and wait in that of LLVM and
+    Intel.
+    """
 
     def __init__(self, own: Sequence[int]) -> None:
         self._own = self._current = tuple(own)
-        self._others = _threads()
+        self._size = len(own)
+        #: Thread ids of the other helpers, in the order of the team; the last ones may have ended.
         self._helpers: list[int] = []
-        #: Threads of the team that OpenMP keeps, and the cores that they are pinned to.
-        self._size = 0
         self._pinned: tuple[int, ...] = ()
-        #: Whether helpers that are no longer needed end, as those of GNU do.
-        self._they_end = True
+        if self._size > 1:  # starts the helpers that are not pinned
+            torch.set_num_threads(self._size)
+            _loop(self._size)
 
     @classmethod
     def of(cls, worker: Worker, own: Sequence[int]) -> ThreadTeam:
@@ -79,34 +81,23 @@ class ThreadTeam:
         size = len(cores)
         torch.set_num_threads(size)
         if size > 1 and size != self._size:  # a team of a different size has different threads
-            torch.zeros(size * _GRAIN, dtype=torch.uint8).fill_(1)
-            self._helpers = self._find_helpers(size - 1)
+            before = _threads()
+            _loop(size)
+            started = sorted(_threads() - before)
+            if started:  # none if the team got smaller, or those of an earlier one waited
+                self._helpers[max(0, size - len(self._own) - len(started)) :] = started
             self._size, self._pinned = size, ()
         if cores not in (self._own, self._pinned):
-            # The main thread keeps the cores of its device, and needs one of them.
-            for helper, core in zip(self._helpers, cores[1:], strict=False):
+            for helper, core in zip(self._helpers, cores[len(self._own) :], strict=False):
                 with contextlib.suppress(ProcessLookupError):
                     os.sched_setaffinity(helper, {core})
             self._pinned = cores
         self._current = cores
 
-    def _find_helpers(self, count: int) -> list[int]:
-        """Thread ids of OpenMP's helpers, once those of a larger team before have ended.
 
-        GNU's helpers that are no longer needed end some time after the first loop of a smaller team; pinning one of
-        these instead of one that stays would leave the latter on a core of another device. The helpers of LLVM and
-        Intel never end, and those that started first are used.
-        """
-        until = time.monotonic() + (_ENDING_S if self._they_end else 0.0)
-        while True:
-            named = {thread.native_id for thread in threading.enumerate()}
-            helpers = sorted(_threads() - self._others - named)
-            if len(helpers) <= count:
-                return helpers
-            if time.monotonic() > until:
-                self._they_end = False
-                return helpers[:count]
-            time.sleep(0)
+def _loop(threads: int) -> None:
+    """Run a loop that torch splits over as many threads."""
+    torch.zeros(threads * _GRAIN, dtype=torch.uint8).fill_(1)
 
 
 def _threads() -> set[int]:

@@ -76,6 +76,7 @@ def forget(worker: Worker, names: Collection[str]) -> None:
     """Release prepared programs, and their memory."""
     for name in names:
         worker.state["programs"].pop(name, None)  # one that failed while it was prepared is not there
+        worker.state.get("segments", {}).pop(name, None)  # of one that failed while it was recorded
     give_back(worker)
 
 

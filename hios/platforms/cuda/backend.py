@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hios.errors import first_line
-from hios.platforms.cuda.compiled_network import as_list
+from hios.platforms.cuda.compiled_network import as_list, copied
 from hios.platforms.cuda.graph_pool import GraphPool
 from hios.platforms.cuda.plan import Lane
 from hios.platforms.cuda.precision import exactly
@@ -51,7 +51,7 @@ class CudaBackend:
                 leaving.wait_stream(arriving)  # without peer access the value is packed first
                 stack.enter_context(torch.cuda.stream(leaving))
             stack.enter_context(torch.cuda.stream(arriving))
-            return torch.empty_like(value, device=arriving.device).copy_(value, non_blocking=True)
+            return copied(value, arriving.device)
 
     def record(self, lane: Lane, event: torch.cuda.Event | None = None, *, timed: bool = False) -> torch.cuda.Event:
         """An event after everything launched on a stream so far; a given event is reused."""

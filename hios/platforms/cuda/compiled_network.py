@@ -13,6 +13,7 @@ from hios.kernels import compile_operator
 from hios.kernels.compiled_operator import externals
 from hios.kernels.cudnn import is_packable, packed_filters
 from hios.kernels.merged import compile_merged, torch_dtype
+from hios.kernels.table import ALLOCATES
 from hios.platforms.cuda.plan import Flow, Value
 
 #: Functions that create tensors, by default on the host.
@@ -93,33 +94,29 @@ class Network:
         return self._kernels[operator]
 
     def flow(self, run: Run) -> Flow:
-        """What operators read and produce, and which outputs share memory.
+        """What operators read and produce, and which outputs may lie in the memory of what their operator reads.
 
-        ``run`` calls an operator's function, one after another, on the first device.
+        ``run`` calls an operator's function, one after another, on the first device: one that fails, fails here.
         """
-        return Flow(self.reads, self.makes, self._outputs(), self._views(run))
+        self.run_one_by_one(run, lambda *_: None)
+        return Flow(self.reads, self.makes, self._outputs(), self._views())
 
     def _outputs(self) -> list[Value]:
         values = [reference.external for reference in self.graph.outputs]
         return [value for value in values if value is not None]
 
-    def _views(self, run: Run) -> dict[Value, Collection[Value]]:
-        """For outputs that are views, the arguments or outputs whose memory they share."""
-        views: dict[Value, Collection[Value]] = {}
+    def _views(self) -> dict[Value, Collection[Value]]:
+        """Outputs of operators that may return views.
 
-        def see(name: str, read: Mapping[Value, Tensor], made: Sequence[Tensor]) -> None:
-            blocks: dict[int, list[Value]] = {}
-            for value, tensor in read.items():
-                blocks.setdefault(_block(tensor), []).append(value)
-            for value, result in zip(self.makes[name], made, strict=True):
-                sharing = blocks.setdefault(_block(result), [])
-                if sharing and result.numel():
-                    views[value] = tuple(sharing)
-                else:
-                    sharing.append(value)
-
-        self.run_one_by_one(run, see)
-        return views
+        That an operator made none in a run proves nothing: ``reshape`` copies where strides demand it, and on another
+        device they may not.
+        """
+        return {
+            value: tuple(self.reads[operator.id])
+            for operator in self.graph.operators
+            if operator.calls[-1].function not in ALLOCATES
+            for value in self.makes[operator.id]
+        }
 
     def run_one_by_one(self, run: Run, see: Callable[[str, Mapping[Value, Tensor], Sequence[Tensor]], None]) -> None:
         """Run all operators on the first device, and see what each read and made; values stay while needed."""
@@ -158,6 +155,11 @@ class _Placed(dict[str, Tensor]):
         return placed
 
 
+def copied(value: Tensor, place: torch.device) -> Tensor:
+    """A copy on a device, of the strides that copies between devices have: dense, in the order of dimensions."""
+    return torch.empty_like(value, device=place).copy_(value, non_blocking=True)
+
+
 def as_list(result: Any, count: int) -> list[Tensor]:
     """The results of an operator, one or several, as a list."""
     return [result] if count == 1 else list(result)
@@ -172,8 +174,3 @@ def _at(place: torch.device, operator: Operator, run: Callable[..., Any]) -> Cal
             return run(*values)
 
     return there
-
-
-def _block(tensor: Tensor) -> int:
-    """The start of the memory block that holds a tensor."""
-    return tensor.untyped_storage().data_ptr()

@@ -9,6 +9,7 @@ from importlib import metadata
 import torch
 
 from hios.files.base import Platform
+from hios.files.versions import versions
 from hios.platforms.code_hash import code_hash
 from hios.platforms.cuda import gpu_settings
 
@@ -42,6 +43,7 @@ def settings(description: Platform) -> dict[str, object]:
         "environment": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)},
         "python": platform.python_version(),
         "torch": metadata.version("torch"),
+        "onnxruntime": versions().get("onnxruntime"),  # runs operators that torch does not have
         "code": code_hash(_CODE),
     }
 

@@ -85,8 +85,9 @@ class Executor:
         prepared = self._prepared[name]
         taken_ms = {operator: finish - start for operator, *_, start, finish in self.rows(name)[0]}
         runs = [run for program in prepared.programs for run in program.runs.values()]
+        arriving = {name: own for program in prepared.programs for name, own in program.arriving.items()}
         self._mark(0)
-        segments, results = self._chooser.chosen(runs, taken_ms)
+        segments, results = self._chooser.chosen(runs, taken_ms, arriving)
         if not segments:
             return results
         programs = [LaunchProgram(self._network, self._flow, plan, self._mark, segments) for plan in prepared.plans]

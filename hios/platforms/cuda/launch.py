@@ -186,6 +186,13 @@ class LaunchProgram:
         self._stages = {name: launch.stage for launch in operators for name in launch.operators}
         #: Device and operators of what can be one launch.
         self.runs = {run: _of_run(planned.launches, run) for run in runs(planned)}
+        copies = {(launch.lane.device, launch.copied) for launch in planned.launches if launch.copied is not None}
+        #: By operator, the values that it reads as copies of what another device made.
+        self.arriving = {
+            name: {value for value in flow.reads[name] if (launch.lane.device, value) in copies}
+            for launch in operators
+            for name in launch.operators
+        }
         known = {(own.device, own.operators): own for own in segments}
         planned = joined(planned, [run for run, own in self.runs.items() if own in known])
         self.lanes, self._outputs, self._mark = planned.lanes, planned.outputs, mark

@@ -37,7 +37,8 @@ class Flow:
         reads: of every operator what it reads, inputs of the network too, each value once.
         makes: of every operator its outputs.
         outputs: of the network.
-        views: for an output that lies in the memory of others, which arguments and outputs of its operator these are.
+        views: for an output that may lie in the memory of what its operator reads, what that is. Whether it does may
+            depend on strides, which differ between devices, as copies between them are dense.
     """
 
     reads: Mapping[str, Sequence[Value]]
@@ -109,7 +110,7 @@ class Launch:
         copied: the value, of a copy.
         waits: earlier launches of other streams, by place, for which it has to wait.
         awaited: whether a later launch waits for this one.
-        lets_go: values on its device, allocated on its stream, that nothing uses from here on.
+        lets_go: values that its stream made, which nothing uses from here on, nor what may lie in their memory.
     """
 
     lane: Lane
@@ -351,58 +352,39 @@ def let_go(
 ) -> Mapping[int, list[Value]]:
     """The values that can be freed right before each launch.
 
-    torch's allocator gives freed memory to the next operator on the stream that it was allocated on, at once, whatever
-    other streams are doing. So a value is freed right before the first launch on that stream that begins after all
-    launches that read the value, or share its memory, have finished. Outputs of the network stay.
+    torch's allocator gives memory that no value refers to any more to the next operator on the stream that it was
+    allocated on, at once, whatever other streams are doing. So what a launch made is let go right before the first
+    launch on its stream that begins after all launches have finished that read it, or what may lie in its memory. A
+    value that does lie there may be let go later, on another stream, which is then the moment that the memory is free:
+    its own stream has come past that launch by then. Outputs of the network stay.
     """
-    memory = _Memory(steps, flow, home)
+    users = _users(steps, flow, home)
     following: dict[Lane, list[int]] = defaultdict(list)
     for place, step in enumerate(steps):
         following[step.lane].append(place)
-    kept = {block for device, value in outputs for block in memory.blocks(device, value)}
+    kept = set(outputs)
     freed: dict[int, list[Value]] = defaultdict(list)
-    for block, users in memory.users.items():
-        made = memory.made[block]
-        own = following[steps[made].lane][order.place[made] :]
-        first = None if block in kept else next((place for place in own if order.begins_after(place, users)), None)
+    for made, step in enumerate(steps):
+        if not kept.isdisjoint((step.lane.device, value) for value in step.makes):
+            continue
+        own = following[step.lane][order.place[made] :]
+        first = next((place for place in own if order.begins_after(place, users[made])), None)
         if first is not None:
-            freed[first] += memory.values[block]
+            freed[first] += step.makes
     return freed
 
 
-class _Memory:
-    """Blocks of memory, each named by its device and the value that it was allocated for.
-
-    Attributes:
-        made: launch that allocates every block.
-        users: launches that read or write it.
-        values: that lie in it.
-    """
-
-    def __init__(self, steps: Sequence[Step], flow: Flow, home: Mapping[str, int]) -> None:
-        self._home = home
-        self._views = dict(flow.views)
-        self.made: dict[tuple[int, Value], int] = {}
-        self.users: dict[tuple[int, Value], list[int]] = defaultdict(list)
-        self.values: dict[tuple[int, Value], list[Value]] = defaultdict(list)
-        for step in steps:
-            if len(step.operators) > 1:  # what one convolution makes is cut into parts
-                self._views.update(dict.fromkeys(step.makes[1:], step.makes[:1]))
-        for place, step in enumerate(steps):
-            device = step.lane.device
-            for value in step.makes:
-                self.made.setdefault((device, value), place)
-                for block in self.blocks(device, value):
-                    self.users[block].append(place)
-                    self.values[block].append(value)
-            for value in step.reads:
-                for block in self.blocks(device if step.copied is None else self._home[value[1]], value):
-                    self.users[block].append(place)
-
-    def blocks(self, device: int, value: Value) -> set[tuple[int, Value]]:
-        """The blocks that may hold a value on a device; none for inputs, which are never freed."""
-        if value[0] == "input":
-            return set()
-        if self._home[value[1]] != device or value not in self._views:
-            return {(device, value)}
-        return {block for other in self._views[value] for block in self.blocks(device, other)}
+def _users(steps: Sequence[Step], flow: Flow, home: Mapping[str, int]) -> list[list[int]]:
+    """For every launch, itself and those that read what may lie in memory that it allocated."""
+    users: list[list[int]] = [[place] for place in range(len(steps))]
+    #: By device and value, the launches in whose memory it may lie; inputs of the network lie in none.
+    made_by: dict[tuple[int, Value], set[int]] = {}
+    for place, step in enumerate(steps):
+        device = step.lane.device
+        source = device if step.copied is None else home[step.copied[1]]
+        for launch in set[int]().union(*(made_by.get((source, value), ()) for value in step.reads)):
+            users[launch].append(place)
+        for value in step.makes:
+            others = () if step.copied is not None else flow.views.get(value, ())
+            made_by[device, value] = {place}.union(*(made_by.get((device, other), ()) for other in others))
+    return users

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ from hios.files import option_defaults
 from hios.formats.run import SegmentResult, SegmentRuntime
 from hios.frontends.tolerances import beyond
 from hios.kernels.segment_module import exported, strided_copy
-from hios.platforms.cuda.compiled_network import Network, as_list
+from hios.platforms.cuda.compiled_network import Network, as_list, copied
 from hios.platforms.cuda.graph_pool import cause, is_out_of_memory
 from hios.platforms.cuda.launch import Backend, Segment
 from hios.platforms.cuda.plan import Flow, Lane, Value
@@ -74,30 +74,38 @@ class Chooser:
         for name, values in flow.reads.items():
             for value in values:
                 self._readers.setdefault(value, []).append(name)
-        #: By place, as devices may share one, and what crosses the border.
+        #: By place, as devices may share one, and what crosses the border, with its strides.
         self._known: dict[tuple[Any, ...], _Choice] = {}
 
     def chosen(
-        self, runs: Sequence[tuple[int, tuple[str, ...]]], taken_ms: Mapping[str, float]
+        self,
+        runs: Sequence[tuple[int, tuple[str, ...]]],
+        taken_ms: Mapping[str, float],
+        arriving: Mapping[str, Collection[Value]],
     ) -> tuple[list[Segment], list[SegmentResult]]:
         """Segments that inductor runs, and what became of each.
 
         Args:
             runs: device and operators of every segment.
             taken_ms: milliseconds of operators: the longest segments come first.
+            arriving: by operator, the values that it reads as copies of what another device made.
         """
         deadline = time.monotonic() + BUDGET_S
         candidates = {self._candidate(*run): 0.0 for run in runs}
         for each in candidates:
             candidates[each] = sum(taken_ms[name] for name in each.operators)
-        unknown = [each for each in candidates if not self._is_known(each)]
-        examples = self._examples({value for each in unknown for value in each.reads}) if unknown else {}
+        examples = self._examples({value for each in candidates for value in each.reads}, arriving)
+        keys = {each: self._key(each, examples, arriving) for each in candidates}
+        unknown = [each for each in candidates if not self._is_known(keys[each])]
+        needed = {value for each in unknown for value in each.reads}
+        examples = {value: tensor for value, tensor in examples.items() if value in needed}
         for each in sorted(unknown, key=lambda each: -candidates[each]):
-            if not self._is_known(each):  # as another device at this place has it too
-                self._known[self._key(each)] = self._compared(each, examples, deadline)
+            if not self._is_known(keys[each]):  # as another device at this place has it too
+                inputs = self._inputs(each, examples, arriving)
+                self._known[keys[each]] = self._compared(each, inputs, deadline)
         segments, results = [], []
         for each in candidates:
-            choice = self._known[self._key(each)]
+            choice = self._known[keys[each]]
             runtime = PACKED if choice.function is None else INDUCTOR
             results.append(SegmentResult(each.device, each.operators, runtime, choice.known_ms, choice.why))
             if choice.function is not None:
@@ -105,11 +113,18 @@ class Chooser:
                 segments.append(Segment(each.device, each.operators, each.reads, each.makes, choice.function, shares))
         return segments, results
 
-    def _key(self, candidate: _SegmentCandidate) -> tuple[Any, ...]:
-        return self._network.places[candidate.device], candidate.operators, candidate.makes
+    def _key(
+        self, candidate: _SegmentCandidate, examples: Mapping[Value, Tensor], arriving: Mapping[str, Collection[Value]]
+    ) -> tuple[Any, ...]:
+        place, away = self._network.places[candidate.device], _away(candidate, arriving)
+        read = [
+            torch.empty_like(examples[value], device="meta") if value in away else examples[value]
+            for value in candidate.reads
+        ]
+        return place, candidate.operators, candidate.makes, tuple(map(_layout, read))
 
-    def _is_known(self, candidate: _SegmentCandidate) -> bool:
-        known = self._known.get(self._key(candidate))
+    def _is_known(self, key: tuple[Any, ...]) -> bool:
+        known = self._known.get(key)
         return known is not None and not known.may_pass
 
     def _candidate(self, device: int, operators: tuple[str, ...]) -> _SegmentCandidate:
@@ -124,23 +139,35 @@ class Chooser:
             tuple(value for value in made if value in outside or not own.issuperset(self._readers.get(value, ()))),
         )
 
-    def _examples(self, wanted: set[Value]) -> dict[Value, Tensor]:
-        """Values of a run on the first device."""
+    def _examples(self, wanted: set[Value], arriving: Mapping[str, Collection[Value]]) -> dict[Value, Tensor]:
+        """Values of a run on the first device, with the strides that they have where they are made."""
         examples = {value: tensor for value, tensor in self._network.inputs(0).items() if value in wanted}
+
+        def run(name: str, function: Callable[..., Any], arguments: list[Tensor]) -> Any:
+            given = zip(self._flow.reads[name], arguments, strict=True)
+            away = arriving.get(name, ())
+            return function(*[copied(own, own.device) if value in away else own for value, own in given])
 
         def see(name: str, _: Mapping[Value, Tensor], made: Sequence[Tensor]) -> None:
             own = zip(self._flow.makes[name], made, strict=True)
             examples.update({value: tensor for value, tensor in own if value in wanted})
 
-        self._network.run_one_by_one(lambda _, function, arguments: function(*arguments), see)
+        self._network.run_one_by_one(run, see)
         self._backend.synchronize(0)  # the streams of devices do not wait for this one
         return examples
 
-    def _compared(self, candidate: _SegmentCandidate, examples: Mapping[Value, Tensor], deadline: float) -> _Choice:
+    def _inputs(
+        self, candidate: _SegmentCandidate, examples: Mapping[Value, Tensor], arriving: Mapping[str, Collection[Value]]
+    ) -> list[Tensor]:
+        """What a segment reads, where it runs, with the strides that it has there."""
+        place, away = self._network.places[candidate.device], _away(candidate, arriving)
+        return [
+            copied(examples[value], place) if value in away else _placed(examples[value], place)
+            for value in candidate.reads
+        ]
+
+    def _compared(self, candidate: _SegmentCandidate, inputs: Sequence[Tensor], deadline: float) -> _Choice:
         """Compare both ways, and time them."""
-        place = self._network.places[candidate.device]
-        given = [examples[value] for value in candidate.reads]
-        inputs = [value if value.device == place else strided_copy(value, place) for value in given]
         self._backend.synchronize(candidate.device)
         packed = self._by_operators(candidate)
         try:
@@ -256,6 +283,15 @@ def by_operators(result: SegmentResult, why: str) -> SegmentResult:
     """A segment that runs by its operators although inductor was faster."""
     known_ms = {PACKED: result.latency_ms[PACKED]}
     return msgspec.structs.replace(result, runtime=PACKED, latency_ms=known_ms, refused={INDUCTOR: why})
+
+
+def _away(candidate: _SegmentCandidate, arriving: Mapping[str, Collection[Value]]) -> set[Value]:
+    """The values that a segment reads as copies."""
+    return {value for name in candidate.operators for value in arriving.get(name, ())}
+
+
+def _placed(value: Tensor, place: torch.device) -> Tensor:
+    return value if value.device == place else strided_copy(value, place)
 
 
 def _layout(tensor: Tensor) -> str:

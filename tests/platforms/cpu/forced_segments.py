@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +15,11 @@ from hios.workers.worker import Worker
 #: Environment variable that names the runtime.
 RUNTIME = "HIOS_TEST_RUNTIME"
 _timed, _choose = segment_runtimes.Converter._timed, segment_runtimes.choose
+
+
+def sessions(worker: Worker) -> dict[str, int]:
+    """How many segments a worker has in which runtime."""
+    return dict(Counter(kind for kind, _ in worker.state["sessions"]))
 
 
 def choose(worker: Worker, **arguments: Any) -> list[SegmentResult]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,16 +14,20 @@ import msgspec
 import onnx
 import pytest
 import torch
+from onnx import helper
 from torch import Tensor, nn
 
 from hios import Graph, HiosError, Schedule
+from hios.core.graph import Call, Operator, Shapes, Value
 from hios.core.schedule import StagedPlan, StreamPlan
+from hios.formats.onnx_session import OnnxSession
 from hios.machine.description import usable_cores
 from hios.platforms.cpu import segment_runtimes
 from hios.platforms.cpu.engine import Engine, Task
 from hios.platforms.cpu.segment_runtimes import Choosing, Segment
 from hios.platforms.segments import Boundary
 from hios.verify.consistency import run_problems
+from tests.cores_marker import two_cores
 from tests.frontends.small_networks import Model, extracted, write_files
 from tests.openvino_marker import needs_openvino
 from tests.platforms.cpu import forced_segments
@@ -72,6 +78,70 @@ def test_plans_of_all_kinds_give_equal_outputs(runtime: str, monkeypatch: pytest
     assert all(0.0 <= row.start_ms <= row.finish_ms for row in rows)
 
 
+@pytest.mark.parametrize("runtime", ["packed", "openvino"])
+def test_only_what_runs_stays(runtime: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a task is taken, a worker has its segments in their runtimes, and no others."""
+    monkeypatch.setenv(forced_segments.RUNTIME, runtime)
+    monkeypatch.setattr(segment_runtimes, "choose", forced_segments.choose)
+    network, choosing = branches(), Choosing(image(0), None, 1e3)
+    cores = [[usable_cores()[0]]]
+    with Engine(network.graph, network.tensors, {"one": Task(sequential())}, cores, choosing=choosing) as engine:
+        before = engine._pool.call(0, forced_segments.sessions)
+        engine.keep_only("one")
+        after = engine._pool.call(0, forced_segments.sessions)
+        require_right_run(engine, "one", 1)
+    assert before == {"onnxruntime": 1, "openvino": 1}
+    assert after == ({} if runtime == "packed" else {runtime: 1})
+
+
+def test_sessions_live_as_long_as_what_computes_by_them() -> None:
+    """What is bound to tensors holds its session."""
+    values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Abs", ["x"], ["y"])], "graph", values[:1], values[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    session = OnnxSession("model", model.SerializeToString())
+    compute = session.bound([torch.ones(2)], [torch.empty(2)])
+    held = weakref.ref(session)
+    del session
+    assert held() is not None
+    compute()
+    del compute
+    gc.collect()
+    assert held() is None
+
+
+def test_choices_are_kept_for_the_same_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for a worker that shares its core, nor for other environment variables that change kernels and threads."""
+    asked: list[str] = []
+
+    def kept(key: Any, _: object) -> Any:
+        asked.append(msgspec.json.encode(key).decode())
+        return {"packed": 1.0}, {}
+
+    monkeypatch.setattr(segment_runtimes.Converter, "_content", lambda *_: "content")
+    for shares, policy in ((False, "active"), (True, "active"), (False, "passive"), (False, "active")):
+        monkeypatch.setenv("OMP_WAIT_POLICY", policy)
+        converter = object.__new__(segment_runtimes.Converter)
+        converter.worker = SimpleNamespace(arena=SimpleNamespace(shares_cores=shares))  # type: ignore[assignment]
+        converter._key, converter._choices = {}, SimpleNamespace(get=kept)  # type: ignore[assignment]
+        assert converter.compared(Segment((), (), Boundary((), ()))) == ({"packed": 1.0}, {}, {})
+    assert len(set(asked)) == 3
+    assert asked[0] == asked[3]
+
+
+def test_the_content_of_a_segment_has_the_types_of_its_weights() -> None:
+    """The same bytes in another shape or dtype are another weight."""
+    call = Call("relax.add", (Value(input="x"), Value(weight="w")))
+    operator = Operator("add", "add", (call,), Shapes(((2, 4),), ((2, 4),)), "float32")
+    boundary = Boundary((("input", "x", 0),), (("operator", "add", 0),))
+    contents = set()
+    for weight in (torch.zeros(4), torch.zeros(1, 4), torch.zeros(2, 2), torch.zeros(4, dtype=torch.int32)):
+        worker: Any = SimpleNamespace(state={})
+        converter = segment_runtimes.Converter(worker, {"w": weight}, None, 0.0, ("finite",))
+        contents.add(converter._content(Segment([operator], (), boundary, [torch.ones(2, 4)])))
+    assert len(contents) == 4
+
+
 def _crossing(model: Any, x: Tensor) -> Tensor:
     """The last operator reads what the first one made, and what follows from another's."""
     early = model.first(x)
@@ -104,6 +174,7 @@ def _awkward(_: Model, x: Tensor, picked: Tensor) -> tuple[Tensor, Tensor]:
     return summed, (summed > 1) & (picked > 0)
 
 
+@two_cores
 def test_independent_copies_have_results_of_their_own(tmp_path: Path) -> None:
     """Two devices run the same network at once: neither computes in the memory in which the other does."""
     # Sums of 2048 numbers, which runtimes add up in parts, in the memory of the result.

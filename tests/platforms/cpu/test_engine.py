@@ -25,12 +25,21 @@ from hios.machine.description import usable_cores
 from hios.platforms.cpu import engine as engine_module
 from hios.platforms.cpu import worker as device
 from hios.platforms.cpu.engine import Engine, Task
+from hios.platforms.cpu.segment_runtimes import Choosing
 from hios.platforms.program import ABORT
 from hios.workers.arena import ABORTED, Arena
 from hios.workers.pool import WorkerPool
 from tests.runtime import faults
-from tests.runtime.small import alternating, branches, image, require_right, require_right_run, small_engine
-from tests.workers.processes import children, eventually, running
+from tests.runtime.small import (
+    alternating,
+    branches,
+    image,
+    require_right,
+    require_right_run,
+    sequential,
+    small_engine,
+)
+from tests.workers.processes import children, eventually, killed, running
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -132,6 +141,30 @@ def test_tasks_that_are_gone_are_refused() -> None:
         with pytest.raises(PlatformError, match=r"^this engine has no task first any more; allowed: second$"):
             made.run("first", image(0))
         require_right_run(made, "second", 3)
+
+
+def test_tasks_that_do_not_fit_are_refused() -> None:
+    """A task that is added may need no more devices or flags than the engine has; one that fits still runs."""
+    network, cores = branches(), [[usable_cores()[0]], [usable_cores()[-1]]]
+    order, choosing = tuple(network.graph.order), Choosing(image(0), None, 0.0)
+    turns = {place: ((0, 1), (1, 0))[number % 2] for number, place in enumerate(order)}
+    wide = Task(StreamPlan(((order,), (order,)), order, turns))
+    with Engine(network.graph, network.tensors, {"one": Task(sequential())}, cores[:1], choosing=choosing) as made:
+        with pytest.raises(PlatformError, match=r"^task both: found 2 devices; allowed: at most 1$"):
+            made.add("both", Task(alternating()), network.tensors, choosing)
+        require_right_run(made, "one", 0)
+    with Engine(network.graph, network.tensors, {"one": Task(alternating())}, cores, choosing=choosing) as made:
+        with pytest.raises(PlatformError, match=r"^task wide: needs more shared memory than this engine has; allowed"):
+            made.add("wide", wide, network.tensors, choosing)
+        made.add("both", Task(alternating(), (1, 0)), network.tensors, choosing)
+        require_right_run(made, "both", 1)
+
+
+def test_a_task_that_fails_while_it_is_recorded_is_released() -> None:
+    """Nothing of it stays in the workers."""
+    worker: Any = SimpleNamespace(state={"programs": {"a": None, "b": None}, "segments": {"a": []}})
+    device.forget(worker, ["a"])
+    assert worker.state == {"programs": {"b": None}, "segments": {}}
 
 
 def test_threads_take_turns(engine: Engine) -> None:
@@ -341,10 +374,5 @@ def test_workers_outlive_the_thread_that_made_them() -> None:
 @pytest.mark.slow
 def test_workers_end_with_a_killed_process() -> None:
     """Workers that sleep when their process is killed end too."""
-    with _process("wait") as process:
-        assert process.stdout is not None
-        workers = [int(worker) for worker in process.stdout.readline().split()]
-        assert len(workers) == 2
-        assert all(map(running, workers))
-        process.kill()
-    assert eventually(lambda: not any(map(running, workers)))
+    with killed(_process("wait")):
+        pass

@@ -1,12 +1,14 @@
 """Streams on this machine: threads with queues that behave as streams of GPUs do, with delays at random.
 
 What is launched on a stream runs in order, some time after it was launched; nothing but events orders streams. Memory
-that was let go is overwritten on its stream, as the next operator there would, so that whoever still reads it shows.
+is overwritten once all values in it were let go, by the next launch on the stream that made the first of them, as
+torch's allocator has it, so that whoever still reads it shows.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import threading
 import time
@@ -40,6 +42,9 @@ class Handle:
         self._captured = captured
         self._value: Tensor | None = None
         self.kept: _Memory | None = None
+        #: The memory that it lies in, unless that is not of a launch; and before which launch it was let go.
+        self.block: _Block | None = None
+        self.gone_before = math.inf
 
     @property
     def value(self) -> Tensor:
@@ -54,6 +59,23 @@ class Handle:
             self._value.copy_(value)
         else:
             self._value = value
+
+
+class _Block:
+    """Memory that a launch on a stream allocated, by the values in it as far as these are held."""
+
+    def __init__(self, stream: tuple[int, int]) -> None:
+        self.stream = stream
+        self.handles = weakref.WeakSet[Handle]()
+
+    def is_overwritten(self, launch: int) -> bool:
+        """Overwrite it if all values in it were let go before a launch; whether that is so."""
+        handles = list(self.handles)
+        if any(handle.gone_before > launch for handle in handles):
+            return False
+        for handle in handles[:1]:
+            torch.empty(0, dtype=torch.uint8).set_(handle.value.untyped_storage()).fill_(0xFF)
+        return True
 
 
 class Happening:
@@ -81,6 +103,10 @@ class HostBackend:
         self._queues: dict[tuple[int, int], SimpleQueue[Callable[[], None]]] = {}
         self._recording: list[tuple[Lane, Callable[[], None]]] | None = None
         self._recorded: list[threading.Event] = []
+        self._lock = threading.Lock()
+        self._launches = 0
+        #: By stream, memory that holds something.
+        self._blocks = defaultdict[tuple[int, int], set[_Block]](set)
         self.errors: list[Exception] = []
         self.exact = 0
         self.copies = 0
@@ -90,13 +116,16 @@ class HostBackend:
         if self._recording is not None:
             self._recording.append((lane, work))
             return
-        if lane not in self._lanes:
-            self._lanes[lane] = lane.device, len(self._lanes) % self._streams
-        stream = self._lanes[lane]
+        stream = self._stream(lane)
         if stream not in self._queues:
             self._queues[stream] = SimpleQueue()
             threading.Thread(target=self._serve, args=(self._queues[stream],), daemon=True).start()
         self._queues[stream].put(work)
+
+    def _stream(self, lane: Lane) -> tuple[int, int]:
+        if lane not in self._lanes:
+            self._lanes[lane] = lane.device, len(self._lanes) % self._streams
+        return self._lanes[lane]
 
     def _serve(self, queue: SimpleQueue[Callable[[], None]]) -> None:
         torch.set_num_threads(1)
@@ -119,16 +148,32 @@ class HostBackend:
 
     def _later(self, lane: Lane, function: Callable[..., Any], arguments: list[Any], outputs: int) -> list[Any]:
         handles = [Handle(captured=self._recording is not None) for _ in range(outputs)]
-        delay = self._delay.uniform(0, _DELAY_S)
+        delay, stream = self._delay.uniform(0, _DELAY_S), self._stream(lane)
+        launch = self._launches = self._launches + 1
 
         def work() -> None:
             time.sleep(delay)
+            with self._lock:
+                blocks = self._blocks[stream]
+                blocks -= {block for block in blocks if block.is_overwritten(launch)}
             results = as_list(function(*[_tensor(argument) for argument in arguments]), outputs)
+            known = {_address(_tensor(own)): own.block if isinstance(own, Handle) else None for own in arguments}
             for handle, result in zip(handles, results, strict=True):
                 handle.put(result)
+                self._place(handle, known, _address(result), stream)
 
         self._launch(lane, work)
         return handles
+
+    def _place(self, handle: Handle, known: dict[int, _Block | None], address: int, stream: tuple[int, int]) -> None:
+        """Note the memory that a value lies in: that of an argument or of another output, else some of its stream."""
+        with self._lock:
+            if handle.block is None and address not in known:
+                known[address] = _Block(stream)
+            block = handle.block = handle.block or known.get(address)
+            if block is not None:
+                block.handles.add(handle)
+                self._blocks[block.stream].add(block)
 
     def record(self, lane: Lane, event: Happening | None = None, *, timed: bool = False) -> Happening:
         """An event that a stream comes to; one given is used again."""
@@ -155,14 +200,9 @@ class HostBackend:
         self._launch(lane, work)
 
     def forget(self, lane: Lane, values: list[Any]) -> None:
-        """Have a stream overwrite the memory of values."""
-
-        def work() -> None:
-            for value in values:
-                memory = _tensor(value).untyped_storage()
-                torch.empty(0, dtype=torch.uint8).set_(memory).fill_(0xFF)
-
-        self._launch(lane, work)
+        """Have the memory of values overwritten, once nothing else that is in it is held."""
+        for value in values:
+            value.gone_before = self._launches + 1
 
     def elapsed_ms(self, event: Happening, later: Happening) -> float:
         """Milliseconds between two events."""
@@ -261,6 +301,11 @@ class PooledBackend(HostBackend):
         """Nothing in a graph: who holds no value any more has let it go."""
         if self._recording is None:
             super().forget(lane, values)
+
+
+def _address(value: Tensor) -> int:
+    """Of the memory that it lies in."""
+    return value.untyped_storage().data_ptr()
 
 
 def _tensor(value: Any) -> Tensor:

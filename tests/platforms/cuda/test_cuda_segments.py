@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -20,7 +20,17 @@ from hios.platforms.cuda.plan import Flow, joined, launch_plan, runs
 from hios.platforms.cuda.segments import INDUCTOR, PACKED, Chooser
 from tests.frontends.small_networks import Network
 from tests.platforms.cuda.host import HostBackend, PooledBackend
-from tests.platforms.cuda.test_executor import NETWORKS, check, executor, placed, plans, shared, squeezenet
+from tests.platforms.cuda.test_executor import (
+    NETWORKS,
+    across,
+    check,
+    executor,
+    placed,
+    plans,
+    shared,
+    squeezenet,
+    strided,
+)
 from tests.runtime.schedules import one_by_one, random_streams
 
 #: What stands in for inductor: what a segment is, and what computes it by its operators.
@@ -193,7 +203,7 @@ def test_what_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         monkeypatch.setattr(segments, "BUDGET_S", seconds)
         with torch.inference_mode():
-            made, results = prepared._chooser.chosen([(0, order), (0, order[:1])], dict.fromkeys(order, 1.0))
+            made, results = prepared._chooser.chosen([(0, order), (0, order[:1])], dict.fromkeys(order, 1.0), {})
         assert made == []
         assert [own.refused for own in results] == [{INDUCTOR: reason}, {INDUCTOR: "it is a single call"}]
         assert all(own.latency_ms.keys() == {PACKED} for own in results)
@@ -248,6 +258,33 @@ def test_a_schedule_goes_back_to_operators(
     assert result.refused[INDUCTOR].endswith(reason)
     prepared.run("plan")
     check(prepared.outputs("plan"), network.eager())
+
+
+@pytest.mark.parametrize("devices", [(2, 1), (1, 2)])
+def test_strides_are_those_of_the_plan(
+    devices: Sequence[int], compiling: Callable[[Compiled], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What arrives from another device is dense, and what was compiled for other strides is compiled again."""
+
+    def made(chooser: Chooser, candidate: Any, inputs: Sequence[Tensor], _: float) -> Callable[..., Any]:
+        by_operators, expected = chooser._by_operators(candidate), [value.stride() for value in inputs]
+
+        def run(*values: Tensor) -> Any:
+            assert [value.stride() for value in values] == expected
+            return by_operators(*values)
+
+        return run
+
+    compiling(lambda _, by_operators: by_operators)
+    monkeypatch.setattr(Chooser, "_compiled", made)
+    prepared = executor(strided(), HostBackend())
+    for count in devices:
+        prepared.prepare(str(count), [across(count)])
+        results = prepared.use_segments(str(count))
+        assert {result.runtime for result in results} == {INDUCTOR}
+        assert {("v", "q")} <= {result.operators for result in results}
+        prepared.run(str(count))
+        check(prepared.outputs(str(count)), strided().eager())
 
 
 @pytest.mark.parametrize(("nanoseconds", "is_kept"), [((2, 1), False), ((1, 2), True), ((1002, 1000), True)])

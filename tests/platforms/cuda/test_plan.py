@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Collection
 from itertools import chain, pairwise
 
 import pytest
@@ -19,7 +20,7 @@ from tests.runtime.schedules import random_plan, random_streams
 
 
 def flow_of(graph: Graph, seed: int = 0) -> Flow:
-    """Values of a graph without calls: operators with one or two outputs, some of which lie in memory of others."""
+    """Values of a graph without calls: operators with one or two outputs, some of which may lie in memory of others."""
     choose = random.Random(seed)
     makes = {
         operator.id: [("operator", operator.id, item) for item in range(choose.choice([1, 1, 2]))]
@@ -37,10 +38,6 @@ def flow_of(graph: Graph, seed: int = 0) -> Flow:
     made = [value for own in makes.values() for value in own]
     outputs = [value for value in made if value not in read] or made[-1:]
     return Flow(reads, makes, outputs, views)
-
-
-#: Device, and the value that memory was allocated for.
-_Block = tuple[int, Value]
 
 
 class Checker:
@@ -150,60 +147,86 @@ class Checker:
                 assert {self.launches[place].lane for place in places} <= {Lane(device, number)}
                 assert all(self.launches[place].streams == (number,) for place in places)
 
-    def _blocks(self, device: int, value: Value) -> set[Value]:
-        """What the memory of a value may have been allocated for."""
-        seen, waiting = set(), [value]
+    def _makes(self, place: int) -> list[Value]:
+        """The values that a launch makes on its device."""
+        launch = self.launches[place]
+        if launch.copied is not None:
+            return [launch.copied]
+        return [value for operator in launch.operators for value in self.flow.makes[operator]]
+
+    def _reads(self, place: int) -> list[tuple[int, Value]]:
+        """Device and value of what a launch reads."""
+        launch = self.launches[place]
+        if launch.copied is not None:
+            return [(self.home[launch.copied[1]], launch.copied)]
+        return [(launch.lane.device, value) for operator in launch.operators for value in self.flow.reads[operator]]
+
+    def _views(self, place: int, value: Value) -> Collection[Value]:
+        """In the memory of which values one that a launch makes may lie; a copy lies in none."""
+        return () if self.launches[place].copied is not None else self.flow.views.get(value, ())
+
+    def _maker(self, device: int, value: Value) -> int:
+        home = self.home[value[1]]
+        return self.made[device, value[1]] if home == device else self.copies[device, value]
+
+    def _lies_in(self, device: int, value: Value) -> set[int]:
+        """The launches in whose memory a value may lie."""
+        makers, waiting = dict[Value, int](), [value]
         while waiting:
             value = waiting.pop()
-            if value[0] == "input":
-                continue
-            views = self.flow.views.get(value, ()) if self.home[value[1]] == device else ()
-            merged = self.launches[self.made[device, value[1]]] if self.home[value[1]] == device else None
-            if merged is not None and len(merged.operators) > 1 and value != (first := self._first(merged.operators)):
-                views = [first]
-            waiting += views
-            seen |= set() if views else {value}
-        return seen
-
-    def _first(self, operators: tuple[str, ...]) -> Value:
-        return self.flow.makes[operators[0]][0]
-
-    def _uses(self) -> tuple[dict[_Block, list[int]], dict[_Block, set[Value]], dict[_Block, int]]:
-        """For every block of memory: who reads or writes it, which values are in it, and what allocates it."""
-        users: dict[_Block, list[int]] = defaultdict(list)
-        values: dict[_Block, set[Value]] = defaultdict(set)
-        made: dict[_Block, int] = dict(self.copies)
-        for (device, value), place in self.copies.items():
-            users[device, value].append(place)
-            values[device, value].add(value)
-            for block in self._blocks(self.home[value[1]], value):
-                users[self.home[value[1]], block].append(place)
-        for (device, operator), place in self.made.items():
-            for value in self.flow.makes[operator]:
-                made[device, value] = place
-                for block in self._blocks(device, value):
-                    values[device, block].add(value)
-            for value in (*self.flow.reads[operator], *self.flow.makes[operator]):
-                for block in self._blocks(device, value):
-                    users[device, block].append(place)
-        return users, values, made
+            if value[0] == "operator" and value not in makers:
+                makers[value] = self._maker(device, value)
+                waiting += self._views(makers[value], value)
+        return set(makers.values())
 
     def check_memory(self) -> None:
         """What is let go was used for the last time, on the stream that gets its memory, and as early as can be."""
-        users, values, made = self._uses()
-        kept = {(device, block) for device, value in self.launch_plan.outputs for block in self._blocks(device, value)}
-        gone: dict[_Block, list[int]] = defaultdict(list)
+        users = {place: {place} for place in range(len(self.launches))}
+        for place in users:
+            for device, value in self._reads(place):
+                for made in self._lies_in(device, value):
+                    users[made].add(place)
+        kept = {self._maker(device, value) for device, value in self.launch_plan.outputs}
+        expected: dict[int, list[Value]] = defaultdict(list)
+        for made, own in users.items():
+            again = [place for place in self._on_lane(made) if all(self.follows(place, user) for user in own)]
+            if again and made not in kept:
+                expected[again[0]] += self._makes(made)
+        gone = {place: sorted(launch.lets_go) for place, launch in enumerate(self.launches) if launch.lets_go}
+        assert gone == {place: sorted(own) for place, own in expected.items()}
+        for seed in range(3):
+            self.check_views(random.Random(seed))
+
+    def check_views(self, choose: random.Random) -> None:
+        """Whatever turns out to lie in whose memory, nothing is still used that the next launch may overwrite."""
+        #: The launch that allocated the memory in which a value lies; None for that of inputs.
+        lies_in: dict[tuple[int, Value], int | None] = {}
+        users: dict[int, set[int]] = defaultdict(set)
+        held: dict[int, list[tuple[int, Value]]] = defaultdict(list)
         for place, launch in enumerate(self.launches):
-            for value in launch.lets_go:
-                gone[launch.lane.device, value].append(place)
-        expected: dict[_Block, list[int]] = defaultdict(list)
-        for block, own in users.items():
-            lane = self.launches[made[block]].lane
-            later = [place for place in range(made[block] + 1, len(self.launches)) if self.launches[place].lane == lane]
-            safe = [place for place in later if all(self.follows(place, user) for user in own)]
-            for value in values[block] if safe and block not in kept else ():
-                expected[block[0], value].append(safe[0])
-        assert gone == {value: sorted(places) for value, places in expected.items()}
+            device = launch.lane.device
+            made = [(device, value) for value in self._makes(place)]
+            for key in made:
+                others = [(device, other) for other in self._views(place, key[1])]
+                where = choose.choice([None, *others])
+                lies_in[key] = place if where is None else lies_in.get(where)
+            for key in (*made, *self._reads(place)):
+                if (root := lies_in.get(key)) is not None:
+                    users[root].add(place)
+                    held[root] += [key] if key in made else []
+        gone = {
+            (launch.lane.device, value): place for place, launch in enumerate(self.launches) for value in launch.lets_go
+        }
+        for root, keys in held.items():
+            if all(key in gone for key in keys):
+                free = max(gone[key] for key in keys)
+                for place in self._on_lane(root):
+                    assert place < free or all(self.follows(place, user) for user in users[root])
+
+    def _on_lane(self, place: int) -> list[int]:
+        """Later launches on the same stream."""
+        lane = self.launches[place].lane
+        return [other for other in range(place + 1, len(self.launches)) if self.launches[other].lane == lane]
 
 
 def _check(graph: Graph, flow: Flow, plan: Plan) -> LaunchPlan:
@@ -300,6 +323,19 @@ def test_memory_stays_while_a_view_is_read() -> None:
         ["a", "b"],
         ["c"],
     ]
+
+
+def test_memory_stays_while_what_may_be_a_view_is_read() -> None:
+    """A copy on the link of an arrival may not overwrite it while r reads v, which may lie in it, beside that copy."""
+    graph = _graph([("s", "v"), ("v", "q"), ("v", "r"), ("q", "p"), ("p", "f"), ("p", "z"), ("z", "g")])
+    plain, index = _plain(graph), graph.index
+    flow = Flow(plain.reads, plain.makes, plain.outputs, {("operator", "v", 0): [("operator", "s", 0)]})
+    devices = tuple((tuple(index[name] for name in own),) for own in ("spz", "vqrfg"))
+    launch = tuple(index[name] for name in "svqrpfzg")
+    launching = _check(graph, flow, StreamPlan(devices, launch))
+    gone = {own.operators[0]: [value[1] for value in own.lets_go] for own in launching.launches if own.copied is None}
+    assert gone == {"s": [], "v": [], "q": [], "r": [], "p": ["s"], "f": ["v", "q"], "z": [], "g": []}
+    assert [own.lets_go for own in launching.launches if own.copied is not None] == [()] * 4
 
 
 def test_memory_is_not_used_again_beside_a_reader() -> None:

@@ -17,7 +17,7 @@ def test_full_precision_ends_with_the_block() -> None:
     """Within, neither convolutions nor matrix products may use TF32; afterwards all is as it was, errors or not."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     before = cudnn.allow_tf32, matmul.allow_tf32
-    assert before == (True, False)  # as torch has it by default
+    assert cudnn.allow_tf32  # as torch has it by default; $TORCH_ALLOW_TF32_CUBLAS_OVERRIDE decides on products
     with pytest.raises(ValueError, match="within"):
         _fail_within()
     assert (cudnn.allow_tf32, matmul.allow_tf32) == before
@@ -30,8 +30,9 @@ def _fail_within() -> None:
 
 
 @pytest.mark.parametrize(("majors", "expected"), [([7], False), ([8], True), ([7, 9], True)])
-def test_who_uses_tf32(majors: list[int], expected: bool) -> None:
+def test_who_uses_tf32(majors: list[int], expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """GPUs from compute capability 8.0 on, unless it is switched off."""
+    monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
     assert uses_tf32(majors) == expected
     with exactly():
         assert not uses_tf32(majors)
