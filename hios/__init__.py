@@ -287,9 +287,9 @@ def profile(
     >>> costs = hios.profile(graph, devices=2)  # doctest: +SKIP
     >>> hios.schedule(hios.Problem(graph, costs), "hios-lp", devices=2).latency_ms  # doctest: +SKIP
     """
-    from hios.formats.settings import PartitionSettings, checked
+    from hios.formats.settings import ProfileEffort, checked
 
-    checked("profile", PartitionSettings, {"repeats": repeats, "budget_s": budget_s})
+    effort = checked("profile", ProfileEffort, {"repeats": repeats, "budget_s": budget_s})
     require_options(platform, options or {}, virtual=virtual, cores_per_device=cores_per_device)
     if not entry(platform).executes:
         from hios.profiling.predict import predict
@@ -303,9 +303,9 @@ def profile(
         return run(
             graph,
             devices=devices,
-            repeats=repeats,
+            repeats=effort.repeats,
             stages_of=stages_of,
-            budget_s=budget_s,
+            budget_s=effort.budget_s,
             cache=chosen_folder(cache),
             platform=platform,
             virtual=virtual,

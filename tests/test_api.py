@@ -212,8 +212,14 @@ def _dynamic() -> Any:
         (lambda s: hios.execute(s.graph, s.weights, s.schedules, tolerance=0), "^execute: tolerance: found 0; allow"),
         (lambda s: hios.execute(s.graph, s.weights, s.schedules, run=3), "^execute: unknown key run; did you mean"),
         (lambda s: hios.profile(s.graph, repeats=0), "^profile: repeats: found 0; allowed: "),
-        (lambda s: hios.profile(s.graph, budget_s=-1.0), "^profile: budget_s: found -1.0; allowed: "),
-        (lambda s: hios.execute(s.graph, s.weights, s.schedules, tolerance=math.nan), "^execute: .*tolerance"),
+        (
+            lambda s: hios.profile(s.graph, budget_s=-1.0),
+            "budget_s: found -1.0; allowed: integer, at least 0 or number, at least 0$",
+        ),
+        (
+            lambda s: hios.execute(s.graph, s.weights, s.schedules, tolerance=math.nan),
+            "^execute: tolerance: found nan; ",
+        ),
         (
             lambda s: hios.execute(s.graph, s.weights, s.schedules, timeout_s=np.float64(-1)),
             "^execute: timeout_s: found -1.0; allowed: more than 0",

@@ -15,6 +15,8 @@ from hios.files.read_limits import MOST_PROBLEMS
 
 #: Keys named in one message at most.
 _MOST_KEYS = 8
+#: Keywords that limit numbers.
+_BOUNDS = frozenset({"minimum", "exclusiveMinimum", "maximum"})
 #: The end of patterns (``hios.files.base.END``) that says nothing to a reader.
 _NO_LINE_BREAK = r"(?!\n)"
 
@@ -87,7 +89,10 @@ def _allowed(keyword: str, rule: Mapping[str, Any], message: str) -> str:
     if keyword == "not" and "enum" in rule["not"]:
         return "anything but " + ", ".join(map(shown, rule["not"]["enum"]))
     if keyword == "anyOf" and all("type" in option for option in rule["anyOf"]):
-        return " or ".join(option["type"] for option in rule["anyOf"])
+        return " or ".join(
+            ", ".join([option["type"], *(_allowed(bound, option, "") for bound in option.keys() & _BOUNDS)])
+            for option in rule["anyOf"]
+        )
     if keyword == "type":
         return bound if isinstance(bound, str) else " or ".join(rule["type"])
     words = {

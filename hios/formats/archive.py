@@ -104,6 +104,8 @@ class ArchiveFile(Record, frozen=True):
 MANIFEST, SUMS = "archive.json", "SHA256SUMS"
 #: More than any study has; a file made to fill the disk is refused before anything of it is unpacked.
 _MOST_FILES, _MOST_BYTES, _MOST_BYTES_OF_A_FILE, _MOST_BYTES_OF_A_LIST = 20_000, 4_000_000_000, 500_000_000, 20_000_000
+#: Characters of a path: no system takes longer ones, and to look at each folder above a file would take long.
+_LONGEST_NAME = 4096
 #: How many times smaller a zip file may be than its files; results shrink to a tenth or so.
 _MOST_GROWTH = 100
 _REQUIRED = "a zip file by `hios archive`"
@@ -198,6 +200,8 @@ def _entries(opened: zipfile.ZipFile, archive: Path) -> Mapping[str, zipfile.Zip
     for info in infos:
         name, kind = info.filename, stat.S_IFMT(info.external_attr >> 16)
         parts = name.split("/")
+        if len(name) > _LONGEST_NAME:
+            raise ArtifactError(f"{archive}: found a path of {len(name)} characters; allowed: at most {_LONGEST_NAME}")
         if "\\" in name or "\0" in name or _DRIVE.match(name) or not all(parts) or {".", ".."} & set(parts):
             raise ArtifactError(f"{archive}: found the path {name!r}; allowed: names of files below the archive's root")
         if kind not in (0, stat.S_IFREG) or info.is_dir():

@@ -7,6 +7,9 @@ field as help. `Profile` and `Execute` are sections of config.yaml too. Defaults
 
 from __future__ import annotations
 
+import contextlib
+import math
+import numbers
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -110,13 +113,31 @@ def checked(function: str, kind: type[_Settings], values: Mapping[str, Any]) -> 
     Raises:
         HiosError: one of them is unknown, or beyond its limits.
     """
-    given = {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
+    given = {name: _plain(value) for name, value in values.items()}
+    for name, value in given.items():
+        if isinstance(value, float) and math.isnan(value):
+            raise HiosError(f"{function}: {name}: found nan; allowed: a number")
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        # Not a number is beyond no limit of a schema.
-        reasons = [*schema_errors(given, msgspec.json.schema(kind)), str(error)]
-        raise HiosError(f"{function}: {reasons[0].removeprefix('(whole file): ')}") from error
+        reasons = []
+        with contextlib.suppress(TypeError):  # objects that JSON does not know
+            reasons = schema_errors(given, msgspec.json.schema(kind))
+        reason = reasons[0].removeprefix("(whole file): ") if reasons else str(error)
+        raise HiosError(f"{function}: {reason}") from error
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, numbers.Number) and hasattr(value, "item") else value
+
+
+class ProfileEffort(Record, frozen=True, kw_only=True):
+    """How often `hios.profile` measures."""
+
+    repeats: Positive
+    """As in `Profile`."""
+    budget_s: Amount
+    """`budget` of `Profile`."""
 
 
 class Settings(_OnDevices, frozen=True, kw_only=True):

@@ -284,6 +284,7 @@ def test_less_precise_runs_are_checked_once_in_full(files: Files, graph: Graph, 
 @pytest.mark.parametrize("tolerance", [1e-4, pytest.param(1e-5, marks=_SLOW)])
 def test_a_model_that_amplifies_rounding_runs(tmp_path: Path, tolerance: float) -> None:
     """What rounding explains is allowed on every rank, and run.json states it; a stricter tolerance is meant."""
+    torch.manual_seed(0)  # whichever tests ran before: the weights decide how large the difference is
     files = write_files(tmp_path, Amplifying(), (torch.randn(64, 512),))
     graph = Graph.read(files.graph)
     first, *others = (((operator,),) for operator in graph.order)

@@ -280,7 +280,8 @@ class Converter:
             "threads": torch.get_num_threads(),
             "processor": processor(),
             "shared": self.worker.arena.shares_cores,
-            "environment": variables(),
+            # Not the numbers of the cores, which hios itself states for the threads of a worker.
+            "environment": {name: value for name, value in variables().items() if name != "OMP_PLACES"},
         }
         kept: tuple[dict[str, float], dict[str, str]] | None = None
         if self._choices is not None:

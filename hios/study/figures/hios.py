@@ -329,15 +329,14 @@ def fig13_comparisons(rows: Rows) -> list[Comparison]:
 
 
 def _by_size(rows: Rows, network: str) -> list[tuple[str, int, str]]:
-    """Labels of a network by the size of the images; the smallest and the largest of several are the paper's cases."""
+    """Labels of a network by the size of the images; of several, its own and the largest are the paper's cases."""
     sizes: Mapping[str, int] = {
         row["network"]: row["image size"]
         for row in rows
         if row["network"].partition("-")[0] == network and row["image size"]
     }
-    smallest = published_input(network)[1]  # "default (or small)" in the paper
-    ends = {smallest: "small images", max(sizes.values()): "large images"} if sizes else {}
-    several = len(ends) > 1
+    ends = {published_input(network)[1]: "small images", max(sizes.values()): "large images"} if sizes else {}
+    several = len(set(sizes.values())) > 1
     return [(label, size, ends.get(size, "") if several else "") for label, size in sizes.items()]
 
 
