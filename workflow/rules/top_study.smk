@@ -10,7 +10,9 @@ rule top_study:
             for label in serving_jobs.labels(settings)
             for file in serving_jobs.files_of(settings, label)
         ],
-        descriptions=[os.path.relpath(file) for file in configuration.top_files(settings)],
+        descriptions=[
+            os.path.relpath(file) for file in configuration.top_files(settings)
+        ],
     output:
         "<results>/study/top/{experiment}.json",
     log:
