@@ -44,7 +44,7 @@ from tests.workers.processes import eventually, running
 
 RANKS = ROOT / "tests" / "runtime" / "ranks.py"
 #: Seconds after which a rank that hangs is given up; less where one does, though enough for one that only is slow.
-TIMEOUT_S, SHORT_TIMEOUT_S = 300, 120
+TIMEOUT_S, SHORT_TIMEOUT_S = 300, 60
 
 
 def _over(transport: str, *more: object, marks: Iterable[pytest.MarkDecorator] = ()) -> Any:

@@ -23,7 +23,7 @@ from tests.workers.processes import eventually
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 #: Seconds until a run is given up: for everything but what is meant to hang, and for that.
-TIMEOUT_S, HANGING_S = 300, 120
+TIMEOUT_S, HANGING_S = 300, 60
 
 #: Seconds that packets take over slow links, and their bits a second.
 DELAY_S, BITS_PER_S = 2e-3, 1e9
