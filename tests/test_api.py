@@ -210,7 +210,10 @@ def _dynamic() -> Any:
         (lambda s: hios.execute(s.graph, s.weights, s.schedules, runs=0), "^execute: runs: found 0; allowed: "),
         (lambda s: hios.execute(s.graph, s.weights, s.schedules, warmup=-1), "^execute: warmup: found -1; allowed: "),
         (lambda s: hios.execute(s.graph, s.weights, s.schedules, tolerance=0), "^execute: tolerance: found 0; allow"),
-        (lambda s: hios.execute(s.graph, s.weights, s.schedules, run=3), r"^execute: unknown key run \(did you mean runs\?\)"),
+        (
+            lambda s: hios.execute(s.graph, s.weights, s.schedules, run=3),
+            r"^execute: unknown key run \(did you mean runs\?\)",
+        ),
         (lambda s: hios.profile(s.graph, repeats=0), "^profile: repeats: found 0; allowed: "),
         (
             lambda s: hios.profile(s.graph, budget_s=-1.0),

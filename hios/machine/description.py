@@ -16,6 +16,23 @@ BUSY = 0.1
 
 _STATISTICS = Path("/proc/stat")
 _CPUS = Path("/sys/devices/system/cpu")
+#: Environment variables that affect torch's kernels and memory.
+_VARIABLES = (
+    "ATEN_",
+    "DNNL_",
+    "GLIBC_TUNABLES",
+    "GOMP_",
+    "KMP_",
+    "LD_PRELOAD",
+    "MALLOC_",
+    "MKL_",
+    "OMP_DYNAMIC",
+    "OMP_PLACES",
+    "OMP_PROC_BIND",
+    "OMP_THREAD_LIMIT",
+    "OMP_WAIT_",
+    "ONEDNN_",
+)
 
 
 def usable_cores() -> list[int]:
@@ -103,3 +120,8 @@ def private_bytes(pid: int, *, written: bool = False) -> int:
     lines = topology.system_text(Path(f"/proc/{pid}/smaps_rollup")).splitlines()
     kind = "Private_Dirty" if written else "Private_"
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(kind))
+
+
+def variables() -> dict[str, str]:
+    """Those environment variables of this process that affect torch's kernels, threads and memory."""
+    return {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from importlib import metadata
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import torch
 
 from hios.machine import topology
-from hios.machine.description import processor
+from hios.machine.description import processor, variables
 from hios.machine.topology import system_text
 from hios.platforms.code_hash import code_hash
 
@@ -21,23 +20,6 @@ _PROCESSOR_FIELDS = ("vendor_id", "cpu family", "model", "stepping", "microcode"
 #: Settings that affect clock rates, if the system has them: of the machine, and of a core.
 _MACHINE_CLOCKS = ("cpufreq/boost", "intel_pstate/no_turbo", "intel_pstate/max_perf_pct", "smt/active")
 _CORE_CLOCKS = ("cpufreq/scaling_driver", "cpufreq/scaling_governor", "cpufreq/scaling_max_freq")
-#: Environment variables that affect torch's kernels and memory.
-_VARIABLES = (
-    "ATEN_",
-    "DNNL_",
-    "GLIBC_TUNABLES",
-    "GOMP_",
-    "KMP_",
-    "LD_PRELOAD",
-    "MALLOC_",
-    "MKL_",
-    "OMP_DYNAMIC",
-    "OMP_PLACES",
-    "OMP_PROC_BIND",
-    "OMP_THREAD_LIMIT",
-    "OMP_WAIT_",
-    "ONEDNN_",
-)
 #: Time on cores that a container has, by period.
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 #: The code that runs operators and stages, transfers values and times the probe.
@@ -76,11 +58,6 @@ def surroundings(cores: list[list[int]]) -> dict[str, object]:
         "torch": metadata.version("torch"),
         "onnxruntime": _version("onnxruntime"),  # runs operators that torch does not have
     }
-
-
-def variables() -> dict[str, str]:
-    """Those environment variables of this process that affect torch's kernels, threads and memory."""
-    return {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)}
 
 
 def _version(package: str) -> str | None:

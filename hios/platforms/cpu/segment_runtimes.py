@@ -34,9 +34,8 @@ from hios.frontends.tolerances import beyond
 from hios.kernels import CompiledOperator
 from hios.kernels.compiled_operator import External
 from hios.kernels.segment_module import exported
-from hios.machine.description import processor
+from hios.machine.description import processor, variables
 from hios.machine.statistics import spread
-from hios.platforms.cpu.environment import variables
 from hios.platforms.cpu.runners import BoundStep, RunRow, StepRunner, operator_rows
 from hios.platforms.program import Row
 from hios.platforms.segments import Boundary, boundary, members
