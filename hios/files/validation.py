@@ -16,7 +16,7 @@ from hios.files.read_limits import MOST_PROBLEMS
 #: Keys named in one message at most.
 _MOST_KEYS = 8
 #: Keywords that limit numbers.
-_BOUNDS = frozenset({"minimum", "exclusiveMinimum", "maximum"})
+_BOUNDS = ("minimum", "exclusiveMinimum", "maximum")
 #: The end of patterns (``hios.files.base.END``) that says nothing to a reader.
 _NO_LINE_BREAK = r"(?!\n)"
 
@@ -90,7 +90,7 @@ def _allowed(keyword: str, rule: Mapping[str, Any], message: str) -> str:
         return "anything but " + ", ".join(map(shown, rule["not"]["enum"]))
     if keyword == "anyOf" and all("type" in option for option in rule["anyOf"]):
         return " or ".join(
-            ", ".join([option["type"], *(_allowed(bound, option, "") for bound in option.keys() & _BOUNDS)])
+            ", ".join([option["type"], *(_allowed(bound, option, "") for bound in _BOUNDS if bound in option)])
             for option in rule["anyOf"]
         )
     if keyword == "type":

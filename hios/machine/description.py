@@ -122,6 +122,6 @@ def private_bytes(pid: int, *, written: bool = False) -> int:
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(kind))
 
 
-def variables() -> dict[str, str]:
-    """Those environment variables of this process that affect torch's kernels, threads and memory."""
-    return {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)}
+def variables(beginnings: tuple[str, ...] = _VARIABLES) -> dict[str, str]:
+    """Environment variables by how they begin; those that affect torch's kernels, threads and memory by default."""
+    return {name: os.environ[name] for name in sorted(os.environ) if name.startswith(beginnings)}

@@ -13,7 +13,6 @@ import functools
 import hashlib
 import inspect
 import itertools
-import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +33,7 @@ from hios.core.graph import Graph
 from hios.errors import ArtifactError, HiosError
 from hios.files.json_cache import JsonCache
 from hios.frontends.models import reached
-from hios.machine.description import usable_cores
+from hios.machine.description import usable_cores, variables
 from hios.optimizing import runtimes
 from hios.optimizing.candidates import SCHEDULE, Candidate
 from hios.optimizing.report import Report
@@ -156,7 +155,7 @@ def model_key(model: nn.Module, tensors: Sequence[Tensor]) -> dict[str, object]:
         "weights": [[name, *_type(tensor)] for name, tensor in weights],
         "inputs": [_type(tensor) for tensor in tensors],
         "torch": torch_settings(),
-        "environment": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)},
+        "environment": variables(_VARIABLES),
     }
 
 

@@ -78,13 +78,11 @@ def published_input(network: str) -> tuple[int, ...]:
 
 
 def has_published_inputs(label: str, shape: Sequence[int], *, larger: bool = False) -> bool:
-    """Whether a network takes what it is given in the papers; ``NAME-bN`` is one that takes N inputs at once.
+    """Whether a network takes what it is given in the papers, with ``larger`` also larger square images.
 
-    With ``larger``, one that takes larger square images counts too, as ``NAME-SIZE`` or under its name.
+    ``NAME-bN`` is one that takes N inputs at once, ``NAME-SIZE`` one with images of a size.
     """
-    name, batch, _ = re.fullmatch(r"(.+?)(?:-b([0-9]+)|-([0-9]+))?", label).groups("1")  # type: ignore[union-attr]
-    if not larger:
-        name = label.removesuffix(f"-b{batch}")
+    name, batch = re.fullmatch(r"(.+?)(?:-b([0-9]+)|-[0-9]+)?", label).groups("1")  # type: ignore[union-attr]
     own = published_input(name)
     is_larger = larger and len(own) == len(shape) - 1 == 3 and shape[2] == shape[3] >= own[1]
     return list(shape) == [int(batch), *(shape[1:] if is_larger else own)]

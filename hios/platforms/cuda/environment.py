@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from importlib import metadata
 
@@ -10,6 +9,7 @@ import torch
 
 from hios.files.base import Platform
 from hios.files.versions import versions
+from hios.machine.description import variables
 from hios.platforms.code_hash import code_hash
 from hios.platforms.cuda import gpu_settings
 
@@ -40,7 +40,7 @@ def settings(description: Platform) -> dict[str, object]:
         "cudnn": description.cudnn,
         "clocks": gpu_settings.clocks(*gpu_settings.asked()),
         "precision": _precision(),
-        "environment": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)},
+        "environment": variables(_VARIABLES),
         "python": platform.python_version(),
         "torch": metadata.version("torch"),
         "onnxruntime": versions().get("onnxruntime"),  # runs operators that torch does not have
