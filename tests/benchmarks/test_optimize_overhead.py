@@ -32,7 +32,7 @@ def overhead(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 def _chosen(model: nn.Module, inputs: Any, **_: Any) -> Any:
     class Fast(nn.Module):
-        report = SimpleNamespace(chosen="the model itself")
+        report = SimpleNamespace(chosen="the model itself", provisional=False)
 
         def forward(self, *given: Any) -> Any:
             return model(*given)
