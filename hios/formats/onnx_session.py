@@ -28,19 +28,13 @@ class OnnxSession:
         options.add_session_config_entry("session.force_spinning_stop", "1")  # others use its cores in turn
         # Not its own format, whatever the first bytes are.
         options.add_session_config_entry("session.load_model_format", "ONNX")
-        # On processors with AVX2 and without VNNI, sums of uint8 times int8 saturate at 16 bits unless it is told to be
-        # precise. It then loads no weights that two nodes share.
-        for precise, severity in (("1", 4), ("0", 3)):  # 3 logs errors, 4 does not
-            options.add_session_config_entry("session.x64quantprecision", precise)
-            options.log_severity_level = severity
-            try:
-                self._session = onnxruntime.InferenceSession(
-                    content or str(path), options, providers=["CPUExecutionProvider"]
-                )
-                break
-            except Exception as error:  # it raises many types; all mean the same to the user
-                if precise == "0":
-                    raise UnsupportedError(f"{path}: ONNX Runtime cannot load it: {first_line(error)}") from error
+        options.log_severity_level = 3  # errors only; warnings are about its own optimizations
+        try:
+            self._session = onnxruntime.InferenceSession(
+                content or str(path), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # it raises many types; all mean the same to the user
+            raise UnsupportedError(f"{path}: ONNX Runtime cannot load it: {first_line(error)}") from error
         self._names = [value.name for value in self._session.get_inputs()]
 
     @property

@@ -35,7 +35,8 @@ def _real(*shape: int) -> Any:
 
 
 def _whole(*shape: int) -> Any:
-    return _RANDOM.integers(-127, 127, shape).astype(np.int8)
+    # With larger ones, ONNX Runtime's sums of products with uint8 saturate on processors with AVX2 and without VNNI.
+    return _RANDOM.integers(-64, 65, shape).astype(np.int8)
 
 
 def _one(value: Any, dtype: Any = np.float32) -> Any:

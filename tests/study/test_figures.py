@@ -267,7 +267,7 @@ def test_verdicts_follow_the_data(files: dict[str, list[Path]], tmp_path: Path) 
     ("changes", "has_verdicts"),
     [
         ({}, True),
-        ({"setting": {"layers": 6}}, True),
+        ({"setting": {"layers": 14}}, True),
         ({"setting": {"p": 0.9}}, False),
         ({"window": 3}, False),
         ({"alpha": 0.4}, False),

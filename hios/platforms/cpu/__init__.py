@@ -9,8 +9,8 @@ distributing  a core as the device of one rank
 reporting     the cores in words, for the report
 worker        functions inside a worker that run the program of its device
 runners       the tensors of a program, and operators that read and write them; runs steps in order: stages with
-              concurrent groups, or operators, some on several devices at once; runs streams concurrently; an operator
-              waits for the values it reads
+              concurrent groups, or operators, some on several devices at once, for which the other devices step aside;
+              runs streams concurrently; an operator waits for the values it reads
 thread_team   threads of a worker on the cores of several devices; which operator a device is running, for error
               messages
 segment_runtimes  segments in ONNX Runtime, OpenVINO or hios's kernels, whichever is fastest

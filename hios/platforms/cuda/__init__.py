@@ -15,7 +15,8 @@ backend           streams, events, copies and CUDA graphs of torch
 segments          what a stream runs between two waits, by its operators or in inductor, whichever is faster
 executor          programs that are prepared once, captured if possible, and run repeatedly
 gpu_probe         the probe of the machine's speed on a GPU
-precision         full float32 for comparing outputs, TF32 where torch has it by default
+precision         full float32 for comparing outputs, TF32 where torch has it by default; keeping a GPU busy before
+                  a timed run, so that its clock rate is that of one at work
 cuda_reference    the model itself on a GPU
 worker            functions inside the worker that use the executor
 executing         the worker of a session, and the runtimes that run the model itself
