@@ -38,7 +38,7 @@ def test_quick(number):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("crashes", "processes"), [(1, 1), (2, 1), (4, 4)])
+@pytest.mark.parametrize(("crashes", "processes"), [(2, 1), (4, 4)])
 def test_a_crash_fails_one_test(crashes: int, processes: int, tmp_path: Path) -> None:
     """The test is named and fails with how it ended, all others run, whichever process has them, and the run ends."""
     command = re.search(r"^TESTS := python (.*)$", MAKEFILE.read_text(encoding="utf-8"), re.MULTILINE)
@@ -68,6 +68,6 @@ def test_a_crash_fails_one_test(crashes: int, processes: int, tmp_path: Path) ->
     for number in range(crashes):
         how = ("SIGKILL", "SIGSEGV")[number % 2]
         assert f"crashed while running 'test_crashes_{number}.py::test_crash': it ended by {how}" in done.stdout
-    assert ("in test_crash" in done.stdout) is (crashes > 1)  # where a process was that Python saw dying
+    assert "in test_crash" in done.stdout  # where a process was that Python saw dying
     last = done.stdout.splitlines()[-1]
     assert f"{crashes} failed, {10 + 2 * crashes} passed" in last, done.stdout

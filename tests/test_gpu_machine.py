@@ -18,8 +18,15 @@ from tests.scripts import ROOT, printed, python
 PACKAGES = ("torch", "numpy", "safetensors", "msgspec", "tqdm", "PyYAML", "click", "pytest", "hypothesis")
 #: Some of the others, of which hios can use each.
 HIDDEN = ("tvm", "altair", "jsonschema", "ortools", "numba", "onnx", "openvino", "mpi4py")
-#: What stands in for GPUs: torch says that there are two, and fails where one is used.
-_PRETEND = "import torch\ntorch.cuda.device_count = lambda: 2\n"
+#: What stands in for GPUs: torch says that there are two, and fails where one is used; a case of every test is enough.
+_PRETEND = """
+import torch
+
+torch.cuda.device_count = lambda: 2
+
+def pytest_collection_modifyitems(items):
+    items[:] = {item.nodeid.partition("[")[0]: item for item in reversed(items)}.values()
+"""
 
 
 @pytest.fixture(scope="module")

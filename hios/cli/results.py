@@ -134,9 +134,9 @@ def report_command(
         write_archived_page(directories[0], output, tables, papers_part)
         click.echo(f"{output}: the page of {directories[0]}")
         return
+    from hios.formats.archive import PageOrigin
     from hios.pipeline.config import options
     from hios.report import write_report
-    from hios.report.archive import origin_text
     from hios.report.results import Provenance, read_configuration
 
     files = (directory / name for directory in directories for name in ("graph.json", "costs.json", "run.json"))
@@ -153,17 +153,17 @@ def report_command(
 
         shown = shown or tuple(drawn_in(figures))
         papers = papers_part(figures, output, shown=shown)
-    origin = origin_text(
-        words,
-        directories,
+    origin = PageOrigin(
+        command=words,
+        directories=tuple(map(str, directories)),
         schedules=schedules,
-        config=config,
-        figures=figures,
+        config=None if config is None else str(config),
+        figures=None if figures is None else str(figures),
         shown=shown,
-        serving=serving,
+        serving=None if serving is None else str(serving),
         served=served,
     )
-    provenance = Provenance(words, "" if config is None else read_configuration(config), origin)
+    provenance = Provenance(origin, "" if config is None else read_configuration(config))
     processes = min(len(usable_cores()), _PROCESSES)
     write_report(directories, output, tables, schedules, provenance, papers, serving, served, processes)
     click.echo(f"{output}: report of {len(directories)} model(s)")

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -267,8 +268,13 @@ class Graph:
             successors[self.index[edge.source]].append(self.index[edge.target])
         order = topological_order(successors)
         if len(order) < len(self.operators):
-            cycle = _cycle_in_words(self.operators[position].id for position in _find_cycle(successors, order))
-            raise ArtifactError(f"{self.source}: edges: found the cycle {cycle}; allowed: a directed acyclic graph")
+            try:
+                TopologicalSorter(dict(enumerate(successors))).prepare()
+            except CycleError as error:  # it takes successors for predecessors
+                cycle = _cycle_in_words(self.operators[place].id for place in reversed(error.args[1]))
+                raise ArtifactError(
+                    f"{self.source}: edges: found the cycle {cycle}; allowed: a directed acyclic graph"
+                ) from None
         return tuple(order)
 
     @classmethod
@@ -344,23 +350,6 @@ def _cycle_in_words(cycle: Iterable[str]) -> str:
         half = _MOST_NAMED // 2
         names = [*names[:half], f"({len(names) - _MOST_NAMED} more)", *names[-half:]]
     return " -> ".join(names)
-
-
-def _find_cycle(successors: Sequence[Sequence[int]], order: Sequence[int]) -> list[int]:
-    """One cycle among the positions that topological sorting could not place, first position repeated."""
-    placed = set(order)
-    predecessor = {
-        successor: position
-        for position, targets in enumerate(successors)
-        if position not in placed
-        for successor in targets
-    }
-    position = next(position for position in range(len(successors)) if position not in placed)
-    trail: list[int] = []
-    while position not in trail:
-        trail.append(position)
-        position = predecessor[position]
-    return [position, *reversed(trail[trail.index(position) :])]
 
 
 def topological_order(successors: Sequence[Iterable[int]], preference: Iterable[int] | None = None) -> list[int]:

@@ -189,17 +189,8 @@ class Problem:
                 problem.time = [factor * time for time in self.time]
             problem.measured = {stage: factor * time for stage, time in self.measured.items()}
             problem.measured_merges = {merge: factor * time for merge, time in self.measured_merges.items()}
-        if self.wide_ms:
-            alone = {
-                operator: {width: time - self.launch_ms for width, time in times.items()}
-                for operator, times in self.wide_ms.items()
-            }
-            problem.wide_ms = {
-                operator: {width: time + self.launch_ms for width, time in times.items()}
-                for operator, times in self._wide_on(alone, devices, lambda operator: [operator]).items()
-            }
-        if self.merge_wide_ms:
-            problem.merge_wide_ms = self._wide_on(self.merge_wide_ms, devices, sorted)
+        problem.wide_ms = self._wide_on(self.wide_ms, devices, lambda operator: [operator], self.launch_ms)
+        problem.merge_wide_ms = self._wide_on(self.merge_wide_ms, devices, sorted, 0.0)
         return problem
 
     def _share_memory(self, factor: float) -> None:
@@ -245,11 +236,12 @@ class Problem:
         wide_ms: Mapping[_Key, Mapping[int, float]],
         devices: int,
         operators_of: Callable[[_Key], Sequence[int]],
+        launch_ms: float,
     ) -> dict[_Key, dict[int, float]]:
-        """t(v, k) without launches in schedules for so many devices, for the k that are possible.
+        """t(v, k) in schedules for so many devices, for the k that are possible.
 
-        t(v, k) was measured with k devices busy, so it is multiplied by what all devices slow the operators down over
-        what k devices do.
+        t(v, k) was measured with k devices busy, so what of it is no launch is multiplied by what all devices slow the
+        operators down over what k devices do.
         """
 
         @functools.cache
@@ -265,7 +257,7 @@ class Problem:
 
         allowed = {
             key: {
-                width: time * max(1.0, slowdown(key, devices) / slowdown(key, width))
+                width: (time - launch_ms) * max(1.0, slowdown(key, devices) / slowdown(key, width)) + launch_ms
                 for width, time in times.items()
                 if width <= devices
             }

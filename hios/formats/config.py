@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, field
@@ -239,19 +239,15 @@ class PruningStudy(Record, frozen=True):
 
 
 _NetworkFile = Annotated[str, Meta(pattern=f"^[A-Za-z0-9][A-Za-z0-9_]*{END}"), doc("Name of a file in models/.")]
+_T = TypeVar("_T")
+_ByNetwork = Annotated[dict[_NetworkFile, _T], Meta(min_length=1)]
 
 
 class ImageStudy(Record, frozen=True):
     """Networks on images of several sizes (HIOS, figures 12 and 13), and how long scheduling them takes (figure 14)."""
 
     sizes: OrAbsent[
-        Annotated[
-            dict[
-                _NetworkFile,
-                Annotated[Several[Annotated[Positive, doc("Height and width in pixels.")]], doc("Image sizes.")],
-            ],
-            Meta(min_length=1),
-        ]
+        _ByNetwork[Annotated[Several[Annotated[Positive, doc("Height and width in pixels.")]], doc("Image sizes.")]]
     ] = None
     """Sizes by network. If left out, {inception_v3: [149, 299]} with scale quick, and {inception_v3: [299, 512, 1024],
     nasnet_large: [331, 512]} with scale full."""
@@ -261,13 +257,7 @@ class BatchStudy(Record, frozen=True):
     """Networks and schedules with several batch sizes (IOS, figure 11 and table 3; Opara, figure 8)."""
 
     sizes: OrAbsent[
-        Annotated[
-            dict[
-                _NetworkFile,
-                Annotated[Several[Annotated[Positive, doc("Images in a batch.")]], doc("Batch sizes.")],
-            ],
-            Meta(min_length=1),
-        ]
+        _ByNetwork[Annotated[Several[Annotated[Positive, doc("Images in a batch.")]], doc("Batch sizes.")]]
     ] = None
     """Batch sizes by network. If left out, {inception_v3: [1, 4]} with scale quick; with scale full also 16."""
     image_size: OrAbsent[Positive] = None

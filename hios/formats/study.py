@@ -10,10 +10,9 @@ published.yaml       what the papers and their authors report, figure by figure
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from hios.files.base import (
     AboveZero,

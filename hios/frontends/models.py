@@ -171,14 +171,7 @@ def _weight_files(path: Path) -> list[Path]:
         for match in _LOCATION.finditer(data):
             length = sum((byte & 127) << 7 * place for place, byte in enumerate(match[1]))
             found.add(path.parent / os.fsdecode(data[match.end() : match.end() + length].replace(b"\0", b"?")))
-    return sorted(filter(_is_file, found))
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a name that no file can have
-        return False
+    return sorted(filter(os.path.isfile, found))  # which is false for a name that no file can have
 
 
 def _spec(module: str, search: list[str]) -> ModuleSpec | None:

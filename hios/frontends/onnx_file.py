@@ -96,7 +96,9 @@ def _checked(model: ModelProto, path: Path, batch_size: int | None, shapes: Shap
         for text in texts:
             if isinstance(text, bytes):  # as protobuf has what is not UTF-8
                 text.decode()  # raises; ONNX's own check does not say why with every version of Python
-    _forget_defaults(model.graph)
+    inputs = inputs_of(model.graph)  # without weights that serve as default values
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
     model.ir_version = max(model.ir_version, 4)  # earlier versions list weights among the inputs
     left = fix_values(model, shapes or {})
     fix_shapes(model, inputs_of(model.graph), path, left, batch_size)
@@ -225,13 +227,6 @@ def _tensors(model: ModelProto) -> Iterator[TensorProto]:
             graphs += [attribute.g, *attribute.graphs]
     for graph in graphs:
         yield from graph.initializer
-
-
-def _forget_defaults(graph: GraphProto) -> None:
-    """Remove weights from the inputs, where they serve as default values."""
-    inputs = inputs_of(graph)
-    del graph.input[:]
-    graph.input.extend(inputs)
 
 
 def _require_dtypes(graph: GraphProto, path: Path) -> None:

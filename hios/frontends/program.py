@@ -222,14 +222,14 @@ def inline_regions(program: ExportedProgram, name: str) -> None:
     An `UnsupportedError` says that autocast is on in a region, and would change its precision.
     """
     graph = program.graph
-    changed = False
     while regions := [node for node in graph.nodes if node.op == "call_function" and node.target in _REGIONS]:
         for node in regions:
-            _require_no_autocast(node, name)
+            if node.target is _AUTOCAST and node.args[0] == "cpu" and node.args[2]:
+                where = of_node(node).place
+                raise UnsupportedError(
+                    f"{name}: found {where}, where autocast is on; allowed: torch.autocast with enabled=False"
+                )
             _inline(program, node)
-        changed = True
-    if changed:
-        program.graph_module.recompile()
 
 
 def _drop_empty(program: ExportedProgram) -> None:
@@ -251,15 +251,6 @@ def _drop_empty(program: ExportedProgram) -> None:
     program.graph_module.recompile()
 
 
-def _require_no_autocast(node: fx.Node, name: str) -> None:
-    if node.target is _AUTOCAST:
-        device, _, enabled, *_ = node.args
-        if enabled and device == "cpu":
-            raise UnsupportedError(
-                f"{name}: found {of_node(node).place}, where autocast is on; allowed: torch.autocast with enabled=False"
-            )
-
-
 def _inline(program: ExportedProgram, node: fx.Node) -> None:
     """Inline one region; regions nested in it stay."""
     graph, root = program.graph, program.graph_module
@@ -272,7 +263,9 @@ def _inline(program: ExportedProgram, node: fx.Node) -> None:
         outputs = graph.graph_copy(body.graph, values)
     for inner in body.graph.nodes:
         if inner.op == "get_attr":
-            values[inner].target = _attached(root, getattr(body, inner.target))
+            name = next(name for number in itertools.count() if not hasattr(root, name := f"region_{number}"))
+            setattr(root, name, getattr(body, inner.target))
+            values[inner].target = name
     for user in list(node.users):
         if user.target is operator.getitem:
             _replace(program, user, outputs[user.args[1]])
@@ -283,13 +276,6 @@ def _inline(program: ExportedProgram, node: fx.Node) -> None:
     if not held.users:
         graph.erase_node(held)
         delattr(root, str(held.target))
-
-
-def _attached(root: fx.GraphModule, value: Any) -> str:
-    """The name of an attribute that holds a value."""
-    name = next(name for number in itertools.count() if not hasattr(root, name := f"region_{number}"))
-    setattr(root, name, value)
-    return name
 
 
 def _replace(program: ExportedProgram, old: fx.Node, new: fx.Node) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from hios.core.graph import Call, Operator, Value
 from hios.errors import ArtifactError
 from hios.kernels import cudnn, onednn
-from hios.kernels.onednn import is_packable, is_product, packed_product
+from hios.kernels.onednn import PRODUCT, is_packable, packed_product
 from hios.kernels.table import ALLOCATES, IN_PLACE, Kernel, build
 
 #: What an operator reads from outside: ("operator", id, item) or ("input", name, 0).
@@ -131,7 +131,7 @@ class _Compiler:
         call = self._calls[position]
         weight, *others = [self._weights[tensor.weight or ""] for tensor in call.arguments[1:]]
         bias, last = (others[0] if others else None), position
-        if is_product(call) and (sum_ := self._bias(position, weight.shape[1])) is not None:
+        if call.function == PRODUCT and (sum_ := self._bias(position, weight.shape[1])) is not None:
             last, bias = sum_
         activation = self._only_reader(last)
         if activation is not None and not library.can_fuse(self._calls[activation]):
@@ -139,7 +139,7 @@ class _Compiler:
         for covered in {last, last if activation is None else activation}:
             self._step_of[covered] = len(self._steps)
         name = None if activation is None else self._calls[activation].function
-        if is_product(call):
+        if call.function == PRODUCT:
             return packed_product(weight, bias, name)
         return library.packed_convolution(call.attributes, weight, bias, name)
 

@@ -30,26 +30,20 @@ _FUSED = {
 _UNFUSED = ("none", "")
 
 
+#: What can be packed.
+CONVOLUTION, PRODUCT = "relax.nn.conv2d", "relax.matmul"
+
+
 def can_pack(call: Call, weights: Mapping[str, Tensor]) -> bool:
     """Whether a call is a 2-d convolution with constant filters, or a product with a constant matrix, in float32."""
-    if not (is_convolution(call) or is_product(call)):
+    if call.function not in (CONVOLUTION, PRODUCT):
         return False
     if dtype_of(call.attributes, "out_dtype") not in (None, torch.float32):
         return False
     constants = [tensor.weight for tensor in call.arguments[1:]]
     if not all(name is not None and is_packable(weights[name]) for name in constants):
         return False
-    return is_convolution(call) or all(weights[name or ""].ndim == 2 for name in constants)
-
-
-def is_convolution(call: Call) -> bool:
-    """Whether a call is a 2-d convolution."""
-    return call.function == "relax.nn.conv2d"
-
-
-def is_product(call: Call) -> bool:
-    """Whether a call is a matrix product."""
-    return call.function == "relax.matmul"
+    return call.function == CONVOLUTION or all(weights[name or ""].ndim == 2 for name in constants)
 
 
 def is_packable(weight: Tensor) -> bool:

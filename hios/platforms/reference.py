@@ -82,7 +82,7 @@ class Place:
 
     def inputs(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Inputs of the model here."""
-        return list(tensors)
+        return [tensor.cpu() for tensor in tensors]
 
     def module(self, kind: str, module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[..., Any]:
         """A module as run by a kind that only this place supports."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hios.core.costs import Demand
+from hios.core.costs import ContentionError, Demand
 from hios.machine.statistics import is_precise
 from hios.machine.terminal import Meter
 from hios.platforms.timer import Stage
@@ -39,17 +39,15 @@ _CORUNS = 10
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """The model t(S) = a*sum(t) + (1-a)*max(sum(t*u), longest group), with its relative errors.
+    """The model t(S) = a*sum(t) + (1-a)*max(sum(t*u), longest group).
 
-    Errors are of ``held_out`` stages that the model was not fitted to; None where too few were measured. By default
-    concurrent operators take their sum, as on a device that is one core, which every operator keeps busy.
+    The error is that of stages that it was not fitted to; None where too few were measured. By default concurrent
+    operators take their sum, as on a device that is one core, which every operator keeps busy.
     """
 
     alpha: float = 1.0
     utilization: Mapping[str, float] = field(default_factory=dict)
-    median_error: float | None = None
-    p90_error: float | None = None
-    held_out: int = 0
+    error: ContentionError | None = None
 
     def time_ms(self, stage: Stage, time_ms: Mapping[str, float]) -> float:
         """t(S) by the model."""
@@ -76,21 +74,14 @@ def fit(measured: Mapping[Stage, float], time_ms: Mapping[str, float], seed: int
     count = round(_HELD_OUT * len(stages))
     unseen, seen = stages[:count], stages[count:]
     errors = [
-        _errors(model, unseen, measured, time_ms)
+        [abs(model.time_ms(stage, time_ms) / measured[stage] - 1) for stage in unseen]
         for model in (plain, _fitted({stage: measured[stage] for stage in seen}, time_ms))
     ]
     better = _is_better(*errors)
     model = _fitted(measured, time_ms) if better else plain
     own = errors[better]
     p90 = statistics.quantiles(own, n=10, method="inclusive")[-1]
-    return Contention(model.alpha, model.utilization, statistics.median(own), p90, len(unseen))
-
-
-def _errors(
-    model: Contention, stages: Sequence[Stage], measured: Mapping[Stage, float], time_ms: Mapping[str, float]
-) -> list[float]:
-    """The relative error of every stage."""
-    return [abs(model.time_ms(stage, time_ms) / measured[stage] - 1) for stage in stages]
+    return Contention(model.alpha, model.utilization, ContentionError(statistics.median(own), p90, len(unseen)))
 
 
 def _is_better(plain: Sequence[float], fitted: Sequence[float]) -> bool:

@@ -13,7 +13,6 @@ import msgspec
 
 from hios import platforms
 from hios.core.costs import (
-    ContentionError,
     ContentionModel,
     CorunFactor,
     CostOverheads,
@@ -36,7 +35,6 @@ from hios.machine.statistics import FEWEST, PRECISION, interval, is_precise, spr
 from hios.platforms.timer import Merge
 from hios.profiling import contention, transfers
 from hios.profiling.cache import Cache, Measured
-from hios.profiling.contention import Contention
 from hios.profiling.measurements import Session
 from hios.profiling.stage_requests import StageRequests
 from hios.schedulers import find
@@ -188,7 +186,9 @@ def _costs(session: Session, asked: StageRequests, quiet: bool = True) -> CostsF
             for merge, alike in sorted(asked.merges.items())
             if alike in session.merges
         ),
-        contention=_contention(fitted) if overheads is None else ContentionModel("resources"),
+        contention=ContentionModel("blend", fitted.alpha, fitted.error)
+        if overheads is None
+        else ContentionModel("resources"),
         overheads=overheads,
         corun=tuple(_corun(devices, measured, quiet) for devices, measured in session.corun.items()),
         link=transfers.fit_link(
@@ -281,13 +281,6 @@ def check_widths(widths: Sequence[int], platform: Platform) -> None:
             raise PlatformError(f"widths: found {width}; allowed: {allowed}")
     if len(set(widths)) < len(widths):
         raise PlatformError(f"widths: found {', '.join(map(str, widths))}; allowed: each number once")
-
-
-def _contention(fitted: Contention) -> ContentionModel:
-    error = None
-    if fitted.median_error is not None and fitted.p90_error is not None:
-        error = ContentionError(fitted.median_error, fitted.p90_error, fitted.held_out)
-    return ContentionModel("blend", fitted.alpha, error)
 
 
 def _corun(devices: int, measured: Measured, quiet: bool) -> CorunFactor:

@@ -7,7 +7,7 @@ import os
 import platform
 import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from glob import escape
 from html.parser import HTMLParser
@@ -110,31 +110,6 @@ def _as_written(manifest: ArchiveFile) -> bytes:
         return path.read_bytes()
 
 
-def origin_text(
-    command: str,
-    directories: Sequence[Path],
-    *,
-    schedules: Sequence[str] = (),
-    config: Path | None = None,
-    figures: Path | None = None,
-    shown: Sequence[str] = (),
-    serving: Path | None = None,
-    served: Sequence[str] = (),
-) -> str:
-    """How a page is made, as JSON that it carries along; of the folder of figures the page shows some."""
-    origin = PageOrigin(
-        command=command,
-        directories=tuple(map(str, directories)),
-        schedules=tuple(schedules),
-        config=None if config is None else str(config),
-        figures=None if figures is None else str(figures),
-        shown=tuple(shown),
-        serving=None if serving is None else str(serving),
-        served=tuple(served),
-    )
-    return msgspec.json.encode(origin).decode()
-
-
 def read_origin(page: Path) -> PageOrigin:
     """How a page was made, as it says itself.
 
@@ -209,7 +184,6 @@ def write_archived_page(archive: Path, output: Path, tables: Path, papers_part: 
     """
     with unpacked(archive) as (folder, manifest):
         page = manifest.page
-        origin = msgspec.json.encode(page.origin).decode()
         configuration = "" if page.config is None else read_configuration(folder / page.config)
         papers = None
         if page.figures is not None:
@@ -219,7 +193,7 @@ def write_archived_page(archive: Path, output: Path, tables: Path, papers_part: 
             output,
             tables,
             page.origin.schedules,
-            Provenance(page.origin.command, configuration, origin),
+            Provenance(page.origin, configuration),
             papers,
             None if page.serving is None else folder / page.serving,
             page.origin.served,

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import jinja2
 import markupsafe
+import msgspec
 
 from hios.charts.marks import BOUND, MEASURED, PREDICTED, explanation
 from hios.charts.rendering import unchecked
@@ -200,7 +201,7 @@ def _beside_models(provenance: Provenance, papers: View | None, serving: Sequenc
     return {
         "origin": origin(provenance),
         "configuration": provenance.configuration,
-        "page_origin": provenance.origin,
+        "page_origin": provenance.origin and msgspec.json.encode(provenance.origin).decode(),
         "verdicts": [] if papers is None else papers["verdicts"],
         "papers_page": "" if papers is None else papers["address"],
         "all_marks": explanation(),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hios import platforms
 from hios.core.costs import Costs, CostsFile, predicted_for
@@ -26,6 +26,9 @@ from hios.files.text_tables import decimals_for
 from hios.files.versions import checkout
 from hios.formats.run import Run
 from hios.frontends.models import RUNTIMES
+
+if TYPE_CHECKING:
+    from hios.formats.archive import PageOrigin
 
 
 @dataclass(frozen=True)
@@ -204,14 +207,10 @@ def papers_page(page: str | Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """How a page was made, apart from its results; empty where that is not known.
+    """How a page was made, which it carries along, apart from its results; None and empty where that is not known."""
 
-    ``origin`` says how the page was made, as JSON that it carries along (`hios.formats.archive.PageOrigin`).
-    """
-
-    command: str = ""
+    origin: PageOrigin | None = None
     configuration: str = ""
-    origin: str = ""
 
 
 #: For pages that were made without the pipeline.
@@ -236,7 +235,7 @@ def origin(provenance: Provenance) -> list[tuple[str, str]]:
     """Name and text of every fact on the code and the command that wrote the page."""
     return [
         ("Code", checkout() or "an installed package, no checkout"),
-        *([("Command", provenance.command)] if provenance.command else []),
+        *([("Command", provenance.origin.command)] if provenance.origin else []),
     ]
 
 

@@ -273,15 +273,6 @@ def _critical_path(problem: Problem, times: list[float]) -> tuple[list[int], flo
     return path, below[path[0]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A measured merge, with the device time and the sequential time that it saves."""
-
-    merge: frozenset[int]
-    area_ms: float
-    time_ms: float
-
-
 def choose_merges(problem: Problem, devices: int, latency_ms: float, kind: float) -> Contraction | None:
     """The merges with the least latency that a greedy search finds; None if all operators are best apart.
 
@@ -293,7 +284,7 @@ def choose_merges(problem: Problem, devices: int, latency_ms: float, kind: float
     that of its pass.
     """
     candidates = _candidates(problem)
-    chosen = _disjoint(candidate.merge for candidate in candidates if candidate.area_ms > 0)
+    chosen = _disjoint(merge for merge, area_ms in candidates if area_ms > 0)
     contraction = Contraction(problem, chosen) if chosen else None
     if contraction is not None:
         together, its_kind = best_list(contraction.problem, devices)
@@ -301,9 +292,9 @@ def choose_merges(problem: Problem, devices: int, latency_ms: float, kind: float
             latency_ms, kind = together.latency_ms, its_kind
         else:
             contraction, chosen = None, frozenset()
-    for candidate in candidates[:MOST_TRIED]:
-        apart = frozenset(other for other in chosen if other.isdisjoint(candidate.merge))
-        trial = apart if candidate.merge in chosen else apart | {candidate.merge}
+    for merge, _ in candidates[:MOST_TRIED]:
+        apart = frozenset(other for other in chosen if other.isdisjoint(merge))
+        trial = apart if merge in chosen else apart | {merge}
         tried = Contraction(problem, trial) if trial else None
         own = problem if tried is None else tried.problem
         # A pass with one device an operator says nothing of merges that take several.
@@ -315,20 +306,19 @@ def choose_merges(problem: Problem, devices: int, latency_ms: float, kind: float
     return contraction
 
 
-def _candidates(problem: Problem) -> list[_Candidate]:
-    """Merges that save anything, the largest savings of the devices' time first."""
-    candidates = []
+def _candidates(problem: Problem) -> list[tuple[frozenset[int], float]]:
+    """Merges that save anything, each with the devices' time that it saves, the largest savings first."""
+    saving = []
     for merge in sorted(problem.measured_merges.keys() | problem.merge_wide_ms.keys(), key=sorted):
         narrow = problem.merge_ms(merge)
         times = {1: math.inf if narrow is None else narrow, **problem.merge_wide_ms.get(merge, {})}
         area = add_up(least_work_ms(problem, operator) for operator in merge)
         one_by_one = add_up(least_ms(problem, operator) for operator in merge)
-        saved = _Candidate(
-            merge, area - min(width * time for width, time in times.items()), one_by_one - min(times.values())
-        )
-        if max(saved.area_ms, saved.time_ms) > 0:
-            candidates.append(saved)
-    return sorted(candidates, key=lambda candidate: (-candidate.area_ms, -candidate.time_ms))
+        area_ms, time_ms = area - min(width * time for width, time in times.items()), one_by_one - min(times.values())
+        if max(area_ms, time_ms) > 0:
+            saving.append((merge, area_ms, time_ms))
+    saving.sort(key=lambda row: (-row[1], -row[2]))
+    return [(merge, area_ms) for merge, area_ms, _ in saving]
 
 
 def _disjoint(merges: Iterable[frozenset[int]]) -> frozenset[frozenset[int]]:

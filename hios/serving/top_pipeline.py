@@ -156,14 +156,8 @@ def combined_stages(scenario: Scenario) -> CombinedStages:
     if scenario.file.top.stages == "gpg":
         return functools.partial(_gpg_stages, Device(scenario.plain), _without_contention(scenario))
     by_model = [block_stages(scenario.plain, number) for number in range(len(scenario.models))]
-    return functools.partial(_ios_stages, by_model, scenario.file.top.s)
-
-
-def _ios_stages(
-    by_model: Sequence[Sequence[Sequence[Stage]]], s: int, members: Sequence[SubBlock]
-) -> tuple[UnionStage, ...]:
-    """The first stages of all sub-blocks beside each other, then the second ones, with at most s groups in each."""
-    return side_by_side([by_model[model][block] for model, block in members], s)
+    # The first stages of all sub-blocks beside each other, then the second ones, with at most s groups in each.
+    return lambda members: side_by_side([by_model[model][block] for model, block in members], scenario.file.top.s)
 
 
 def _gpg_stages(device: Device, problems: Sequence[Problem], members: Sequence[SubBlock]) -> tuple[UnionStage, ...]:

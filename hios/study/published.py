@@ -74,7 +74,7 @@ def number(key: str, case: str = "value") -> float:
 
 def published_input(network: str) -> tuple[int, ...]:
     """Shape of one input of a network in the papers; empty for other networks."""
-    return _own_file().inputs.get(network, ())
+    return _read(_FILE).inputs.get(network, ())
 
 
 def has_published_inputs(label: str, shape: Sequence[int], *, larger: bool = False) -> bool:
@@ -91,14 +91,10 @@ def has_published_inputs(label: str, shape: Sequence[int], *, larger: bool = Fal
 @functools.cache
 def all_published() -> Mapping[str, Mapping[str, Published]]:
     """All published statements by figure and name."""
-    return _statements(_FILE, _own_file())
+    return read_published(_FILE)
 
 
 @functools.cache
-def _own_file() -> PublishedFile:
-    return _read(_FILE)
-
-
 def _read(path: Path) -> PublishedFile:
     return artifacts.parsed(plain(read_yaml(path), str(path), ()), PublishedFile, str(path))
 
@@ -110,13 +106,9 @@ def read_published(path: Path) -> dict[str, dict[str, Published]]:
         ArtifactError: the file breaks its schema, or a statement is not one of a value, a range and cases.
         HiosError: the file holds what JSON does not know, such as a date.
     """
-    return _statements(path, _read(path))
-
-
-def _statements(path: Path, file: PublishedFile) -> dict[str, dict[str, Published]]:
     return {
         figure: {name: _statement(path, figure, name, entry, group) for name, entry in group.numbers.items()}
-        for figure, group in file.figures.items()
+        for figure, group in _read(path).figures.items()
     }
 
 

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hios import Costs, Edge, Graph, Operator, Problem
-from hios.files.artifacts import Json
 from hios.study.random_graphs import watts_strogatz
 
 #: The image: reading it is not an edge.
@@ -284,20 +283,15 @@ def benchmark() -> list[Graph]:
     return [inception_v3(), randwire(), nasnet_large(), squeezenet()]
 
 
-def worked_example(name: str, edges: str, times: Mapping[str, float], transfer_ms: float, **more: Json) -> Problem:
-    """The example of a paper: edges such as "v1 v2, v1 v3", times of operators, and one time of all transfers.
-
-    Anything more goes into the costs.
-    """
-    pairs = [edge.split() for edge in edges.split(", ")]
+def worked_example(
+    name: str, edges: str, times: Mapping[str, float], transfer_ms: float, contention: str = "blend"
+) -> Problem:
+    """The example of a paper: edges such as "v1 v2, v1 v3", times of operators, and one time of all transfers."""
+    pairs = [(source, target) for source, target in map(str.split, edges.split(", "))]
     operators = tuple(Operator(operator, "conv") for operator in times)
-    costs = {
-        "operators": {operator: {"time_ms": time} for operator, time in times.items()},
-        "transfers": [{"source": source, "target": target, "time_ms": transfer_ms} for source, target in pairs],
-        **more,
-    }
     graph = Graph(name, operators, tuple(Edge(source, target) for source, target in pairs))
-    return Problem(graph, Costs.from_json(costs))
+    time_ms = {operator: float(time) for operator, time in times.items()}
+    return Problem(graph, Costs(time_ms, dict.fromkeys(pairs, float(transfer_ms)), contention=contention))
 
 
 def synthetic_costs(graph: Graph, *, seed: int = 0, p: float = 0.8) -> Costs:

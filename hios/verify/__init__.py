@@ -43,13 +43,7 @@ from hios.verify.schema_check import config_problems, contents
 from hios.verify.study_and_serving import SERVING_FILES, STUDY_FILES, scenario_problems
 
 #: Files by name; schedules have any name in a folder of schedules, or in that of a graph.
-_KINDS = {
-    "graph.json": "graph",
-    "costs.json": "costs",
-    "run.json": "run",
-    "schedule.json": "schedule",
-    "partition.json": "partition",
-}
+_KINDS = {f"{kind}.json": kind for kind in ("graph", "costs", "run", "schedule", "partition")}
 #: Schedule that the pipeline writes next to the folder of schedules.
 _CHOSEN = "auto.json"
 _SCHEDULES = "schedules"

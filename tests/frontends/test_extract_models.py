@@ -190,9 +190,13 @@ def test_flops_equal_torch_counter(default_network: Network) -> None:
     assert convolutions == counter.get_total_flops() > 1e8
 
 
+#: Networks whose code other ones have too, with fewer or more layers.
+_TWINS = {"nasnet_large", "resnet34"}
+
+
 @pytest.mark.parametrize(
     ("name", "batch_size"),
-    [("squeezenet", 1), *(pytest.param(name, 4, marks=pytest.mark.slow) for name in PUBLISHED)],
+    [("squeezenet", 1), *(pytest.param(name, 4, marks=pytest.mark.slow) for name in PUBLISHED if name not in _TWINS)],
     indirect=["name"],
 )
 def test_small_images(name: str, batch_size: int) -> None:

@@ -63,6 +63,8 @@ def test_a_second_start_exports_nothing(way: str, tmp_path: Path, monkeypatch: p
         _forbid(patch, "export", "extract", "Race", "Preparation")
         again = hios.optimize(_model(), image(3), **keywords)
         assert again.report.cached
+        assert again.report.candidates == fast.report.candidates
+        assert "kept from an earlier call" in repr(again.report)
         _require_equal(again, _model())
     other = _model()
     with torch.no_grad():
@@ -207,6 +209,7 @@ def test_a_start_from_the_cache_imports_little(tmp_path: Path) -> None:
     assert printed("-c", _START, tmp_path).splitlines()[-1] == "True []"
 
 
+@pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="needs the extra openvino")
 @torch.no_grad()
 def test_a_choice_for_other_numbers_is_made_again(tmp_path: Path) -> None:
     """A kept choice that does not take the numbers of the example is no choice for it."""
@@ -225,7 +228,7 @@ def test_a_choice_for_other_numbers_is_made_again(tmp_path: Path) -> None:
     def optimized(largest: int) -> OptimizedModule:
         torch.manual_seed(0)
         inputs = torch.tensor([[0, 1, largest] * 20]), torch.tensor([[2, 3, largest] * 20])
-        fast = hios.optimize(Sum(), inputs, cache=tmp_path, way="schedule", devices=1, least_ms=0.0, budget_s=0.1)
+        fast = hios.optimize(Sum(), inputs, cache=tmp_path, way="openvino", least_ms=0.0, budget_s=0.1)
         with warnings.catch_warnings(action="error", category=HiosWarning):  # as there is if the model itself runs
             fast(*inputs)
         fast.close()
@@ -239,9 +242,13 @@ def test_a_choice_for_other_numbers_is_made_again(tmp_path: Path) -> None:
 
 
 def test_flags_have_a_choice_of_their_own(tmp_path: Path) -> None:
-    """An input that has both 0 and 1 in the example is a mask, for which another choice is made than for numbers."""
+    """An input that has both 0 and 1 in the example is a mask, for which another choice is made than for numbers.
+
+    So is one for inputs of other shapes.
+    """
     keys = [
         autotune.Autotune(Subject(nn.Identity(), (example,), {}, Options(cache=tmp_path), [[[0]]]))._choice_key()
-        for example in (torch.tensor([0, 1]), torch.tensor([1, 0]), torch.tensor([0, 0]), torch.tensor([3, 4]))
+        for example in map(torch.tensor, ([0, 1], [1, 0], [0, 0], [3, 4], [[0, 1], [1, 0]]))
     ]
     assert keys[0] == keys[1] != keys[2] == keys[3]
+    assert keys[4] not in keys[:4]

@@ -59,14 +59,25 @@ def test_the_backend_is_registered() -> None:
 
 @torch.no_grad()
 def test_outputs_are_those_of_the_model(compiled: Callable[..., Any], made: list[OptimizedModule]) -> None:
-    """Five random inputs give what the model gives, by the engine, without a warning."""
-    model = Branches()
+    """Five random inputs give what the model gives, by the engine, without a warning.
+
+    After weights were changed in place, outputs are those of the model as it is then, with a warning. Once Dynamo
+    forgets the parts, their workers are gone.
+    """
+    model, before = Branches(), set(children())
     fast = compiled(model)
     with warnings.catch_warnings(action="error", category=HiosWarning):
         for seed in range(5):
             require_equal(fast, model, image(seed))
     assert [module.report.chosen.partition(",")[0] for module in made] == ["hios-lp"]
     assert not made[0].report.cached
+    assert set(children()) - before
+    model.stem.weight.mul_(2)
+    with pytest.warns(HiosWarning, match="since it was optimized"):
+        require_equal(fast, model, image(1))
+    made.clear()
+    torch._dynamo.reset()
+    assert eventually(lambda: set(children()) <= before)
 
 
 @pytest.mark.slow
@@ -123,18 +134,6 @@ def test_gradients_are_left_alone(compiled: Callable[..., Any], made: list[Optim
 
 @pytest.mark.slow
 @torch.no_grad()
-def test_changed_weights_count(compiled: Callable[..., Any]) -> None:
-    """After weights were changed in place, outputs are those of the model as it is then, with a warning."""
-    model = Branches()
-    fast = compiled(model)
-    require_equal(fast, model, image(0))
-    model.stem.weight.mul_(2)
-    with pytest.warns(HiosWarning, match="since it was optimized"):
-        require_equal(fast, model, image(1))
-
-
-@pytest.mark.slow
-@torch.no_grad()
 def test_another_module_of_the_same_code_has_its_own_weights(compiled: Callable[..., Any]) -> None:
     """Dynamo may use for one module what was compiled for another: outputs are those of the module that is called."""
     first, second = Branches(), Branches()
@@ -151,18 +150,6 @@ def test_what_cannot_be_taken_runs_as_it_is(compiled: Callable[..., Any]) -> Non
     model = Unsupported()
     with pytest.warns(HiosWarning, match="is left as it is: .*segment_reduce"):
         require_equal(compiled(model), model, image(0))
-
-
-@pytest.mark.slow
-@torch.no_grad()
-def test_workers_end_with_what_was_compiled(compiled: Callable[..., Any], made: list[OptimizedModule]) -> None:
-    """Once Dynamo forgets the parts, their workers are gone."""
-    before = set(children())
-    compiled(Branches())(image(0))
-    assert set(children()) - before
-    made.clear()
-    torch._dynamo.reset()
-    assert eventually(lambda: set(children()) <= before)
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,8 @@ def test_a_module_settles_in_its_own_calls(monkeypatch: pytest.MonkeyPatch, tmp_
         fast = hios.optimize(model, torch.randn(1, 3, 16, 16), **keywords)
     assert fast.report.provisional
     assert "times as fast" not in fast.report.reason
+    assert "other work kept the cores 50% busy" in repr(fast.report)
+    assert "still to come: the final choice, in later calls, once the cores are idle" in repr(fast.report)
     assert list((tmp_path / "choices").rglob("*.json")) == []
 
     def call(times: int) -> None:

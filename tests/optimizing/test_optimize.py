@@ -367,9 +367,9 @@ def test_auto_chooses_among_what_it_measured(tmp_path: Path, monkeypatch: pytest
 def test_nothing_is_kept_if_so_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With cache=False nothing is written; else $HIOS_CACHE says where."""
     monkeypatch.setenv("HIOS_CACHE", str(tmp_path / "given"))
-    scheduled(Branches(), image(0), False).close()
+    scheduled(Branches(), image(0), False, devices=1).close()
     assert not (tmp_path / "given").exists()
-    scheduled(Branches(), image(0), None).close()
+    hios.optimize(Branches(), image(0), way=("eager",), least_ms=0.0).close()
     assert len(list((tmp_path / "given" / "choices").rglob("*.json"))) == 1
 
 

@@ -155,10 +155,12 @@ def test_busy_machines_keep_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_no_cache_keeps_nothing(graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cache_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a folder no measurement is kept, in the default folder neither."""
+    graph = tmp_path / "graph.json"
+    one_operator("relax.nn.relu", [[4]], [4]).write(graph)
     monkeypatch.setenv("HIOS_CACHE", str(tmp_path / "kept"))
-    costs = _profile(graph_file, tmp_path / "costs.json", None, repeats=1, stages_of=[])
+    costs = _profile(graph, tmp_path / "costs.json", None, devices=1, repeats=1, stages_of=[])
     assert costs["profile"]["cached"] == 0
     assert not (tmp_path / "kept").exists()
 

@@ -22,10 +22,9 @@ def test_a_planted_model_is_found() -> None:
     """Stages that follow a model are predicted by the fitted one, those that it has not seen too."""
     planted = Contention(0.3, {name: 0.4 + 0.05 * number for number, name in enumerate(TIMES)})
     model = contention.fit({stage: planted.time_ms(stage, TIMES) for stage in STAGES}, TIMES)
-    assert model.median_error is not None
-    assert model.p90_error is not None
-    assert model.median_error <= model.p90_error < 0.03
-    assert model.held_out == round(0.25 * len(STAGES))
+    assert model.error is not None
+    assert model.error.median <= model.error.p90 < 0.03
+    assert model.error.stages == round(0.25 * len(STAGES))
     for stage in STAGES:
         assert model.time_ms(stage, TIMES) == pytest.approx(planted.time_ms(stage, TIMES), rel=0.1)
     assert 0 <= model.alpha < 1
@@ -40,7 +39,8 @@ def test_noise_is_no_gain() -> None:
     }
     model = contention.fit(measured, TIMES)
     assert (model.alpha, model.utilization) == (1.0, {})
-    assert model.median_error == pytest.approx(0.0135, abs=0.008)
+    assert model.error is not None
+    assert model.error.median == pytest.approx(0.0135, abs=0.008)
 
 
 @pytest.mark.parametrize("count", [20, 30, 60])

@@ -23,30 +23,12 @@ from hios.profiling.measurements import Session
 from tests.cores_marker import two_cores
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def timer(graph: Graph, graph_file: Path) -> Iterator[DeviceTimer]:
     """Two devices."""
     described = Platform("cpu", devices=2, cores=tuple((core,) for core in usable_cores()[:2]))
     with CpuTimer(graph, str(graph_file), described, (2,)) as made:
         yield made
-
-
-@pytest.mark.slow
-@two_cores
-def test_operators_are_measured_on_two_devices(graph_file: Path, tmp_path: Path) -> None:
-    """Costs list t(v, 2) of operators that gain, and only of those; a second profile takes them from the cache."""
-    settings = {"devices": 2, "repeats": 6, "stages_of": ["sequential"], "budget_s": 0, "cache": tmp_path / "cache"}
-    first = profile(graph_file, tmp_path / "costs.json", widths=(2,), **settings)
-    for cost in first.operators.values():
-        assert set(cost.wide_ms) <= {"2"}
-        assert all(0 < time < cost.time_ms for time in cost.wide_ms.values())
-    read = Costs.read(tmp_path / "costs.json")
-    assert {operator: {2: cost.wide_ms["2"]} for operator, cost in first.operators.items() if cost.wide_ms} == (
-        read.wide_ms
-    )
-    assert not first.merges  # a budget of 0 leaves no time for them
-    narrow = profile(graph_file, tmp_path / "narrow.json", **settings)
-    assert not any(cost.wide_ms for cost in narrow.operators.values())
 
 
 @two_cores
@@ -63,19 +45,31 @@ def test_rounds_on_two_devices_and_on_one_take_turns(graph: Graph, timer: Device
 
 @pytest.mark.slow
 @two_cores
-def test_merges_are_measured_on_two_devices(graph: Graph, graph_file: Path, tmp_path: Path) -> None:
-    """Costs list what could be merged, also if no algorithm asks, and times on two devices of what gains."""
+def test_operators_and_merges_are_measured_on_two_devices(graph: Graph, graph_file: Path, tmp_path: Path) -> None:
+    """Costs list t(v, 2) of operators that gain, and only of those.
+
+    They list what could be merged, also if no algorithm asks, and times on two devices of what gains.
+    """
     settings = {"devices": 2, "repeats": 6, "stages_of": ["sequential"], "budget_s": 600, "cache": tmp_path / "cache"}
     asked = {
         frozenset(graph.operators[operator].id for operator in merge) for merge in merge_candidates(convolutions(graph))
     }
     first = profile(graph_file, tmp_path / "costs.json", widths=(2,), **settings)
+    for cost in first.operators.values():
+        assert set(cost.wide_ms) <= {"2"}
+        assert all(0 < time < cost.time_ms for time in cost.wide_ms.values())
+    read = Costs.read(tmp_path / "costs.json")
+    assert {operator: {2: cost.wide_ms["2"]} for operator, cost in first.operators.items() if cost.wide_ms} == (
+        read.wide_ms
+    )
     measured = {frozenset(merge.operators) for merge in first.merges}
     assert set() < measured <= asked  # a busy machine may leave some out
     for merge in first.merges:
         assert set(merge.wide_ms) <= {"2"}
         assert all(0 < time < merge.time_ms for time in merge.wide_ms.values())
-    assert not profile(graph_file, tmp_path / "narrow.json", **settings).merges
+    narrow = profile(graph_file, tmp_path / "narrow.json", **settings)
+    assert not narrow.merges
+    assert not any(cost.wide_ms for cost in narrow.operators.values())
 
 
 @two_cores

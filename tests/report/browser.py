@@ -31,12 +31,7 @@ needs_chromium = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"needs {CHROM
 PAPER = (1032, 703)
 
 #: Widths of windows, with what their readers have set.
-WINDOWS = [
-    (360, "light"),
-    (1280, "dark"),
-    pytest.param(360, "dark", marks=pytest.mark.slow),
-    pytest.param(1280, "light", marks=pytest.mark.slow),
-]
+WINDOWS = [(360, "light"), (1280, "dark")]
 
 
 @dataclass

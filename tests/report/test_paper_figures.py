@@ -12,9 +12,10 @@ import pytest
 
 from hios.errors import ArtifactError
 from hios.files import artifacts
+from hios.formats.archive import PageOrigin
 from hios.formats.study import FigureFile
 from hios.report import write_report
-from hios.report.archive import origin_text, write_archive, write_archived_page
+from hios.report.archive import write_archive, write_archived_page
 from hios.report.results import Provenance
 from hios.study import registry
 from hios.study.page_part import papers_part
@@ -198,7 +199,7 @@ def test_pages_under_other_names_have_papers_of_their_own(results: Path, tmp_pat
     shutil.copytree(results, folder)
     (folder / "papers.html").write_text("of report.html")
     networks, figures, page = [folder / "squeezenet"], folder / "figures", folder / "again.html"
-    made = Provenance(origin=origin_text("hios report", networks, figures=figures, shown=DRAWN))
+    made = Provenance(PageOrigin("hios report", (str(networks[0]),), figures=str(figures), shown=tuple(DRAWN)))
     write_report(networks, page, folder / "tables", provenance=made, papers=papers_part(figures, page, shown=DRAWN))
     manifest = write_archive(page, tmp_path / "archive.zip")
     assert {name for name in manifest.files if name.endswith(".html")} == {"again.html", "again-papers.html"}

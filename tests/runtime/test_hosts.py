@@ -107,9 +107,7 @@ def test_a_slow_link_takes_its_time(hosts: Hosts) -> None:
         _over("gloo", Hosts(2)),
         _over("mpi", Hosts(2, delay_s=DELAY_S), marks=[pytest.mark.slow, needs_delay]),
         _over("gloo", Hosts(3, delay_s=DELAY_S), marks=[pytest.mark.slow, needs_delay]),
-        _over("mpi", Hosts(3), marks=[pytest.mark.slow]),
         _over("gloo", Hosts(2, one_boot=True), marks=[pytest.mark.slow]),
-        _over("mpi", Hosts(2, one_boot=True), marks=[pytest.mark.slow]),
     ],
     indirect=["hosts"],
 )

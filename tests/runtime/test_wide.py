@@ -104,6 +104,7 @@ def test_sets_of_devices_may_overlap(
 def test_from_costs_to_outputs(files: Files, graph: Graph, tmp_path: Path) -> None:
     """Costs with widths are measured, scheduled by what knows widths, and the schedules run with right outputs."""
     costs = profile(files.graph, tmp_path / "costs.json", devices=2, widths=(2,), repeats=6, stages_of=[], budget_s=0)
+    assert not costs.merges  # there was no time for them
     gaining = {operator: {"2": cost.time_ms / 3} for operator, cost in costs.operators.items()}  # whatever was measured
     operators = {name: replace(cost, wide_ms=gaining[name]) for name, cost in costs.operators.items()}
     merges = tuple(
@@ -174,7 +175,7 @@ def _run_spoilt(files: Files, graph: Graph, spoilt: int, how: str, *, wait_s: fl
 
 @pytest.mark.slow
 @two_cores
-@pytest.mark.parametrize("how", faults.MESSAGES)
+@pytest.mark.parametrize("how", sorted(faults.MESSAGES.keys() - {"memory", "die"}))
 def test_operators_on_several_devices_are_named(files: Files, graph: Graph, how: str) -> None:
     """Whatever becomes of an operator on two devices, the run ends with one line that names it and the first device."""
     timeout_s = 10.0 if how == "hang" else 300.0

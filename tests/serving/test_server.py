@@ -38,7 +38,9 @@ from tests.serving.served import (
 )
 from tests.workers.processes import children, eventually, killed, running
 
-_QUICK = ("top", "hios-lp")  # top-open is tested below; one-per-lane by test_server_faults
+_QUICK = ("top", "hios-lp")
+#: The others but for those that are tested below, and by test_server_faults.
+_SLOW = [name for name in POLICIES if name not in {*_QUICK, "top-open", "one-per-lane"}]
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +75,7 @@ def _require_served(given: Scenario, name: str) -> None:
     assert set(children()) <= before
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in _QUICK else pytest.mark.slow) for name in POLICIES]
-)
+@pytest.mark.parametrize("name", [*_QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in _SLOW)])
 def test_every_policy_computes_what_the_models_do(name: str, tmp_path: Path) -> None:
     """Every output is that of the model alone, whatever runs beside it; nothing is held afterwards, no process left."""
     _require_served(scenario(tmp_path, top={"combined": COMBINED}), name)

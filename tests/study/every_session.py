@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 
 from hios.files import artifacts
+from hios.formats.archive import PageOrigin
 from hios.formats.config import SERIES, SimulationStudy
-from hios.report.archive import origin_text, write_archive
+from hios.report.archive import write_archive
 from hios.report.results import ORIGIN
 from hios.study.random_graphs import GENERATORS
 from hios.study.sessions import base
@@ -54,7 +55,7 @@ def write_sessions(folder: Path, other: Path) -> dict[str, list[Path]]:
 def pack(results: Path, output: Path) -> Path:
     """An archive of the networks in a folder, whose page is no more than what says how it was made."""
     networks = sorted(run.parent for run in results.glob("*/run.json"))
-    origin = html.escape(origin_text("hios report", networks))
+    origin = html.escape(msgspec.json.encode(PageOrigin("hios report", tuple(map(str, networks)))).decode())
     page = results / "report.html"
     page.write_text(f'<html><head><meta name="{ORIGIN}" content="{origin}"></head></html>')
     output.parent.mkdir(parents=True, exist_ok=True)

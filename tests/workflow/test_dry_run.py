@@ -39,7 +39,7 @@ def test_tiny_configuration(unrun: Checkout) -> None:
     planned = unrun.planned("--configfile", Path(__file__).with_name("tiny.yaml"))
     figures = {"simulation_n30_e50_l6": 1, "figure": drawn_from("networks", "simulation", "batches")}
     batches = {"schedule": 7 + 2 * 3, "retarget": 2}
-    drawn = {**figures, **batches, "predict": 1 + 2, "scenario": 1, "serve_train": 1, "serve": 5}
+    drawn = {**figures, **batches, "predict": 1 + 2, "scenario": 1, "serve": 3}
     assert planned == {"export": 3, "extract": 3, "profile": 3, "execute": 3, **drawn, **ALWAYS}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from operator import itemgetter
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -53,13 +54,17 @@ _ARITHMETIC: dict[str, Kernel] = {
     "multiply": torch.mul,
     "power": torch.pow,
 }
+
+
+def _of_torch(*names: str) -> dict[str, Any]:
+    """Functions that torch has under the names of Relax."""
+    return {name: getattr(torch, name) for name in names}
+
+
 _TWO_TENSORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "atan2": torch.atan2,
-    "bitwise_and": torch.bitwise_and,
-    "bitwise_or": torch.bitwise_or,
-    "bitwise_xor": torch.bitwise_xor,
+    **_of_torch("atan2", "bitwise_and", "bitwise_or", "bitwise_xor", "floor_divide", "logical_and", "logical_or"),
+    **_of_torch("logical_xor", "maximum", "minimum"),
     "equal": torch.eq,
-    "floor_divide": torch.floor_divide,
     "floor_mod": torch.remainder,
     "greater": torch.gt,
     "greater_equal": torch.ge,
@@ -67,35 +72,14 @@ _TWO_TENSORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "less": torch.lt,
     "less_equal": torch.le,
     "log_add_exp": torch.logaddexp,
-    "logical_and": torch.logical_and,
-    "logical_or": torch.logical_or,
-    "logical_xor": torch.logical_xor,
-    "maximum": torch.maximum,
-    "minimum": torch.minimum,
     "mod": torch.fmod,  # the sign of the dividend, as in C
     "not_equal": torch.ne,
     "right_shift": torch.bitwise_right_shift,
 }
 _ONE_TENSOR: dict[str, Kernel] = {
-    "abs": torch.abs,
-    "acos": torch.acos,
-    "acosh": torch.acosh,
-    "asin": torch.asin,
-    "asinh": torch.asinh,
-    "atan": torch.atan,
-    "atanh": torch.atanh,
-    "bitwise_not": torch.bitwise_not,
-    "ceil": torch.ceil,
-    "cos": torch.cos,
-    "cosh": torch.cosh,
-    "erf": torch.erf,
-    "exp": torch.exp,
-    "floor": torch.floor,
-    "isfinite": torch.isfinite,
-    "isinf": torch.isinf,
-    "isnan": torch.isnan,
-    "log": torch.log,
-    "logical_not": torch.logical_not,
+    **_of_torch("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "ceil", "cos", "cosh", "erf"),
+    **_of_torch("exp", "floor", "isfinite", "isinf", "isnan", "log", "logical_not", "rsqrt", "sigmoid", "sign", "sin"),
+    **_of_torch("sinh", "sqrt", "square", "tan", "tanh", "trunc"),
     "negative": torch.neg,
     "nn.gelu": F.gelu,
     "nn.gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
@@ -103,16 +87,6 @@ _ONE_TENSOR: dict[str, Kernel] = {
     "nn.selu": F.selu,
     "nn.silu": F.silu,
     "round": torch.round,  # halves round to even, as in Relax
-    "rsqrt": torch.rsqrt,
-    "sigmoid": torch.sigmoid,
-    "sign": torch.sign,
-    "sin": torch.sin,
-    "sinh": torch.sinh,
-    "sqrt": torch.sqrt,
-    "square": torch.square,
-    "tan": torch.tan,
-    "tanh": torch.tanh,
-    "trunc": torch.trunc,
 }
 for _name, _function in {**_ARITHMETIC, **_ONE_TENSOR}.items():
     plain(f"relax.{_name}", _function)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, TypeVar
@@ -28,9 +29,10 @@ class CudaBackend:
 
     def __init__(self, gpus: Sequence[int]) -> None:
         self._gpus = list(gpus)
-        self._streams: dict[Lane, torch.cuda.Stream] = {}
-        self._leaving: dict[tuple[int, int], torch.cuda.Stream] = {}
-        self._pools: dict[int, GraphPool] = {}
+        self._stream = functools.cache(lambda lane: torch.cuda.Stream(gpus[lane.device]))
+        #: The stream of a GPU for copies to a device.
+        self._leaving_stream = functools.cache(lambda gpu, device: torch.cuda.Stream(gpu))
+        self._pool = functools.cache(lambda device: GraphPool(gpus[device]))
 
     def run(self, lane: Lane, function: Callable[..., Any], arguments: list[Any], outputs: int) -> list[Any]:
         """Launch a function of tensors on a stream; returns its outputs."""
@@ -123,22 +125,6 @@ class CudaBackend:
         if isinstance(error, torch.OutOfMemoryError):
             return out_of_memory(error)
         return first_line(error)
-
-    def _stream(self, lane: Lane) -> torch.cuda.Stream:
-        if lane not in self._streams:
-            self._streams[lane] = torch.cuda.Stream(self._gpus[lane.device])
-        return self._streams[lane]
-
-    def _leaving_stream(self, gpu: int, destination: int) -> torch.cuda.Stream:
-        """The stream of a GPU for copies to a device."""
-        if (gpu, destination) not in self._leaving:
-            self._leaving[gpu, destination] = torch.cuda.Stream(gpu)
-        return self._leaving[gpu, destination]
-
-    def _pool(self, device: int) -> GraphPool:
-        if device not in self._pools:
-            self._pools[device] = GraphPool(self._gpus[device])
-        return self._pools[device]
 
 
 class _Captured:

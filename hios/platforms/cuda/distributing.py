@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from hios.core.graph import Graph
 from hios.frontends.tolerances import TF32
@@ -99,7 +98,7 @@ class DistributedGpu:
         if kind == "eager":
             cuda_reference.load_network(worker, program, inputs, outputs, trusted, kind, self.place.index)
         else:
-            reference.load(worker, program, inputs, outputs, trusted, kind, place=_Host())
+            reference.load(worker, program, inputs, outputs, trusted, kind)
 
     def begin(self) -> int:
         """The current time, after earlier work has finished."""
@@ -129,14 +128,6 @@ class DistributedGpu:
 
     def _at(self, event: torch.cuda.Event) -> int:
         return self._began_ns + round(self._begin.elapsed_time(event) * 1e6)
-
-
-class _Host(reference.Place):
-    """The host, for a model whose inputs are on a GPU."""
-
-    def inputs(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Copies on the host."""
-        return [tensor.cpu() for tensor in tensors]
 
 
 class GpuStreams(Streams):

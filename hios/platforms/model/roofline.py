@@ -53,23 +53,11 @@ TILES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineShape:
-    """How a kernel moves operands from memory to the multipliers.
-
-    Attributes:
-        terms: of the sums that a block loads at a time.
-        stages: buffers in shared memory.
-    """
-
-    terms: int
-    stages: int
-
-
-#: FP32 kernels: SGEMM loads eight terms of the sums at a time, into one of two buffers (Lai, Seznec: CGO 2013).
-FP32_PIPELINE = PipelineShape(8, 2)
+#: Terms of the sums that a block loads at a time, and buffers for them in shared memory. FP32 kernels: SGEMM loads
+#: eight terms into one of two buffers (Lai, Seznec: CGO 2013).
+FP32_PIPELINE = (8, 2)
 #: Kernels on tensor cores: 32 terms, three buffers filled by asynchronous copies (CUTLASS's usual threadblock shapes).
-TENSOR_PIPELINE = PipelineShape(32, 3)
+TENSOR_PIPELINE = (32, 3)
 
 #: Microseconds between kernels of a CUDA graph, and of a stream: what 3.4 and 3.8 us a kernel leave of a kernel of
 #: 2.9 us (NVIDIA technical blog, "Getting Started with CUDA Graphs", 2019, V100).
@@ -181,30 +169,31 @@ def _ways(kernel: MatrixProduct, gpu: Gpu, efficiency: Efficiency) -> Iterator[P
         plain.append((FP32_PIPELINE, lanes, round(kernel.k * _WINOGRAD), efficiency.winograd_share))
     tensor = gpu.tensor_lanes(kernel.dtype, convolution=bool(kernel.window))
     ways = [*plain, *([(TENSOR_PIPELINE, tensor, kernel.k, 1.0)] if tensor else [])]
-    for pipeline, lanes, terms, share in ways:
+    for (loaded, buffers), lanes, terms, share in ways:
         for tile in TILES:
-            cycles = tile.m * tile.n * pipeline.terms / (lanes * efficiency.contraction_share * share)
+            cycles = tile.m * tile.n * loaded / (lanes * efficiency.contraction_share * share)
             for number in parts:
                 if number == 1 or terms >= number * efficiency.split_terms:
-                    yield _tiled(kernel, math.ceil(terms / number), number, tile, pipeline, cycles, gpu, efficiency)
+                    loads = math.ceil(math.ceil(terms / number) / loaded)
+                    shared_bytes = tile.shared_bytes(loaded, buffers, kernel.dtype)
+                    yield _tiled(kernel, loads, number, tile, shared_bytes, cycles, gpu, efficiency)
 
 
 def _tiled(
     kernel: MatrixProduct,
-    terms: int,
+    loads: int,
     parts: int,
     tile: Tile,
-    pipeline: PipelineShape,
+    shared_bytes: int,
     step_cycles: float,
     gpu: Gpu,
     efficiency: Efficiency,
 ) -> Prediction:
     """A contraction in tiles.
 
-    A block sums over ``terms``, for each load of which its SM computes ``step_cycles``. Every sum is split into
-    ``parts``, which a second kernel adds up where there are several.
+    A block loads terms of its sums ``loads`` times, for each of which its SM computes ``step_cycles``. Every sum is
+    split into ``parts``, which a second kernel adds up where there are several.
     """
-    shared_bytes = tile.shared_bytes(pipeline.terms, pipeline.stages, kernel.dtype)
     asked = BlockResources(shared_bytes, tile.registers * tile.threads, tile.threads)
     resident = max(1, gpu.room.held(asked))
     blocks = max(1, parts * kernel.batch * math.ceil(kernel.m / tile.m) * math.ceil(kernel.n / tile.n))
@@ -214,7 +203,7 @@ def _tiled(
         for count, held in ((waves, resident), (1, rest))
         if held
     )
-    compute_us = math.ceil(terms / pipeline.terms) * cycles / gpu.clock_mhz
+    compute_us = loads * cycles / gpu.clock_mhz
     added = 0 if parts == 1 else 4 * kernel.batch * kernel.m * kernel.n * (parts + 1)
     memory_us = _memory_us(kernel.bytes + added, gpu, efficiency)
     start_us, running_us = efficiency.start_us * min(parts, 2), max(compute_us, memory_us)
@@ -223,7 +212,7 @@ def _tiled(
         min(1.0, blocks / (gpu.sms * resident)),
         asked,
         start_us + running_us * mean_share(blocks, gpu.sms * resident),
-        blocks * math.ceil(terms / pipeline.terms) * step_cycles / (gpu.sms * gpu.clock_mhz),
+        blocks * loads * step_cycles / (gpu.sms * gpu.clock_mhz),
         memory_us,
     )
 

@@ -58,24 +58,14 @@ from hios.runtime.distributed.control_channel import (
 )
 from hios.runtime.distributed.monitor import RankMonitor
 from hios.runtime.distributed.rank_runner import RESERVED, Peers, Tags, Turns, joined
-from hios.runtime.distributed.transports import RankInputs, Transport, connect
+from hios.runtime.distributed.transports import Transport, connect, difference, rank_inputs
 from hios.runtime.rounds import Competition, TurnOutcome, run_file
 from hios.workers.process_settings import end_with_parent
 from hios.workers.stream_threads import Streams
 from hios.workers.worker import Worker
 
-#: Options that must be the same on all ranks.
-_AGREED = (
-    "platform",
-    "cores_per_device",
-    "other_hardware",
-    "engine",
-    "runs",
-    "warmup",
-    "tolerance",
-    "seed",
-    "timeout_s",
-)
+#: Settings that ranks do not use; all others must be the same on all ranks.
+_UNUSED = ("baselines", "devices", "virtual")
 #: Seconds of the longest wait that sockets and Gloo take, some weeks.
 _LONGEST_WAIT_S = 2e6
 #: Words in the command lines of launchers.
@@ -277,21 +267,20 @@ class RankRunner:
         """
         job = self.job
         files = [job.graph, job.weights, *job.schedules]
-        options = {name: getattr(self.settings, name) for name in _AGREED}
+        options = {name: getattr(self.settings, name) for name in Settings.__struct_fields__ if name not in _UNUSED}
         options |= {"program": job.program is not None, "number of schedules": len(job.schedules)}
-        mine = RankInputs.of(options, files)
+        mine = rank_inputs(options, files)
         hardware = {"cores": cores, "processor": description.processor(), **self._hardware.describe()}
-        everything = {"given": asdict(mine), "hardware": hardware}
+        everything = {"given": mine, "hardware": hardware}
         self.control.report(self._step, everything)
         if self.monitor is None:
             return []
         deadline = time.monotonic() + self.settings.timeout_s
         hardware_of = self.monitor.collect(self._step, range(self.transport.size), self.state, deadline)
         for rank, theirs in hardware_of.items():
-            if difference := mine.difference(RankInputs(**theirs["given"])):
+            if other := difference(mine, theirs["given"]):
                 raise PlatformError(
-                    f"{who(self.places, rank)} and {who(self.places, 0)} differ in {difference}; all ranks need the "
-                    "same"
+                    f"{who(self.places, rank)} and {who(self.places, 0)} differ in {other}; all ranks need the same"
                 )
         return [theirs["hardware"] for theirs in hardware_of.values()]
 

@@ -15,7 +15,6 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from importlib import metadata
 from itertools import permutations
@@ -362,25 +361,18 @@ class Nccl(Gloo):
         return {"nccl": ".".join(map(str, torch.cuda.nccl.version()))}
 
 
-@dataclass(frozen=True, slots=True)
-class RankInputs:
+def rank_inputs(options: Mapping[str, Any], files: Sequence[Path]) -> dict[str, Any]:
     """The options of a rank by name, and the hash of every file by its path on this rank, in order."""
+    return {"options": options, "files": [(str(path), _digest(path)) for path in files]}
 
-    options: Mapping[str, Any]
-    files: Sequence[tuple[str, str]]
 
-    @classmethod
-    def of(cls, options: Mapping[str, Any], files: Sequence[Path]) -> RankInputs:
-        """From options, and files to hash."""
-        return cls(options, [(str(path), _digest(path)) for path in files])
-
-    def difference(self, theirs: RankInputs) -> str:
-        """How another rank's options or files differ, in words; empty if they do not."""
-        for name, own in self.options.items():
-            if theirs.options[name] != own:
-                return f"{name.removesuffix('_s')}, {theirs.options[name]} and {own}"
-        pairs = zip(self.files, theirs.files, strict=True)
-        return next((f"{path}: its contents" for (path, own), (_, other) in pairs if own != other), "")
+def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+    """How the options or files of another rank differ from ours, in words; empty if they do not."""
+    for name, own in ours["options"].items():
+        if theirs["options"][name] != own:
+            return f"{name.removesuffix('_s')}, {theirs['options'][name]} and {own}"
+    pairs = zip(ours["files"], theirs["files"], strict=True)
+    return next((f"{path}: its contents" for (path, own), (_, other) in pairs if own != other), "")
 
 
 def _digest(path: Path) -> str:

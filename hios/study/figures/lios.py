@@ -137,7 +137,7 @@ _EDGES = "v1 v2, v1 v3, v1 v4, v1 v5, v2 v6, v3 v6, v4 v7, v5 v8, v6 v9, v7 v9, 
 
 
 def _example() -> Problem:
-    return worked_example("example", _EDGES, _TIMES, 0, contention={"kind": "none"})
+    return worked_example("example", _EDGES, _TIMES, 0, "none")
 
 
 def tab3_rows(data: FigureData) -> Rows:
