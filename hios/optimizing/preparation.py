@@ -173,6 +173,7 @@ class Preparation:
         with contextlib.ExitStack() as conversions:
             if _APART[0] in others:
                 self._launch(_APART[0], conversions)
+            conversions.enter_context(runtimes.rare_collections())
             if (others or schedules) and self._export([*others, *schedules]):
                 self._prepare([kind for kind in others if not self._differs(kind)], schedules, conversions)
         if self.traced is not None:
@@ -189,11 +190,9 @@ class Preparation:
             self._in_process("openvino")
             self.early(coming[1:])
         if took := self._await("onnxruntime"):
-            left = coming[coming.index("onnxruntime") + 1 :]
-            self.early(left)
             if "openvino" in others and not through_onnx(self._program().graph):  # which has it already
                 self._load_onnx(took)
-                self.early(left)
+            self.early(coming[coming.index("onnxruntime") + 1 :])
         self._load_alone()
         self._start([kind for kind in _APART if kind in others and kind not in at_once], conversions)
         if schedules:
@@ -337,8 +336,12 @@ class Preparation:
 
     def _load_onnx(self, took: float) -> None:
         """Have OpenVINO read the file for ONNX Runtime, which took so long, as the two conversions differ in speed."""
-        load = functools.partial(self._load, "openvino", self._export_s + took, from_onnx=True)
-        self._attempt("openvino", load, "openvino", from_onnx=True)
+
+        def load() -> None:
+            with self.budget.step("load", "loading OpenVINO from ONNX", self.concurrent):
+                self._load("openvino", self._export_s + took, from_onnx=True)
+
+        self._attempt("openvino", load, "load", from_onnx=True)
 
     def _load_alone(self) -> None:
         """Load the runtimes that are quick to load with one thread too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import re
@@ -155,3 +156,16 @@ def test_a_conversion_ends_with_the_budget(tmp_path: Path) -> None:
         failing.end()
         os.close(copy)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("before", "meanwhile"), [(700, 500_000), (0, 0), (10**6, 10**6)])
+def test_garbage_is_looked_for_as_before_afterwards(before: int, meanwhile: int) -> None:
+    """Rarely while converting, and never more often than the user has it."""
+    own = gc.get_threshold()
+    gc.set_threshold(before, *own[1:])
+    try:
+        with runtimes.rare_collections():
+            assert gc.get_threshold() == (meanwhile, *own[1:])
+        assert gc.get_threshold() == (before, *own[1:])
+    finally:
+        gc.set_threshold(*own)
