@@ -68,7 +68,7 @@ def test_all_tests_of_gpus_are_collected(few: dict[str, Any]) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, which runs them")
 def test_tests_of_gpus_need_nothing_but_the_gpu(few: dict[str, Any], tmp_path: Path) -> None:
-    """Where torch only says that there are GPUs, all fail for that reason, and none before as it misses a package."""
+    """Where torch only says that there are GPUs, a case of each fails for that, and none as it misses a package."""
     results = tmp_path / "results.xml"
     options = ["-m", "gpu", "-p", "no:cacheprovider", "-p", "pretended_gpu", f"--junit-xml={results}"]
     done = python("-m", "pytest", *options, **few)

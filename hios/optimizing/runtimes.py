@@ -18,6 +18,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -154,8 +155,8 @@ def _laid_out(value: Tensor, stride: tuple[int, ...]) -> Tensor:
     return torch.empty_strided(value.shape, stride, dtype=value.dtype).copy_(value)
 
 
-#: New objects after which Python looks for garbage while converting.
-_RARELY = 500_000
+#: New objects after which Python looks for garbage while converting; what it was before that, of conversions that run.
+_RARELY, _BEFORE, _LOCK = 500_000, list[tuple[int, int, int]](), threading.Lock()
 #: Maximum number of characters of an error line that is passed on.
 _LONGEST = 300
 
@@ -228,13 +229,22 @@ class Conversion:
 
 @contextlib.contextmanager
 def rare_collections() -> Iterator[None]:
-    """Have Python look for garbage rarely, which by default takes a quarter of the time of a conversion."""
-    before = gc.get_threshold()
-    gc.set_threshold(before[0] and max(before[0], _RARELY), *before[1:])  # 0 is never
+    """Have Python look for garbage rarely, which by default takes a quarter of the time of a conversion.
+
+    Several threads may do so at once; the last one puts back what was there before the first.
+    """
+    with _LOCK:
+        first, *more = before = gc.get_threshold()
+        _BEFORE.append(before)
+        gc.set_threshold(first and max(first, _RARELY), *more)  # 0 is never
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        with _LOCK:
+            before = _BEFORE[0]
+            _BEFORE.pop()
+            if not _BEFORE:
+                gc.set_threshold(*before)
 
 
 @rare_collections()

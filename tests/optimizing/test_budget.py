@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -166,6 +167,31 @@ def test_what_is_quick_to_prepare_comes_first(
     first = ["begin onnxruntime", *(["begin compile"] if at_once else []), "openvino", "onnxruntime compile schedule"]
     then = ["finish onnxruntime", *([] if at_once else ["begin compile"]), "extract"]
     assert _Conversion.events == [*first, *then, "finish compile"]
+
+
+def test_openvino_reads_the_onnx_file_before_ways_take_turns(
+    recorded: Preparation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once ONNX Runtime has its file, one short race has both; garbage is looked for rarely until all is prepared."""
+    thresholds, before = [], gc.get_threshold()
+
+    def load(self: Preparation, kind: str, took: float, threads: int = 0, *, from_onnx: bool = False) -> None:
+        _Conversion.events.append(f"load {kind}{' from ONNX' * from_onnx}")
+        thresholds.append(gc.get_threshold()[0])
+
+    monkeypatch.setattr(Preparation, "_load", load)
+    monkeypatch.setattr(preparation, "usable_cores", lambda: [0, 1])
+    monkeypatch.setattr(_Conversion, "finish", lambda self, _: self.events.append(f"finish {self.kind}") or "")
+    recorded.prepare()
+    began = _Conversion.events.index("finish onnxruntime")
+    assert _Conversion.events[began : began + 4] == [
+        "finish onnxruntime",
+        "load onnxruntime",
+        "load openvino from ONNX",
+        "compile schedule",
+    ]
+    assert min(thresholds) >= max(before[0], 500_000)
+    assert gc.get_threshold() == before
 
 
 def test_a_conversion_that_is_stopped_leaves_time_for_schedules(

@@ -385,7 +385,7 @@ def test_ranks_that_differ(files: Files, graph: Graph, tmp_path: Path, transport
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("transport", "how"),
-    [*_each("raise", "die"), _over("mpi", "hang"), _over("gloo", "stop")],
+    [*_each("raise", "die", "hang"), _over("gloo", "stop")],
 )
 def test_a_failing_rank_ends_all(files: Files, graph: Graph, alternating: Path, transport: str, how: str) -> None:
     """One line names rank, host, schedule, operator and stage; nobody is left over and nothing is written."""
