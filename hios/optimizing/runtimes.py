@@ -229,7 +229,7 @@ class Conversion:
 
 @contextlib.contextmanager
 def rare_collections() -> Iterator[None]:
-    """Have Python look for garbage rarely, which by default takes a quarter of the time of a conversion.
+    """Have Python look for garbage rarely, which by default takes a good part of the time of a conversion.
 
     Several threads may do so at once; the last one puts back what was there before the first.
     """

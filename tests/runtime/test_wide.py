@@ -175,7 +175,7 @@ def _run_spoilt(files: Files, graph: Graph, spoilt: int, how: str, *, wait_s: fl
 
 @pytest.mark.slow
 @two_cores
-@pytest.mark.parametrize("how", sorted(faults.MESSAGES.keys() - {"memory"}))  # an error like others
+@pytest.mark.parametrize("how", faults.MESSAGES)
 def test_operators_on_several_devices_are_named(files: Files, graph: Graph, how: str) -> None:
     """Whatever becomes of an operator on two devices, the run ends with one line that names it and the first device."""
     timeout_s = 10.0 if how == "hang" else 300.0
