@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import doctest
 import inspect
+import io
 import math
-import os
 import pickle
 import re
 from functools import partial
@@ -23,18 +24,16 @@ from torch import Tensor, nn
 import hios
 from hios import CostsFile, Graph, HiosError, Run, Schedule
 from hios.formats.settings import Settings
+from hios.frontends.export import build_model
 from hios.frontends.program import Program
 from tests.frontends.small_networks import Model
 from tests.runtime.small import Branches
 from tests.scripts import ROOT, printed
 
-#: Two devices, or one on a machine with a single core.
-DEVICES = min(2, len(os.sched_getaffinity(0)))
-
 
 @dataclasses.dataclass(frozen=True)
 class Stages:
-    """What each stage returned for one network."""
+    """What each stage returned for one network, and what was printed and written."""
 
     program: Program
     graph: Graph
@@ -42,45 +41,53 @@ class Stages:
     costs: CostsFile
     schedules: list[Schedule]
     run: Run
+    printed: str
+    page: str
 
 
 def _image() -> Tensor:
     return torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 
 
+def _snippet(document: str, heading: str) -> str:
+    """The first Python block below a heading."""
+    text = ("\n" + (ROOT / document).read_text(encoding="utf-8")).partition(f"\n{heading}\n")[2]
+    return text.partition("```python\n")[2].partition("```")[0]
+
+
 @pytest.fixture(scope="module")
 def stages(tmp_path_factory: pytest.TempPathFactory) -> Stages:
-    """All stages after one another, from a folder that stays empty and with temporary files in another."""
-    folder, before = tmp_path_factory.mktemp("stages"), Path.cwd()
-    temporary = tmp_path_factory.mktemp("temporary")
-    with pytest.MonkeyPatch.context() as patch:
+    """The stages in docs/python.md as they stand, here with little measuring.
+
+    They write nothing but the report into the working folder, and their temporary files elsewhere are gone.
+    """
+    folder, temporary = tmp_path_factory.mktemp("stages"), tmp_path_factory.mktemp("temporary")
+    made: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as printed:
         patch.setenv("TMPDIR", str(temporary))
         patch.setattr("tempfile.tempdir", str(temporary))
-        os.chdir(folder)
-        try:
-            completed = _stages()
-        finally:
-            os.chdir(before)
-    assert list(folder.rglob("*")) == []
+        patch.chdir(folder)
+        patch.setattr(hios, "profile", partial(hios.profile, repeats=2, budget_s=0, cache=False, virtual=True))
+        patch.setattr(hios, "execute", partial(hios.execute, runs=12, warmup=1, auto=True, virtual=True))
+        exec(compile(_snippet("docs/python.md", "# From Python"), "docs/python.md", "exec"), made)  # noqa: S102
+    assert list(folder.rglob("*")) == [folder / "report.html"]
     assert list(temporary.rglob("*.json")) == []
-    return completed
+    objects = {name: made[name] for name in ("program", "graph", "weights", "costs", "schedules", "run")}
+    return Stages(**objects, printed=printed.getvalue(), page=(folder / "report.html").read_text(encoding="utf-8"))
 
 
-def _stages() -> Stages:
-    program = hios.export(Branches(), (_image(),))
-    graph, weights = hios.extract(program, name="branches")
-    costs = hios.profile(graph, devices=DEVICES, repeats=3, stages_of=["greedy"], budget_s=0, cache=False)
-    problem = hios.Problem(graph, costs)
-    schedules = [hios.schedule(problem, "sequential"), hios.schedule(problem, "hios-lp", DEVICES)]
-    run = hios.execute(graph, weights, schedules, program=program, runs=12, warmup=1, auto=True)
-    return Stages(program, graph, weights, costs, schedules, run)
+def test_stages_in_python(stages: Stages) -> None:
+    """A network of models/ is built with its options and gives its name to the graph; rows and page are of its run."""
+    assert (stages.graph.name, stages.graph.inputs[0].shape) == ("squeezenet", (1, 3, 64, 64))
+    assert [line.split()[0] for line in stages.printed.splitlines()] == ["heft-2", "hios-lp-2"]
+    assert "<html" in stages.page
 
 
 @pytest.mark.slow
 def test_objects_are_those_of_the_files(stages: Stages, tmp_path: Path) -> None:
     """What the functions return is what the commands write and read."""
     stages.program.write(tmp_path / "program.pt2")
-    graph, weights = hios.extract(tmp_path / "program.pt2", name="branches")
+    graph, weights = hios.extract(tmp_path / "program.pt2", name="squeezenet")
     assert graph == stages.graph
     assert {name: tensor.tolist() for name, tensor in weights.items()} == {
         name: tensor.tolist() for name, tensor in stages.weights.items()
@@ -94,7 +101,7 @@ def test_objects_are_those_of_the_files(stages: Stages, tmp_path: Path) -> None:
 def test_run(stages: Stages) -> None:
     """Every schedule ran as often as asked, with the outputs of the program, and under the label of its kind."""
     run = stages.run
-    assert [result.label for result in run.results] == ["sequential-1", f"hios-lp-{DEVICES}"]
+    assert [result.label for result in run.results] == ["heft-2", "hios-lp-2"]
     assert {len(result.latency_ms.runs) for result in run.results} == {12}
     assert run.checked_against == "eager"
     assert run.chosen is not None
@@ -105,7 +112,7 @@ def test_run(stages: Stages) -> None:
 def test_report(stages: Stages, tmp_path: Path) -> None:
     """The page and the tables of a run, as the command makes them from files."""
     report = hios.report((stages.graph, stages.costs, stages.run))
-    assert report.latencies["label"].tolist()[:2] == ["sequential-1", f"hios-lp-{DEVICES}"]
+    assert report.latencies["label"].tolist()[:2] == ["heft-2", "hios-lp-2"]
     assert report.operators["operator"].tolist() == [operator.id for operator in stages.graph.operators]
     report.write(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == report.html
@@ -119,24 +126,21 @@ def test_report(stages: Stages, tmp_path: Path) -> None:
     assert (tmp_path / "other.html").read_text(encoding="utf-8") == report.html
     assert (tmp_path / "latency.csv").read_text() == report.latencies.to_csv(index=False)
     twice = hios.report(*[(stages.graph, stages.costs, stages.run)] * 2)
-    assert set(twice.latencies["model"]) == {"branches (1)", "branches (2)"}
+    assert set(twice.latencies["model"]) == {"squeezenet (1)", "squeezenet (2)"}
 
 
 @pytest.mark.slow
 def test_programs_of_torch(stages: Stages) -> None:
-    """A program of torch.export is taken as it is, for the graph and as the reference."""
-    exported = torch.export.export(Branches().eval(), (_image(),))
-    graph, weights = hios.extract(exported, name="branches")
-    assert graph.fingerprint == stages.graph.fingerprint
-    run = hios.execute(graph, weights, {"mine": stages.schedules[0]}, program=exported, runs=1, warmup=0)
+    """A program of torch.export is taken as it is, for the graph and as the reference; so is a module with inputs."""
+    module, inputs = build_model("squeezenet", {"image_size": 64}, seed=0)
+    exported = torch.export.export(module.eval(), inputs)
+    graph, weights = hios.extract(exported, name="squeezenet")
+    exported_by_hios, _ = hios.extract(hios.export(module, inputs))
+    assert graph.fingerprint == exported_by_hios.fingerprint == stages.graph.fingerprint
+    schedule = hios.schedule(hios.Problem(graph, hios.Costs.of(stages.costs)), "sequential")
+    run = hios.execute(graph, weights, {"mine": schedule}, program=exported, runs=1, warmup=0)
     assert [result.label for result in run.results] == ["mine"]
     assert run.checked_against == "eager"
-
-
-def test_networks_by_name() -> None:
-    """A network of models/ is built with its options and gives its name to the graph."""
-    graph, _ = hios.extract(hios.export("squeezenet", options={"image_size": 32}))
-    assert (graph.name, graph.inputs[0].shape) == ("squeezenet", (1, 3, 32, 32))
 
 
 @pytest.mark.slow
@@ -194,17 +198,17 @@ def _dynamic() -> Any:
         ),
         (
             lambda s: hios.report((s.graph, s.costs, s.schedules)),
-            "^report: branches: found schedules with measured costs; required: the run ",
+            "^report: squeezenet: found schedules with measured costs; required: the run ",
         ),
         (lambda s: hios.profile(s.graph, stages_of=["magic"]), "unknown algorithm magic; allowed: "),
         (lambda s: hios.execute(s.graph, s.weights, []), "execute: schedules: found none; required: at least one"),
         (
             lambda s: hios.execute(s.graph, s.weights, s.schedules[:1] * 2),
-            "execute: schedules: found 2 named sequential-1; allowed: one, or give them labels in a dict",
+            "execute: schedules: found 2 named heft-2; allowed: one, or give them labels in a dict",
         ),
         (
             lambda s: hios.execute(s.graph, {}, s.schedules[0]),
-            "weights: .*: found none; required: float32 of shape .*, as graph branches states",
+            "weights: .*: found none; required: float32 of shape .*, as graph squeezenet states",
         ),
         (lambda s: hios.execute(s.graph, s.weights, s.schedules[1], devices=0), "devices: found"),
         (lambda s: hios.execute(s.graph, s.weights, s.schedules, runs=0), "^execute: runs: found 0; allowed: "),
@@ -286,20 +290,3 @@ def test_execute_documents_its_settings() -> None:
             assert name
             assert stated
             assert field.default is None or ast.literal_eval(stated[1]) == field.default
-
-
-def _snippet(document: str, heading: str) -> str:
-    """The first Python block below a heading."""
-    text = ("\n" + (ROOT / document).read_text(encoding="utf-8")).partition(f"\n{heading}\n")[2]
-    return text.partition("```python\n")[2].partition("```")[0]
-
-
-@pytest.mark.slow
-def test_stages_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The stages in docs/python.md run as they stand; here with little measuring."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(hios, "profile", partial(hios.profile, repeats=2, budget_s=0, cache=False, virtual=True))
-    monkeypatch.setattr(hios, "execute", partial(hios.execute, runs=1, warmup=0, virtual=True))
-    exec(compile(_snippet("docs/python.md", "# From Python"), "docs/python.md", "exec"), {})  # noqa: S102
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["heft-2", "hios-lp-2"]
-    assert "<html" in (tmp_path / "report.html").read_text(encoding="utf-8")

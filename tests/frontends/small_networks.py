@@ -38,7 +38,7 @@ PREPARED = Path(__file__).with_name("prepared")
 #: Image sizes beside those of the papers, small ones of which no layer makes nothing.
 SMALL = {
     "ios_sample": 9,
-    **dict.fromkeys(("squeezenet", "googlenet", "resnet34", "resnet50", "nasnet_mobile", "nasnet_large"), 64),
+    **dict.fromkeys(("squeezenet", "googlenet", "resnet50", "nasnet_mobile"), 64),
     **{"inception_v3": 107, "randwire": 33, "squeezenet": 97},
 }
 
@@ -72,17 +72,16 @@ class Files:
     weights: Path
 
 
-def network(name: str, image_size: int, batch_size: int = 1, classifier: bool = False, **options: int) -> Network:
+def network(name: str, image_size: int, batch_size: int = 1, classifier: bool = False) -> Network:
     """A network of models/, extracted."""
-    return _network(name, image_size, batch_size, classifier, **options)
+    return _network(name, image_size, batch_size, classifier)
 
 
 @functools.lru_cache(4)
-def _network(name: str, image_size: int, batch_size: int, classifier: bool, **options: int) -> Network:
-    sizes: dict[str, Any] = {"image_size": image_size, "batch_size": batch_size, **options}
+def _network(name: str, image_size: int, batch_size: int, classifier: bool) -> Network:
+    sizes: dict[str, Any] = {"image_size": image_size, "batch_size": batch_size}
     built = build_model(name, sizes | ({"classifier": True} if classifier else {}), seed=0)
-    more = "".join(f"-{option}-{value}" for option, value in options.items())
-    return extracted_once(f"{name}-{image_size}-{batch_size}{'-classifier' * classifier}{more}", *built)
+    return extracted_once(f"{name}-{image_size}-{batch_size}{'-classifier' * classifier}", *built)
 
 
 def extracted_once(name: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> Network:

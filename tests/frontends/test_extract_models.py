@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import networks as benchmark
@@ -109,9 +111,9 @@ def _check(graph: Graph, published: Published) -> None:
     assert [len(block) for block in graph.blocks] == published.blocks
 
 
-def _require_equal(network: Network) -> None:
+def _require_equal(network: Network, scores: Callable[[Tensor], Tensor] = torch.clone) -> None:
     """The graph gives what eager PyTorch gives, and that is neither nothing nor huge: 1e-4 means something."""
-    (expected,), (output,) = network.eager(), network.run()
+    expected, output = (scores(*outputs) for outputs in (network.eager(), network.run()))
     assert 0.1 < expected.std() < 10
     torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
 
@@ -192,18 +194,47 @@ def test_flops_equal_torch_counter(default_network: Network) -> None:
 
 #: Networks whose code other ones have too, with fewer or more layers.
 _TWINS = {"nasnet_large", "resnet34"}
+#: Operators of classifiers: of most there are three.
+_CLASSIFIERS = {"ios_sample": [], "squeezenet": ["reshape", "softmax"]}
 
 
-@pytest.mark.parametrize(
-    ("name", "batch_size"),
-    [("squeezenet", 1), *(pytest.param(name, 4, marks=pytest.mark.slow) for name in PUBLISHED if name not in _TWINS)],
-    indirect=["name"],
-)
-def test_small_images(name: str, batch_size: int) -> None:
-    """Small images, mostly a batch of them, have a graph of the same structure, which equals eager too."""
-    small = network(name, SMALL[name], batch_size)
-    _check(small.graph, PUBLISHED[name])
-    _require_equal(small)
+@pytest.mark.parametrize("name", _marked(name for name in PUBLISHED if name not in _TWINS), indirect=True)
+def test_small_images_with_a_classifier(name: str, default_network: Network) -> None:
+    """A batch of small images has a graph of the same structure, which equals eager too.
+
+    With the classifier it ends in the operators of that, one after another.
+    """
+    added = _CLASSIFIERS.get(name, ["reshape", "linear", "softmax"])
+    small = network(name, SMALL[name], batch_size=4, classifier=bool(added))
+    types = [operator.type for operator in small.graph.operators]
+    assert types == [operator.type for operator in default_network.graph.operators] + added
+    first = len(types) - len(added)
+    _check(_beginning(small.graph, first), PUBLISHED[name])
+    tail = [operator.id for operator in small.graph.operators[first - 1 :]]
+    assert [(edge.source, edge.target) for edge in small.graph.edges if edge.target in tail[1:]] == [*pairwise(tail)]
+    _require_equal(small, torch.log if added else torch.clone)
+    if added:
+        torch.testing.assert_close(small.run()[0].sum(1), torch.ones(4))
+
+
+def _beginning(graph: Graph, count: int) -> Graph:
+    """The first operators of a graph."""
+    operators = graph.operators[:count]
+    ids = {operator.id for operator in operators}
+    blocks = [tuple(operator for operator in block if operator in ids) for block in graph.blocks]
+    edges = tuple(edge for edge in graph.edges if edge.target in ids)
+    return Graph(graph.name, operators, edges, blocks=tuple(block for block in blocks if block))
+
+
+@pytest.mark.parametrize("name", _marked(["inception_v3"]), indirect=True)
+def test_inception_is_folded(default_network: Network) -> None:
+    """Every convolution holds its batch norm and bias: three arguments, then at most a ReLU."""
+    for operator in default_network.graph.operators:
+        functions = [call.function for call in operator.calls]
+        assert "relax.nn.batch_norm" not in functions
+        if operator.type.startswith("conv2d"):
+            assert functions == ["relax.nn.conv2d", "relax.nn.relu"]
+            assert [argument.kinds for argument in operator.calls[0].arguments[1:]] == [["weight"], ["weight"]]
 
 
 @pytest.mark.parametrize("name", _marked(["randwire"]), indirect=True)
@@ -269,9 +300,9 @@ def test_neighbors_that_no_ring_has_are_refused(k: int) -> None:
 @pytest.mark.slow
 def test_googlenet_with_normalization() -> None:
     """With local response normalization GoogLeNet computes something else, and the graph the same as eager."""
-    plain, normalized = (
-        extracted(*build_model("googlenet", {"image_size": 64, "lrn": lrn}, seed=0)) for lrn in (False, True)
-    )
-    assert len(normalized.graph.operators) > len(plain.graph.operators)
+    plain, inputs = build_model("googlenet", {"image_size": 64, "lrn": False}, seed=0)
+    normalized = extracted(*build_model("googlenet", {"image_size": 64, "lrn": True}, seed=0))
+    assert len(normalized.graph.operators) > PUBLISHED["googlenet"].operators
     _require_equal(normalized)
-    assert not torch.equal(normalized.eager()[0], plain.eager()[0])
+    with torch.inference_mode():
+        assert not torch.equal(normalized.eager()[0], plain.eval()(*inputs))

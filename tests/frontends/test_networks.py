@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import zipfile
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from hios.errors import ArtifactError
 from hios.frontends import program as programs
 from hios.frontends.export import build_model, initialize
 from hios.frontends.models import names
-from tests.frontends.small_networks import SMALL, Files, Model, extracted, network, write_files, write_squeezenet
+from tests.frontends.small_networks import Files, Model, extracted, network, write_files, write_squeezenet
 from tests.refusals import refused
 
 
@@ -32,46 +31,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 def program(files: Files) -> Path:
     """Its program.pt2."""
     return files.program
-
-
-#: Networks whose classifier has a fully connected layer.
-_WITH_A_LAYER = ("inception_v3", "googlenet", "resnet34", "nasnet_mobile", "randwire")
-#: Options with which the same code makes fewer operators.
-_FEWER = {"randwire": {"nodes": 12, "channels": 8}}
-
-
-@pytest.mark.parametrize(
-    ("name", "batch_size"),
-    [
-        ("squeezenet", 1),
-        *(pytest.param(name, 4, marks=pytest.mark.slow) for name in SMALL if name in _WITH_A_LAYER),
-    ],
-)
-def test_classifier_adds_operators(name: str, batch_size: int) -> None:
-    """With the classifier the graph ends in its operators, one after another, and still equals eager."""
-    added = ["reshape", *(["linear"] if name in _WITH_A_LAYER else []), "softmax"]
-    extracted_network, plain = (
-        network(name, SMALL[name], batch_size, classifier, **_FEWER.get(name, {})) for classifier in (True, False)
-    )
-    operators = extracted_network.graph.operators
-    assert [operator.type for operator in operators] == [o.type for o in plain.graph.operators] + added
-    tail = [operator.id for operator in operators[-len(added) - 1 :]]
-    edges = [(edge.source, edge.target) for edge in extracted_network.graph.edges]
-    assert edges[-len(added) :] == list(itertools.pairwise(tail))
-    (expected,), (output,) = extracted_network.eager(), extracted_network.run()
-    torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(output.sum(1), torch.ones(batch_size))
-
-
-@pytest.mark.slow
-def test_inception_is_folded() -> None:
-    """Every convolution holds its batch norm and bias: three arguments, then at most a ReLU."""
-    for operator in network("inception_v3", SMALL["inception_v3"], 4).graph.operators:
-        functions = [call.function for call in operator.calls]
-        assert "relax.nn.batch_norm" not in functions
-        if operator.type.startswith("conv2d"):
-            assert functions == ["relax.nn.conv2d", "relax.nn.relu"]
-            assert [argument.kinds for argument in operator.calls[0].arguments[1:]] == [["weight"], ["weight"]]
 
 
 def test_operators_are_described() -> None:

@@ -25,7 +25,7 @@ from hios.optimizing.choice_cache import model_key, state_digest
 from hios.optimizing.module import OptimizedModule
 from hios.optimizing.options import Options
 from hios.optimizing.preparation import Subject
-from tests.openvino_marker import OPENVINO
+from tests.openvino_marker import OPENVINO, needs_openvino
 from tests.optimizing.optimized_models import image, require_equal, scheduled
 from tests.runtime.small import Branches
 from tests.scripts import printed
@@ -78,11 +78,12 @@ def test_a_second_start_exports_nothing(way: str, tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.slow
+@needs_openvino
 def test_the_model_itself_starts_without_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the model itself was chosen, the next start neither exports nor runs it."""
     monkeypatch.setattr(race.Race, "_timed", lambda _, candidate: 1.0)
-    keywords: dict[str, Any] = {"cache": tmp_path, "way": "eager", "least_ms": 0.0}
-    first = hios.optimize(_model(), image(0), **{**keywords, "way": ("eager", "schedule"), "devices": 1})
+    keywords: dict[str, Any] = {"cache": tmp_path, "way": ("eager", "openvino"), "devices": 1, "least_ms": 0.0}
+    first = hios.optimize(_model(), image(0), **keywords)
     assert first.report.chosen.startswith("the model itself")
     model = _model()
     calls: list[int] = []
@@ -94,7 +95,7 @@ def test_the_model_itself_starts_without_a_run(tmp_path: Path, monkeypatch: pyte
     forward: Callable[..., Tensor] = Branches.forward
     monkeypatch.setattr(Branches, "forward", counting)
     _forbid(monkeypatch, "export", "extract", "Race", "Preparation")
-    second = hios.optimize(model, image(0), **{**keywords, "way": ("eager", "schedule"), "devices": 1})
+    second = hios.optimize(model, image(0), **keywords)
     assert second.report.cached
     assert calls == []
 
@@ -210,6 +211,7 @@ def test_a_start_from_the_cache_imports_little(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
+@needs_openvino
 def test_a_choice_for_other_numbers_is_made_again(tmp_path: Path) -> None:
     """A kept choice that does not take the numbers of the example is no choice for it."""
 
@@ -227,7 +229,7 @@ def test_a_choice_for_other_numbers_is_made_again(tmp_path: Path) -> None:
     def optimized(largest: int) -> OptimizedModule:
         torch.manual_seed(0)
         inputs = torch.tensor([[0, 1, largest] * 20]), torch.tensor([[2, 3, largest] * 20])
-        fast = hios.optimize(Sum(), inputs, cache=tmp_path, way="schedule", devices=1, least_ms=0.0, budget_s=0.1)
+        fast = hios.optimize(Sum(), inputs, cache=tmp_path, way="openvino", devices=1, least_ms=0.0, budget_s=0.1)
         with warnings.catch_warnings(action="error", category=HiosWarning):  # as there is if the model itself runs
             fast(*inputs)
         fast.close()

@@ -105,22 +105,11 @@ def test_small_parts_are_left_alone(
 
 
 @pytest.mark.slow
-@torch.no_grad()
-def test_dynamic_shapes_are_left_alone(compiled: Callable[..., Any], made: list[OptimizedModule]) -> None:
-    """Once Dynamo makes a shape dynamic, the part runs as it is, with a warning, and is right."""
-    model = Branches()
-    fast = compiled(model)
-    require_equal(fast, model, image(0))
-    with pytest.warns(HiosWarning, match="its shapes are dynamic"):
-        require_equal(fast, model, image(0, batch=2))
-    for batch in (1, 3, 4):
-        require_equal(fast, model, image(batch, batch))
-    assert len(made) == 1
+def test_gradients_and_dynamic_shapes_are_left_alone(compiled: Callable[..., Any], made: list[OptimizedModule]) -> None:
+    """With gradients, a model with parameters is differentiated as usual, with a warning that says what to do.
 
-
-@pytest.mark.slow
-def test_gradients_are_left_alone(compiled: Callable[..., Any], made: list[OptimizedModule]) -> None:
-    """With gradients, a model with parameters is differentiated as usual, with a warning that says what to do."""
+    Once Dynamo makes a shape dynamic, the part runs as it is, with a warning, and is right.
+    """
     model = Branches()
     fast = compiled(model)
     with pytest.warns(HiosWarning, match=r"torch\.inference_mode"):
@@ -129,6 +118,11 @@ def test_gradients_are_left_alone(compiled: Callable[..., Any], made: list[Optim
     assert made == []
     with torch.inference_mode():
         require_equal(fast, model, image(1))
+        assert len(made) == 1
+        with pytest.warns(HiosWarning, match="its shapes are dynamic"):
+            require_equal(fast, model, image(0, batch=2))
+        for batch in (1, 3, 4):
+            require_equal(fast, model, image(batch, batch))
     assert len(made) == 1
 
 

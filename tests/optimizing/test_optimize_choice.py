@@ -20,7 +20,8 @@ from hios.optimizing.candidates import Candidate, itself
 from hios.optimizing.choice_cache import ChoiceCache, model_key
 from hios.optimizing.module import OptimizedModule, torch_threads
 from hios.optimizing.report import Report, WayReport
-from tests.optimizing.optimized_models import DEVICES, OWN, image, require_equal
+from tests.cores_marker import two_cores
+from tests.optimizing.optimized_models import OWN, image, require_equal
 from tests.runtime.small import Branches
 
 
@@ -43,27 +44,42 @@ def _pretend_times(monkeypatch: pytest.MonkeyPatch, milliseconds: Callable[[str]
     monkeypatch.setattr(race.Race, "_timed", lambda _, way: milliseconds(way.label))
 
 
-@pytest.mark.parametrize(
-    "fastest",
-    [
-        pytest.param("heft, 2 devices", marks=pytest.mark.slow),
-        "sequential, 1 core",
-        pytest.param("the model itself, 1 thread", marks=pytest.mark.slow),
-    ],
-)
-def test_auto_takes_the_fastest(fastest: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever way is the fastest is what the module runs, and its outputs are right."""
-    if fastest.startswith("heft") and DEVICES < 2:
-        pytest.skip("needs two cores")
-    _pretend_times(monkeypatch, lambda label: 1.0 if label == fastest else 2.0)
-    monkeypatch.setattr(preparation, "distinct", lambda candidates, graph: candidates)
+def _require_chosen(fast: OptimizedModule, fastest: str) -> None:
+    """The module runs the fastest way, with right outputs, and leaves torch's threads as they are."""
+    assert fast.report.chosen == fastest, fast.report
+    assert "2.00 times as fast as the model itself, 2 threads" in fast.report.reason
+    require_equal(fast, fast.original, image(1))
+    assert torch.get_num_threads() == 2
+    fast.close()
+
+
+@pytest.mark.slow
+@two_cores
+def test_auto_takes_a_schedule_for_two_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where that is the fastest way."""
+    heft = "heft, 2 devices"
+    _pretend_times(monkeypatch, lambda label: 1.0 if label == heft else 2.0)
+    # By measured costs, it may be the sequential one.
+    monkeypatch.setattr(preparation, "distinct", lambda found, graph: [own for own in found if own.label == heft])
     with torch_threads(2):
-        fast = _raced(tmp_path, devices=DEVICES if fastest.startswith("heft") else 1)
-        assert fast.report.chosen == fastest, fast.report
-        assert "2.00 times as fast as the model itself, 2 threads" in fast.report.reason
-        require_equal(fast, fast.original, image(1))
-        assert torch.get_num_threads() == 2
-        fast.close()
+        _require_chosen(_raced(tmp_path, devices=2), heft)
+
+
+def test_auto_takes_the_fastest_as_long_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was kept is used while it is faster than the model; once it is not, all is measured again."""
+    sequential, other = "sequential, 1 core", "the model itself, 1 thread"
+    fastest, holds = [""], list[bool]()
+    _pretend_times(monkeypatch, lambda label: 1.0 if label == fastest[0] else 2.0)
+    monkeypatch.setattr(optimize, "outruns", lambda own, today, settle: holds.pop())
+    with torch_threads(2):
+        for fastest[0], holds[:], cached in (
+            (sequential, [], False),
+            (sequential, [True], True),
+            (other, [False], False),
+        ):
+            fast = _raced(tmp_path)
+            assert (holds, fast.report.cached) == ([], cached)
+            _require_chosen(fast, fastest[0])
 
 
 def test_the_steadiest_of_equals_is_taken() -> None:
@@ -249,20 +265,3 @@ def test_the_model_is_part_of_a_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_PROC_BIND", "close")
     others.append(facts(Branches()))
     assert first not in others
-
-
-@pytest.mark.slow
-def test_a_choice_that_no_longer_holds_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was kept is used while it is faster than the model; once it is not, all is measured again."""
-    raced: list[bool] = []
-    _pretend_times(monkeypatch, lambda label: 1.0 if label == "sequential, 1 core" else 2.0)
-    monkeypatch.setattr(optimize, "outruns", lambda own, today, settle: raced.pop())
-    reports = []
-    for holds in ([], [True], [False]):
-        raced[:] = holds
-        fast = _raced(tmp_path)
-        fast.close()
-        assert raced == []
-        assert fast.report.chosen == "sequential, 1 core"
-        reports.append(fast.report)
-    assert [report.cached for report in reports] == [False, True, False]

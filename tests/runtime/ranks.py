@@ -1,4 +1,4 @@
-"""hios as a rank of a launcher, not quite as it is: ``python ranks.py HOW ... [ARGUMENTS OF HIOS]``.
+"""hios as a rank of a launcher, not quite as it is: ``python ranks.py HOW ... [HOW ...] [ARGUMENTS OF HIOS]``.
 
 ``spoilt RANK OPERATOR FAULT``: an operator fails, hangs or ends its process on one rank. ``ordered``: values travel as
 in NCCL, without tags, in the order in which they are sent. ``differing FROM TO``: on rank 1 a word of the command line
@@ -68,5 +68,6 @@ if __name__ == "__main__":
         "elsewhere": _elsewhere,
         "unwritten": _unwritten,
     }
-    sys.argv[1:] = ways[sys.argv[1]](*sys.argv[2:])
+    while sys.argv[1] in ways:
+        sys.argv[1:] = ways[sys.argv[1]](*sys.argv[2:])
     main()

@@ -25,7 +25,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hios import Graph
+from hios import Graph, Schedule
 from hios.core.schedule import Plan, StagedPlan, StreamPlan
 from hios.errors import PlatformError
 from hios.files import artifacts
@@ -34,11 +34,11 @@ from hios.runtime.distributed import transports
 from hios.runtime.distributed.control_channel import ProgressState, RankPlace, shared
 from hios.runtime.distributed.monitor import RankMonitor, longest_silent
 from hios.runtime.distributed.rank_runner import Peers, Tags
-from tests.cores_marker import two_cores
-from tests.frontends.small_networks import Files, Model, write_files
+from tests.frontends.small_networks import Files, Model, write_files, write_network
 from tests.gpu_marker import needs_two_gpus, requires_gpu
+from tests.runtime.conftest import DEVICES
 from tests.runtime.schedules import random_plan, random_streams, random_wide, schedule_of, write_schedules
-from tests.runtime.small import Amplifying
+from tests.runtime.small import Amplifying, alternating, branches
 from tests.scripts import ROOT, python
 from tests.workers.processes import eventually, running
 
@@ -54,11 +54,6 @@ def _over(transport: str, *more: object, marks: Iterable[pytest.MarkDecorator] =
         reason="mpirun or mpi4py is not there: hios[mpi]",
     )
     return pytest.param(transport, *more, marks=(missing, *marks))
-
-
-def _each(*values: object) -> list[Any]:
-    """Parameters of a test of several values over every transport."""
-    return [_over(transport, value) for transport in ("gloo", "mpi") for value in values]
 
 
 _SLOW = (pytest.mark.slow,)
@@ -142,17 +137,33 @@ def _written(graph: Graph, plan: Plan, folder: Path) -> Path:
     return write_schedules(folder, graph, {"random": plan})[0]
 
 
+@pytest.fixture(scope="module")
+def small_files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """A network of four operators."""
+    return write_network(tmp_path_factory.mktemp("branches"), branches())
+
+
+@pytest.fixture
+def small_schedule(tmp_path: Path) -> Path:
+    """Its operators in turn on two ranks."""
+    return _written(branches().graph, alternating(), tmp_path)
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_squeezenet_equals_eager(files: Files, graph: Graph, tmp_path: Path, transport: str) -> None:
     """Outputs are those of eager PyTorch; run.json says who ran where, and has a row for every operator.
 
-    The time-out is longer than sockets and queues can wait.
+    The time-out is longer than sockets and queues can wait. Over Gloo, every rank has two cores if there are two, and
+    as many threads.
     """
-    plan = random_plan(graph, 2, seed=2)
+    plan, each = random_plan(graph, 2, seed=2), DEVICES if transport == "gloo" else 1
     schedule = _written(graph, plan, tmp_path)
     command = _command(transport, 2, files, schedule, "--program", files.program, "--timeout", 1e15)
-    run, printed = _finished(command, schedule)
+    run, printed = _finished([*command, "--cores-per-device", str(each)], schedule)
     platform = run["platform"]
+    assert platform["cores_per_device"] == each
+    assert all(len(own) == each for own in platform["cores"])
+    assert [reference["threads"] for reference in run["references"]] == [each]
     assert (platform["transport"], platform["devices"], len(platform["hosts"])) == (transport, 2, 2)
     assert platform["clocks"] == "shared"
     assert platform["virtual"] or len({core for own in platform["cores"] for core in own}) >= 2
@@ -178,67 +189,60 @@ def _branches(_: Any, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(c, a + b, a * b), torch.cat([empty, a, b], 1)
 
 
-@pytest.mark.slow
-@two_cores
-def test_ranks_of_several_cores(files: Files, graph: Graph, tmp_path: Path) -> None:
-    """Every rank has the cores that it is to have, and as many threads; the run says so."""
-    schedule = _written(graph, random_plan(graph, 2, seed=4), tmp_path)
-    command = _command("gloo", 2, files, schedule, "--program", files.program, "--cores-per-device", 2)
-    run, _ = _finished(command, schedule)
-    assert run["platform"]["cores_per_device"] == 2
-    assert all(len(own) == 2 for own in run["platform"]["cores"])
-    assert [reference["threads"] for reference in run["references"]] == [2]
-    assert run["results"][0]["largest_difference"] < 1e-3
+def _deeper(model: Any, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    for _ in range(3):
+        x, both = _branches(model, x, y)
+        y = both[:, :3] * both[:, 3:]
+    return x, y
 
 
 @pytest.mark.slow
-def test_ranks_on_other_hardware(files: Files, graph: Graph, tmp_path: Path) -> None:
-    """A schedule of rank 0's hardware is refused where another rank has other hardware; run where asked, and told."""
-    schedule, here = tmp_path / "random.json", description.processor()
-    replace(schedule_of(graph, random_plan(graph, 2, seed=0)), hardware=here).write(schedule)
-    command = _command("gloo", 2, files, schedule, program=(RANKS, "elsewhere", "There 2"))
-    error = f"Error: {schedule}: hardware: found costs of {here}; allowed: {here}, There 2, the hardware here"
-    assert _failed(command, schedule).startswith(error)
-    run, printed = _finished([*command, "--other-hardware"], schedule)
-    assert (run["profiled_on"], run["platform"]["processor"]) == (here, f"{here}, There 2")
-    assert f"were measured on {here}, its schedules ran on {here}, There 2" in printed
-
-
-@pytest.mark.slow
-def test_ranks_take_no_operators_together(files: Files, graph: Graph, tmp_path: Path) -> None:
-    """A schedule with operators on several devices is refused once, in one line."""
-    schedule = _written(graph, random_wide(graph, 2, seed=0), tmp_path)
-    error = "found 2 devices; allowed where devices are ranks: one; schedule with costs without wide_ms"
-    assert error in _failed(_command("gloo", 2, files, schedule), schedule)
+def test_ranks_on_other_hardware(small_files: Files, small_schedule: Path) -> None:
+    """A schedule of rank 0's hardware is refused where another rank has other hardware."""
+    here = description.processor()
+    replace(Schedule.read(small_schedule), hardware=here).write(small_schedule)
+    command = _command("gloo", 2, small_files, small_schedule, program=(RANKS, "elsewhere", "There 2"))
+    error = f"Error: {small_schedule}: hardware: found costs of {here}; allowed: {here}, There 2, the hardware here"
+    assert _failed(command, small_schedule).startswith(error)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_branches_without_a_program(tmp_path: Path, transport: str) -> None:
-    """Every operator on another rank than the one before, one stream a rank; equal to the sequential schedule."""
-    files = write_files(tmp_path, Model(_branches), (torch.randn(1, 3, 8, 8), torch.randn(1, 3, 8, 8)))
-    graph = Graph.read(files.graph)
-    rows: list[list[int]] = [[], [], []]
-    for place, operator in enumerate(graph.order):
-        rows[place % 3].append(operator)
-    plan = StreamPlan(tuple((tuple(row),) for row in rows), tuple(graph.order))
-    schedule = _written(graph, plan, tmp_path)
-    run, printed = _finished(_command(transport, 3, files, schedule), schedule)
+    """Operators on ranks in turn, one stream a rank, and on random ones: outputs are those of the sequential schedule.
+
+    Over Gloo, only the order of messages identifies values, as in NCCL, and rank 1 has other hardware than the one that
+    schedules are for: where asked, they run, and that is told.
+    """
+    files = write_files(tmp_path, Model(_deeper), (torch.randn(1, 3, 8, 8), torch.randn(1, 3, 8, 8)))
+    graph, here = Graph.read(files.graph), description.processor()
+    rows = tuple((tuple(graph.order[place::3]),) for place in range(3))
+    plans: dict[str, Plan] = {"turns": StreamPlan(rows, tuple(graph.order))}
+    plans |= {f"random-{seed}": random_plan(graph, 3, seed) for seed in range(3)}
+    schedules = write_schedules(tmp_path, graph, plans)
+    for schedule in schedules:
+        replace(Schedule.read(schedule), hardware=here).write(schedule)
+    is_other = transport == "gloo"
+    program = (RANKS, "ordered", "elsewhere", "There 2") if is_other else ("-m", "hios")
+    command = _command(transport, 3, files, schedules[0], *schedules[1:], "--other-hardware", program=program)
+    run, printed = _finished(command, schedules[0])
     assert run["checked_against"] == "sequential"
-    assert run["results"][0]["largest_difference"] == 0.0
+    assert {result["label"]: result["largest_difference"] for result in run["results"]} == dict.fromkeys(plans, 0.0)
     assert (run["platform"]["devices"], len(run["platform"]["hosts"])) == (3, 3)
     assert "3 independent copies (ceiling)" in printed
+    there = f"{here}, There 2" if is_other else here
+    assert (run.get("profiled_on"), run["platform"]["processor"]) == (here if is_other else None, there)
+    assert (f"were measured on {here}, its schedules ran on {there}" in printed) == is_other
 
 
-@pytest.mark.parametrize("transport", [_over("gloo"), _over("mpi", marks=_SLOW)])
-def test_ranks_run_segments(tmp_path: Path, transport: str) -> None:
+def test_ranks_run_segments(tmp_path: Path) -> None:
     """What a rank runs between two hand-overs is one call of a runtime; outputs are those of eager PyTorch."""
     files = write_files(tmp_path, Model(_branches), (torch.randn(1, 3, 8, 8), torch.randn(1, 3, 8, 8)))
     graph = Graph.read(files.graph)
     halves = [graph.order[place::2] for place in range(2)]
     plan = StreamPlan(tuple((tuple(half),) for half in halves), tuple(graph.order))
     schedule = _written(graph, plan, tmp_path)
-    command = _command(transport, 2, files, schedule, "--program", files.program, "--engine", "segments")
+    command = _command("gloo", 2, files, schedule, "--program", files.program, "--engine", "segments")
     run, _ = _finished(command, schedule)
     assert (run["engine"], run["checked_against"]) == ("segments", "eager")
     (result,) = run["results"]
@@ -256,26 +260,17 @@ def test_ranks_run_segments(tmp_path: Path, transport: str) -> None:
 
 
 @pytest.mark.slow
-def test_values_without_tags(files: Files, graph: Graph, tmp_path: Path) -> None:
-    """If only the order of messages identifies values, as in NCCL, they still reach their readers."""
-    plans = {f"random-{seed}": random_plan(graph, 3, seed) for seed in range(3)}
-    first, *others = write_schedules(tmp_path, graph, plans)
-    run, _ = _finished(_command("gloo", 3, files, first, *others, program=(RANKS, "ordered")), first)
-    assert {result["label"]: result["largest_difference"] for result in run["results"]} == dict.fromkeys(plans, 0.0)
-
-
-@pytest.mark.slow
-def test_less_precise_runs_are_checked_once_in_full(files: Files, graph: Graph, tmp_path: Path) -> None:
+def test_less_precise_runs_are_checked_once_in_full(small_files: Files, small_schedule: Path) -> None:
     """Where a rank is timed in TF32, the difference stated is that of a run in full float32; more than 2 % is wrong."""
-    plan = StagedPlan(random_plan(graph, 2, seed=5).devices[::-1])  # rank 1 makes the output
-    schedule = _written(graph, plan, tmp_path)
-    command = _command("gloo", 2, files, schedule, "--program", files.program)
+    at = {placement.operator: placement.device for placement in Schedule.read(small_schedule).placements}
+    assert at[branches().graph.operators[-1].id] == 1  # makes the output
+    command = _command("gloo", 2, small_files, small_schedule, "--program", small_files.program)
     place = command.index("-m", command.index("torch.distributed.run"))
     worse = [*command[:place], str(RANKS.with_name("precise_ranks.py")), "0.3", *command[place + 2 :]]
     error = r"Error: rank 1 on \S+: .+: output 0 differs from the reference by up to \S+; allowed: 0\.02 of its "
-    assert re.match(rf"{error}largest value, in TF32$", _failed(worse, schedule))
+    assert re.match(rf"{error}largest value, in TF32$", _failed(worse, small_schedule))
     worse[place + 1] = "0.0002"
-    run, _ = _finished(worse, schedule)
+    run, _ = _finished(worse, small_schedule)
     assert 0 <= run["results"][0]["largest_difference"] < 1e-3
 
 
@@ -367,16 +362,14 @@ def test_ranks_with_gpus(files: Files, graph: Graph, tmp_path: Path, seed: int) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("transport", "what"), [_over("gloo", "seed"), _over("mpi", "graph")])
-def test_ranks_that_differ(files: Files, graph: Graph, tmp_path: Path, transport: str, what: str) -> None:
+def test_ranks_that_differ(small_files: Files, small_schedule: Path, tmp_path: Path, transport: str, what: str) -> None:
     """Another option or another file on a rank is said in one line before anything runs."""
-    schedule = _written(graph, random_plan(graph, 2, seed=0), tmp_path)
-    other = tmp_path / "other.json"
-    other.write_text(files.graph.read_text(encoding="utf-8") + "\n", encoding="utf-8")
-    words = ("11", "12") if what == "seed" else (files.graph, other)
-    line = _failed(
-        _command(transport, 2, files, schedule, "--seed", 11, program=(RANKS, "differing", *words)), schedule
-    )
-    difference = "seed, 12 and 11" if what == "seed" else f"{re.escape(str(files.graph))}: its contents"
+    graph, other = small_files.graph, tmp_path / "other.json"
+    other.write_text(graph.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    words = ("11", "12") if what == "seed" else (graph, other)
+    program = (RANKS, "differing", *words)
+    line = _failed(_command(transport, 2, small_files, small_schedule, "--seed", 11, program=program), small_schedule)
+    difference = "seed, 12 and 11" if what == "seed" else f"{re.escape(str(graph))}: its contents"
     assert re.match(
         rf"Error: (rank 0 on \S+: )?.*rank 1 on \S+ and rank 0 on \S+ differ in {difference}; all ranks need", line
     )
@@ -385,16 +378,16 @@ def test_ranks_that_differ(files: Files, graph: Graph, tmp_path: Path, transport
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("transport", "how"),
-    [*_each("raise", "die", "hang"), _over("gloo", "stop")],
+    [_over("gloo", "raise"), _over("gloo", "die"), _over("gloo", "stop"), _over("mpi", "die"), _over("mpi", "hang")],
 )
-def test_a_failing_rank_ends_all(files: Files, graph: Graph, alternating: Path, transport: str, how: str) -> None:
+def test_a_failing_rank_ends_all(small_files: Files, small_schedule: Path, transport: str, how: str) -> None:
     """One line names rank, host, schedule, operator and stage; nobody is left over and nothing is written."""
-    operator = graph.operators[graph.order[5]].id
+    operator = branches().graph.operators[branches().graph.order[3]].id
     timeout_s = SHORT_TIMEOUT_S if how in ("hang", "stop") else TIMEOUT_S
     program = (RANKS, "spoilt", 1, operator, how)
-    command = _command(transport, 2, files, alternating, "--timeout", timeout_s, program=program)
-    line = _failed(command, alternating)
-    place = re.escape(f"operator {operator}, stage 2")
+    command = _command(transport, 2, small_files, small_schedule, "--timeout", timeout_s, program=program)
+    line = _failed(command, small_schedule)
+    place = re.escape(f"operator {operator}, stage 1")
     assert re.match(
         {
             "raise": rf"Error: rank 1 on \S+: random: {place}: no such kernel$",
@@ -406,14 +399,16 @@ def test_a_failing_rank_ends_all(files: Files, graph: Graph, alternating: Path, 
         }[how],
         line,
     )
-    assert eventually(lambda: not _ranks_of(alternating))
+    assert eventually(lambda: not _ranks_of(small_schedule))
 
 
 @pytest.mark.slow
-def test_rank_0_hangs_at_the_end(files: Files, alternating: Path) -> None:
+def test_rank_0_hangs_at_the_end(small_files: Files, small_schedule: Path) -> None:
     """Other ranks, which wait for it, are not named."""
-    command = _command("gloo", 2, files, alternating, "--timeout", SHORT_TIMEOUT_S, program=(RANKS, "unwritten"))
-    line = _failed(command, alternating)
+    command = _command(
+        "gloo", 2, small_files, small_schedule, "--timeout", SHORT_TIMEOUT_S, program=(RANKS, "unwritten")
+    )
+    line = _failed(command, small_schedule)
     assert re.match(r"Error: rank 0 on \S+ did not go on within the time-out: writing run\.json$", line)
 
 
@@ -426,41 +421,40 @@ def test_rank_0_hangs_at_the_end(files: Files, alternating: Path) -> None:
         _over("mpi", signal.SIGINT, marks=_SLOW),
     ],
 )
-def test_an_ended_launcher_leaves_nobody(
-    files: Files, graph: Graph, alternating: Path, transport: str, number: int
-) -> None:
+def test_an_ended_launcher_leaves_nobody(small_files: Files, small_schedule: Path, transport: str, number: int) -> None:
     """When the launcher is told to end, the ranks end with it, long before the time-out."""
-    operator = graph.operators[graph.order[5]].id
+    operator = branches().graph.operators[branches().graph.order[3]].id
     program = (RANKS, "spoilt", 1, operator, "hang")
-    command = _command(transport, 2, files, alternating, "--timeout", 600, program=program)
+    command = _command(transport, 2, small_files, small_schedule, "--timeout", 600, program=program)
     with _start(command) as launcher:
-        assert eventually(lambda: len(_ranks_of(alternating)) > 2)
+        assert eventually(lambda: len(_ranks_of(small_schedule)) > 2)
         launcher.send_signal(number)
         launcher.communicate(timeout=300)
     assert launcher.returncode != 0
-    assert eventually(lambda: not _ranks_of(alternating))
+    assert eventually(lambda: not _ranks_of(small_schedule))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("transport", "what"), [_over("gloo", "devices"), _over("mpi", "streams")])
-def test_refusals_are_said_once(files: Files, graph: Graph, tmp_path: Path, transport: str, what: str) -> None:
-    """A schedule for more devices than ranks, or with several streams on one, is refused by one line of rank 0."""
-    plan = random_plan(graph, 3, seed=3) if what == "devices" else random_streams(graph, 2, 3, seed=3)
+@pytest.mark.parametrize(("transport", "what"), [_over("gloo", "wide"), _over("mpi", "streams")])
+def test_refusals_are_said_once(small_files: Files, tmp_path: Path, transport: str, what: str) -> None:
+    """A schedule with operators on several devices, or with several streams on one: rank 0 refuses it in one line."""
+    graph = branches().graph
+    plan = random_wide(graph, 2, seed=0) if what == "wide" else random_streams(graph, 2, 3, seed=3)
     schedule = _written(graph, plan, tmp_path)
-    line = _failed(_command(transport, 2, files, schedule), schedule)
-    if what == "devices":
-        assert line == f"Error: {schedule}: devices: found 3; allowed: at most 2, the devices of this run"
+    line = _failed(_command(transport, 2, small_files, schedule), schedule)
+    if what == "wide":
+        assert "found 2 devices; allowed where devices are ranks: one; schedule with costs without wide_ms" in line
     else:
         start = f"Error: {schedule}: placements: found 3 streams on device 0; allowed over ranks: one stream per device"
         assert line.startswith(start)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_without_a_launcher(files: Files, alternating: Path, tmp_path: Path, transport: str) -> None:
+def test_without_a_launcher(small_files: Files, small_schedule: Path, tmp_path: Path, transport: str) -> None:
     """Started by hand, the command says how to start it, and leaves no shared memory."""
     memory = tmp_path / "memory"  # not where MPI puts that of other tests, whose ranks may be killed
     memory.mkdir()
-    command = _command(transport, 2, files, alternating)
+    command = _command(transport, 2, small_files, small_schedule)
     start = len(command) - 1 - command[::-1].index("-m")
     code, printed = _run([sys.executable, *command[start:]], OMPI_MCA_btl_sm_backing_directory=str(memory))
     assert code == 1

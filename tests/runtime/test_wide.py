@@ -32,34 +32,28 @@ from tests.runtime.schedules import one_by_one, random_merged, random_wide, run_
 @pytest.mark.slow
 @two_cores
 def test_outputs_are_those_of_the_model(files: Files, graph: Graph, tmp_path: Path) -> None:
-    """Random plans with operators on both of two devices compute what the model does, beside narrow schedules."""
-    plans = {f"wide-{seed}": random_wide(graph, 2, seed) for seed in range(4)}
-    paths = write_schedules(tmp_path, graph, plans)
-    run = run_schedules(files, paths, program=True, devices=2, runs=3, warmup=1)
-    for result in run.results:
-        assert result.largest_difference <= run.tolerance
-        devices = {graph.operators[operator].id: held for operator, held in plans[result.label].wide.items()}
-        assert {row.operator: row.devices for row in result.measured if row.devices} == devices
-        assert all(row.device == row.devices[0] for row in result.measured if row.devices)
-        assert len(result.measured) == len(graph.operators)
+    """Random plans with operators on both of two devices compute what the model does, beside narrow schedules.
 
-
-@pytest.mark.slow
-@two_cores
-def test_merged_operators(files: Files, graph: Graph, tmp_path: Path) -> None:
-    """Merged convolutions on both devices, on either, and on one alone compute what the model does."""
-    plans = {f"merged-{seed}": random_merged(graph, 2, seed) for seed in range(3)}
-    plans |= {f"narrow-{count}": random_merged(graph, count, 7, narrow=True) for count in (1, 2)}
-    assert all(plan.merges for plan in plans.values())
-    assert any(len(plan.wide.get(min(merge), ())) == 2 for plan in plans.values() for merge in plan.merges)
-    paths = write_schedules(tmp_path, graph, plans)
+    So do merged convolutions on both devices, on either, and on one alone.
+    """
+    wide = {f"wide-{seed}": random_wide(graph, 2, seed) for seed in range(4)}
+    merged = {f"merged-{seed}": random_merged(graph, 2, seed) for seed in range(3)}
+    merged |= {f"narrow-{count}": random_merged(graph, count, 7, narrow=True) for count in (1, 2)}
+    assert all(plan.merges for plan in merged.values())
+    assert any(len(plan.wide.get(min(merge), ())) == 2 for plan in merged.values() for merge in plan.merges)
+    paths = write_schedules(tmp_path, graph, wide | merged)
     run = run_schedules(files, paths, program=True, devices=2, runs=3, warmup=1)
     for result in run.results:
         assert result.largest_difference <= run.tolerance
         rows = {row.operator: row for row in result.measured}
-        assert len(rows) == len(graph.operators)
-        for merge in plans[result.label].merges:
-            assert len({(own.start_ms, own.finish_ms, own.held_devices) for own in _rows(graph, merge, rows)}) == 1
+        assert len(rows) == len(result.measured) == len(graph.operators)
+        if result.label in wide:
+            devices = {graph.operators[operator].id: held for operator, held in wide[result.label].wide.items()}
+            assert {name: row.devices for name, row in rows.items() if row.devices} == devices
+            assert all(row.device == row.devices[0] for row in result.measured if row.devices)
+        else:
+            for merge in merged[result.label].merges:
+                assert len({(own.start_ms, own.finish_ms, own.held_devices) for own in _rows(graph, merge, rows)}) == 1
 
 
 def _rows(graph: Graph, merge: frozenset[int], rows: dict[str, Placement]) -> list[Placement]:

@@ -178,13 +178,29 @@ def _measured(instance: Problem, chance: random.Random, share: float = 0.5) -> P
     return copied
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, pytest.param(5, marks=pytest.mark.slow)])
-def test_optimal_on_all_small_graphs(size: int) -> None:
-    """On every directed acyclic graph of up to five operators IOS is as good as brute force, stages measured or not."""
+def _graphs(size: int) -> list[set[tuple[int, int]]]:
+    """The edges of every directed acyclic graph of so many operators, without those that are one of them renumbered."""
     pairs = list(itertools.combinations(range(size), 2))
-    chance = random.Random(size)
-    for chosen in itertools.product([False, True], repeat=len(pairs)):
-        edges = {(f"v{a}", f"v{b}"): 0.0 for (a, b), there in zip(pairs, chosen, strict=True) if there}
+    seen: set[frozenset[tuple[int, int]]] = set()
+    graphs = []
+    for count in range(len(pairs) + 1):
+        for edges in itertools.combinations(pairs, count):
+            if frozenset(edges) not in seen:
+                graphs.append(set(edges))
+                orders = itertools.permutations(range(size))
+                seen |= {frozenset((order[a], order[b]) for a, b in edges) for order in orders}
+    return graphs
+
+
+@pytest.mark.parametrize(
+    ("size", "count"), [(1, 1), (2, 2), (3, 6), (4, 31), pytest.param(5, 302, marks=pytest.mark.slow)]
+)
+def test_optimal_on_all_small_graphs(size: int, count: int) -> None:
+    """On every directed acyclic graph of up to five operators IOS is as good as brute force, stages measured or not."""
+    chance, graphs = random.Random(size), _graphs(size)
+    assert len(graphs) == count
+    for pairs in graphs:
+        edges = {(f"v{a}", f"v{b}"): 0.0 for a, b in sorted(pairs)}
         names = [f"v{number}" for number in range(size)]
         instance = problem(
             {name: chance.choice([0.0, 1.0, chance.uniform(0.1, 3.0)]) for name in names},

@@ -39,8 +39,9 @@ from tests.serving.served import (
 from tests.workers.processes import children, eventually, killed, running
 
 _QUICK = ("top", "hios-lp")
-#: The others but for those that are tested below, and by test_server_faults.
-_SLOW = [name for name in POLICIES if name not in {*_QUICK, "top-open", "one-per-lane"}]
+#: Those that are tested below, by test_server_faults or by test_load.
+_ELSEWHERE = ("top-open", "shortest-first", "one-per-lane", "pos-strict", "pos-strict-per-lane")
+_SLOW = [name for name in POLICIES if name not in {*_QUICK, *_ELSEWHERE}]
 
 
 @pytest.fixture(scope="module")

@@ -94,16 +94,21 @@ def test_speedups_of_the_paper() -> None:
 
 @pytest.mark.slow
 def test_all_statements_of_the_paper() -> None:
-    """With 30 instances, as the paper has, every statement about figures 7 to 11 that does not need IOS agrees."""
+    """Every statement about figures 7 to 11 that does not need IOS agrees.
+
+    Means of ten instances, where the paper has thirty.
+    """
     study, compared = SimulationStudy(), 0
     for name, figure in zip(SERIES, ("hios_fig7", "hios_fig8", "hios_fig9", "hios_fig10", "hios_fig11"), strict=True):
         values_of: dict[str, dict[str, float]] = {}
+        stated = {statement: entry for statement, entry in published(figure).items() if "ios" not in statement}
+        cases = {case for entry in stated.values() for case in entry.cases}
+        needs_all = not all(entry.cases for entry in stated.values())
         for setting in series(study, name):
-            for statement, value in _statements(setting).items():
-                values_of.setdefault(statement, {})[f"{getattr(setting, name):g}"] = value
-        for statement, entry in published(figure).items():
-            if "ios" in statement:
-                continue
+            case = f"{getattr(setting, name):g}"
+            for statement, value in _statements(setting).items() if needs_all or case in cases else ():
+                values_of.setdefault(statement, {})[case] = value
+        for statement, entry in stated.items():
             key = statement if statement in values_of else f"{statement}_ms"
             values = values_of[key]
             seen = values if entry.cases else (min(values.values()), max(values.values()))
@@ -127,7 +132,7 @@ def _mean(setting: Setting, instances: int) -> dict[str, float]:
 
 def _statements(setting: Setting) -> dict[str, float]:
     """What the paper states of a setting, by name of the statement; latencies by name with _ms."""
-    mean = _mean(setting, 30)
+    mean = _mean(setting, 10)
     return {
         "sequential_ms": mean["sequential"],
         "lp_ms": mean["hios-lp"],

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from hios.errors import PlatformError
@@ -12,9 +12,7 @@ from hios.formats.run import SegmentResult
 from hios.platforms.cpu import segment_runtimes
 from hios.workers.worker import Worker
 
-#: Environment variable that names the runtime.
-RUNTIME = "HIOS_TEST_RUNTIME"
-_timed, _choose = segment_runtimes.Converter._timed, segment_runtimes.choose
+_choose = segment_runtimes.choose
 
 
 def sessions(worker: Worker) -> dict[str, int]:
@@ -22,15 +20,18 @@ def sessions(worker: Worker) -> dict[str, int]:
     return dict(Counter(kind for kind, _ in worker.state["sessions"]))
 
 
-def choose(worker: Worker, **arguments: Any) -> list[SegmentResult]:
-    """What ``segment_runtimes.choose`` does, with the runtime named in the environment as the fastest of all."""
-    wanted = os.environ[RUNTIME]
+def choose(worker: Worker, name: str, folder: Path | None, **arguments: Any) -> list[SegmentResult]:
+    """What ``segment_runtimes.choose`` does, with the last word of the task's name as the fastest runtime of all.
 
-    def timed(own: Any, segment: Any, computing: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-        return {kind: taken if kind != wanted else 0.0 for kind, taken in _timed(own, segment, computing).items()}
+    What is kept is in a folder for each runtime, as it has the choice.
+    """
+    wanted = name.rpartition(" ")[2]
+
+    def timed(_: Any, __: Any, computing: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+        return {kind: float(kind != wanted) for kind in (segment_runtimes.PACKED, *computing)}
 
     segment_runtimes.Converter._timed = timed  # type: ignore[method-assign, assignment]
-    made = _choose(worker, **arguments)
+    made = _choose(worker, name, folder=folder and folder / wanted, **arguments)
     for result in made:
         if result.runtime != wanted:
             raise PlatformError(f"{result.operators} ran in {result.runtime}: {result.refused}")

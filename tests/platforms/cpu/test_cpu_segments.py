@@ -53,20 +53,30 @@ def _tasks() -> dict[str, Task]:
     }
 
 
-@pytest.mark.parametrize("runtime", ["packed", "onnxruntime", "openvino"])
-def test_plans_of_all_kinds_give_equal_outputs(runtime: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whatever runs their segments, for inputs that change from call to call; also of one that comes later."""
-    monkeypatch.setenv(forced_segments.RUNTIME, runtime)
+def test_plans_of_all_kinds_give_equal_outputs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever runs their segments, for inputs that change from call to call; also of tasks that come later.
+
+    Once a task is taken, a worker has its segments in their runtimes, and no others.
+    """
     monkeypatch.setattr(segment_runtimes, "choose", forced_segments.choose)
     network, (first, *_, last) = branches(), [*usable_cores(), usable_cores()[0]]
-    given = network.graph, network.tensors, _tasks(), [[first], [last]]
-    with Engine(*given, choosing=Choosing(image(0), tmp_path, 0.0 if runtime == "packed" else 1e3)) as engine:
-        for name in _tasks():
+    runtimes, choosing = ("packed", "onnxruntime", "openvino"), Choosing(image(0), tmp_path, 1e3)
+    tasks = {f"{name} in {runtime}": task for runtime in runtimes for name, task in _tasks().items()}
+    with Engine(network.graph, network.tensors, tasks, [[first], [last]], choosing=choosing) as engine:
+        for name in tasks:
             for seed in (0, 1):
                 require_right_run(engine, name, seed)
-        engine.add("later", Task(alternating(), (1, 0)), network.tensors, Choosing(image(0), tmp_path, 1e3))
-        rows = engine.timeline("later", image(1))
-        require_right_run(engine, "later", 1)
+        rows = []
+        for runtime in runtimes:
+            engine.add(f"later in {runtime}", Task(alternating(), (1, 0)), network.tensors, choosing)
+            rows.append(engine.timeline(f"later in {runtime}", image(1)))
+            require_right_run(engine, f"later in {runtime}", 1)
+        before = engine._pool.call(0, forced_segments.sessions)
+        engine.keep_only("one in openvino")
+        after = engine._pool.call(0, forced_segments.sessions)
+        require_right_run(engine, "one in openvino", 1)
+    assert before.keys() == {"onnxruntime", "openvino"}
+    assert after == {"openvino": 1}
     placed = {
         network.graph.operators[place].id: device
         for device, stages in enumerate(alternating().devices)
@@ -74,24 +84,9 @@ def test_plans_of_all_kinds_give_equal_outputs(runtime: str, monkeypatch: pytest
         for group in stage
         for place in group
     }
-    assert {row.operator: row.device for row in rows} == placed
-    assert all(0.0 <= row.start_ms <= row.finish_ms for row in rows)
-
-
-@pytest.mark.parametrize("runtime", ["packed", "openvino"])
-def test_only_what_runs_stays(runtime: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once a task is taken, a worker has its segments in their runtimes, and no others."""
-    monkeypatch.setenv(forced_segments.RUNTIME, runtime)
-    monkeypatch.setattr(segment_runtimes, "choose", forced_segments.choose)
-    network, choosing = branches(), Choosing(image(0), None, 1e3)
-    cores = [[usable_cores()[0]]]
-    with Engine(network.graph, network.tensors, {"one": Task(sequential())}, cores, choosing=choosing) as engine:
-        before = engine._pool.call(0, forced_segments.sessions)
-        engine.keep_only("one")
-        after = engine._pool.call(0, forced_segments.sessions)
-        require_right_run(engine, "one", 1)
-    assert before == {"onnxruntime": 1, "openvino": 1}
-    assert after == ({} if runtime == "packed" else {runtime: 1})
+    for own in rows:
+        assert {row.operator: row.device for row in own} == placed
+        assert all(0.0 <= row.start_ms <= row.finish_ms for row in own)
 
 
 def test_sessions_live_as_long_as_what_computes_by_them() -> None:
@@ -150,7 +145,6 @@ def _crossing(model: Any, x: Tensor) -> Tensor:
 
 def test_values_leave_with_a_later_segment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A value that is handed over by a segment after the one that made it is there, by operators and in a runtime."""
-    monkeypatch.setenv(forced_segments.RUNTIME, "onnxruntime")
     monkeypatch.setattr(segment_runtimes, "choose", forced_segments.choose)
     layers = {name: nn.Linear(8, 8) for name in ("first", "second", "third", "other")}
     given = torch.randn(2, 8)
@@ -160,12 +154,13 @@ def test_values_leave_with_a_later_segment(monkeypatch: pytest.MonkeyPatch) -> N
     rows = ((at["first"], at["second"], at["third"]), (at["other"], last))
     plan = StagedPlan(tuple(tuple(((place,),) for place in row) for row in rows))
     cores = [[usable_cores()[0]], [usable_cores()[-1]]]
+    name = "late in onnxruntime"
     choosing = Choosing((given,), None, 1e3)  # the first run, which is recorded, is by operators
-    with Engine(network.graph, network.tensors, {"late": Task(plan)}, cores, choosing=choosing) as engine:
+    with Engine(network.graph, network.tensors, {name: Task(plan)}, cores, choosing=choosing) as engine:
         for inputs in ((given,), (torch.randn(2, 8),)):
             with torch.no_grad():
                 right = network.module(*inputs)
-            torch.testing.assert_close(engine.run("late", inputs)[0], right, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(engine.run(name, inputs)[0], right, rtol=1e-4, atol=1e-4)
 
 
 def _awkward(_: Model, x: Tensor, picked: Tensor) -> tuple[Tensor, Tensor]:

@@ -51,6 +51,12 @@ def engine() -> Iterator[Engine]:
         yield made
 
 
+def _alone() -> Engine:
+    """One with a single worker, for tests that end it."""
+    network = branches()
+    return Engine(network.graph, network.tensors, {"first": Task(sequential())}, [[usable_cores()[0]]], 120.0)
+
+
 @pytest.mark.parametrize("name", ["first", "second", "both"])
 def test_outputs_are_those_of_the_model(engine: Engine, name: str) -> None:
     """Every task computes what the model does, for inputs that change from call to call."""
@@ -58,15 +64,16 @@ def test_outputs_are_those_of_the_model(engine: Engine, name: str) -> None:
         require_right_run(engine, name, seed)
 
 
-@pytest.mark.parametrize("workers", [(), (1, 0)])
-def test_operators_may_take_several_devices(workers: tuple[int, ...]) -> None:
+def test_operators_may_take_several_devices() -> None:
     """A plan whose operators take both devices runs too, whichever workers the devices are."""
     network, (first, *_, last) = branches(), [*usable_cores(), usable_cores()[0]]
     order = tuple(network.graph.order)
     plan = StreamPlan(((order,), (order[1:],)), order, dict.fromkeys(order[1:], (0, 1)))
-    with Engine(network.graph, network.tensors, {"wide": Task(plan, workers)}, [[first], [last]]) as made:
-        for seed in range(3):
-            require_right_run(made, "wide", seed)
+    tasks = {"wide": Task(plan), "turned": Task(plan, (1, 0))}
+    with Engine(network.graph, network.tensors, tasks, [[first], [last]]) as made:
+        for name in tasks:
+            for seed in range(3):
+                require_right_run(made, name, seed)
 
 
 def _refusing_tasks() -> dict[str, Task]:
@@ -257,7 +264,7 @@ def test_what_is_gone_is_refused() -> None:
 def test_a_forgotten_engine_ends() -> None:
     """The workers of an engine end when nothing refers to it any longer."""
     before = set(children())
-    made = small_engine()
+    made = _alone()
     del made
     gc.collect()
     assert eventually(lambda: set(children()) <= before)
@@ -274,18 +281,18 @@ def test_weights_have_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(engine_module, "WorkerPool", Pool)
-    small_engine().close()
+    _alone().close()
     assert seen == {"load": [], "prepare": []}
 
 
 def test_a_dead_worker_closes_the_engine() -> None:
     """A worker that is killed ends a call with a line that names it, and the engine with it."""
     before = set(children())
-    made = small_engine()
-    for worker in set(children()) - before:
-        os.kill(worker, signal.SIGKILL)
+    made = _alone()
+    (worker,) = set(children()) - before
+    os.kill(worker, signal.SIGKILL)
     with pytest.raises(HiosError, match=r"worker \d.* died by signal SIGKILL"):
-        made.run("both", image(0))
+        made.run("first", image(0))
     assert made.closed
     assert set(children()) <= before
 
@@ -307,7 +314,7 @@ def test_operator_and_stage_are_named(load: Callable[..., None], message: str, m
     graph = branches().graph
     at = f"operator {graph.operators[-1].id}, stage {list(graph.order).index(len(graph.operators) - 1)}"
     before = set(children())
-    made = small_engine()
+    made = _alone()
     if load is faults.load_hanging_at_the_end:
         made._pool._timeout_s = 10.0  # only now, as loading may take longer
     with pytest.raises(PlatformError) as error:
@@ -320,14 +327,14 @@ def test_operator_and_stage_are_named(load: Callable[..., None], message: str, m
 def test_an_interrupt_closes_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interrupted call ends the workers, as nobody would take their answers."""
     before = set(children())
-    made = small_engine()
+    made = _alone()
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(made._pool, "call_each", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        made.run("both", image(0))
+        made.run("first", image(0))
     assert made.closed
     assert set(children()) <= before
 

@@ -33,6 +33,8 @@ from tests.platforms.cuda.test_executor import (
 )
 from tests.runtime.schedules import one_by_one, random_streams
 
+#: Networks of few operators.
+_SMALL = [name for name in NETWORKS if name != "squeezenet"]
 #: What stands in for inductor: what a segment is, and what computes it by its operators.
 Compiled = Callable[[Any, Callable[..., Any]], Callable[..., Any]]
 
@@ -67,8 +69,14 @@ def _flow(network: Network) -> Flow:
     return placed(network, 1).flow(lambda _, function, arguments: function(*arguments))
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("backend", [HostBackend, PooledBackend, lambda: HostBackend(capturing=False)])
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [
+        *((name, HostBackend) for name in NETWORKS),
+        *((name, PooledBackend) for name in _SMALL),
+        *((name, lambda: HostBackend(capturing=False)) for name in _SMALL),
+    ],
+)
 def test_whatever_the_segments_outputs_are_right(
     name: str, backend: Callable[[], HostBackend], compiling: Callable[[Compiled], None]
 ) -> None:

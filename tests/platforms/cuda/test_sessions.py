@@ -93,7 +93,10 @@ def _plans(files: Files) -> dict[str, Plan]:
 def test_schedules_take_turns(
     run: Callable[..., dict[str, Any]], files: Files, tmp_path: Path, load: Callable[..., bool], launch: str
 ) -> None:
-    """Schedules run in one process that holds all devices; run.json says how they were launched, with a row each."""
+    """Schedules run in one process that holds all devices; run.json says how they were launched, with a row each.
+
+    The table names those that were launched operator by operator, with the reason.
+    """
     plans = _plans(files)
     result = run(load, plans)
     graph = Graph.read(files.graph)
@@ -123,14 +126,12 @@ def test_schedules_take_turns(
     assert sorted(path.stem for path in (tmp_path / "traces").iterdir()) == sorted(plans)
     assert result["chosen"]["label"] in {*plans, BASELINE}
     assert Schedule.read(tmp_path / "chosen.json").plan(graph) is not None
-
-
-@pytest.mark.slow
-def test_less_precise_runs_are_checked_once_in_full(run: Callable[..., dict[str, Any]], files: Files) -> None:
-    """Where runs are timed in TF32, differences stated are those of the run in full float32."""
-    result = run(simulated.load_in_tf32, _plans(files))
-    assert result["platform"]["tf32"] is True
-    assert all(0 <= entry["largest_difference"] < 1e-4 for entry in result["results"])
+    note = latency_table(msgspec.convert(result, Run)).splitlines()[-1]
+    assert note.startswith("launched operator by operator, not as CUDA graphs: ") == (launch == "streams")
+    if launch == "streams":
+        labels, reason = note.partition(": ")[2].split(" (")
+        assert sorted(labels.split(", ")) == sorted(["sequential on one device", *plans])
+        assert reason == "operation not permitted when stream is capturing)"
 
 
 @pytest.mark.slow
@@ -211,11 +212,13 @@ def test_runtimes_of_gpus_are_refused_on_cores(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_devices_run_segments(run: Callable[..., dict[str, Any]], files: Files, tmp_path: Path) -> None:
+def test_devices_run_segments(run: Callable[..., dict[str, Any]], files: Files) -> None:
     """What one stream runs between two waits is a segment: compared in inductor, and no other operator is in it."""
-    plans, graph = _plans(files), Graph.read(files.graph)
-    result = run(simulated.load, plans, engine="segments")
+    known, graph = _plans(files), Graph.read(files.graph)
+    plans = {name: known[name] for name in ("sequential", "merged", "streams")}
+    result = run(simulated.load_in_tf32, plans, engine="segments")
     assert result["engine"] == "segments"
+    assert result["platform"]["tf32"] is True
     for entry in result["results"]:
         assert entry["launch"] == "graph"
         assert entry["largest_difference"] < 1e-4
@@ -230,15 +233,21 @@ def test_devices_run_segments(run: Callable[..., dict[str, Any]], files: Files, 
 
 
 @pytest.mark.slow
+def test_less_precise_runs_are_checked_once_in_full(run: Callable[..., dict[str, Any]], files: Files) -> None:
+    """Where runs are timed in TF32, differences stated are those of the run in full float32, with merges too."""
+    result = run(simulated.load_in_tf32, _plans(files))
+    assert result["platform"]["tf32"] is True
+    assert all(0 <= entry["largest_difference"] < 1e-4 for entry in result["results"])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["operators", "segments"])
 def test_other_kernels_are_compared_launch_by_launch(
     run: Callable[..., dict[str, Any]], files: Files, engine: str
 ) -> None:
-    """Graphs with merges or segments give what their launches give one by one, in less precision too."""
-    plans = {"merged": merged_plan(Graph.read(files.graph), 1)}
-    assert run(simulated.load_in_tf32, plans, engine=engine)["platform"]["tf32"] is True
+    """Graphs with merges or segments give what their launches give one by one."""
     with pytest.raises(PlatformError, match=r"^[^:]+: output 0 differs from those of its launches one by one, timed"):
-        run(simulated.load_corrupting, plans, engine=engine)
+        run(simulated.load_corrupting, {"merged": merged_plan(Graph.read(files.graph), 1)}, engine=engine)
 
 
 def test_segments_are_refused_for_ranks_with_gpus() -> None:
@@ -259,13 +268,3 @@ def test_runtimes_that_gpus_lack(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(PlatformError, match=r"^baseline compile-max-autotune: torch\.compile needs triton for GPUs, "):
         require(["compile-max-autotune"], "eager", "cuda")
-
-
-@pytest.mark.slow
-def test_the_table_says_what_was_not_captured(run: Callable[..., Run], files: Files) -> None:
-    """A last line names the schedules that were launched operator by operator, with the reason."""
-    result = run(simulated.load_streams, {"merged": _plans(files)["merged"]})
-    assert latency_table(msgspec.convert(result, Run)).splitlines()[-1] == (
-        "launched operator by operator, not as CUDA graphs: sequential on one device, merged (operation not permitted "
-        "when stream is capturing)"
-    )

@@ -22,8 +22,6 @@ from tests.serving.scenarios import unaccounted
 from tests.serving.served import inputs, networks, require_nothing_held, require_right, scenario, with_widths
 from tests.workers.processes import children, eventually
 
-_DEVICES = ("top", "top-open")
-
 
 def _launcher(given: Scenario, held: float = 1.0, **changes: Any) -> Launcher:
     """Holds tasks back and combines nothing at first; where many requests for the second model wait, it does neither.
@@ -58,9 +56,7 @@ def _require_all_right(server: Server, branches: int, blocks: int) -> None:
         require_right(label, value, answer.result(120))
 
 
-@pytest.mark.parametrize(
-    ("device", "killed"), [("top", False), *(pytest.param(name, True, marks=pytest.mark.slow) for name in _DEVICES)]
-)
+@pytest.mark.parametrize(("device", "killed"), [("top", False), pytest.param("top-open", True, marks=pytest.mark.slow)])
 def test_decides_anew_while_requests_run(device: str, killed: bool, tmp_path: Path) -> None:
     """Where requests wait, other blocks run together and queues are emptied faster; a lane that dies comes back."""
     before = set(children())
@@ -100,16 +96,13 @@ def test_a_launcher_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 def test_load_runs_a_learned_launcher(tmp_path: Path) -> None:
-    """Both policies of a launcher run for real, and auto may take either."""
+    """Both policies of a launcher run for real; that auto may take either, test_online_launcher.py has."""
     given = _given(tmp_path, held=0.3)
-    for name in ("learned", "learned-static", "auto"):
+    for name in ("learned", "learned-static"):
         loaded = load(given, name, virtual=True)
         assert loaded.wrong == ""
         assert unaccounted(loaded.result.total) == 0 < loaded.result.total.offered
-        if name != "auto":
-            assert loaded.result.launcher == "learned"
-        else:
-            assert {"learned", "learned-static"} <= {entry.policy for entry in loaded.result.candidates or ()}
+        assert loaded.result.launcher == "learned"
 
 
 def test_simulator_and_server_decide_the_same(tmp_path: Path) -> None:
