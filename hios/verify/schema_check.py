@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -89,13 +89,27 @@ def _contradictions(record: Record) -> Iterator[str]:
 def config_problems(path: Path) -> Iterator[str]:
     """Errors in a configuration: all schema violations, or else the first violation of another rule.
 
-    Files and modules that it names are not looked up, as results may be checked on another machine.
+    Files and modules that it names are not looked up, as results may be checked on another machine, nor may checking
+    run code of theirs: an algorithm of a module counts as one that takes any number of devices.
     """
     try:
         settings = config.normalized(yaml_file.read_yaml(path), path.name)
         errors = schema_errors(settings, artifacts.schema("config"))
         yield from errors
         if not errors:
-            config.without_files(settings, path.name)
+            config.without_files(_without_modules(settings), path.name)
     except HiosError as error:
         yield str(error).removeprefix(f"{path}: ").removeprefix(f"{path.name}: ")
+
+
+def _without_modules(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings with HEFT in place of algorithms named ``package.module:function``, which would be imported."""
+    algorithms = {
+        label: {"algorithm": "heft"} if ":" in str(entry.get("algorithm", "")) else entry
+        for label, entry in settings["algorithms"].items()
+    }
+    profile = settings.get("profile", {})
+    if "stages_of" in profile:
+        known = [name for name in profile["stages_of"] if ":" not in name]
+        profile = {**profile, "stages_of": known or ["heft"]}
+    return {**settings, "algorithms": algorithms, "profile": profile}

@@ -374,12 +374,15 @@ def test_bad_configuration_is_a_problem(folder: Path) -> None:
 def test_configuration_is_checked_without_its_models(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Results can be checked in any folder: neither models nor the place of the results are looked up there."""
+    """Results can be checked in any folder: models, algorithms and the place of the results are not looked up there."""
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "results").touch()
     monkeypatch.chdir(elsewhere)
     models = "{first: {model: 'my_package.nets:build'}, second: {model: nets/second.pt2}, third: {model: third.onnx}}"
-    text = f"models: {models}\nalgorithms: {{sequential: }}\nresults: results\n"
+    (elsewhere / "of_others.py").write_text("raise AssertionError", encoding="utf-8")
+    algorithms = "{sequential: , own: {algorithm: 'of_others:own', depth: 3}}"
+    stages = "devices: [2, 1]\nprofile: {stages_of: ['of_others:own']}\n"
+    text = f"models: {models}\nalgorithms: {algorithms}\n{stages}results: results\n"
     (folder / "config.yaml").write_text(text, encoding="utf-8")
     assert _problems(folder)["config.yaml"] == ()
     (folder / "config.yaml").write_text(text.replace("second.pt2", "second.pt2, batch_size: 2"), encoding="utf-8")
