@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 from collections import defaultdict
@@ -15,6 +16,8 @@ from pathlib import Path
 _SYSTEM = Path("/sys")
 #: Share of the largest capacity above which cores count as equally fast, as some clock slightly higher than others.
 _FAST = 0.75
+#: Variables by which GNU's OpenMP binds the thread that loads it, as ``import torch`` does, to the first of its places.
+_BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ def read(usable: Collection[int] | None = None, system: Path = _SYSTEM) -> list[
     If their numbers are None, they are those that this process may run on: online CPUs within its cpuset and affinity
     mask.
     """
-    numbers = sorted(os.sched_getaffinity(0) if usable is None else usable)
+    numbers = sorted(usable_cpus() if usable is None else usable)
     nodes = _nodes(system / "devices/system/node")
     efficient = _numbers(system_text(system / "devices/cpu_atom/cpus"))
     cpus = []
@@ -63,6 +66,28 @@ def read(usable: Collection[int] | None = None, system: Path = _SYSTEM) -> list[
             )
         )
     return cpus
+
+
+def usable_cpus() -> set[int]:
+    """Numbers of the logical CPUs that this process may run on, whatever OpenMP has bound its main thread to."""
+    numbers = os.sched_getaffinity(0)
+    if not any(name in os.environ for name in _BINDING):
+        return numbers
+    for path in {line.split()[-1] for line in system_text(Path("/proc/self/maps")).splitlines() if "libgomp" in line}:
+        places = _places(ctypes.CDLL(path))
+        if places[:1] == [numbers]:
+            return set().union(*places)
+    return numbers
+
+
+def _places(openmp: ctypes.CDLL) -> list[set[int]]:
+    """The logical CPUs of each place of OpenMP."""
+    places = []
+    for place in range(openmp.omp_get_num_places()):
+        own = (ctypes.c_int * openmp.omp_get_place_num_procs(place))()
+        openmp.omp_get_place_proc_ids(place, own)
+        places.append(set(own))
+    return places
 
 
 def in_order(topology: Topology) -> list[int]:

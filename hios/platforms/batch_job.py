@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from hios.files.base import Allocation
+from hios.machine.topology import usable_cpus
 
 #: Batch systems, each with its variables for the number of the job, and for the partition or queue.
 _SYSTEMS: dict[Literal["slurm", "pbs", "lsf"], tuple[str, str]] = {
@@ -23,7 +24,7 @@ def allocation(environment: Mapping[str, str] = os.environ) -> Allocation:
     number, partition = ("", "") if system is None else _SYSTEMS[system]
     return Allocation(
         node=platform.node() or "unknown",
-        cores=tuple(sorted(os.sched_getaffinity(0))),
+        cores=tuple(sorted(usable_cpus())),
         system=system,
         job=environment.get(number) or None,
         partition=environment.get(partition) or None,

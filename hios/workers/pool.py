@@ -33,6 +33,8 @@ _START_TIMEOUT_S = 300.0
 _LONGEST_WAIT_S = 2e6
 #: Seconds that a worker whose connection is gone may take to end.
 _DYING_S = 30.0
+#: Variables that name cores for OpenMP, none of which may be those of a worker.
+_PLACES = ("GOMP_CPU_AFFINITY", "OMP_PLACES")
 
 
 class WorkerPool:
@@ -106,7 +108,8 @@ class WorkerPool:
         ]
         command = [sys.executable, "-P", "-m", "hios.workers.worker", *map(str, arguments)]
         own = {"OMP_NUM_THREADS": str(len(cores)), "PYTHONPATH": os.pathsep.join(import_folders())}
-        environment = {**os.environ, **own, **more}
+        others = {name: value for name, value in os.environ.items() if name not in _PLACES}
+        environment = {**others, **own, **more}
         with interrupts_blocked():
             self._processes.append(
                 subprocess.Popen(  # noqa: S603 - our own module with numbers as arguments

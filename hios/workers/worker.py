@@ -52,6 +52,9 @@ def main(arguments: list[str]) -> None:
     gc.disable()  # it would run hundreds of times while modules are made
     import torch
 
+    if "OMP_PLACES" not in os.environ:  # given by hios, to pin a team of threads; OpenMP may have bound this one
+        os.sched_setaffinity(0, cores)
+
     from hios.workers import channel
     from hios.workers.arena import Arena
     from hios.workers.ring import Bell

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hios.machine.topology import LogicalCpu, groups, in_order, partitions, read, shape
+from tests.scripts import python
 
+#: Prints the cores before torch is imported, those of the main thread afterwards, and those that may be used.
+_BOUND = """
+import json, os
+before = os.sched_getaffinity(0)
+import torch
+from hios.machine.topology import usable_cpus
+print(json.dumps([sorted(own) for own in (before, os.sched_getaffinity(0), usable_cpus())]))
+"""
 #: Two Xeon Gold 6248 with hyper-threading: 2 x 20 cores, even numbers on socket 0, siblings 40 behind.
 TWO_SOCKETS = [LogicalCpu(cpu, cpu % 40, cpu % 2, cpu % 2, cpu % 2) for cpu in range(80)]
 #: An EPYC 7302 with NPS1: 16 cores in 8 core complexes of two, each with an L3 of its own, siblings 16 behind.
@@ -222,6 +234,15 @@ def test_machines_of_real_kernels(name: str, tmp_path: Path) -> None:
     found = read([cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1], tmp_path)
     assert found == machine
     assert {request: groups(found, *request) for request in expected} == expected
+
+
+@pytest.mark.parametrize("given", [{"OMP_PROC_BIND": "true"}, {"GOMP_CPU_AFFINITY": "0-1"}])
+def test_openmp_binds_the_main_thread(given: dict[str, Any]) -> None:
+    """Where ``import torch`` leaves the main thread one core, the others may be used as before."""
+    before, bound, usable = json.loads(python("-c", _BOUND, **given).stdout)
+    assert usable == before
+    if len(before) > 1 and {0, 1} <= set(before) and torch.backends.openmp.is_available():
+        assert len(bound) == 1
 
 
 def test_kinds_of_cores_are_read(tmp_path: Path) -> None:

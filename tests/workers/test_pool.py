@@ -52,8 +52,11 @@ class _Pool(WorkerPool):
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[_Pool]:
-    """A pool for tests that leave it as it is."""
-    pool = _Pool()
+    """A pool for tests that leave it as it is; OpenMP was told to bind threads to cores of the machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_PROC_BIND", "true")
+        patch.setenv("GOMP_CPU_AFFINITY", str(usable_cores()[0]))
+        pool = _Pool()
     with pool:
         yield pool
     assert pool.is_gone()

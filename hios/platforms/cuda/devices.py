@@ -89,9 +89,9 @@ def describe(devices: int, *, virtual: bool = False, **_: Any) -> Platform:
         cuda=str(torch.version.cuda),
         cudnn=str(torch.backends.cudnn.version()),
         processor=description.processor(),
-        governor=description.governor(os.sched_getaffinity(0)),
+        governor=description.governor(topology.usable_cpus()),
         load_average=round(os.getloadavg()[0], 2),
-        busy_share=description.busy_share(os.sched_getaffinity(0)),
+        busy_share=description.busy_share(topology.usable_cpus()),
         peer_access=all(torch.cuda.can_device_access_peer(*pair) for pair in pairs) if pairs else None,
         virtual=True if len(used) < devices else None,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -11,6 +10,7 @@ from hios.core.costs import BlockResources, CostOverheads
 from hios.core.graph import Graph
 from hios.files.base import Platform
 from hios.kernels.executable import signatures
+from hios.machine.topology import usable_cpus
 from hios.platforms.cuda import gpu_probe, timing
 from hios.platforms.cuda.environment import settings
 from hios.platforms.occupancy import mean_share
@@ -39,7 +39,7 @@ class CudaTimer(DeviceTimer):
 
     def __init__(self, graph: Graph, path: str, platform: Platform) -> None:
         self._indices = list(platform.gpu_indices or ())
-        cores = sorted(os.sched_getaffinity(0))
+        cores = sorted(usable_cpus())
         pool = WorkerPool([cores], Arena(8, 64), TIMEOUT_S, ["the worker of the GPUs"])
         self._is_traced = True
         pool.describe = lambda number: f"operator {graph.operators[number - 1].id}" if number else ""

@@ -127,7 +127,7 @@ class RankPlace:
         host = socket.gethostname()
         boot = topology.system_text(_BOOT) or host
         network = str(_NETWORK.readlink()) if _NETWORK.is_symlink() else ""
-        return cls(host, boot, tuple(sorted(os.sched_getaffinity(0))), network)
+        return cls(host, boot, tuple(sorted(topology.usable_cpus())), network)
 
 
 def pin(places: Sequence[RankPlace], rank: int, size: int = 1) -> list[int]:

@@ -27,7 +27,7 @@ from hios.formats.settings import Settings
 from hios.frontends.models import RUNTIMES
 from hios.frontends.tolerances import ReducedPrecision, allows_rounding, explained
 from hios.kernels.executable import require_executable
-from hios.machine import description
+from hios.machine import description, topology
 from hios.platforms.batch_job import allocation
 from hios.platforms.program import ArenaPlan
 from hios.platforms.reference import Reference
@@ -384,7 +384,7 @@ class RankRunner:
             **described,
             **({} if (each := self._grouped()) is None else {"cores_per_device": each}),
             "processor": _processors(ranks),
-            **({} if (governor := description.governor(os.sched_getaffinity(0))) is None else {"governor": governor}),
+            **({} if (governor := description.governor(topology.usable_cpus())) is None else {"governor": governor}),
             "allocation": self._given,
             "load_average": round(os.getloadavg()[0], 2),
             "transport": self.transport.name,
