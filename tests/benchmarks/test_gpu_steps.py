@@ -23,7 +23,7 @@ from hios.platforms.cuda import gpu_settings
 from tests.few_packages import with_only
 from tests.scripts import ROOT, printed, python
 
-NETWORK = "squeezenet"
+NETWORK = "ios_sample"
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +36,9 @@ def gpu() -> Iterator[ModuleType]:
 
 @pytest.fixture(scope="module")
 def prepared(gpu: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """SqueezeNet on small images, prepared."""
+    """A network of four narrow convolutions, prepared."""
     folder = tmp_path_factory.mktemp("prepared")
-    gpu.prepare([NETWORK], folder, image_size=64)
+    gpu.prepare([NETWORK], folder, channels=16)
     return folder
 
 
@@ -170,9 +170,9 @@ def test_the_prepared_squeezenet_is_what_is_extracted(gpu: ModuleType, tmp_path:
     """The graph that is committed is that of today's extraction."""
     import hios
 
-    hios.export(NETWORK).write(tmp_path / "program.pt2")
-    extract(tmp_path / "program.pt2", tmp_path / "graph.json", tmp_path / "weights.safetensors", NETWORK)
-    assert (tmp_path / "graph.json").read_bytes() == (gpu.PREPARED / NETWORK / "graph.json").read_bytes()
+    hios.export("squeezenet").write(tmp_path / "program.pt2")
+    extract(tmp_path / "program.pt2", tmp_path / "graph.json", tmp_path / "weights.safetensors", "squeezenet")
+    assert (tmp_path / "graph.json").read_bytes() == (gpu.PREPARED / "squeezenet" / "graph.json").read_bytes()
 
 
 def test_facts_are_shown_as_documented(gpu: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,14 +105,7 @@ class Checkout:
 
     def planned(self, *arguments: str | Path, **environment: str) -> dict[str, int]:
         """How many jobs of each rule a dry run announces."""
-        printed = self.succeed("-n", *arguments, **environment)
-        if "Job stats:" not in printed:
-            assert "Nothing to be done" in printed
-            return {}
-        table = printed.split("Job stats:")[1].split("total")[0]
-        jobs = {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)}
-        jobs.pop("all", None)
-        return jobs
+        return jobs(self.succeed("-n", *arguments, **environment))
 
     def refusal(self, *arguments: str | Path, **environment: str) -> str:
         """What a dry run prints that ends with an error, though not with a traceback."""
@@ -159,6 +152,17 @@ class Checkout:
         """Copy networks of models/."""
         for name in names:
             shutil.copy(REPOSITORY / "models" / f"{name}.py", self.path / "models")
+
+
+def jobs(printed: str) -> dict[str, int]:
+    """How many jobs of each rule a dry run announces, from what it printed."""
+    if "Job stats:" not in printed:
+        assert "Nothing to be done" in printed
+        return {}
+    table = printed.split("Job stats:")[1].split("total")[0]
+    counts = {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)}
+    counts.pop("all", None)
+    return counts
 
 
 def drawn_from(*sessions: str) -> int:

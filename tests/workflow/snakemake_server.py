@@ -1,7 +1,7 @@
 """Snakemake in processes that are forked from one that has imported it: its imports take longer than a dry run.
 
-`run` does what ``python -m snakemake`` does in a new process. hios and whatever else the pipeline imports from its own
-folder is imported anew each time, from there.
+`run` does what ``python -m snakemake`` does in a new process, and `start` does not wait for its end. hios and whatever
+else the pipeline imports from its own folder is imported anew each time, from there.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 #: Longest request, bytes.
 _LONGEST = 1 << 20
@@ -24,13 +25,31 @@ _LONGEST = 1 << 20
 
 def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run Snakemake in a folder; stdout and stderr come back together."""
-    request = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}
     with tempfile.TemporaryFile() as printed:
-        line = _server()
-        socket.send_fds(line, [json.dumps(request).encode()], [printed.fileno()])
-        status = int(line.recv(_LONGEST))
+        start(arguments, folder, environment, printed)
+        status = wait()
         printed.seek(0)
         return subprocess.CompletedProcess(list(arguments), status, printed.read().decode(), None)
+
+
+def start(
+    arguments: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    printed: IO[bytes],
+    *,
+    own_group: bool = False,
+) -> int:
+    """Start Snakemake, perhaps with a process group of its own; returns its process ID. One runs at a time."""
+    given = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}
+    line = _server()
+    socket.send_fds(line, [json.dumps({**given, "own_group": own_group}).encode()], [printed.fileno()])
+    return int(line.recv(_LONGEST))
+
+
+def wait() -> int:
+    """The exit status of what was started, as of `subprocess.Popen.wait`."""
+    return int(_server().recv(_LONGEST))
 
 
 @functools.cache
@@ -53,12 +72,17 @@ def _serve(line: socket.socket) -> None:
             line.close()
             _become_snakemake(**json.loads(text), output=files[0])
         os.close(files[0])
+        line.send(str(child).encode())
         _, status = os.waitpid(child, 0)
         line.send(str(os.waitstatus_to_exitcode(status)).encode())
 
 
-def _become_snakemake(arguments: list[str], folder: str, environment: dict[str, str], output: int) -> None:
+def _become_snakemake(
+    arguments: list[str], folder: str, environment: dict[str, str], own_group: bool, output: int
+) -> None:
     """What ``python -m snakemake`` does from here on."""
+    if own_group:
+        os.setsid()
     for stream in (1, 2):
         os.dup2(output, stream)
     os.close(output)

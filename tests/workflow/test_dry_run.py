@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests import plugin
-from tests.workflow.conftest import Checkout, drawn_from
+from tests.workflow.conftest import Checkout, drawn_from, jobs
 
 ALWAYS = {"report": 1, "provenance": 1}
 
@@ -51,15 +51,14 @@ def test_serving(unrun: Checkout) -> None:
     """
     served = {"policies": ["sequential", "learned", "auto"], "loads": [0.5, 0.8], "training": "small"}
     config = unrun.config(models={"beta": None}, serving={**served, "measure": True})
-    planned = unrun.planned("--configfile", config)
-    assert {rule: count for rule, count in planned.items() if rule.startswith(("scenario", "serve"))} == {
+    printed = unrun.succeed("-n", "-p", "--configfile", config)
+    assert {rule: count for rule, count in jobs(printed).items() if rule.startswith(("scenario", "serve"))} == {
         "scenario": 1,
         "serve_calibrate": 1,
         "serve_train": 2,
         "serve": 6,
         "serve_measured": 6,
     }
-    printed = unrun.succeed("-n", "-p", "--configfile", config)
     folder = "results/serving/networks"
     calibration, launcher = f"--calibration {folder}/calibration.json", f"--weights {folder}/launcher-0.5.safetensors"
     for command in (
@@ -86,7 +85,7 @@ def test_distributed_schedules(unrun: Checkout) -> None:
     """Schedules over ranks are one run for each network, by the launcher that the configuration names."""
     config = unrun.config(distribute={"algorithms": ["hios-lp"], "launcher": "srun", "mpi": "pmix"})
     printed = unrun.succeed("-n", "-p", "--configfile", config)
-    assert len(re.findall(r"^distribute +2$", printed, re.MULTILINE)) > 0
+    assert jobs(printed)["distribute"] == 2
     assert (
         "srun --mpi=pmix --ntasks=2 --cpus-per-task=1 --cpu-bind=cores python -m hios distribute "
         "results/alpha/graph.json results/alpha/weights.safetensors results/alpha/schedules/hios-lp-2.json "
@@ -323,7 +322,7 @@ def test_devices_that_are_found_by_measurement(unrun: Checkout) -> None:
         else:
             assert "--devices" not in words
             assert "/partition.json" in words.partition("--partition ")[2]
-    assert unrun.planned("--configfile", config)["partition"] == len(yaml.safe_load(config.read_text())["models"])
+    assert jobs(printed)["partition"] == len(yaml.safe_load(config.read_text())["models"])
 
 
 def test_slurm_profile(unrun: Checkout) -> None:

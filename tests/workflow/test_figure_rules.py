@@ -12,7 +12,7 @@ import pytest
 
 from hios.machine.description import processor
 from hios.study import registry
-from tests.workflow.conftest import Checkout, drawn_from
+from tests.workflow.conftest import Checkout, drawn_from, jobs
 
 TARGETS = ("hios_fig7", "hios_fig9", "ios_tab1", "ios_fig6", "ios_fig8")
 #: Settings of figures 7 and 9 with one of their own values each, beside the one that they share.
@@ -50,7 +50,7 @@ def test_all_figures(unrun: Checkout) -> None:
     """
     printed = unrun.succeed("-n", "-p", "--", "figures")
     assert printed.rindex("hios figures --page --results results") > printed.rindex("hios report")
-    planned = unrun.planned("--", "figures")
+    planned = jobs(printed)
     assert (planned["figure"], planned["report"], planned["figures"]) == (len(registry.ids()), 1, 1)
     assert (_simulations(planned), planned["ablation"], planned["execute"]) == (15, 2, 2 + 2 + 2)
     assert planned["profile_alone"] == 3
@@ -130,15 +130,16 @@ def test_the_page_shows_what_its_sessions_feed(unrun: Checkout) -> None:
     """`study: sessions:` decides which figures a plain `snakemake` draws; the report gets their folder."""
     simulation = {"instances": 2, "devices": [2, 4], "operators": [200], "edges": [400], "layers": [14], "p": [0.8]}
     config = unrun.config(study={"sessions": ["simulation", "networks"], "simulation": simulation})
-    planned = unrun.planned("--configfile", config)
+    printed = unrun.succeed("-n", "-p", "--configfile", config)
+    planned = jobs(printed)
     assert (_simulations(planned), planned["execute"], planned["report"]) == (1, 2, 1)
     assert planned["figure"] == drawn_from("simulation", "networks") > drawn_from() + 5
-    assert "--figures results/figures" in unrun.succeed("-n", "-p", "--configfile", config)
-    none = unrun.config(study={"sessions": []})
-    planned = unrun.planned("--configfile", none)
+    assert "--figures results/figures" in printed
+    printed = unrun.succeed("-n", "-p", "--configfile", unrun.config(study={"sessions": []}))
+    planned = jobs(printed)
     assert not {"figure", "ablation"} & planned.keys()
     assert not _simulations(planned)
-    assert "--figures" not in unrun.succeed("-n", "-p", "--configfile", none)
+    assert "--figures" not in printed
 
 
 def test_pages_of_predictions_have_simulated_figures_alone(unrun: Checkout) -> None:
@@ -197,10 +198,9 @@ def test_networks_profiled_for_one_algorithm(unrun: Checkout) -> None:
     """
     sizes = {"images": {"sizes": {"squeezenet": [64, 96]}}}
     config = unrun.config(study={**sizes, "scale": "quick"}, profile={"repeats": 7})
-    planned = unrun.planned("--configfile", config, "--", "hios_fig14")
-    drawn = {"figure": 1, "hios_fig14": 1}
-    assert planned == {"export": 2, "extract": 2, "profile_alone": 2 * 3, **drawn}
     shown = unrun.succeed("-n", "-p", "--configfile", config, "--", "hios_fig14")
+    drawn = {"figure": 1, "hios_fig14": 1}
+    assert jobs(shown) == {"export": 2, "extract": 2, "profile_alone": 2 * 3, **drawn}
     for algorithm, devices in (("ios", 1), ("hios-mr", 2), ("hios-lp", 2)):
         folder = f"results/study/profiles/squeezenet-96/{algorithm}"
         (profile,) = [line for line in shown.splitlines() if f"hios profile {folder}/graph.json" in line]

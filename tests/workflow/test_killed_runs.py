@@ -1,20 +1,28 @@
-"""The real pipeline, killed in the middle of every stage: the same command again completes it, and nothing is lost."""
+"""The real pipeline, killed in the middle of every stage: the same command again completes it, and nothing is lost.
+
+Then the configuration asks for more: a schedule over ranks, and scenarios that also run, with a learned policy.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
-import subprocess
-import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 
+from hios.files import artifacts
+from hios.formats.run import Run
+from hios.formats.serving_result import ResultFile
 from hios.verify import verify
-from tests.workers.processes import eventually
+from tests.workers.processes import eventually, running
+from tests.workflow import snakemake_server
 from tests.workflow.conftest import Checkout
 from tests.workflow.networks import OWN_NETWORK
 
@@ -30,6 +38,17 @@ CONFIG = {
     "profile": {"repeats": 3, "budget": 0, "cache": False},
     "execute": {"runs": 3, "warmup": 1},
     "study": {"sessions": []},
+}
+#: What is asked for at last.
+MORE = {
+    "distribute": {"algorithms": ["hios-lp"]},
+    "serving": {
+        "policies": ["learned", "auto"],
+        "loads": [0.1],
+        "measure": True,
+        "training": "small",
+        "duration_s": 2,
+    },
 }
 #: What each stage leaves.
 ARTIFACTS = {
@@ -68,13 +87,10 @@ _LONG_S = 600.0
 KILLS = [
     ("export", "group", signal.SIGKILL),
     ("extract", "snakemake", signal.SIGKILL),
-    ("profile", "worker", signal.SIGKILL),
     ("profile", "command", signal.SIGKILL),
     ("profile", "group", signal.SIGINT),
     ("schedule", "group", signal.SIGKILL),
     ("execute", "worker", signal.SIGKILL),
-    ("execute", "command", signal.SIGKILL),
-    ("execute", "snakemake", signal.SIGKILL),
     ("execute", "group", signal.SIGTERM),
     ("report", "group", signal.SIGKILL),
 ]
@@ -106,9 +122,9 @@ def _let_wait(folder: Path) -> None:
         (folder / name).write_text(f"{before}{line}{more}{definition}{_HOLD}{main}{end}", encoding="utf-8")
 
 
-def _is_held(held: Path, run: subprocess.Popen[bytes]) -> bool:
+def _is_held(held: Path, snakemake: int) -> bool:
     """Whether a process waits in its middle, or never will."""
-    return (held.is_file() and held.read_text() != "") or run.poll() is not None
+    return (held.is_file() and held.read_text() != "") or not running(snakemake)
 
 
 def _finished(folder: Path, stage: str) -> dict[Path, int]:
@@ -120,48 +136,103 @@ def _finished(folder: Path, stage: str) -> dict[Path, int]:
     return {file: file.stat().st_mtime_ns for file in files}
 
 
-def test_each_stage(real_checkout: Checkout) -> None:
-    """No kill leaves a process or a traceback behind, every run goes on where the one before was."""
-    folder = real_checkout.path
-    real_checkout.add_own_network()
-    (folder / "config.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
+def _kill(checkout: Checkout, stage: str, victim: str, number: signal.Signals) -> None:
+    """Run the pipeline until the middle of a stage, and end it there; it leaves neither processes nor a traceback."""
+    folder, log, held = checkout.path, checkout.path.parent / "log", checkout.path.parent / "held"
+    held.unlink(missing_ok=True)
+    here, holds = f"{stage}, {victim}, {number.name}", "worker 0" if victim == "worker" else stage
+    with log.open("wb") as printed:
+        environment = checkout.environment(HOLDS=holds, HELD=str(held))
+        run = snakemake_server.start(["--cores", "2"], folder, environment, printed, own_group=True)
+    try:
+        assert eventually(partial(_is_held, held, run), _LONG_S), here
+        assert running(run), f"{here}: {log.read_text()}"
+        if victim == "group":
+            os.killpg(run, number)
+        else:
+            os.kill(run if victim == "snakemake" else int(held.read_text()), number)
+        assert eventually(lambda: not running(run), _LONG_S), here
+    except BaseException:
+        os.killpg(run, signal.SIGKILL)
+        raise
+    assert snakemake_server.wait() != 0, here
+    text = log.read_text()
+    assert "Traceback" not in text, f"{here}: {text}"
+    if victim == "worker":
+        assert "died by signal SIGKILL" in text, f"{here}: {text}"
+    gone = eventually(lambda: not _inside(folder), _LONG_S)
+    assert gone, f"{here}: {[_words(process) for process in _inside(folder)]}"
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A pipeline that was killed again and again, and was then completed.
+
+    Args:
+        checkout: where it ran.
+        finished: when the artifacts that the kills left were written.
+    """
+
+    checkout: Checkout
+    finished: dict[Path, int]
+
+    @property
+    def results(self) -> Path:
+        """The folder of all artifacts."""
+        return self.checkout.path / "results"
+
+
+@pytest.fixture(scope="module")
+def completed(new_checkout: Callable[..., Checkout], tmp_path_factory: pytest.TempPathFactory) -> Completed:
+    """Every run goes on where the one before was; the last one, of the longer configuration, comes to its end."""
+    checkout = new_checkout(tmp_path_factory.mktemp("killed") / "checkout", stand_in=False)
+    folder, config = checkout.path, checkout.path / "config.yaml"
+    checkout.add_own_network()
+    config.write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
+    module = folder / "hios" / "serving" / "calibrate.py"
+    module.write_text(re.sub(r"^BUDGET_S = .*$", "BUDGET_S = 3.0", module.read_text(), flags=re.MULTILINE))
     _let_wait(folder)
     finished: dict[Path, int] = {}
-    log, held = folder.parent / "log", folder.parent / "held"
     for stage, victim, number in KILLS:
-        held.unlink(missing_ok=True)
-        holds = "worker 0" if victim == "worker" else stage
-        with log.open("wb") as printed:
-            run = subprocess.Popen(
-                [sys.executable, "-m", "snakemake", "--cores", "2"],
-                cwd=folder,
-                env=real_checkout.environment(HOLDS=holds, HELD=str(held)),
-                stdout=printed,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        here = f"{stage}, {victim}, {number.name}"
-        try:
-            assert eventually(partial(_is_held, held, run), _LONG_S), here
-        except BaseException:
-            os.killpg(run.pid, signal.SIGKILL)
-            raise
-        assert run.poll() is None, f"{here}: {log.read_text()}"
-        if victim == "group":
-            os.killpg(run.pid, number)
-        else:
-            os.kill(run.pid if victim == "snakemake" else int(held.read_text()), number)
-        assert run.wait(_LONG_S) != 0, here
-        text = log.read_text()
-        assert "Traceback" not in text, f"{here}: {text}"
-        if victim == "worker":
-            assert "died by signal SIGKILL" in text, f"{here}: {text}"
-        gone = eventually(lambda: not _inside(folder), _LONG_S)
-        assert gone, f"{here}: {[_words(process) for process in _inside(folder)]}"
+        _kill(checkout, stage, victim, number)
         kept = _finished(folder, stage)
-        assert {path: kept.get(path) for path in finished} == finished, here
+        assert {path: kept.get(path) for path in finished} == finished, (stage, victim, number)
         finished = kept
-    real_checkout.succeed()
-    assert {path: path.stat().st_mtime_ns for path in finished} == finished
-    assert real_checkout.planned() == {}
-    assert [problem for file in verify(folder / "results") for problem in file.problems] == []
+    config.write_text(yaml.safe_dump({**CONFIG, **MORE}), encoding="utf-8")
+    checkout.succeed()
+    return Completed(checkout, finished)
+
+
+def test_nothing_is_lost(completed: Completed) -> None:
+    """What was finished stays as it was, all that there is is right, and there is nothing to do."""
+    assert {path: path.stat().st_mtime_ns for path in completed.finished} == completed.finished
+    assert [problem for file in verify(completed.results) for problem in file.problems] == []
+    assert completed.checkout.planned() == {}
+
+
+def test_distributed_run(completed: Completed) -> None:
+    """A schedule over two ranks of torchrun."""
+    run = artifacts.load(completed.results / "net" / "distributed" / "run.json", Run)
+    assert [result.label for result in run.results] == ["hios-lp-2"]
+    assert (run.platform.transport, run.platform.devices, run.runs) == ("gloo", 2, 3)
+
+
+def test_a_scenario_that_runs_is_calibrated_first(completed: Completed) -> None:
+    """Predictions and the choice of auto rest on the calibration; auto compares what was learned."""
+    served = {
+        (kind, policy): artifacts.load(
+            completed.results / "serving" / "networks" / kind / f"{policy}-0.1.json", ResultFile
+        )
+        for kind in ("simulated", "measured")
+        for policy in ("learned", "auto")
+    }
+    for (kind, _), result in served.items():
+        assert (result.simulated, result.calibrated) == (kind == "simulated",) * 2
+        assert result.total.completed > 0
+    for kind in ("simulated", "measured"):
+        compared = {entry.policy for entry in served[kind, "auto"].candidates if entry.left_out is None}
+        assert {"learned", "learned-static", "top", "one-per-lane"} <= compared
+    # Both choose by the same simulations of other traces.
+    assert served["simulated", "auto"].candidates == served["measured", "auto"].candidates
+    page = (completed.results / "report.html").read_text(encoding="utf-8")
+    assert "Predictions are calibrated" in page

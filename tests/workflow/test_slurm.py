@@ -63,35 +63,42 @@ def _rules(jobs: list[dict[str, str]]) -> Counter[str]:
     )
 
 
-def test_pipeline(checkout: Checkout) -> None:
-    """Each step is a job, schedules are one, the report is none; steps that measure have the node, and its GPUs.
+def _alone(jobs: list[dict[str, str]]) -> set[str]:
+    """The rules whose jobs have their node for themselves."""
+    return {name for job in jobs if job["OverSubscribe"] == "NO" for name in _rules([job])}
+
+
+def test_gpus(checkout: Checkout) -> None:
+    """Steps that measure have the node, and its GPUs; schedules are one job without them.
 
     Schedules over ranks are a job of two tasks with a core and a GPU each; srun starts both in it.
     """
     distribute = {"algorithms": ["hios-lp"], "launcher": "srun"}
     checkout.config("config.yaml", models={"beta": None}, platform="cuda", distribute=distribute)
-    before = _last()
-    checkout.succeed(*PROFILE)
+    checkout.succeed("--until", "extract")
+    before, measuring = _last(), {"profile", "execute", "distribute"}
+    targets = [f"results/alpha/{name}.json" for name in ("run", "distributed/run")]
+    checkout.succeed(*PROFILE, "--allowed-rules", "schedule", *measuring, "--", *targets)
     jobs = _jobs(before)
-    measuring = {"profile", "execute", "distribute"}
-    assert _rules(jobs) == dict.fromkeys({"export", "extract", "schedule"} | measuring, 1), jobs
+    assert _rules(jobs) == dict.fromkeys({"schedule"} | measuring, 1), jobs
     assert {job["JobState"] for job in jobs} == {"COMPLETED"}
-    assert {name for job in jobs if job["OverSubscribe"] == "NO" for name in _rules([job])} == measuring
+    assert _alone(jobs) == measuring
     gpus = {name: job["TresPerJob"] for job in jobs if "TresPerJob" in job for name in _rules([job])}
     assert gpus == dict.fromkeys(measuring, "gres:gpu:2")
     (job,) = [job for job in jobs if _rules([job]) == {"distribute": 1}]
     assert (job["NumTasks"], job["CPUs/Task"]) == ("2", "1"), job
-    assert Counter(call["words"][0] for call in checkout.calls())["schedule"] == 3
     ranks = checkout.called("distribute")
     assert len(ranks) == 2
     assert ranks[0] == ranks[1]
     assert {"results/alpha/schedules/hios-lp-2.json", "mpi"} <= set(ranks[0])
-    assert checkout.planned() == {}
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two devices need two cores")
 def test_all_for_real(real_checkout: Checkout) -> None:
-    """From a model to a report that is verified; srun starts a schedule over two ranks as one MPI program."""
+    """From a model to a report that is verified; srun starts a schedule over two ranks as one MPI program.
+
+    Each step is a job, schedules are one, the report is none; steps that measure have the node.
+    """
     checkout, missing = real_checkout, slurm_cluster.mpi_missing()
     checkout.add_own_network()
     checkout.config(
@@ -103,9 +110,14 @@ def test_all_for_real(real_checkout: Checkout) -> None:
     )
     before = _last()
     checkout.succeed(*PROFILE)
+    measuring = {"profile", "execute", "distribute"}
+    assert _rules(_jobs(before)) == dict.fromkeys({"export", "extract", "schedule"} | measuring, 1), _jobs(before)
     jobs = {name: job for job in _jobs(before) for name in _rules([job])}
-    assert set(jobs) == {"export", "extract", "profile", "schedule", "execute", "distribute"}
+    assert {job["JobState"] for job in jobs.values()} == {"COMPLETED"}
+    assert _alone(_jobs(before)) == measuring
     results = checkout.path / "results"
+    assert len(list((results / "net" / "schedules").iterdir())) == 3
+    assert checkout.planned() == {}
     assert (results / "report.html").stat().st_size > 0
     assert [problem for file in verify(results) for problem in file.problems] == []
     run = artifacts.load(results / "net" / "run.json", Run)
@@ -133,31 +145,6 @@ def test_auto_is_refused(checkout: Checkout) -> None:
     assert _jobs(before) == []
     # It left no lock: the local executor goes on in the same folder.
     checkout.succeed("-n", "--cores", "2")
-
-
-def test_memory_of_a_large_model(checkout: Checkout) -> None:
-    """A job requests a fixed amount of memory, and more in proportion to what it reads."""
-    checkout.config("config.yaml", models={"beta": None})
-    program = checkout.path / "results" / "alpha" / "program.pt2"
-    program.parent.mkdir(parents=True)
-    with program.open("wb") as file:
-        file.truncate(500 << 20)  # takes no room on the disk
-    before = _last()
-    checkout.succeed(*PROFILE, "--allowed-rules", "extract", "--", "results/alpha/graph.json")
-    assert [job["MinMemoryNode"] for job in _jobs(before)] == ["7000M"]
-
-
-def test_failure_and_resuming(checkout: Checkout) -> None:
-    """A step that fails is retried, then ends the run with its log; the next run repeats only that step."""
-    checkout.config("config.yaml", models={"beta": None})
-    before = _last()
-    failed = checkout.snakemake(*PROFILE, "--retries", "1", STAND_IN_FAILS="extract")
-    assert failed.returncode != 0
-    assert "extract was told to fail" in failed.stdout
-    assert _rules(_jobs(before)) == {"export": 1, "extract": 2}
-    before = _last()
-    checkout.succeed(*PROFILE, "--until", "extract")
-    assert _rules(_jobs(before)) == {"extract": 1}
 
 
 #: Snakemake whose plugin asks Slurm twice a second, as in `tests.workflow.snakemake_server`.
@@ -200,40 +187,37 @@ def _started(checkout: Checkout, *more: str, **environment: str) -> Iterator[sub
             run.kill()
 
 
-def _attempts(checkout: Checkout, go: Path, limit: str, state: str, **environment: str) -> list[dict[str, str]]:
-    """The jobs of a step with a limit, the first of which Slurm ends in that state."""
+def test_limits(checkout: Checkout, cluster: Path, tmp_path: Path) -> None:
+    """A job that Slurm kills, for its time or for more memory than it had asked for, gets more at the next attempt."""
     checkout.config("config.yaml", models={"beta": None})
-    before, more = _last(), ("--until", "export", "--set-resources", f"export:{limit}")
-    with _started(checkout, *more, STAND_IN_WAITS=f"export {go}", **environment) as run:
-        ended = lambda: state in {job["JobState"] for job in _jobs(before)}  # noqa: E731
+    before, go = _last(), tmp_path / "go"
+    limits = ("export:mem_mb=600*attempt", "export:runtime=attempt//3+1")
+    waits = {"STAND_IN_WAITS": f"export {go}", "STAND_IN_TAKES": "export 700"}
+    with _started(checkout, "--until", "export", "--set-resources", *limits, **waits) as run:
+        # Slurm looks at limits of time every half minute.
+        ended = lambda: "TIMEOUT" in {job["JobState"] for job in _jobs(before)}  # noqa: E731
         assert eventually(lambda: ended() or run.poll() is not None, _LONG_S, 0.5)
-        go.touch()  # for the second attempt; the first one is gone
+        go.touch()  # for the third attempt; the others are gone
         output, _ = run.communicate(timeout=_LONG_S)
     assert run.returncode == 0, output
-    return _jobs(before)
-
-
-def test_time_limit(checkout: Checkout, tmp_path: Path) -> None:
-    """A job that is killed for its time limit gets more at the next attempt."""
-    # Slurm looks at limits every half minute.
-    jobs = _attempts(checkout, tmp_path / "go", "runtime=attempt", "TIMEOUT")
-    limits = [(job["JobState"], job["TimeLimit"]) for job in jobs]
-    assert limits == [("TIMEOUT", "00:01:00"), ("COMPLETED", "00:02:00")]
-
-
-def test_memory_limit(checkout: Checkout, cluster: Path, tmp_path: Path) -> None:
-    """A job that Slurm kills because it took more memory than it had asked for gets more at the next attempt."""
+    jobs = _jobs(before)
     # Without cgroups Slurm does not say OUT_OF_MEMORY of the job whose step it killed.
-    jobs = _attempts(checkout, tmp_path / "go", "mem_mb=600*attempt", "FAILED", STAND_IN_TAKES="export 700")
-    limits = [(job["JobState"], job["MinMemoryNode"]) for job in jobs]
-    assert limits == [("FAILED", "600M"), ("COMPLETED", "1200M")]
+    assert [(job["JobState"], job["MinMemoryNode"], job["TimeLimit"]) for job in jobs] == [
+        ("FAILED", "600M", "00:01:00"),
+        ("TIMEOUT", "1200M", "00:01:00"),
+        ("COMPLETED", "1800M", "00:02:00"),
+    ]
     (log,) = cluster.glob("slurmd-*.log")
     assert f"StepId={jobs[0]['JobId']}.0 exceeded memory limit" in log.read_text()
 
 
-def test_cancelled_run(checkout: Checkout) -> None:
-    """Ctrl-C takes the jobs from the cluster; the same command again does the rest."""
-    checkout.config("config.yaml", models={"beta": None})
+def test_resuming(checkout: Checkout) -> None:
+    """Ctrl-C takes the jobs from the cluster, and a step that fails ends the run with its log.
+
+    The same command again does the rest: only the step that was cancelled, or failed. A step requests a fixed amount of
+    memory, and more in proportion to what it reads.
+    """
+    checkout.config("config.yaml", models={"beta": None}, platform="cuda")
     before = _last()
     waits, at_work = f"extract {checkout.path / 'never'}", checkout.path / "never.awaited"
     with _started(checkout, "--until", "extract", STAND_IN_WAITS=waits, INTERRUPT_AT=str(at_work)) as run:
@@ -243,6 +227,14 @@ def test_cancelled_run(checkout: Checkout) -> None:
     ended = {"COMPLETED", "CANCELLED"}
     assert eventually(lambda: {job["JobState"] for job in _jobs(before)} <= ended, 120, 0.5), (output, _jobs(before))
     assert "CANCELLED" in {job["JobState"] for job in _jobs(before)}
+    assert not any("TresPerJob" in job for job in _jobs(before))  # they need no GPUs
+    os.truncate(checkout.path / "results" / "alpha" / "program.pt2", 500 << 20)  # takes no room on the disk
+    before = _last()
+    failed = checkout.snakemake(*PROFILE, "--retries", "0", STAND_IN_FAILS="extract")
+    assert failed.returncode != 0
+    assert "extract was told to fail" in failed.stdout
+    assert _rules(_jobs(before)) == {"extract": 1}
+    assert [job["MinMemoryNode"] for job in _jobs(before)] == ["7000M"]
     before = _last()
     checkout.succeed(*PROFILE, "--until", "extract")
     assert _rules(_jobs(before)) == {"extract": 1}

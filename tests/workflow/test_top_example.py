@@ -33,13 +33,17 @@ def test_the_whole_example_is_planned(checkout: Checkout) -> None:
 
 
 def test_the_example_runs(real_checkout: Checkout) -> None:
-    """One network of the example, small, from the export to figure 14 with its verdict, and a report."""
+    """One network of the example, small, from the export to figure 14 with its verdict, and a report.
+
+    Every session runs; a figure of most of them is drawn.
+    """
     checkout = _with_examples(real_checkout)
     config = yaml.safe_load((checkout.path / _CONFIG).read_text())
     config["models"] = {"squeezenet": {"image_size": 64}}
     serving = config["serving"]
     serving["scenarios"] = {"squeezenet": serving["scenarios"]["squeezenet"]}
     serving["policies"], serving["loads"] = ["sequential", "ios", "top"], [40]
+    config["study"]["sessions"] = []
     config["study"]["top"] = {
         "most": 2,
         "copies": 2,
@@ -54,7 +58,10 @@ def test_the_example_runs(real_checkout: Checkout) -> None:
     (checkout.path / _CONFIG).write_text(yaml.safe_dump(config))
     scenario = checkout.path / "examples" / "top" / "squeezenet.yaml"
     scenario.write_text(scenario.read_text().replace("duration_s: 10", "duration_s: 0.5"))
-    checkout.succeed("--configfile", _CONFIG)
+    figures = ("top_fig14", "top_fig18", "top_fig20", "top_fig24", "top_fig27")
+    sessions = [f"results-top/study/top/{name}.json" for name in ("gpg", "launcher", "together")]
+    arguments = ("--configfile", _CONFIG, "--", "all", *figures, *sessions)
+    checkout.succeed(*arguments)
     results = checkout.path / "results-top"
     served = {
         policy: artifacts.read(results / "serving" / "squeezenet" / "simulated" / f"{policy}-40.json", "result")
@@ -69,8 +76,8 @@ def test_the_example_runs(real_checkout: Checkout) -> None:
     (compared,) = figure["comparisons"]
     assert compared["published"] == "14 to 180"
     assert compared["verdict"] in ("agrees", "same direction", "differs")
-    for name in ("top_fig18", "top_fig20", "top_fig24", "top_fig27"):
+    for name in figures:
         drawn = json.loads((results / "figures" / f"{name}.json").read_text())
         assert (drawn["state"], drawn["rows"] != []) == ("drawn", True), name
     assert (results / "report.html").stat().st_size > 0
-    assert checkout.planned("--configfile", _CONFIG) == {}
+    assert checkout.planned(*arguments) == {}
