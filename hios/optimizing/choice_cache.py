@@ -120,12 +120,31 @@ _INSTALLED = ("site-packages", "dist-packages")
 _CONSTANTS = (type(None), bool, int, float, complex, str, bytes, torch.dtype)
 _PLAIN = (*_CONSTANTS, torch.device, torch.Size)
 
+
+def _matmul_precision() -> str:
+    """The precision of matrix products in float32; empty if set by operator, which torch does not mix with this."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return ""
+
+
+def _set_matmul_precision(precision: str) -> None:
+    if precision:
+        torch.set_float32_matmul_precision(precision)
+
+
+def _precision(operator: Any) -> tuple[Callable[[], Any], Callable[[Any], object]]:
+    return lambda: operator.fp32_precision, lambda precision: setattr(operator, "fp32_precision", precision)
+
+
 #: What reads and what sets each setting of torch that changes how operators compute.
 _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
     "onednn": (torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
     "onednn_deterministic": (torch._C._get_mkldnn_deterministic, torch._C._set_mkldnn_deterministic),
     "nnpack": (torch._C._get_nnpack_enabled, torch._C._set_nnpack_enabled),
-    "float32_matmul": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "float32_matmul": (_matmul_precision, _set_matmul_precision),
+    **{f"onednn_{name}": _precision(getattr(torch.backends.mkldnn, name)) for name in ("matmul", "conv", "rnn")},
     "deterministic": (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
     "dtype": (
         lambda: str(torch.get_default_dtype()).removeprefix("torch."),

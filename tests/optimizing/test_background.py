@@ -40,6 +40,7 @@ from hios.optimizing.preparation import Preparation, Subject
 from hios.optimizing.race import Race
 from hios.optimizing.report import Report
 from tests.optimizing.optimized_models import as_optimized, image
+from tests.platforms.torch_precision import float32_precision
 from tests.runtime.small import Branches
 from tests.scripts import python
 from tests.workers.processes import children, eventually
@@ -105,6 +106,20 @@ def test_settings_of_torch_are_those_of_the_caller() -> None:
     assert torch_settings() == before
     assert fast.report.chosen.startswith("OpenVINO")
     fast.close()
+
+
+@pytest.mark.parametrize("where", ["cuda.matmul", "mkldnn.matmul", "mkldnn.conv"])
+def test_precision_set_by_operator(where: str) -> None:
+    """It is one of the settings, though torch then refuses to say what the precision of matrix products is."""
+    before = torch_settings()
+    with float32_precision(where, "tf32"):
+        changed = torch_settings()
+        assert changed != before
+    assert torch_settings() == before
+    with float32_precision(where, "none"):
+        set_torch(changed)
+        assert torch_settings() == (before if where == "cuda.matmul" else changed)
+    assert torch_settings() == before
 
 
 def test_a_choice_that_is_not_taken_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from hios.files.versions import versions
 from hios.machine.description import variables
 from hios.platforms.code_hash import code_hash
 from hios.platforms.cuda import gpu_settings
+from hios.platforms.cuda.precision import precisions
 
 #: Environment variables that affect CUDA's libraries, or torch on GPUs; not those that select visible GPUs.
 _VARIABLES = (
@@ -52,8 +53,7 @@ def _precision() -> dict[str, object]:
     """Precision and algorithms that torch selects for CUDA's libraries, as far as workers do not set them."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     return {
-        "float32_matmul": torch.get_float32_matmul_precision(),
-        "cudnn_tf32": cudnn.allow_tf32,
+        "float32": precisions(),
         "cudnn_deterministic": cudnn.deterministic,
         "fp16_reduced": matmul.allow_fp16_reduced_precision_reduction,
         "bf16_reduced": matmul.allow_bf16_reduced_precision_reduction,

@@ -15,6 +15,7 @@ import torch
 from hios import HiosWarning
 from hios.files.base import Platform
 from hios.platforms.cuda import devices, distributing, environment, executing, gpu_settings
+from tests.platforms.torch_precision import float32_precision
 
 #: As nvidia-smi prints them: a GPU a line, in the order of the fields.
 _TWO = (
@@ -151,7 +152,7 @@ def test_keys_tell_gpus_and_software_apart(monkeypatch: pytest.MonkeyPatch) -> N
 def test_precision_is_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether convolutions may run in TF32, and which algorithms cuDNN may choose, changes the key."""
     before = environment._precision()
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", not before["cudnn_tf32"])
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", not before["cudnn_deterministic"])
-    after = environment._precision()
-    assert {name for name in after if after[name] != before[name]} == {"cudnn_tf32", "cudnn_deterministic"}
+    with float32_precision("cudnn.conv", "ieee"):
+        after = environment._precision()
+    assert {name for name in after if after[name] != before[name]} == {"float32", "cudnn_deterministic"}

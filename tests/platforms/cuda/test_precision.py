@@ -11,6 +11,7 @@ import torch
 from hios.frontends.tolerances import TF32_TOLERANCE, scaled
 from hios.platforms.cuda import precision
 from hios.platforms.cuda.precision import exactly, uses_tf32
+from tests.platforms.torch_precision import float32_precision
 
 
 def test_full_precision_ends_with_the_block() -> None:
@@ -27,6 +28,20 @@ def _fail_within() -> None:
     with exactly():
         assert (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32) == (False, False)
         raise ValueError("within")
+
+
+@pytest.mark.parametrize("where", ["", "cuda.matmul", "cudnn", "cudnn.conv"])
+@pytest.mark.parametrize("value", ["tf32", "ieee"])
+def test_precision_set_by_operator(where: str, value: str) -> None:
+    """Torch refuses to say what ``allow_tf32`` is where ``fp32_precision`` was set to something else."""
+    with float32_precision(where, value):
+        before = precision.precisions()
+        with exactly():
+            assert "tf32" not in precision.precisions().values()
+            assert not uses_tf32([9])
+        assert precision.precisions() == before
+    with float32_precision("", "ieee"):  # operators without one of their own follow
+        assert precision.precisions()["matmul"] == "ieee"
 
 
 @pytest.mark.parametrize(("majors", "expected"), [([7], False), ([8], True), ([7, 9], True)])
