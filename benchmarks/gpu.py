@@ -313,7 +313,7 @@ def run(facts: Facts, seconds: float, networks: Sequence[str], start: Callable[.
             ended = start(command, timeout=left_s, stderr=subprocess.PIPE, text=True, check=False)
             status, said = str(ended.returncode), str(ended.stderr)
         except subprocess.TimeoutExpired as error:
-            status, said = "time-out", str(error.stderr or "")
+            status, said = "time-out", (error.stderr or b"").decode(errors="replace")  # bytes, also with text=True
         facts.add(
             "run",
             ran=[step, network],

@@ -131,11 +131,11 @@ def test_report(stages: Stages, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_programs_of_torch(stages: Stages) -> None:
-    """A program of torch.export is taken as it is, for the graph and as the reference; so is a module with inputs."""
+    """A program of torch.export is taken as it is, for the graph and as the reference; so is a module with an input."""
     module, inputs = build_model("squeezenet", {"image_size": 64}, seed=0)
     exported = torch.export.export(module.eval(), inputs)
     graph, weights = hios.extract(exported, name="squeezenet")
-    exported_by_hios, _ = hios.extract(hios.export(module, inputs))
+    exported_by_hios, _ = hios.extract(hios.export(module, *inputs))
     assert graph.fingerprint == exported_by_hios.fingerprint == stages.graph.fingerprint
     schedule = hios.schedule(hios.Problem(graph, hios.Costs.of(stages.costs)), "sequential")
     run = hios.execute(graph, weights, {"mine": schedule}, program=exported, runs=1, warmup=0)

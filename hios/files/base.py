@@ -127,7 +127,9 @@ class Platform(Record, frozen=True):
     """Cores of each device, and threads inside its operators, where devices are groups of cores; default 1."""
     gpus: OrAbsent[tuple[Annotated[Text, doc("Name of a GPU.")], ...]] = None
     """Name of the GPU of every device."""
-    gpu_indices: OrAbsent[tuple[Annotated[Count, doc("Number of a GPU, as torch numbers them.")], ...]] = None
+    gpu_indices: OrAbsent[
+        tuple[Annotated[Count, doc("Number of a GPU, as torch numbers them where it is used.")], ...]
+    ] = None
     """GPU of every device."""
     compute_capability: OrAbsent[
         tuple[Annotated[str, Meta(pattern=rf"^[0-9]+\.[0-9]+{END}"), doc("Major and minor version, such as 9.0.")], ...]

@@ -81,6 +81,7 @@ def export(module: nn.Module, inputs: tuple[Tensor, ...], model: nn.Module | Non
         raise UnsupportedError(f"torch.export cannot export {name}: {where}{first_line(error)}") from error
     inline_regions(program, name)
     _drop_empty(program)
+    _write_out(program)
     for node in program.graph.nodes:
         if node.op != "call_function" or node.target is operator.getitem:  # of an operator with several outputs
             continue
@@ -98,6 +99,15 @@ def export(module: nn.Module, inputs: tuple[Tensor, ...], model: nn.Module | Non
     _require_wide(program, name)
     require_faithful(program, module, inputs, name)
     return program
+
+
+def _write_out(program: ExportedProgram) -> None:
+    """Replace weights that are conjugate or negative views, as files keep only the memory that these read."""
+    for held in (program.state_dict, program.constants):
+        for name, weight in held.items():
+            if isinstance(weight, Tensor) and (weight.is_conj() or weight.is_neg()):
+                plain = weight.detach().resolve_conj().resolve_neg()
+                held[name] = nn.Parameter(plain, weight.requires_grad) if isinstance(weight, nn.Parameter) else plain
 
 
 def save(program: ExportedProgram, path: str | Path, declared: Declarations | None = None) -> None:

@@ -225,16 +225,8 @@ class GpuLane:
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu, self.platform = gpu, gpu.platform
-        self._orders: SimpleQueue[tuple[int, int, tuple[int, ...]] | None] = SimpleQueue()
-        self._answers: deque[Answer] = deque()
-        self._programs: Mapping[int, LaneProgram] = {}
-        self._runs: dict[tuple[int, tuple[int, ...]], _Run] = {}
-        #: Tensors over the slots of every value, and places for what sub-blocks of a run read; by number of the slots.
-        self._tables: dict[int, list[Tensor]] = {}
-        self._places: dict[int, list[Tensor]] = {}
         #: Bytes that are left for graphs.
         self._budget = 0
-        self.streamed: dict[str, str] = {}
         self.pid = os.getpid()
         self._thread: threading.Thread | None = None
 
@@ -247,9 +239,20 @@ class GpuLane:
         slots: Sequence[Slots],
         **_: Any,
     ) -> None:
-        """Note what the thread is given: inputs and outputs lie in the arena, other values on the GPU."""
+        """Note what the thread is given: inputs and outputs lie in the arena, other values on the GPU.
+
+        Nothing is kept of an earlier server, as programs and slots are numbered by server.
+        """
         self._arena, self._bell, self._files, self._slots = arena, server, models, slots
         self._programs = programs
+        self._orders: SimpleQueue[tuple[int, int, tuple[int, ...]] | None] = SimpleQueue()
+        self._answers: deque[Answer] = deque()
+        self._models: list[_LoadedModel] = []
+        self._runs: dict[tuple[int, tuple[int, ...]], _Run] = {}
+        #: Tensors over the slots of every value, and places for what sub-blocks of a run read; by number of the slots.
+        self._tables: dict[int, list[Tensor]] = {}
+        self._places: dict[int, list[Tensor]] = {}
+        self.streamed: dict[str, str] = {}
 
     def start(self, event: Callable[[LaneEvent], None]) -> None:
         """Load all models; ``event`` is called, from another thread, when they are there, and when the GPU fails."""
@@ -379,7 +382,9 @@ class GpuLane:
         if plan is None or len(parts) < len(program.models):
             every = tuple(range(len(joined.steps)))
             plan = StreamPlan(((every,),), every)
-        return _Run(joined, plan, self._gpu, given)
+        run = _Run(joined, plan, self._gpu, given)
+        self._gpu.backend.synchronize(0)  # places and merged weights are filled on another stream than the run's
+        return run
 
     def _zeros(self, own: Slots) -> Tensor:
         zeros = torch.zeros(own.shape, dtype=torch_dtype(own.dtype), device=self._gpu.place)

@@ -61,7 +61,8 @@ class Server:
         watch: called from the server's own thread.
         whole: in place of hios's operators, what runs the program of every model, where the policy runs whole tasks in
             one worker (`WHOLE_ON_A_LANE`); a function that can be pickled, from the file and the graph.
-        gpu: runs everything in place of lanes, in a thread of this process; for costs of a GPU. Of no other server.
+        gpu: runs everything in place of lanes, in a thread of this process; for costs of a GPU. Of no other server
+            at the same time.
 
     Raises:
         HiosError: a model cannot be run, the policy is unknown or cannot serve the scenario, there are fewer cores than

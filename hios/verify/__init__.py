@@ -39,7 +39,7 @@ from hios.verify.consistency import (
     table_problems,
     versions_problems,
 )
-from hios.verify.schema_check import config_problems, contents
+from hios.verify.schema_check import config_problems, contents, files_in, matches
 from hios.verify.study_and_serving import SERVING_FILES, STUDY_FILES, scenario_problems
 
 #: Files by name; schedules have any name in a folder of schedules, or in that of a graph.
@@ -87,21 +87,22 @@ def verify(folder: str | Path) -> list[CheckedFile]:
     if not root.is_dir():
         raise ArtifactError(f"{root}: found no folder of this name; allowed: a folder of results")
     networks: dict[Path, list[Path]] = {}
-    for path in sorted(root.rglob("*.json")):
-        if _kind(path) != "":
+    files = files_in(root)
+    for path in files:
+        if path.suffix == ".json" and _kind(path) != "":
             networks.setdefault(_network_of(path), []).append(path)
     opened = {own: _NetworkFolder(own, paths, root) for own, paths in networks.items()}
     checked = [entry for network in opened.values() for entry in network.checked()]
-    for path in sorted(root.rglob(_TABLE)):
+    for path in (path for path in files if matches(path, f"**/{_TABLE}", root)):
         neighbors = [network.inputs for own, network in opened.items() if path.parents[1] in (own, own.parent)]
         problems = table_problems(path, [inputs for inputs in neighbors if inputs is not None])
         checked.append(_checked(path, "table", problems, root))
-    for pattern, kind, found in _OTHERS:
+    for pattern, kind, problems_of in _OTHERS:
         # A folder of the same name beside the networks may be a network.
-        paths = (path for path in sorted(root.glob(pattern)) if path.is_file() or path.parent != root)
-        checked += (_checked(path, kind, found(path), root) for path in paths)
+        found = (path for path in files if matches(path, pattern, root) and (path.is_file() or path.parent != root))
+        checked += (_checked(path, kind, problems_of(path), root) for path in found)
     for rule in (*STUDY_FILES, *SERVING_FILES):
-        checked += (_checked(path, kind, problems, root) for path, kind, problems in rule.checked(root))
+        checked += (_checked(path, kind, problems, root) for path, kind, problems in rule.checked(files, root))
     if not checked:
         names = ", ".join((*_KINDS, _CHOSEN, f"{_SCHEDULES}/*.json", "config.yaml", "result.json"))
         raise ArtifactError(f"{root}: found no artifact; allowed: a folder with some of {names}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,13 +35,33 @@ class FileRule(Generic[_Record]):
     check: Callable[[_Record, Path, Path], Iterable[str]] = lambda record, path, root: ()
     but: str = ""
 
-    def checked(self, root: Path) -> Iterator[tuple[Path, str, list[str]]]:
-        """File, kind and problems of the files in a folder."""
-        for path in sorted({path for pattern in self.patterns for path in root.glob(pattern) if path.name != self.but}):
+    def checked(self, files: Iterable[Path], root: Path) -> Iterator[tuple[Path, str, list[str]]]:
+        """File, kind and problems of those of the files in a folder."""
+        for path in files:
+            if path.name == self.but or not any(matches(path, pattern, root) for pattern in self.patterns):
+                continue
             problems: list[str] = []
             if (record := contents(path, self.cls, problems)) is not None:
                 problems += self.check(record, path, root)
             yield path, artifacts.kind_of(self.cls), problems
+
+
+def files_in(root: Path) -> list[Path]:
+    """Everything in a folder and those below, also where these are links, each folder once, sorted."""
+    seen, files = set[str](), list[Path]()
+    for folder, folders, names in os.walk(root, followlinks=True):
+        if (own := os.path.realpath(folder)) in seen:
+            folders.clear()
+            continue
+        seen.add(own)
+        files += (Path(folder, name) for name in (*folders, *names))
+    return sorted(files)
+
+
+def matches(path: Path, pattern: str, root: Path) -> bool:
+    """Whether a file in a folder is one that the folder's ``glob`` would find."""
+    own = Path("/", path.relative_to(root))
+    return own.match(pattern.removeprefix("**/") if pattern.startswith("**/") else f"/{pattern}")
 
 
 def contents(path: Path, cls: type[_Record], problems: list[str]) -> _Record | None:

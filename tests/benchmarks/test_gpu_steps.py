@@ -89,7 +89,7 @@ def test_facts_of_the_machine_name_hios(gpu: ModuleType, tmp_path: Path, monkeyp
 
     monkeypatch.setattr(hios.platforms, "describe", lambda *_: Platform("cuda", 1))
     monkeypatch.setattr(versions, "checkout", lambda: "commit 1")
-    monkeypatch.setattr(gpu_settings, "asked", lambda: ("Default\n", ["compute_mode"]))
+    monkeypatch.setattr(gpu_settings, "asked", lambda uuids: ("Default\n", ["compute_mode"]))
 
     def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("no GPU")
@@ -116,6 +116,7 @@ def test_steps_that_fail_cost_themselves(gpu: ModuleType, tmp_path: Path, capsys
 
     gpu.run(facts, 600.0, ["googlenet"], start)
     kept = {tuple(fact["ran"]): fact["status"] for fact in facts.all()}
+    assert [fact["said"] for fact in facts.all() if "said" in fact] == ["still", "no such call\n"]
     assert [command[3] for command in commands] == [step for step, _ in (*gpu.MACHINE, *gpu.NETWORK)]
     assert {step for (step, _), status in kept.items() if status != "0"} == {"capture", "layouts"}
     commands.clear()

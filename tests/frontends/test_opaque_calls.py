@@ -226,8 +226,9 @@ def test_layers(module: nn.Module, operator: str) -> None:
         lambda model, ids: model.table[ids],
         lambda model, ids: model.table.index_add(0, ids, model.table[:3]),
         lambda model, ids: model.table.index_copy(0, ids, model.table[:3]),
+        lambda model, ids: model.table.index_fill(0, ids, 0.5),
     ],
-    ids=["embedding", "index_select", "gather", "one_hot", "index", "index_add", "index_copy"],
+    ids=["embedding", "index_select", "gather", "one_hot", "index", "index_add", "index_copy", "index_fill"],
 )
 def test_places_outside_of_a_table(function: Callable[..., Tensor]) -> None:
     """What PyTorch refuses, the graph refuses; what counts from the end there does so here."""

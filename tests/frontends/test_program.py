@@ -135,6 +135,17 @@ def test_weights_of_other_shapes(tmp_path: Path) -> None:
     assert not (tmp_path / "graph.json").exists()
 
 
+@pytest.mark.parametrize("kind", [lambda h: h, lambda h: h.imag, nn.Parameter])
+def test_weights_that_are_conjugates(tmp_path: Path, kind: Callable[[Tensor], Tensor]) -> None:
+    """Files keep the memory of a weight, which a conjugate shares with what it is the conjugate of."""
+    weight = kind(torch.fft.fft(torch.arange(6.0)).conj())
+    model = Model(lambda model, x: torch.fft.ifft(x * model.h).real, h=nn.Parameter(weight, requires_grad=False))
+    x = torch.arange(12.0).reshape(2, 6)
+    programs.save(programs.export(model, (x,)), tmp_path / "program.pt2")
+    assert torch.equal(programs.load(tmp_path / "program.pt2").module()(x), model(x))
+    assert weight.is_conj() or weight.is_neg()  # the user's stays as it is
+
+
 def test_full_disk(tmp_path: Path) -> None:
     """A program that has no room is not written, in one line; torch's own writer would end the process."""
     program = programs.export(nn.Linear(20, 20).eval(), (torch.ones(1, 20),))

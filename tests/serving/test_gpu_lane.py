@@ -108,6 +108,53 @@ def test_every_output_is_that_of_the_model_alone(
         require_nothing_held(server)
 
 
+def test_a_lane_serves_again(given: Scenario) -> None:
+    """A later server replays no graph of an earlier one, that is of its policy and weights."""
+    gpu = HostBackend()
+    lane = on_gpu(gpu)
+    for policy in ("nimble", "ios"):
+        before = gpu.captures
+        with Server(given, policy, gpu=lane) as server:
+            ask_both(server, 2)
+            assert gpu.captures - before == sum(2 ** len(members) - 1 for members in server.pipeline.combined)
+    zeros = {
+        label: {name: torch.zeros_like(weight) for name, weight in own.tensors.items()}
+        for label, own in networks().items()
+    }
+    with Server(given, "nimble", gpu=lane, weights=zeros) as server:
+        assert not any(output.any() for label in zeros for output in server.infer(label, inputs(label, 0)))
+
+
+class _Hasty(HostBackend):
+    """A GPU that notes copies into places that another stream may be filling still."""
+
+    filling, early = False, 0
+
+    def run(self, lane: Any, function: Any, arguments: list[Any], outputs: int) -> list[Any]:
+        """Launch."""
+        self.early += self.filling
+        return super().run(lane, function, arguments, outputs)
+
+    def synchronize(self, device: int) -> None:
+        """Wait for all streams, the one that fills places too."""
+        super().synchronize(device)
+        self.filling = False
+
+
+def test_a_run_begins_when_its_places_are_made(given: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are filled on another stream than the run is launched on."""
+    gpu, zeros = _Hasty(), GpuLane._zeros
+
+    def fill(lane: GpuLane, own: Any) -> Any:
+        gpu.filling = True
+        return zeros(lane, own)
+
+    monkeypatch.setattr(GpuLane, "_zeros", fill)
+    with Server(given, "nimble", gpu=on_gpu(gpu)) as server:
+        ask_both(server, 1)
+    assert gpu.early == 0
+
+
 class _Full(HostBackend):
     """A GPU that has no memory for graphs."""
 

@@ -437,6 +437,17 @@ def test_one_file_is_not_counted_as_several(tmp_path: Path) -> None:
     assert _run(tmp_path).output.splitlines()[-1] == "1 file, 1 problem"
 
 
+def test_linked_folders_are_checked(folder: Path, network: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A network may lie on another disk; a link back into the results leads nowhere new."""
+    before = _problems(folder)
+    elsewhere = tmp_path_factory.mktemp("disk") / network.name
+    network.rename(elsewhere)
+    network.symlink_to(elsewhere, target_is_directory=True)
+    (elsewhere / "back").symlink_to(folder, target_is_directory=True)
+    assert _problems(folder) == before
+    assert sum(path.startswith(f"{network.name}/") for path in before) > 1
+
+
 def test_a_folder_without_artifacts_is_refused(tmp_path: Path) -> None:
     """No folder, or one without artifacts, is an error in one line."""
     with pytest.raises(HiosError, match="nowhere: found no folder of this name"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,13 @@ def describe(devices: int, *, virtual: bool = False, **_: Any) -> Platform:
         peer_access=all(torch.cuda.can_device_access_peer(*pair) for pair in pairs) if pairs else None,
         virtual=True if len(used) < devices else None,
     )
+
+
+def uuids(indices: Sequence[int]) -> list[str]:
+    """What tells GPUs apart on any host and in any process, by their indices in torch here; queries torch."""
+    import torch
+
+    return [str(torch.cuda.get_device_properties(index).uuid) for index in indices]
 
 
 def driver_version(text: str) -> str:

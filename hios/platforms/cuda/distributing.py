@@ -34,14 +34,15 @@ def device(local_rank: int) -> DistributedGpu:
     """
     gpus = devices.gpu_indices(local_rank + 1, virtual=True)
     if gpus[local_rank] < local_rank:
-        gpu_settings.warn_if_exclusive()
+        gpu_settings.warn_if_exclusive(gpus[local_rank])
     return DistributedGpu(gpus[local_rank])
 
 
 def joined(ranks: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[list[int]]]:
-    """The GPUs of all ranks."""
+    """The GPUs of all ranks; those used are told apart by UUID, as a launcher may show each rank its own as GPU 0."""
     described = {key: [rank[key][0] for rank in ranks] for key in _OWN}
-    used = [[index] for index in described["gpu_indices"]]
+    uuids = [rank["uuid"] for rank in ranks]
+    used = [[uuids.index(uuid)] for uuid in uuids]
     return {**described, **{key: ranks[0][key] for key in _ALIKE}, "tf32": any(rank["tf32"] for rank in ranks)}, used
 
 
@@ -72,6 +73,7 @@ class DistributedGpu:
             **{key: [getattr(described, key)[-1]] for key in _OWN},
             **{key: getattr(described, key) for key in _ALIKE},
             "tf32": self.reduced is not None,
+            "uuid": devices.uuids([self.place.index])[0],
         }
 
     def worker(self, rank: int, memory: Any) -> Worker:

@@ -11,7 +11,7 @@ from hios.files.base import Platform
 from hios.files.versions import versions
 from hios.machine.description import variables
 from hios.platforms.code_hash import code_hash
-from hios.platforms.cuda import gpu_settings
+from hios.platforms.cuda import devices, gpu_settings
 from hios.platforms.cuda.precision import precisions
 
 #: Environment variables that affect CUDA's libraries, or torch on GPUs; not those that select visible GPUs.
@@ -39,7 +39,7 @@ def settings(description: Platform) -> dict[str, object]:
         "driver": description.driver,
         "cuda": description.cuda,
         "cudnn": description.cudnn,
-        "clocks": gpu_settings.clocks(*gpu_settings.asked()),
+        "clocks": gpu_settings.clocks(*gpu_settings.asked(devices.uuids(description.gpu_indices or ()))),
         "precision": _precision(),
         "environment": variables(_VARIABLES),
         "python": platform.python_version(),

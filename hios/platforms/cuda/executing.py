@@ -70,7 +70,7 @@ def references(description: Platform, runtime: str, baselines: Collection[str]) 
     if runtime != "eager":
         return [Reference(f"{RUNTIMES[runtime]}, {len(cores)} threads", 1, cores, len(cores), runtime)]
     kinds = [kind for kind in RUNTIMES if kind == runtime or kind in baselines]
-    gpu_settings.warn_if_exclusive()
+    gpu_settings.warn_if_exclusive(0)
     return [
         Reference(RUNTIMES[kind], 1 + number, cores, 1, kind, cuda_reference.load_network, {"gpu": 0})
         for number, kind in enumerate(kinds)

@@ -8,9 +8,12 @@ import subprocess
 from collections.abc import Sequence
 
 from hios.errors import warn
+from hios.platforms.cuda import devices
 
-#: Fields to query from nvidia-smi: settings that affect a GPU's clock rates and its usable share.
+#: Fields to query from nvidia-smi: settings that affect a GPU's clock rates and its usable share, and the driver, which
+#: a description does not have everywhere.
 _CLOCKS = (
+    "driver_version",
     "persistence_mode",
     "power.limit",
     "clocks.applications.graphics",
@@ -25,9 +28,9 @@ _NO_FIELD = re.compile(r'Field "([^"]+)" is not a valid field')
 _ANSWER_S = 30.0
 
 
-def warn_if_exclusive() -> None:
-    """Warn, before several processes are started on one GPU, if its compute mode does not allow that."""
-    modes = sorted({row["compute_mode"] for row in clocks(*asked())})
+def warn_if_exclusive(index: int) -> None:
+    """Warn, before several processes are started on a GPU of torch here, if its compute mode does not allow that."""
+    modes = sorted({row["compute_mode"] for row in clocks(*asked(devices.uuids([index])))})
     if exclusive := [mode for mode in modes if mode.lower().startswith("exclusive")]:
         warn(
             f"platform cuda: nvidia-smi reports compute mode {exclusive[0]}: only one process at a time can use such a "
@@ -37,7 +40,7 @@ def warn_if_exclusive() -> None:
 
 
 def clocks(text: str, fields: Sequence[str] = _CLOCKS) -> list[dict[str, str]]:
-    """Clock-related settings of all GPUs, each combination once.
+    """Clock-related settings of GPUs, each combination once.
 
     ``text`` is the output of ``nvidia-smi --query-gpu=FIELDS --format=csv,noheader``, one line per GPU; missing values
     are ``[N/A]``, those of `_CLOCKS` that are not among the fields ``unknown``. Lines with other numbers of values are
@@ -48,11 +51,15 @@ def clocks(text: str, fields: Sequence[str] = _CLOCKS) -> list[dict[str, str]]:
     return [{**unknown, **dict(zip(fields, row, strict=True))} for row in sorted(rows) if len(row) == len(fields)]
 
 
-def asked() -> tuple[str, list[str]]:
-    """The output of nvidia-smi for all GPUs, and the fields that it has; no text if it is missing or fails."""
+def asked(uuids: Sequence[str]) -> tuple[str, list[str]]:
+    """The output of nvidia-smi for some GPUs, and the fields that it has; no text if it is missing or fails.
+
+    Where it does not know one of them, as parts of GPUs (MIG) have UUIDs of another form, it is that for all GPUs.
+    """
     program, fields = shutil.which("nvidia-smi"), list(_CLOCKS)
+    only = [f"--id={','.join(f'GPU-{uuid}' for uuid in uuids)}"]
     while program is not None and fields:
-        command = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
+        command = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader", *only]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER_S, check=False)  # noqa: S603
         except (OSError, subprocess.TimeoutExpired):
@@ -60,7 +67,10 @@ def asked() -> tuple[str, list[str]]:
         if done.returncode == 0:
             return done.stdout, fields
         refused = _NO_FIELD.search(done.stdout)
-        if refused is None or refused[1] not in fields:
+        if refused is not None and refused[1] in fields:
+            fields.remove(refused[1])
+        elif only:
+            only = []
+        else:
             break
-        fields.remove(refused[1])
     return "", fields

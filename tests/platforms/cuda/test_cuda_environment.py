@@ -19,8 +19,8 @@ from tests.platforms.torch_precision import float32_precision
 
 #: As nvidia-smi prints them: a GPU a line, in the order of the fields.
 _TWO = (
-    "Enabled, 700.00 W, 1980 MHz, 2619 MHz, Enabled, Disabled, Default\n"
-    "Enabled, 500.00 W, [N/A], [N/A], [N/A], [N/A], Default\n"
+    "580.1, Enabled, 700.00 W, 1980 MHz, 2619 MHz, Enabled, Disabled, Default\n"
+    "580.1, Enabled, 500.00 W, [N/A], [N/A], [N/A], [N/A], Default\n"
 )
 
 
@@ -51,7 +51,8 @@ _PROGRAM = """#!/bin/sh
 for field in MISSING; do
     case "$1" in *"$field"*) echo "Field \\"$field\\" is not a valid field to query."; exit 2;; esac
 done
-case "$1" in --query-gpu=*) echo "$1" | sed 's/--query-gpu=//; s/[a-z._]\\+/value of &/g'; exit STATUS;; esac
+case "$3" in *"$REFUSED"*) echo 'No devices were found'; exit 6;; esac
+case "$1" in --query-gpu=*) echo "$1" | sed 's/--query-gpu=//; s/[a-z._]\\+/'"$3 &"'/g'; exit STATUS;; esac
 """
 
 
@@ -59,7 +60,8 @@ case "$1" in --query-gpu=*) echo "$1" | sed 's/--query-gpu=//; s/[a-z._]\\+/valu
 def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Puts an nvidia-smi on the path, which lacks some fields."""
 
-    def put(*missing: str, status: int = 0, program: str = _PROGRAM) -> None:
+    def put(*missing: str, status: int = 0, program: str = _PROGRAM, refused: str = "none") -> None:
+        monkeypatch.setenv("REFUSED", refused)
         file = tmp_path / "nvidia-smi"
         file.write_text(program.replace("MISSING", " ".join(missing)).replace("STATUS", str(status)), encoding="utf-8")
         file.chmod(0o755)
@@ -74,23 +76,32 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 def test_fields_that_a_driver_lacks_are_unknown(nvidia_smi: Callable[..., None], missing: tuple[str, ...]) -> None:
     """One such field makes nvidia-smi refuse all: the others are asked for again, and the key says what is unknown."""
     nvidia_smi(*missing)
-    values = {name: "unknown" if name in missing else f"value of {name}" for name in gpu_settings._CLOCKS}
-    assert gpu_settings.clocks(*gpu_settings.asked()) == [values]
+    values = {name: "unknown" if name in missing else f"--id=GPU-1 {name}" for name in gpu_settings._CLOCKS}
+    assert gpu_settings.clocks(*gpu_settings.asked(["1"])) == [values]
+
+
+@pytest.mark.parametrize("missing", [(), ("power.limit",)])
+def test_an_unknown_gpu_has_the_settings_of_all(nvidia_smi: Callable[..., None], missing: tuple[str, ...]) -> None:
+    """A part of a GPU is not called GPU-UUID; all GPUs are asked for then, and the fields that there are."""
+    nvidia_smi(*missing, refused="GPU-1")
+    values = {name: "unknown" if name in missing else name for name in gpu_settings._CLOCKS}
+    assert gpu_settings.clocks(*gpu_settings.asked(["0", "1"])) == [values]
 
 
 def test_an_nvidia_smi_that_fails_says_nothing(nvidia_smi: Callable[..., None]) -> None:
     """Nor one that refuses a field that was not asked for, which would be asked for ever."""
     nvidia_smi(status=9)
-    assert gpu_settings.clocks(*gpu_settings.asked()) == []
+    assert gpu_settings.clocks(*gpu_settings.asked(["1"])) == []
     nvidia_smi(program="#!/bin/sh\necho 'Field \"other\" is not a valid field to query.'; exit 2\n")
-    assert gpu_settings.clocks(*gpu_settings.asked()) == []
+    assert gpu_settings.clocks(*gpu_settings.asked(["1"])) == []
 
 
 @pytest.mark.parametrize(("mode", "warns"), [("Default", False), ("Exclusive_Process", True), ("[N/A]", False)])
 def test_gpus_for_one_process_alone(monkeypatch: pytest.MonkeyPatch, mode: str, warns: bool) -> None:
     """Before baselines start in processes of their own, and in ranks that share a GPU, a warning says what to do."""
     text = _TWO.splitlines()[0].replace("Default", mode)
-    monkeypatch.setattr(gpu_settings, "asked", lambda: (text, list(gpu_settings._CLOCKS)))
+    monkeypatch.setattr(devices, "uuids", list)
+    monkeypatch.setattr(gpu_settings, "asked", lambda uuids: (text, list(gpu_settings._CLOCKS)))
     monkeypatch.setattr(devices, "gpu_indices", lambda count, virtual: [number % 2 for number in range(count)])
     monkeypatch.setattr(distributing, "DistributedGpu", lambda index: index)
     shared: list[Callable[[], object]] = [
@@ -127,8 +138,17 @@ def _description(**changes: Any) -> Platform:
 
 
 def test_keys_tell_gpus_and_software_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What measurements depend on changes the key; how many devices there are, and which, does not."""
-    monkeypatch.setattr(gpu_settings, "asked", lambda: (_TWO, list(gpu_settings._CLOCKS)))
+    """What measurements depend on changes the key; how many devices there are, and which, does not.
+
+    The settings are those of the GPUs used: the third has another power limit, with which nothing of others is kept.
+    """
+    full, lowered = _TWO.splitlines()
+    monkeypatch.setattr(devices, "uuids", lambda indices: [f"uuid {index}" for index in indices])
+
+    def asked(uuids: list[str]) -> tuple[str, list[str]]:
+        return "\n".join(lowered if own == "uuid 2" else full for own in uuids), list(gpu_settings._CLOCKS)
+
+    monkeypatch.setattr(gpu_settings, "asked", asked)
 
     def key(**changes: Any) -> str:
         return json.dumps(environment.settings(_description(**changes)), sort_keys=True)
@@ -136,6 +156,8 @@ def test_keys_tell_gpus_and_software_apart(monkeypatch: pytest.MonkeyPatch) -> N
     same = key()
     twice = {"gpus": ["NVIDIA H100"] * 2, "compute_capability": ["9.0"] * 2}
     assert key(**twice, devices=2, gpu_indices=[0, 1], peer_access=True) == same
+    assert key(gpu_indices=[1]) == same
+    assert key(gpu_indices=[2]) != same
     assert key(gpus=["NVIDIA H200"]) != same
     for name in ("driver", "cuda", "cudnn"):
         assert key(**{name: "other"}) != same
@@ -145,7 +167,9 @@ def test_keys_tell_gpus_and_software_apart(monkeypatch: pytest.MonkeyPatch) -> N
     for name in ("CUDA_VISIBLE_DEVICES", "TORCH_HOME"):
         monkeypatch.setenv(name, "1")
     assert key() == same
-    monkeypatch.setattr(gpu_settings, "asked", lambda: ("", list(gpu_settings._CLOCKS)))
+    full = full.replace("580.1", "580.2")  # where the description has no driver
+    assert key() != same
+    monkeypatch.setattr(gpu_settings, "asked", lambda uuids: ("", list(gpu_settings._CLOCKS)))
     assert key() != same
 
 

@@ -73,6 +73,7 @@ def test_ranks_compute_as_costs_were_measured(monkeypatch: pytest.MonkeyPatch, m
         "cuda", 1, gpus=("a test",), gpu_indices=(0,), compute_capability=(f"{major}.0",), memory_gb=(1.0,)
     )
     monkeypatch.setattr(devices, "describe", lambda devices: described)
+    monkeypatch.setattr(devices, "uuids", lambda indices: [f"uuid {index}" for index in indices])
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     gpu = distributing.DistributedGpu(0)
@@ -84,14 +85,17 @@ def test_ranks_compute_as_costs_were_measured(monkeypatch: pytest.MonkeyPatch, m
 
 
 def test_ranks_may_have_different_gpus() -> None:
-    """A run names every rank's GPU, and has no hardware that costs of one of them would be measured on."""
+    """A run names every rank's GPU, and has no hardware that costs of one of them would be measured on.
+
+    Each may see its own alone, as GPU 0, and both share none then.
+    """
     alike = {"driver": "580.82", "cuda": "13.0", "cudnn": "91900", "gpu_indices": [0]}
     one = {**alike, "gpus": ["NVIDIA H100"], "compute_capability": ["9.0"], "memory_gb": [85.0], "tf32": True}
     two = {**alike, "gpus": ["Tesla T4"], "compute_capability": ["7.5"], "memory_gb": [15.8], "tf32": False}
-    joined, used = distributing.joined([one, two])
+    joined, used = distributing.joined([{**one, "uuid": "a"}, {**two, "uuid": "b"}])
     ranks = msgspec.convert({"name": "cuda", **joined}, Platform)
     assert (ranks.gpus, ranks.compute_capability) == (("NVIDIA H100", "Tesla T4"), ("9.0", "7.5"))
-    assert (ranks.memory_gb, ranks.tf32, used) == ((85.0, 15.8), True, [[0], [0]])
+    assert (ranks.memory_gb, ranks.tf32, used) == ((85.0, 15.8), True, [[0], [1]])
     assert ranks.hardware == "NVIDIA H100, Tesla T4"
 
 
