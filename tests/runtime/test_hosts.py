@@ -129,7 +129,7 @@ def test_hosts_run_a_schedule(transport: str, hosts: Hosts, files: Files, graph:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("transport", "how"),
-    [_over("gloo", "cut"), _over("mpi", "kill"), _over("mpi", "stop"), _over("mpi", "cut")],
+    [_over("gloo", "stop"), _over("gloo", "cut"), _over("mpi", "kill"), _over("mpi", "cut")],
 )
 @pytest.mark.parametrize("hosts", [Hosts(2)], indirect=True)
 def test_a_lost_rank_is_named(

@@ -50,7 +50,7 @@ def test_serving(unrun: Checkout) -> None:
     What also runs is calibrated first; learned policies have a launcher trained for each load.
     """
     served = {"policies": ["sequential", "learned", "auto"], "loads": [0.5, 0.8], "training": "small"}
-    config = unrun.config(models={"beta": None}, serving={**served, "measure": True})
+    config = unrun.config(models={"beta": None}, virtual=True, serving={**served, "measure": True})
     printed = unrun.succeed("-n", "-p", "--configfile", config)
     assert {rule: count for rule, count in jobs(printed).items() if rule.startswith(("scenario", "serve"))} == {
         "scenario": 1,
@@ -62,14 +62,14 @@ def test_serving(unrun: Checkout) -> None:
     folder = "results/serving/networks"
     calibration, launcher = f"--calibration {folder}/calibration.json", f"--weights {folder}/launcher-0.5.safetensors"
     for command in (
-        f"load {folder}/scenario.yaml --calibrate --output {folder}/calibration.json",
+        f"load {folder}/scenario.yaml --calibrate --virtual --output {folder}/calibration.json",
         f"train {folder}/scenario.yaml --learn launcher --load 0.5 --size small --seed 0 {calibration} --output "
         f"{folder}/launcher-0.5.safetensors",
         f"simulate {folder}/scenario.yaml --policy sequential --load 0.8 {calibration} --output",
         f"simulate {folder}/scenario.yaml --policy auto --load 0.5 {calibration} {launcher} --output",
-        f"load {folder}/scenario.yaml --policy sequential --load 0.8 --output",
-        f"load {folder}/scenario.yaml --policy learned --load 0.5 {launcher} --output",
-        f"load {folder}/scenario.yaml --policy auto --load 0.5 {calibration} {launcher} --output",
+        f"load {folder}/scenario.yaml --policy sequential --load 0.8 --virtual --output",
+        f"load {folder}/scenario.yaml --policy learned --load 0.5 --virtual {launcher} --output",
+        f"load {folder}/scenario.yaml --policy auto --load 0.5 --virtual {calibration} {launcher} --output",
     ):
         assert f"hios {command}" in " ".join(printed.split())
     assert "--serving results/serving" in printed
