@@ -202,6 +202,11 @@ def _load_weights(model: ModelProto, path: Path) -> None:
             continue
         location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
         file = (folder / location.replace("\0", "\\0")).resolve()
+        if not file.is_file() and (path.parent / location).is_file():
+            raise ArtifactError(
+                f"{path}: found symbolic links, as in the cache of Hugging Face; allowed: the model and {location} as "
+                "files of one folder; copy it with cp --recursive --dereference"
+            )
         if not file.is_relative_to(folder) or file == folder:
             raise ArtifactError(
                 f"{path}: the weight {tensor.name} lies in {location or 'no file'}; allowed: a file in {folder}"

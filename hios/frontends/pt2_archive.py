@@ -36,7 +36,7 @@ _COMPILED = ("data/aotinductor/", "data/executorch/", "data/mtia")
 
 #: Names become variables of generated code; paths of modules and weights appear in it in double quotes.
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)?")
-_PATH = re.compile(r"[A-Za-z0-9_.:/ +-]*")
+_PATH = re.compile(r"[\w.:/ +<>()-]*")
 _WORD = re.compile(r"[A-Za-z]+")
 #: Numbers that JSON cannot express, which torch writes as text.
 _NOT_FINITE = re.compile(r"-?Infinity|NaN")

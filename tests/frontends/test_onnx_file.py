@@ -481,6 +481,19 @@ def test_weights_elsewhere_are_refused(tmp_path: Path, location: str) -> None:
         onnx_file.load(path)
 
 
+def test_links_to_blobs_are_named(tmp_path: Path) -> None:
+    """The cache of Hugging Face has links to files in another folder, under other names."""
+    blobs, folder = tmp_path / "blobs", tmp_path / "snapshot"
+    blobs.mkdir()
+    folder.mkdir()
+    _with_external_data(blobs / "1a", "weights")
+    (blobs / "2b").write_bytes(bytes(12))
+    (folder / "net.onnx").symlink_to(blobs / "1a")
+    (folder / "weights").symlink_to(blobs / "2b")
+    with refused(f"{folder / 'net.onnx'}: found symbolic links", "cp --recursive --dereference", kind=ArtifactError):
+        onnx_file.load(folder / "net.onnx")
+
+
 def _opened(*shapes: list[Any]) -> ModelProto:
     """A model that adds up inputs named a, b and so on."""
     inputs = dict(zip("abcd", shapes, strict=False))

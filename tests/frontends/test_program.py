@@ -135,6 +135,13 @@ def test_weights_of_other_shapes(tmp_path: Path) -> None:
     assert not (tmp_path / "graph.json").exists()
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint32, torch.uint64])
+def test_unsigned_inputs(dtype: torch.dtype) -> None:
+    """The largest value of the example is found, which torch finds for few of these dtypes."""
+    network = extracted(Model(lambda model, x: x.float() * 2), (torch.tensor([1, 200], dtype=dtype),))
+    assert [spec.dtype for spec in network.graph.inputs] == [str(dtype).removeprefix("torch.")]
+
+
 @pytest.mark.parametrize("kind", [lambda h: h, lambda h: h.imag, nn.Parameter])
 def test_weights_that_are_conjugates(tmp_path: Path, kind: Callable[[Tensor], Tensor]) -> None:
     """Files keep the memory of a weight, which a conjugate shares with what it is the conjugate of."""

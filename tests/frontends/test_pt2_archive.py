@@ -20,6 +20,7 @@ from torch.export.pt2_archive import PT2ArchiveReader, PT2ArchiveWriter
 from hios.errors import ArtifactError
 from hios.formats.aten_operators import is_harmless
 from hios.frontends import program as programs
+from tests.frontends.small_networks import Model
 from tests.refusals import refused
 
 Records = dict[str, bytes]
@@ -193,6 +194,15 @@ def test_attacks_are_real(records: Records, tmp_path: Path, monkeypatch: pytest.
     with contextlib.suppress(Exception):  # what comes after the code has run may fail
         _loaded_and_run(path, trusted=True)
     assert marker.exists()
+
+
+def test_names_of_modules_in_other_alphabets(tmp_path: Path) -> None:
+    """What stands in quotes within generated code may have every character that cannot end them."""
+    layers = {name: nn.Linear(3, 3) for name in ("<paper___cites___paper>", "größe (1)")}
+    model = Model(lambda model, x: sum(layer(x) for layer in model.own.values()), own=nn.ModuleDict(layers))
+    x = torch.randn(2, 3)
+    programs.save(programs.export(model, (x,)), tmp_path / "program.pt2")
+    assert torch.equal(programs.load(tmp_path / "program.pt2").module()(x), model(x))
 
 
 def test_expressions_are_refused(records: Records, tmp_path: Path) -> None:
