@@ -188,8 +188,9 @@ def test_a_process_that_dies_is_named(run: Callable[..., dict[str, Any]], files:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["random.json"]
 
 
-def test_runtimes_on_gpus() -> None:
+def test_runtimes_on_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a worker of its own behind the one of the GPUs; eager PyTorch comes first, and always takes part."""
+    monkeypatch.setattr(cuda, "uuids", list)
     entries = executing.references(Platform("cuda"), "eager", ["compile-max-autotune", "cudagraph"])
     assert [(entry.kind, entry.worker, entry.options.get("gpu"), entry.threads) for entry in entries] == [
         ("eager", 1, 0, 1),
