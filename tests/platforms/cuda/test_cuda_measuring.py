@@ -63,6 +63,7 @@ def machine(costs_ms: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> Mach
     monkeypatch.setattr(cuda, "resources", lambda worker, operators: dict.fromkeys(operators, _RESOURCES))
     monkeypatch.setattr(gpus, "WorkerPool", InProcess)
     monkeypatch.setattr(cuda_platform, "describe", _describe)
+    monkeypatch.setattr(cuda_platform, "uuids", list)
     return simulated
 
 
