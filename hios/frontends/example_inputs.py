@@ -29,4 +29,5 @@ def inputs_like(given: Sequence[Tensor], seed: int) -> tuple[Tensor, ...]:
 def _example(shape: Sequence[int], dtype: torch.dtype, below: int | None, generator: torch.Generator) -> Tensor:
     if dtype.is_floating_point or dtype.is_complex:
         return torch.randn(tuple(shape), generator=generator, dtype=dtype)
-    return torch.randint(0, below or 2, tuple(shape), generator=generator, dtype=dtype)
+    end = min(below or 2, torch.iinfo(torch.int64).max)  # of what torch draws
+    return torch.randint(0, end, tuple(shape), generator=generator, dtype=dtype)

@@ -80,7 +80,7 @@ def _is_limit(value: Any) -> bool:
 def _below(value: Tensor) -> int | None:
     if value.dtype.is_floating_point or value.dtype.is_complex or value.dtype is torch.bool or value.numel() == 0:
         return None
-    return max(int(value.to(torch.int64).max()) + 1, 1)  # torch has no max of most unsigned integers
+    return max(int(value.numpy(force=True).max()) + 1, 1)  # torch has no max of most unsigned integers
 
 
 def _checked(units: Any, blocks: Any, names: tuple[str, str]) -> Declarations:

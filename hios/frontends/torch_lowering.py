@@ -257,17 +257,8 @@ CONVERTERS: dict[str, _Converter] = {
 _KEPT_WHOLE = {
     *("linear", "gelu", "softmax", "log_softmax", "adaptive_avg_pool2d", "scaled_dot_product_attention"),
     *("silu", "selu", "prelu", "softplus", "hardswish", "hardsigmoid", "pixel_shuffle", "upsample_bicubic2d"),
-    *(
-        "index_add",
-        "index_copy",
-        "index_fill",
-        "inverse",
-        "linalg_cholesky",
-        "linalg_cross",
-        "linalg_inv",
-        "linalg_ldl_factor",
-    ),
-    *("linalg_lu_factor", "linalg_solve", "linalg_tensorinv", "max_unpool2d", "max_unpool3d"),
+    *("index_add", "index_copy", "index_fill", "inverse", "linalg_cholesky", "linalg_cross", "linalg_inv"),
+    *("linalg_ldl_factor", "linalg_lu_factor", "linalg_solve", "linalg_tensorinv", "max_unpool2d", "max_unpool3d"),
     *("multilabel_margin_loss_forward", "one_hot"),
 }
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import os
@@ -73,10 +74,12 @@ def usable_cpus() -> set[int]:
     numbers = os.sched_getaffinity(0)
     if not any(name in os.environ for name in _BINDING):
         return numbers
-    for path in {line.split()[-1] for line in system_text(Path("/proc/self/maps")).splitlines() if "libgomp" in line}:
-        places = _places(ctypes.CDLL(path))
-        if places[:1] == [numbers]:
-            return set().union(*places)
+    mapped = (line.split(maxsplit=5) for line in system_text(Path("/proc/self/maps")).splitlines() if "libgomp" in line)
+    for path in {words[-1] for words in mapped}:  # which may have spaces
+        with contextlib.suppress(OSError):  # it was deleted since
+            places = _places(ctypes.CDLL(path))
+            if places[:1] == [numbers]:
+                return set().union(*places)
     return numbers
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -60,6 +61,8 @@ def files_in(root: Path) -> list[Path]:
 
 def matches(path: Path, pattern: str, root: Path) -> bool:
     """Whether a file in a folder is one that the folder's ``glob`` would find."""
+    if not fnmatchcase(path.name, pattern.rpartition("/")[2]):  # most are not, and this is quick
+        return False
     own = Path("/", path.relative_to(root))
     return own.match(pattern.removeprefix("**/") if pattern.startswith("**/") else f"/{pattern}")
 

@@ -135,11 +135,17 @@ def test_weights_of_other_shapes(tmp_path: Path) -> None:
     assert not (tmp_path / "graph.json").exists()
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint32, torch.uint64])
-def test_unsigned_inputs(dtype: torch.dtype) -> None:
-    """The largest value of the example is found, which torch finds for few of these dtypes."""
-    network = extracted(Model(lambda model, x: x.float() * 2), (torch.tensor([1, 200], dtype=dtype),))
-    assert [spec.dtype for spec in network.graph.inputs] == [str(dtype).removeprefix("torch.")]
+@pytest.mark.parametrize(
+    ("dtype", "largest"),
+    [(torch.uint8, 200), (torch.uint16, 300), (torch.uint32, 300), (torch.uint64, 2**63), (torch.int64, 2**63 - 1)],
+)
+def test_large_integers(tmp_path: Path, dtype: torch.dtype, largest: int) -> None:
+    """The largest value of the example is found, which torch finds for few dtypes, and no larger one is drawn."""
+    given = programs.export(Model(lambda model, x: x.float() * 2), (torch.tensor([1, largest], dtype=dtype),))
+    programs.save(given, tmp_path / "program.pt2")
+    graph = extract(tmp_path / "program.pt2", tmp_path / "graph.json", tmp_path / "weights.safetensors", "test")
+    (spec,) = graph.inputs
+    assert (spec.dtype, spec.below) == (str(dtype).removeprefix("torch."), largest + 1)
 
 
 @pytest.mark.parametrize("kind", [lambda h: h, lambda h: h.imag, nn.Parameter])

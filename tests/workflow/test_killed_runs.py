@@ -204,7 +204,7 @@ def completed(new_checkout: Callable[..., Checkout], tmp_path_factory: pytest.Te
 
 
 def test_nothing_is_lost(completed: Completed) -> None:
-    """What was finished stays as it was, all that there is is right, and there is nothing to do."""
+    """What was finished stays as it was, every artifact is right, and there is nothing to do."""
     assert {path: path.stat().st_mtime_ns for path in completed.finished} == completed.finished
     assert [problem for file in verify(completed.results) for problem in file.problems] == []
     assert completed.checkout.planned() == {}
