@@ -15,11 +15,12 @@ import inspect
 import itertools
 import shutil
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -37,6 +38,7 @@ from hios.machine.description import usable_cores, variables
 from hios.optimizing import runtimes
 from hios.optimizing.candidates import SCHEDULE, Candidate
 from hios.optimizing.report import Report
+from hios.optimizing.tracing import is_plain_object
 from hios.platforms.cpu.segment_runtimes import content_digest
 
 _ADVICE = "give another folder (cache=FOLDER), or keep nothing (cache=False)"
@@ -111,14 +113,15 @@ WITHOUT_EFFECT = frozenset(vars(nn.Module())) - {"training"} | {
     "_compiled_call_impl",
     "__overloads__",
 }
-#: Depth to which containers and objects among the attributes are examined.
+#: Where a module holds what its ``named_parameters`` and so on return.
+_TABLES = ("_parameters", "_buffers", "_modules")
+#: Depth to which objects among the attributes are examined.
 _DEPTH = 4
 #: Packages that are identified by their versions, and the standard library.
 _BY_VERSION = frozenset({"torch", "hios", *sys.stdlib_module_names} - {"__main__"})
 _INSTALLED = ("site-packages", "dist-packages")
 #: Types whose values are part of the key as they are.
-_CONSTANTS = (type(None), bool, int, float, complex, str, bytes, torch.dtype)
-_PLAIN = (*_CONSTANTS, torch.device, torch.Size)
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, range, slice, torch.dtype, torch.device, torch.Size)
 
 
 def _matmul_precision() -> str:
@@ -201,14 +204,38 @@ def state_digest(model: nn.Module) -> str:
 
 
 def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from _tensors_of(model, set())
+
+
+def _tensors_of(model: nn.Module, seen: set[int]) -> Iterator[tuple[str, Tensor]]:
+    """All tensors of a model, but for those within objects that were seen before."""
     yield from model.named_parameters(remove_duplicate=False)
     yield from model.named_buffers(remove_duplicate=False)
     for path, module in model.named_modules():
-        for name, value in module.__dict__.items():
-            if name not in ("_parameters", "_buffers", "_modules"):
-                for number, leaf in enumerate(pytree.tree_leaves(value)):
-                    if isinstance(leaf, Tensor):
-                        yield f"{path}.{name}.{number}", leaf
+        seen.add(id(module))
+        held = {name: value for name, value in module.__dict__.items() if name not in _TABLES}
+        yield from ((f"{path}.{name}", tensor) for name, tensor in _tensors_within(held, seen))
+
+
+def _tensors_within(value: Any, seen: set[int]) -> Iterator[tuple[str, Tensor]]:
+    """Tensors in containers, functions and plain objects, and in modules that are not registered as submodules."""
+    for number, leaf in enumerate(pytree.tree_leaves(value)):
+        if isinstance(leaf, Tensor):
+            yield str(number), leaf
+        elif id(leaf) not in seen and (isinstance(leaf, _OPENED) or is_plain_object(leaf)):
+            seen.add(id(leaf))
+            inner = _tensors_of(leaf, seen) if isinstance(leaf, nn.Module) else _tensors_within(_parts(leaf), seen)
+            yield from ((f"{number}.{name}", tensor) for name, tensor in inner)
+
+
+#: What may hold tensors, beside plain objects.
+_OPENED = (nn.Module, FunctionType, functools.partial, SimpleNamespace)
+
+
+def _parts(value: Any) -> Any:
+    if isinstance(value, functools.partial):
+        return [value.func, value.args, value.keywords]
+    return _held(value) if isinstance(value, FunctionType) else vars(value)
 
 
 def _type(tensor: Tensor) -> list[object]:
@@ -216,18 +243,23 @@ def _type(tensor: Tensor) -> list[object]:
     return [list(tensor.shape), stride, str(tensor.dtype), str(tensor.layout)]
 
 
-def _text(value: Any, depth: int) -> str:
-    """A textual form of a value that is the same in another process, as far as possible."""
+def _text(value: Any, depth: int, around: tuple[int, ...] = ()) -> str:
+    """A textual form of a value that is the same in another process, as far as possible.
+
+    ``around`` are the containers that it is in.
+    """
     if isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, Tensor):
         return str(_type(value))
-    if depth == 0:
+    if depth == 0 or id(value) in around:
         return type(value).__qualname__
+    inside = (*around, id(value))
     if isinstance(value, Mapping):
-        return f"{{{', '.join(sorted(f'{_text(k, depth - 1)}: {_text(v, depth - 1)}' for k, v in value.items()))}}}"
-    if isinstance(value, list | tuple | set | frozenset):
-        parts = [_text(entry, depth - 1) for entry in value]
+        pairs = (f"{_text(key, depth, inside)}: {_text(entry, depth, inside)}" for key, entry in value.items())
+        return f"{{{', '.join(sorted(pairs))}}}"
+    if isinstance(value, list | tuple | set | frozenset | deque):
+        parts = [_text(entry, depth, inside) for entry in value]
         return f"{type(value).__name__}[{', '.join(sorted(parts) if isinstance(value, set | frozenset) else parts)}]"
     if isinstance(value, np.ndarray | np.generic):
         return f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
@@ -236,10 +268,22 @@ def _text(value: Any, depth: int) -> str:
         return f"partial{_text([value.func, *value.args, *named], depth - 1)}"
     if inspect.isroutine(value) or inspect.isclass(value):
         name = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
-        return name + (_text(_held(value), depth - 1) if inspect.isfunction(value) else "")
+        return name + (_text(_held(value), depth - 1) + _bytecode(value) if inspect.isfunction(value) else "")
     if isinstance(value, nn.Module | fx.Graph):
         return type(value).__qualname__  # modules are examined separately, graphs as code
-    return f"{type(value).__qualname__}{_text(getattr(value, '__dict__', {}), depth - 1)}"
+    slots = {name for kind in type(value).__mro__ for name in vars(kind).get("__slots__", ())}
+    held = {**{name: getattr(value, name, None) for name in slots}, **getattr(value, "__dict__", {})}
+    return f"{type(value).__qualname__}{_text(held, depth - 1, inside)}"
+
+
+def _bytecode(function: FunctionType) -> str:
+    """What a function does that no version of a package identifies, such as a lambda that a model was given."""
+    return "" if _top(function.__module__ or "") in _BY_VERSION else _code_text(function.__code__)
+
+
+def _code_text(code: CodeType) -> str:
+    constants = [_code_text(own) if isinstance(own, CodeType) else _text(own, _DEPTH) for own in code.co_consts]
+    return f"{code.co_code.hex()} {code.co_names} {constants}"
 
 
 def _held(function: FunctionType) -> list[Any]:
@@ -317,10 +361,7 @@ def _source(kind: type) -> str:
         return inspect.getsource(kind)
     except (OSError, TypeError):
         code = getattr(getattr(kind, "forward", None), "__code__", None)
-        if code is None:
-            return ""
-        constants = [value for value in code.co_consts if isinstance(value, _CONSTANTS)]
-        return f"{code.co_code.hex()} {code.co_names} {constants}"
+        return "" if code is None else _code_text(code)
 
 
 def _top(name: str) -> str:

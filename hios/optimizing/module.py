@@ -211,6 +211,10 @@ class TracedRunner:
     limits: Sequence[Limits] = ()
 
 
+#: Attributes of an `OptimizedModule` beside what every module has.
+_OWN = frozenset({"report", "runner", "threads", "background", "_warned", "_failures", "_settling", "_ended"})
+
+
 class OptimizedModule(nn.Module):
     """A model, run in the way that was chosen for it.
 
@@ -365,7 +369,9 @@ class OptimizedModule(nn.Module):
         return own or (name != "forward" and hasattr(type(self), name))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if self._is_own(name):
+        if name in _OWN:  # a weight or submodule of the model may have the same name, in tables that are the model's
+            self.__dict__[name] = value
+        elif self._is_own(name):
             super().__setattr__(name, value)
         else:
             setattr(self.__dict__["_model"], name, value)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
+import threading
 import time
 import warnings
 import weakref
@@ -31,6 +33,17 @@ from hios.optimizing.race import OnlineRace, outruns, timed
 from hios.optimizing.report import Budget, Report
 from hios.optimizing.runtimes import Run
 
+#: Held by who optimizes: what torch.export changes while it traces is the same for all threads.
+_ONE_AT_A_TIME = threading.RLock()
+
+
+def _after_fork() -> None:
+    """The thread that may hold the lock is not in this process."""
+    global _ONE_AT_A_TIME
+    _ONE_AT_A_TIME = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 #: Number of initial runs that show how long the model takes.
 _TIMED = 3
 #: A candidate slower than the fastest by more than this factor on a busy machine is not tried in the user's own calls.
@@ -158,7 +171,8 @@ def optimize(
         model.eval()
     except NotImplementedError as error:
         return _left_as_it_is(model, f"{first_line(error)}; allowed: models that torch.export has not made")
-    return (accelerated if wait else _at_once)(model, args, example_keywords or {}, options)
+    with _ONE_AT_A_TIME:
+        return (accelerated if wait else _at_once)(model, args, example_keywords or {}, options)
 
 
 def _at_once(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], options: Options) -> OptimizedModule:

@@ -329,7 +329,7 @@ class InputVariations:
     def with_row(self, full: bool) -> Tensor:
         """Random numbers; masks with every other row, the first one included, empty or full."""
         drawn = self.drawn()
-        if self.is_mask and drawn.ndim:
+        if self.is_mask and drawn.ndim and drawn.numel():
             drawn.reshape(-1, drawn.shape[-1])[::2] = self._most if full else self._least
         return drawn
 

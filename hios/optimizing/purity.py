@@ -265,6 +265,9 @@ class _Writes(TorchDispatchMode):
         if any(memory in self._stale for memory in read):
             self.written_into.append("what it keeps of an earlier call")
             raise _StoppedError
+        if any(isinstance(leaf, torch.Generator) for leaf in pytree.tree_leaves((args, kwargs))):
+            self.written_into.append("a random generator of its own")
+            raise _StoppedError
         for place, argument in enumerate(schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 self._note(args[place] if place < len(args) else kwargs.get(argument.name))

@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -118,13 +119,27 @@ def test_every_change_of_state_changes_the_digest() -> None:
     assert len(digests) == 6
 
 
+@dataclass(slots=True)
+class _Slotted:
+    most: float
+
+
 def _clamped(most: float) -> Callable[[Any], Any]:
     return lambda value: value.clamp(max=most)
 
 
 def test_what_attributes_hold_is_part_of_a_choice() -> None:
     """Arguments of partial functions, arrays and enclosed values change the key, tensors in containers the weights."""
-    made = (_clamped, lambda most: functools.partial(torch.clamp, max=most), np.float32, lambda most: np.full(3, most))
+    made: tuple[Callable[[float], Any], ...] = (
+        _clamped,
+        lambda most: functools.partial(torch.clamp, max=most),
+        np.float32,
+        lambda most: np.full(3, most),
+        lambda most: {"stages": [{"blocks": [{"clip": [most]}]}]},
+        lambda most: (lambda value: value.clamp(max=1.0)) if most == 1 else lambda value: value.clamp(max=6.0),
+        lambda most: _Slotted(most),
+        lambda most: range(int(most)),
+    )
     for make in made:
         keys = []
         for most in (1.0, 6.0, 1.0):
@@ -137,7 +152,16 @@ def test_what_attributes_hold_is_part_of_a_choice() -> None:
         model = _model()
         model.held = {"tables": [torch.full((3,), most)]}
         digests.add(state_digest(model))
-    assert len(digests) == 2
+        model.held = SimpleNamespace(table=torch.full((3,), most))
+        digests.add(state_digest(model))
+        hidden = nn.Linear(2, 2)
+        nn.init.constant_(hidden.weight, most)
+        nn.init.zeros_(hidden.bias)
+        model.held = [hidden]
+        digests.add(state_digest(model))
+        model.held = functools.partial(torch.mul, torch.full((3,), most))
+        digests.add(state_digest(model))
+    assert len(digests) == 8
 
 
 def test_attributes_are_part_of_a_choice() -> None:

@@ -8,6 +8,7 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import hios
 from hios import HiosError, HiosWarning
-from hios.optimizing import autotune, preparation
+from hios.optimizing import autotune, optimize, preparation
 from hios.optimizing.module import OptimizedModule
 from hios.optimizing.options import Options
 from hios.optimizing.report import Report
@@ -28,6 +29,7 @@ from tests.optimizing.optimized_models import (
     Pair,
     Structured,
     Unsupported,
+    as_optimized,
     image,
     require_equal,
     scheduled,
@@ -334,6 +336,50 @@ def test_small_models_are_left_alone(cache: Path, monkeypatch: pytest.MonkeyPatc
     fast = hios.optimize(Branches(), image(0), cache=cache, least_ms=1e6)
     assert fast.report.chosen == "the model itself"
     assert "below 1e+06 ms (least_ms)" in fast.report.reason
+
+
+class _Named(nn.Module):
+    """A model whose members have the names of attributes of an optimized module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.background, self.runner = nn.Parameter(torch.ones(3)), nn.ReLU()
+        self.threads = self.report = nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Uses all of them."""
+        return self.report(self.threads(self.runner(x + self.background)))
+
+
+@torch.no_grad()
+def test_members_may_have_any_name() -> None:
+    """Weights and submodules stay the model's, whatever happens to the optimized module."""
+    model, x = _Named(), torch.arange(3.0)
+    before, expected = dict(model.named_modules()), model(x)
+    fast = as_optimized(model, (x,), lambda tensors: [tensors[0] + 1])
+    assert torch.equal(fast(x), expected)
+    fast.settle(OptimizedModule(model, Report("_Named", "the model itself", "so")))
+    fast.close()
+    assert (fast.runner, fast.report.chosen) == (None, "the model itself")
+    assert dict(model.named_modules()) == before
+    assert torch.equal(fast(x), expected)
+    assert torch.equal(model(x), expected)
+
+
+def test_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several threads, one traces its model; the others wait."""
+    at_once, most = [0], [0]
+
+    def counted(*_: Any) -> None:
+        at_once[0] += 1
+        most[0] = max(most[0], at_once[0])
+        threading.Event().wait(0.01)
+        at_once[0] -= 1
+
+    monkeypatch.setattr(optimize, "accelerated", counted)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: hios.optimize(nn.ReLU(), torch.ones(1)), range(8)))
+    assert most == [1]
 
 
 @pytest.mark.slow

@@ -248,6 +248,16 @@ def test_random_numbers_go_on_where_they_were() -> None:
     assert torch.equal(torch.rand(3), expected)
 
 
+def test_generators_of_a_model_go_on_where_they_were() -> None:
+    """A model that draws from a generator of its own is told by what it would run, before it runs."""
+    generator = torch.Generator().manual_seed(5)
+    before = generator.get_state()
+    model = Acting(lambda model, x: torch.rand(1, generator=generator)).eval()
+    with pytest.warns(HiosWarning, match="it changes a random generator of its own when it runs"):
+        hios.optimize(model, image(0), cache=False, least_ms=0.0)
+    assert torch.equal(generator.get_state(), before)
+
+
 @torch.no_grad()
 def test_parts_that_share_memory_are_left_alone() -> None:
     """After a graph break a write into a view of an output is seen in the output."""

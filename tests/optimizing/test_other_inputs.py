@@ -108,6 +108,12 @@ def test_numbers_outside_of_the_limits_are_named() -> None:
     assert outside([-ids, ids], ((0, 9), None)) == "input 0 has whole numbers from -8 to -3, the example allows 0 to 9"
 
 
+def test_masks_without_elements() -> None:
+    """The mask of an empty past has no rows to empty."""
+    made = _made(IMAGE, torch.ones(1, 0, dtype=torch.bool), model=lambda tensors: [tensors[0]])
+    assert all(tensors[1].shape == (1, 0) for tensors in made.values())
+
+
 @pytest.mark.parametrize(
     ("mask", "empty", "full"),
     [
